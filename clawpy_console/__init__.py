@@ -1,0 +1,1 @@
+"""Everything a person sees: verbs, screens, dialogs, themes. Imports from `engine` only its face."""

@@ -1,0 +1,27 @@
+"""The engine: whole without a screen, knows nothing of one (ARCHITECTURE).
+
+This is its face. It exports `open_engine`, `Engine` and the public types, nothing else. Importing it is cheap:
+what is heavy is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.home import Home
+from engine.values import Refusal
+
+if TYPE_CHECKING:
+    from engine.engine import Engine, open_engine
+
+__all__ = ["Engine", "Home", "Refusal", "open_engine"]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Engine", "open_engine"):
+        from engine import engine
+
+        return getattr(engine, name)
+    raise AttributeError(f"module 'engine' has no attribute {name!r}")

@@ -1,0 +1,72 @@
+"""Time as a value that is handed in (ARCHITECTURE rule 7).
+
+Services never ask the operating system for the time; they ask the `Clock` they were given. Tests and
+simulations hand in a `FakeClock`, so that a month passes through the same code in seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a service may know of time."""
+
+    def now(self) -> datetime:
+        """The present instant, aware, in UTC."""
+
+    def local(self) -> datetime:
+        """The present instant in the operator's own time zone, aware (quiet hours, calendar days)."""
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back; only differences mean anything."""
+
+
+class SystemClock:
+    """The real clock; `zone` is the operator's zone, by default the machine's."""
+
+    def __init__(self, zone: tzinfo | None = None) -> None:
+        self._zone = zone
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def local(self) -> datetime:
+        return datetime.now(UTC).astimezone(self._zone)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class FakeClock:
+    """A clock that stands still until it is moved. Safe to move from any thread."""
+
+    def __init__(self, start: datetime, zone: tzinfo = UTC) -> None:
+        if start.tzinfo is None:
+            raise ValueError("FakeClock needs an aware start time, for instance datetime(2026, 1, 5, 9, tzinfo=UTC)")
+        self._now = start.astimezone(UTC)
+        self._zone = zone
+        self._elapsed = 0.0
+        self._lock = threading.Lock()
+
+    def now(self) -> datetime:
+        with self._lock:
+            return self._now
+
+    def local(self) -> datetime:
+        return self.now().astimezone(self._zone)
+
+    def monotonic(self) -> float:
+        with self._lock:
+            return self._elapsed
+
+    def advance(self, span: timedelta) -> None:
+        """Move forward by `span`; a negative span is refused, time does not go back."""
+        if span < timedelta(0):
+            raise ValueError("a FakeClock only moves forward")
+        with self._lock:
+            self._now += span
+            self._elapsed += span.total_seconds()

@@ -1,0 +1,133 @@
+"""Settings (SPEC 7.4, 7.6): one model, its defaults, file and environment, and errors that say file, line and key.
+
+Names in the file are the seed's (`crossPollEnabled`); attributes are the same in snake case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, allow_inf_nan=False
+    )
+
+
+class Autonomy(StrEnum):
+    """What the engine may do by itself in a workspace (SPEC 7.4)."""
+
+    OFF = "off"  # no cards
+    CARDS = "cards"  # cards, nothing runs by itself
+    ACT = "act"  # may act by itself, within the rails
+
+
+class WorkspaceSettings(_Section):
+    """`[workspaces."/path"]`"""
+
+    autonomy: Autonomy = Autonomy.CARDS
+    setup: str = Field("", description="Command that prepares a fresh worktree, for instance `npm ci`.")
+
+
+class ChannelSettings(_Section):
+    """`[channels.NAME]`: a line of work and the agent that serves it (SPEC 1.1, 2.4)."""
+
+    agent: str
+    specialty: str = ""
+    runner: str = "flow"
+    session_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 45
+    session_silence_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 10
+    session_cost_cap: Annotated[float, Field(gt=0)] = 1.00
+
+
+class Production(_Section):
+    """`[production]`: glob patterns of what always needs approval (SPEC 3.6)."""
+
+    branches: tuple[str, ...] = ("main", "master", "prod*")
+    remotes: tuple[str, ...] = ("prod*",)
+    contexts: tuple[str, ...] = ("prod*", "*-prod", "*production*")
+    hosts: tuple[str, ...] = ("prod*", "*.prod.*", "*production*")
+    paths: tuple[str, ...] = ()
+
+
+class Console(_Section):
+    """`[console]`: how the screen looks and alerts."""
+
+    theme: str = "clawpy-dark"
+    mouse: bool = True
+    bell: bool = True
+    emoji: bool = False
+
+
+def _channels() -> dict[str, ChannelSettings]:
+    return {
+        "koji-core": ChannelSettings(agent="backend_builder", specialty="code, builds, tests"),
+        "chronicle-hub": ChannelSettings(agent="chronicler", specialty="documentation, writing"),
+        "dream-weaver": ChannelSettings(agent="dreamer", specialty="creative exploration"),
+        "research": ChannelSettings(agent="researcher", specialty="analysis"),
+        "garden": ChannelSettings(agent="gardener", specialty="knowledge graph, memory"),
+    }
+
+
+Hour = Annotated[int, Field(ge=0, le=23)]
+Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
+Milliseconds = Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000)]
+
+
+class Settings(_Section):
+    """Every setting with its default. Unknown keys are refused."""
+
+    cross_poll_enabled: bool = True
+    autonomous_mode_enabled: bool = False
+    twin_model_enabled: bool = False
+    dpo_export_enabled: bool = False
+    push_notifications_enabled: bool = True
+    watch_complications_enabled: bool = True
+    glasses_alerts_enabled: bool = False
+
+    cross_poll_interval_ms: Milliseconds = 600_000
+    cross_poll_cost_cap_per_hour: Dollars = 2.00
+    cross_poll_cost_cap_per_day: Dollars = 20.00
+    cross_poll_cost_cap_per_month: Dollars = 200.00
+    cost_per_trigger: Dollars = 0.05
+    cross_poll_auto_execute_threshold: Annotated[float, Field(ge=0.8, le=1)] = 0.8
+    silence_threshold_ms: Milliseconds = 1_800_000
+    quiet_hours_start: Hour = 23
+    quiet_hours_end: Hour = 8
+    card_cycle_ms: Milliseconds = 600_000
+    autonomous_cycle_ms: Milliseconds = 1_800_000
+    max_pending_cards: Annotated[int, Field(ge=1, le=50)] = 5
+    max_running_sessions: Annotated[int, Field(ge=1, le=32)] = 2
+
+    twin_model_id: str = ""
+    tasks_dir: str = ""
+    predictions_dir: str = ""
+
+    console: Console = Console()
+    keys: dict[str, str] = Field(default_factory=dict, description="Key bindings by id, comma-separated keys.")
+    production: Production = Production()
+    channels: dict[str, ChannelSettings] = Field(default_factory=_channels)
+    workspaces: dict[str, WorkspaceSettings] = Field(default_factory=dict)
+
+    def workspace(self, path: str) -> WorkspaceSettings:
+        """The settings of one workspace, the defaults where the file says nothing of it."""
+        return self.workspaces.get(path, WorkspaceSettings())
+
+
+class SettingsSource(Protocol):
+    """What services are handed: the settings as they are now (they can change while the engine runs)."""
+
+    @property
+    def current(self) -> Settings: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSettings:
+    """Settings that do not change, for tests and tools."""
+
+    current: Settings = Settings()

@@ -1,0 +1,136 @@
+"""Running git on the operator's repositories without side effects and without trusting their configuration.
+
+Every call goes through `Git`: no hooks, no file-system monitor program, no pager, no prompt, no optional locks, a
+fixed language, a time limit. A repository is someone's data; its configuration must not run programs of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.values import Refusal
+
+SAFE = (
+    "-c", "core.hooksPath=/dev/null",
+    "-c", "core.fsmonitor=false",
+    "-c", "core.pager=cat",
+    "-c", "core.quotePath=false",
+    "-c", "commit.gpgSign=false",
+    "-c", "tag.gpgSign=false",
+    "-c", "gc.auto=0",
+    "-c", "maintenance.auto=false",
+    "-c", "credential.helper=",
+    "-c", "advice.detachedHead=false",
+)  # fmt: skip
+
+OLDEST = (2, 38)
+"""The first git whose `merge-tree --write-tree` merges without touching a working tree."""
+
+
+class GitError(Refusal):
+    """A git command failed. `exit_code` and `stderr` are git's own."""
+
+    def __init__(self, arguments: Sequence[str], exit_code: int, stderr: str, folder: Path) -> None:
+        super().__init__("git_failed", f"git {' '.join(arguments[:4])} failed in {folder}: {stderr.strip()[-400:]}")
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """git in one folder. `environment` is added to the inherited one (for instance GIT_INDEX_FILE)."""
+
+    folder: Path
+    timeout: float = 60.0
+
+    def bytes(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        environment: Mapping[str, str] | None = None,
+        allowed: Sequence[int] = (0,),
+        timeout: float | None = None,
+    ) -> bytes:
+        """Standard output of `git ARGUMENTS`. Raises `GitError` when the exit code is not among `allowed`,
+        or when it takes longer than `timeout` seconds (exit code -1)."""
+        return self.run(*arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout).stdout
+
+    def text(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        environment: Mapping[str, str] | None = None,
+        allowed: Sequence[int] = (0,),
+        timeout: float | None = None,
+    ) -> str:
+        """The same as text without the last newline; bytes that are no UTF-8 survive as surrogate escapes."""
+        out = self.bytes(*arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout)
+        return out.decode(errors="surrogateescape").removesuffix("\n")
+
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        environment: Mapping[str, str] | None = None,
+        allowed: Sequence[int] = (0,),
+        timeout: float | None = None,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """The finished process, for callers that need the exit code."""
+        try:
+            done = subprocess.run(
+                ["git", *SAFE, *arguments],
+                cwd=self.folder,
+                input=stdin,
+                stdin=subprocess.DEVNULL if stdin is None else None,
+                capture_output=True,
+                env=clean_environment(environment),
+                timeout=timeout or self.timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise GitError(arguments, -1, f"no answer within {error.timeout:.0f} s", self.folder) from error
+        except FileNotFoundError as error:
+            if not self.folder.is_dir():
+                raise Refusal("no_folder", f"{self.folder} is not there", "name an existing folder") from error
+            raise Refusal("no_git", "git is not on the PATH", "install git 2.38 or newer") from error
+        if done.returncode not in allowed:
+            raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), self.folder)
+        return done
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The process environment without anything that would point git elsewhere or let it ask questions."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    kept |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8", "GIT_PAGER": "cat"}
+    return kept | dict(extra or {})
+
+
+def repository_root(folder: Path) -> Path:
+    """The top of the working tree that `folder` lies in.
+
+    Raises `Refusal`: `no_folder`, `no_repository`, `bare_repository`, `unsafe_repository` (owned by someone else).
+    """
+    if not folder.is_dir():
+        raise Refusal("no_folder", f"{folder} is not a folder", "name an existing folder with --workspace DIR")
+    done = Git(folder).run("rev-parse", "--is-bare-repository", "--show-toplevel", allowed=tuple(range(256)))
+    lines = done.stdout.decode(errors="surrogateescape").splitlines()
+    complaint = done.stderr.decode(errors="replace")
+    if lines[:1] == ["true"]:
+        raise Refusal("bare_repository", f"{folder} is a bare repository, it has no files to work on", "clone it first")
+    if done.returncode == 0 and len(lines) == 2:
+        return Path(lines[1])
+    if "dubious ownership" in complaint:
+        raise Refusal(
+            "unsafe_repository",
+            f"{folder} belongs to another user, git will not read it",
+            f"git config --global --add safe.directory {folder}",
+        )
+    raise Refusal(
+        "no_repository",
+        f"{folder} is not in a git repository",
+        "run `git init` there, or name another with --workspace",
+    )

@@ -1,0 +1,75 @@
+"""Where one installation keeps its things (SPEC 7.6). Light: imported before the first frame."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import PlatformDirs
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The four folders of a home, all absolute. `root` is what was named with --home, None for the platform's own."""
+
+    config: Path
+    data: Path
+    cache: Path
+    logs: Path
+    root: Path | None = None
+
+    @classmethod
+    def locate(cls, named: str | Path | None = None) -> Home:
+        """The home named by `named`, else by CLAWPY_HOME, else the platform's own folders. Creates nothing."""
+        name = named or os.environ.get("CLAWPY_HOME")
+        if name:
+            root = Path(name).expanduser().absolute()
+            return cls(root / "config", root / "data", root / "cache", root / "logs", root)
+        dirs = PlatformDirs("clawpy", appauthor=False)
+        return cls(dirs.user_config_path, dirs.user_data_path, dirs.user_cache_path, dirs.user_log_path)
+
+    @property
+    def config_file(self) -> Path:
+        return self.config / "config.toml"
+
+    @property
+    def database(self) -> Path:
+        return self.data / "clawpy.db"
+
+    @property
+    def agents(self) -> Path:
+        return self.data / "agents"
+
+    @property
+    def transcripts(self) -> Path:
+        return self.data / "transcripts"
+
+    @property
+    def worktrees(self) -> Path:
+        return self.cache / "worktrees"
+
+    @property
+    def last_screen(self) -> Path:
+        return self.cache / "last_screen.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.data / "engine.lock"
+
+    def paths(self) -> dict[str, str]:
+        """Every path by name, as `doctor --json` prints it under `paths`."""
+        return {
+            "config": str(self.config_file),
+            "data": str(self.data),
+            "cache": str(self.cache),
+            "logs": str(self.logs),
+            "database": str(self.database),
+            "agents": str(self.agents),
+            "chroma": str(self.data / "chroma"),
+            "taskGraph": str(self.data / "task_graph.json"),
+            "para": str(self.data / "para"),
+            "predictions": str(self.data / "predictions.jsonl"),
+            "dpoPairs": str(self.data / "dpo-pairs.jsonl"),
+            "wisdomCascadeConfig": str(self.data / "wisdom_cascade_config.json"),
+        }

@@ -1,0 +1,119 @@
+"""Runs of a project's own checks, one row each (SPEC 4.2, 4.9): what was red, since when, what is slow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, Column, Index
+from sqlmodel import Field, SQLModel, col, desc, select
+
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import CheckResult
+
+KEPT_DURATIONS = 50
+"""So many of the slowest tests are kept with a run."""
+
+
+class ValidationRun(SQLModel, table=True):
+    """One run. `head` is the commit, `tree` the tree of the files as they were; `full` says the whole suite ran."""
+
+    __tablename__ = "validation_runs"
+    __table_args__ = (Index("ix_validation_runs_workspace", "workspace", "id"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    session_id: str = Field(index=True)
+    workspace: str
+    tool: str
+    head: str = ""
+    tree: str = ""
+    clean: bool = False
+    full: bool = False
+    ran_at: datetime = Field(sa_column=utc())
+    seconds: float = 0.0
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    errors: int = 0
+    failing: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    durations: list[list[Any]] = Field(sa_column=Column(JSON, nullable=False))
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run as others see it. `clean`: the files were exactly those of `head`."""
+
+    session_id: str
+    head: str
+    tree: str
+    clean: bool
+    full: bool
+    ran_at: datetime
+    check: CheckResult
+
+
+class ValidationRuns:
+    """Writes and reads runs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(
+        self,
+        transaction: Transaction,
+        *,
+        session_id: str,
+        workspace: str,
+        check: CheckResult,
+        head: str,
+        tree: str,
+        clean: bool,
+        full: bool,
+    ) -> None:
+        """Store one run in `transaction`."""
+        transaction.session.add(
+            ValidationRun(
+                session_id=session_id,
+                workspace=workspace,
+                tool=check.tool,
+                head=head,
+                tree=tree,
+                clean=clean,
+                full=full,
+                ran_at=transaction.now,
+                seconds=check.seconds,
+                passed=check.passed,
+                failed=check.failed,
+                skipped=check.skipped,
+                errors=check.errors,
+                failing=list(check.failing),
+                durations=[list(pair) for pair in check.durations[:KEPT_DURATIONS]],
+            )
+        )
+
+    def latest(self, workspace: str, limit: int = 20) -> list[PastRun]:
+        """The newest runs of `workspace` first."""
+        with self._database.read() as session:
+            rows = session.exec(
+                select(ValidationRun)
+                .where(col(ValidationRun.workspace) == workspace)
+                .order_by(desc(col(ValidationRun.id)))
+                .limit(limit)
+            )
+            return [_past(row) for row in rows]
+
+
+def _past(row: ValidationRun) -> PastRun:
+    check = CheckResult(
+        tool=row.tool,
+        passed=row.passed,
+        failed=row.failed,
+        skipped=row.skipped,
+        errors=row.errors,
+        seconds=row.seconds,
+        failing=tuple(row.failing),
+        durations=tuple((str(name), float(seconds)) for name, seconds in row.durations),
+    )
+    return PastRun(row.session_id, row.head, row.tree, row.clean, row.full, row.ran_at, check)

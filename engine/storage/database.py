@@ -1,0 +1,225 @@
+"""The only place that opens SQLite: one writer thread, a pool of read-only connections (ARCHITECTURE rule 4).
+
+A write is a function over a `Transaction`. The writer runs whatever is queued in one `BEGIN IMMEDIATE`, each
+function in a savepoint of its own, commits once, and only then answers the callers and publishes the facts they
+recorded. So a caller that got its answer has it on disk, a function that raises leaves nothing behind, and two
+functions never interleave: read-then-write inside one `write` is safe without further locks.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlmodel import Session
+
+from engine.clock import Clock
+from engine.events import Event, EventBus
+from engine.storage import migrations
+from engine.values import Refusal
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+GROUP_COMMIT = 64
+"""At most so many queued writes share one commit."""
+
+Recorder = Callable[[Session, Event, datetime], None]
+
+
+class Transaction:
+    """What a write works with: an open session, and the facts that become true when it commits."""
+
+    def __init__(self, session: Session, now: datetime, recorder: Recorder) -> None:
+        self.session = session
+        self.now = now
+        self._recorder = recorder
+        self._events: list[Event] = []
+        self._after: list[Callable[[], None]] = []
+
+    def record(self, event: Event) -> None:
+        """Write `event` to the ledger now, in this transaction; publish it once the transaction is committed."""
+        if not event.volatile:
+            self._recorder(self.session, event, self.now)
+        self._events.append(event)
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Run `action` on the writer thread once this transaction is on disk. It must be quick and not write."""
+        self._after.append(action)
+
+
+class Database:
+    """The database of one home.
+
+    Raises `Refusal` on opening when the file is from a newer version (`newer_home`), damaged (`damaged_home`) or
+    cannot be written (`unwritable_home`), and on writing when the disk is full (`disk_full`).
+    """
+
+    def __init__(self, path: Path, *, clock: Clock, bus: EventBus, recorder: Recorder) -> None:
+        self.path = path
+        self._clock = clock
+        self._bus = bus
+        self._recorder = recorder
+        with explained(path):
+            migrations.bring_up_to_date(path)
+        self._writer_engine = _sqlite(path, read_only=False)
+        self._reader_engine = _sqlite(path, read_only=True)
+        self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._closing = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="clawpy-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` in a transaction on the writer thread and return its result once it is on disk.
+
+        What `work` raises is raised here, and nothing of it is kept. `work` must be quick and must not call `write`.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("write() inside write(): hand the Transaction on instead")
+        future: Future[T] = Future()
+        with self._closing:
+            if self._closed:
+                raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
+            self._queue.put((work, future))
+        return future.result()
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session on one consistent snapshot that cannot write. Do not keep it open across slow work."""
+        with Session(self._reader_engine, expire_on_commit=False) as session, explained(self.path):
+            yield session
+
+    def close(self) -> None:
+        """Finish what is queued, close readers, then the writer. Safe to call twice."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        self._thread.join()
+        self._reader_engine.dispose()
+        self._writer_engine.dispose()
+
+    def _run(self) -> None:
+        with self._writer_engine.connect() as connection:
+            while (job := self._queue.get()) is not None:
+                jobs = [job]
+                last = False
+                while len(jobs) < GROUP_COMMIT and not self._queue.empty():
+                    following = self._queue.get()
+                    if following is None:
+                        last = True
+                        break
+                    jobs.append(following)
+                self._commit_together(connection, jobs)
+                if last:
+                    return
+
+    def _commit_together(
+        self, connection: Connection, jobs: list[tuple[Callable[[Transaction], Any], Future[Any]]]
+    ) -> None:
+        done: list[tuple[Future[Any], Any, Transaction]] = []
+        failed: list[tuple[Future[Any], BaseException]] = []
+        try:
+            with explained(self.path), connection.begin():
+                for work, future in jobs:
+                    try:
+                        with Session(
+                            connection, join_transaction_mode="create_savepoint", expire_on_commit=False
+                        ) as session:
+                            transaction = Transaction(session, self._clock.now(), self._recorder)
+                            result = work(transaction)
+                            session.commit()
+                        done.append((future, result, transaction))
+                    except DBAPIError as error:
+                        if _ends_transaction(error):
+                            raise
+                        failed.append((future, error))
+                    except Exception as error:
+                        failed.append((future, error))
+        except Exception as error:
+            for _, future in jobs:
+                future.set_exception(error)
+            return
+        # Facts go out before the callers wake up, so that who acts on an answer finds the facts already on the bus.
+        for _, _, transaction in done:
+            for fact in transaction._events:
+                self._bus.publish(fact)
+            for action in transaction._after:
+                try:
+                    action()
+                except Exception:
+                    log.exception("an action after commit failed")
+        for future, result, _ in done:
+            future.set_result(result)
+        for future, reason in failed:
+            future.set_exception(reason)
+
+
+def _ends_transaction(error: DBAPIError) -> bool:
+    """True for faults of the file itself: SQLite has then rolled back everything, not just one savepoint."""
+    text = str(error.orig)
+    return any(word in text for word in ("disk is full", "disk I/O error", "malformed", "readonly"))
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's faults of the file or the disk into a `Refusal` that says how to mend it."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.DatabaseError, OSError) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        text = str(cause)
+        if "disk is full" in text or "No space left" in text:
+            raise Refusal(
+                "disk_full",
+                f"the disk that holds {path.parent} is full",
+                "free some space; nothing was half-written",
+            ) from error
+        if "readonly" in text or "unable to open" in text or isinstance(cause, PermissionError):
+            raise Refusal(
+                "unwritable_home",
+                f"{path} cannot be opened for writing: {text}",
+                "make the folder writable, or name another with --home DIR",
+            ) from error
+        if "malformed" in text or "not a database" in text:
+            raise Refusal(
+                "damaged_home",
+                f"{path} is damaged: {text}",
+                f"put back a copy from {path.parent / 'backups'}, or move the file away to start afresh",
+            ) from error
+        raise
+
+
+def _sqlite(path: Path, *, read_only: bool) -> Engine:
+    engine = create_engine(
+        f"sqlite:///{path}", connect_args={"isolation_level": None, "check_same_thread": False, "timeout": 10}
+    )
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        if read_only:
+            cursor.execute("PRAGMA query_only=ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine

@@ -1,0 +1,65 @@
+"""Files that are whole or not there: atomic writes, and a sweep of what a crash left (SPEC 11.2, 11.3)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+TEMPORARY = ".clawpy-tmp-"
+"""Prefix of temporary files; whatever carries it at start-up is a leftover."""
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Replace the file at `path` by `data`, whole and on disk, or leave the old one untouched.
+
+    A symbolic link is followed, so that the link stays. `mode` are permission bits; by default those of the old
+    file, or 0600 for a new one. Raises OSError when the disk is full or the folder cannot be written.
+    """
+    target = path.resolve() if path.is_symlink() else path
+    if mode is None:
+        try:
+            mode = stat.S_IMODE(target.stat().st_mode)
+        except FileNotFoundError:
+            mode = 0o600
+    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(name).replace(target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+    sync_folder(target.parent)
+
+
+def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:
+    """`write_atomic` of `value` as indented UTF-8 JSON."""
+    write_atomic(path, (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode(), mode=mode)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and removals in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sweep_temporaries(root: Path) -> int:
+    """Remove temporary files that a crash left anywhere under `root`; returns how many."""
+    swept = 0
+    for file in root.rglob(f"{TEMPORARY}*"):
+        if file.is_file() and not file.is_symlink():
+            file.unlink(missing_ok=True)
+            swept += 1
+    return swept

@@ -1,0 +1,50 @@
+"""Intent rows: a change to files is an intent, the write, a done (ARCHITECTURE rule 4).
+
+Whoever changes files that SQLite must agree with writes an intent first. At the next start whatever is begun and
+not done is handed back to its owner, who finishes it or undoes it, and says so.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, Column
+from sqlmodel import Field, SQLModel, col, select
+
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+
+
+class Intent(SQLModel, table=True):
+    """One change of files that was begun. `kind` names its owner, `payload` all it needs to finish or undo it."""
+
+    __tablename__ = "intents"
+
+    id: int | None = Field(default=None, primary_key=True)
+    kind: str = Field(index=True)
+    subject: str
+    payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    begun_at: datetime = Field(sa_column=utc())
+
+
+def begin(transaction: Transaction, kind: str, subject: str, payload: dict[str, Any]) -> int:
+    """Write an intent in `transaction`; returns its id. The files may be touched once it is committed."""
+    intent = Intent(kind=kind, subject=subject, payload=payload, begun_at=transaction.now)
+    transaction.session.add(intent)
+    transaction.session.flush()
+    assert intent.id is not None
+    return intent.id
+
+
+def finish(transaction: Transaction, intent_id: int) -> None:
+    """Take the intent away: the files now agree with the database. Harmless when it is gone already."""
+    intent = transaction.session.get(Intent, intent_id)
+    if intent is not None:
+        transaction.session.delete(intent)
+
+
+def unfinished(database: Database, kind: str) -> list[Intent]:
+    """What was begun and not done, oldest first."""
+    with database.read() as session:
+        return list(session.exec(select(Intent).where(col(Intent.kind) == kind).order_by(col(Intent.id))))

@@ -1,0 +1,89 @@
+"""Brings the database of a home up to the version of this program, inside the wheel, at start-up.
+
+Alembic is imported only when there is something to do: its import costs as much as opening the engine. Before a
+migration the database is copied to `backups/` beside it; a crash in the middle rolls back to the former version.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from engine.values import Refusal
+
+HEAD = "0001"
+"""The revision this program works with; a test holds it against the newest file in `versions/`."""
+
+HERE = Path(__file__).parent
+
+
+def bring_up_to_date(path: Path) -> None:
+    """Create or migrate the database at `path`. Raises `Refusal` when it is from a newer version."""
+    version = stored_version(path)
+    if version == HEAD:
+        return
+    known = {file.name.split("_")[0] for file in (HERE / "versions").glob("[0-9]*.py")}
+    if version is not None and version not in known:
+        raise Refusal(
+            "newer_home",
+            f"{path} was written by a newer version of Clawpy Console (its format is {version}, this one knows {HEAD})",
+            "upgrade Clawpy Console, or name another folder with --home DIR",
+        )
+    if version is not None:
+        back_up(path, version)
+    _upgrade(path)
+
+
+def stored_version(path: Path) -> str | None:
+    """The revision in the file, None when there is no file or nothing in it yet."""
+    if not path.exists():
+        return None
+    with closing(sqlite3.connect(path, timeout=10)) as connection:
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if "alembic_version" not in tables:
+            return None
+        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return str(row[0]) if row else None
+
+
+def back_up(path: Path, version: str) -> Path:
+    """Copy the database to `backups/clawpy-VERSION.db` beside it, consistent even while it is in use."""
+    target = path.parent / "backups" / f"{path.stem}-{version}.db"
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
+        source.backup(copy)
+    return target
+
+
+def _upgrade(path: Path) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.engine import Connection
+
+    engine = create_engine(f"sqlite:///{path}", connect_args={"isolation_level": None})
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    config = Config()
+    config.set_main_option("script_location", str(HERE).replace("%", "%%"))
+    try:
+        with engine.connect() as connection:
+            # A table rebuilt while foreign keys are on would delete every child row.
+            connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
+            connection.commit()
+            config.attributes["connection"] = connection
+            with connection.begin():
+                command.upgrade(config, "head")
+                broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+                if broken:
+                    raise Refusal(
+                        "damaged_home",
+                        f"{path}: {len(broken)} rows point to rows that are not there (first: {broken[0]})",
+                        f"the former version was kept; a copy is in {path.parent / 'backups'}",
+                    )
+    finally:
+        engine.dispose()

@@ -1,0 +1,93 @@
+"""What tests share: a clock that stands still, a real database, real git repositories."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.memory.ledger import append
+from engine.storage.database import Database
+
+MONDAY_MORNING = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _own_git_identity(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git neither reads the developer's configuration nor needs one."""
+    config = tmp_path_factory.getbasetemp() / "gitconfig"
+    config.write_text("[user]\n\tname = Test\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.delenv("CLAWPY_HOME", raising=False)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(MONDAY_MORNING)
+
+
+@pytest.fixture
+def bus() -> EventBus:
+    return EventBus()
+
+
+@pytest.fixture(autouse=True)
+def _tables_without_migration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TEMPORARY until the first migration is written: create whatever tables are imported."""
+    import sqlalchemy
+    from sqlmodel import SQLModel
+
+    from engine.storage import migrations
+
+    def create(path: Path) -> None:
+        engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+        SQLModel.metadata.create_all(engine)
+        engine.dispose()
+
+    monkeypatch.setattr(migrations, "bring_up_to_date", create)
+
+
+@pytest.fixture
+def database(tmp_path: Path, clock: FakeClock, bus: EventBus) -> Iterator[Database]:
+    database = Database(tmp_path / "clawpy.db", clock=clock, bus=bus, recorder=append)
+    yield database
+    database.close()
+
+
+class Repository:
+    """A real git repository in a folder, with a few words to write history."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        self.git("init", "-q", "-b", "main")
+
+    def git(self, *arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def write(self, name: str, text: str) -> Path:
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def commit(self, message: str, files: dict[str, str] | None = None) -> str:
+        """Write `files`, commit everything, return the commit's id."""
+        for name, text in (files or {}).items():
+            self.write(name, text)
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+        return self.git("rev-parse", "HEAD")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """An empty repository at tmp_path/shop."""
+    return Repository(tmp_path / "shop")
