@@ -5,7 +5,7 @@ Names in the file are the seed's (`crossPollEnabled`); attributes are the same i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Protocol
 
@@ -31,7 +31,8 @@ class WorkspaceSettings(_Section):
     """`[workspaces."/path"]`"""
 
     autonomy: Autonomy = Autonomy.CARDS
-    setup: str = Field("", description="Command that prepares a fresh worktree, for instance `npm ci`.")
+    setup: str = ""
+    """Command that prepares a fresh worktree, for instance `npm ci`."""
 
 
 class ChannelSettings(_Section):
@@ -109,7 +110,8 @@ class Settings(_Section):
     predictions_dir: str = ""
 
     console: Console = Console()
-    keys: dict[str, str] = Field(default_factory=dict, description="Key bindings by id, comma-separated keys.")
+    keys: dict[str, str] = Field(default_factory=dict)
+    """Key bindings by id, comma-separated keys."""
     production: Production = Production()
     channels: dict[str, ChannelSettings] = Field(default_factory=_channels)
     workspaces: dict[str, WorkspaceSettings] = Field(default_factory=dict)
@@ -130,4 +132,4 @@ class SettingsSource(Protocol):
 class FixedSettings:
     """Settings that do not change, for tests and tools."""
 
-    current: Settings = Settings()
+    current: Settings = field(default_factory=Settings)

@@ -47,7 +47,7 @@ class Git:
     folder: Path
     timeout: float = 60.0
 
-    def bytes(
+    def output(
         self,
         *arguments: str,
         stdin: bytes | None = None,
@@ -68,7 +68,7 @@ class Git:
         timeout: float | None = None,
     ) -> str:
         """The same as text without the last newline; bytes that are no UTF-8 survive as surrogate escapes."""
-        out = self.bytes(*arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout)
+        out = self.output(*arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout)
         return out.decode(errors="surrogateescape").removesuffix("\n")
 
     def run(
