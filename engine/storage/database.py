@@ -14,7 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,6 +73,7 @@ class Database:
         self._recorder = recorder
         with explained(path):
             migrations.bring_up_to_date(path)
+            _use_write_ahead_log(path)
         self._writer_engine = _sqlite(path, read_only=False)
         self._reader_engine = _sqlite(path, read_only=True)
         self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
@@ -179,16 +180,16 @@ def explained(path: Path) -> Iterator[None]:
     """Turn SQLite's faults of the file or the disk into a `Refusal` that says how to mend it."""
     try:
         yield
-    except (DBAPIError, sqlite3.DatabaseError, OSError) as error:
+    except (DBAPIError, sqlite3.DatabaseError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         text = str(cause)
-        if "disk is full" in text or "No space left" in text:
+        if "disk is full" in text:
             raise Refusal(
                 "disk_full",
                 f"the disk that holds {path.parent} is full",
                 "free some space; nothing was half-written",
             ) from error
-        if "readonly" in text or "unable to open" in text or isinstance(cause, PermissionError):
+        if "readonly" in text or "unable to open" in text:
             raise Refusal(
                 "unwritable_home",
                 f"{path} cannot be opened for writing: {text}",
@@ -203,6 +204,12 @@ def explained(path: Path) -> Iterator[None]:
         raise
 
 
+def _use_write_ahead_log(path: Path) -> None:
+    """Switch once, alone: the switch does not wait for other connections, it fails."""
+    with closing(sqlite3.connect(path, timeout=10)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
 def _sqlite(path: Path, *, read_only: bool) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"isolation_level": None, "check_same_thread": False, "timeout": 10}
@@ -211,7 +218,6 @@ def _sqlite(path: Path, *, read_only: bool) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: object) -> None:
         cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         if read_only:

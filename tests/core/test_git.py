@@ -1,0 +1,60 @@
+"""git without side effects, and words for folders that will not do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.git import Git, GitError, repository_root
+from engine.values import Refusal
+from tests.conftest import Repository
+
+
+def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "päth with spaces")
+    repository.write("src/deep/a.py", "")
+    assert repository_root(repository.path / "src" / "deep") == repository.path
+
+
+def test_a_repository_without_commits_has_a_root(repository: Repository) -> None:
+    assert repository_root(repository.path) == repository.path
+
+
+def test_folders_that_will_not_do_are_named_with_the_mend(tmp_path: Path) -> None:
+    bare = tmp_path / "bare.git"
+    Git(tmp_path).text("init", "-q", "--bare", str(bare))
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    for folder, code in [(bare, "bare_repository"), (plain, "no_repository"), (tmp_path / "gone", "no_folder")]:
+        with pytest.raises(Refusal) as refused:
+            repository_root(folder)
+        assert (refused.value.code, bool(refused.value.fix)) == (code, True)
+
+
+def test_a_failing_command_tells_what_git_said(repository: Repository) -> None:
+    with pytest.raises(GitError, match="unknown-ref"):
+        Git(repository.path).text("rev-parse", "--verify", "unknown-ref")
+    assert Git(repository.path).run("rev-parse", "--verify", "-q", "unknown-ref", allowed=(0, 1)).returncode == 1
+
+
+def test_a_repository_cannot_make_us_run_its_programs(repository: Repository) -> None:
+    """Neither hooks nor a file-system monitor named in the repository's configuration are started."""
+    repository.commit("one", {"a.txt": "1"})
+    trap = repository.write("trap.sh", f"#!/bin/sh\ntouch {repository.path}/sprung\n")
+    trap.chmod(0o755)
+    repository.git("config", "core.fsmonitor", str(trap))
+    hook = repository.path / ".git/hooks/post-checkout"
+    hook.write_text(trap.read_text())
+    hook.chmod(0o755)
+    git = Git(repository.path)
+    git.text("status", "--porcelain")
+    git.text("checkout", "-q", "--detach", "HEAD")
+    assert not (repository.path / "sprung").exists()
+
+
+def test_the_environment_cannot_point_git_elsewhere(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    assert Git(repository.path).text("rev-parse", "--is-inside-work-tree") == "true"

@@ -1,0 +1,98 @@
+"""Shared values: money, ids, digests, and text from strangers."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.values import Assignment, PartOfDay, Proposal, Randomness, dollars, microusd, part_of_day, sanitise
+
+
+@pytest.mark.parametrize(
+    ("hour", "part"),
+    [
+        (4, PartOfDay.NIGHT),
+        (5, PartOfDay.MORNING),
+        (11, PartOfDay.MORNING),
+        (12, PartOfDay.AFTERNOON),
+        (17, PartOfDay.AFTERNOON),
+        (18, PartOfDay.EVENING),
+        (22, PartOfDay.EVENING),
+        (23, PartOfDay.NIGHT),
+    ],
+)
+def test_parts_of_the_day(hour: int, part: PartOfDay) -> None:
+    assert part_of_day(datetime(2026, 1, 5, hour, 59, tzinfo=UTC)) is part
+
+
+@given(st.integers(min_value=0, max_value=10**9))
+def test_money_survives_the_way_to_dollars_and_back(amount: int) -> None:
+    assert microusd(dollars(amount)) == amount
+
+
+def test_ids_repeat_with_a_seed_and_never_without() -> None:
+    assert Randomness(7).new_id("pred") == Randomness(7).new_id("pred")
+    assert Randomness().new_id("pred") != Randomness().new_id("pred")
+    assert Randomness(7).new_id("pred").startswith("pred_")
+
+
+def test_any_edit_changes_the_digest() -> None:
+    asked = Assignment("run tests", "koji-core", "/shop", "flow", "run_tests", {"paths": ["a.py"]})
+    edits = [
+        dataclasses.replace(asked, prompt="run Tests"),
+        dataclasses.replace(asked, channel="research"),
+        dataclasses.replace(asked, workspace="/other"),
+        dataclasses.replace(asked, runner="acp"),
+        dataclasses.replace(asked, flow=None),
+        dataclasses.replace(asked, parameters={"paths": ["b.py"]}),
+    ]
+    assert len({asked.digest, *(edit.digest for edit in edits)}) == 7
+    assert dataclasses.replace(asked, parameters={"paths": ["a.py"]}).digest == asked.digest
+
+
+def test_the_same_facts_give_the_same_fingerprint_in_any_order() -> None:
+    def proposal(facts: dict[str, object]) -> Proposal:
+        return Proposal("lint", "/shop", "Lint", "because", facts, "lint")
+
+    assert proposal({"a": 1, "b": 2}).fingerprint == proposal({"b": 2, "a": 1}).fingerprint
+    assert proposal({"a": 1}).fingerprint != proposal({"a": 2}).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("hostile", "harmless"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;owned\x07title", "title"),
+        ("\x1b]52;c;aGFoYQ==\x1b\\clip", "clip"),
+        ("\x1bPq#0;2;0;0;0\x1b\\sixel", "sixel"),
+        ("back\x08space\rreturn", "backspacereturn"),
+        ("user\u202egpj.exe", "usergpj.exe"),
+        ("a\tb", "a   b"),
+        ("\x9b31mC1", "31mC1"),
+        ("two\nlines", "two\nlines"),
+    ],
+)
+def test_escapes_and_controls_never_reach_a_terminal(hostile: str, harmless: str) -> None:
+    assert sanitise(hostile) == harmless
+
+
+@given(st.text())
+def test_sanitising_twice_changes_nothing_and_leaves_no_control(text: str) -> None:
+    once = sanitise(text)
+    assert sanitise(once) == once
+    assert not any((ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 for char in once)
+
+
+def test_the_fake_clock_stands_still_until_moved() -> None:
+    clock = FakeClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
+    before = clock.monotonic()
+    clock.advance(timedelta(hours=2))
+    assert clock.now() == datetime(2026, 3, 1, 14, tzinfo=UTC)
+    assert clock.monotonic() - before == 7200
+    with pytest.raises(ValueError, match="forward"):
+        clock.advance(timedelta(seconds=-1))

@@ -1,0 +1,187 @@
+"""The one-writer database: what is answered is on disk, what raises leaves nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import Event, EventBus, SessionOutput, TaskAdded
+from engine.memory.ledger import Ledger, MemoryEvent
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.values import Refusal
+
+
+def test_a_fact_is_in_the_ledger_before_anyone_hears_of_it(database: Database, bus: EventBus) -> None:
+    heard: list[int] = []
+    ledger = Ledger(database)
+    subscription = bus.subscribe(lambda: heard.append(len(ledger.latest())))
+
+    database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="tidy up")))
+
+    assert heard == [1]
+    assert [event.subject for event in subscription.drain()] == ["task_1"]
+    assert ledger.latest()[0].payload == {"title": "tidy up"}
+
+
+def test_what_raises_leaves_nothing_behind_and_is_not_told(database: Database, bus: EventBus) -> None:
+    subscription = bus.subscribe(lambda: None)
+
+    def broken(tx: Transaction) -> None:
+        tx.record(TaskAdded(title="never"))
+        raise ValueError("changed my mind")
+
+    with pytest.raises(ValueError, match="changed my mind"):
+        database.write(broken)
+
+    assert Ledger(database).latest() == []
+    assert subscription.drain() == []
+    database.write(lambda tx: tx.record(TaskAdded(title="after")))
+    assert len(Ledger(database).latest()) == 1
+
+
+def test_one_bad_write_does_not_take_its_neighbours_down(database: Database) -> None:
+    """Writes that share a commit each have a savepoint of their own."""
+    gate = threading.Event()
+    outcomes: dict[int, str] = {}
+
+    def hold(_tx: Transaction) -> None:
+        gate.wait(10)
+
+    def add(number: int) -> None:
+        def work(tx: Transaction) -> None:
+            tx.record(TaskAdded(title=str(number)))
+            if number % 3 == 0:
+                raise ValueError(number)
+
+        try:
+            database.write(work)
+            outcomes[number] = "kept"
+        except ValueError:
+            outcomes[number] = "refused"
+
+    threads = [threading.Thread(target=lambda: database.write(hold))]
+    threads += [threading.Thread(target=add, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    gate.set()
+    for thread in threads:
+        thread.join(10)
+
+    kept = {entry.payload["title"] for entry in Ledger(database).latest()}
+    assert kept == {str(number) for number in range(12) if number % 3}
+    assert all(outcomes[number] == ("kept" if number % 3 else "refused") for number in range(12))
+
+
+def test_read_then_write_loses_no_update(database: Database) -> None:
+    """Many threads count upwards; with one writer each sees what the one before wrote."""
+
+    def increment(tx: Transaction) -> None:
+        state.put(tx, "count", state.get(tx.session, "count", 0) + 1)
+
+    threads = [threading.Thread(target=lambda: [database.write(increment) for _ in range(25)]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    with database.read() as session:
+        assert state.get(session, "count") == 200
+
+
+def test_readers_cannot_write(database: Database, clock: FakeClock) -> None:
+    def forge() -> None:
+        with database.read() as session:
+            session.add(MemoryEvent(at=clock.now(), kind="Forged", payload={}))
+            session.commit()
+
+    with pytest.raises(Refusal) as refused:
+        forge()
+    assert refused.value.code == "unwritable_home"
+
+
+def test_a_write_inside_a_write_is_named_not_deadlocked(database: Database) -> None:
+    with pytest.raises(RuntimeError, match="hand the Transaction on"):
+        database.write(lambda _tx: database.write(lambda _inner: None))
+
+
+def test_volatile_events_are_told_but_not_kept(database: Database, bus: EventBus) -> None:
+    subscription = bus.subscribe(lambda: None)
+    database.write(lambda tx: tx.record(SessionOutput(subject="s", last_line=3, text="...")))
+    assert len(subscription.drain()) == 1
+    assert Ledger(database).latest() == []
+
+
+def test_after_closing_writes_are_refused_in_words(database: Database) -> None:
+    database.close()
+    with pytest.raises(Refusal, match="closing"):
+        database.write(lambda _tx: None)
+
+
+def test_instants_keep_their_order_and_zone(database: Database, clock: FakeClock) -> None:
+    database.write(lambda tx: tx.record(TaskAdded(title="x")))
+    assert Ledger(database).latest()[0].at == clock.now()
+
+
+def test_a_naive_instant_is_refused(database: Database) -> None:
+    from datetime import datetime
+
+    def naive(tx: Transaction) -> None:
+        tx.session.add(MemoryEvent(at=datetime(2026, 1, 1), kind="Naive", payload={}))  # noqa: DTZ001
+        tx.session.flush()
+
+    with pytest.raises(Exception, match="time zone"):
+        database.write(naive)
+
+
+def open_at(path: Path, clock: FakeClock, bus: EventBus) -> Database:
+    from engine.memory.ledger import append
+
+    return Database(path, clock=clock, bus=bus, recorder=append)
+
+
+def test_a_file_that_is_no_database_says_so(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
+    path = tmp_path / "clawpy.db"
+    path.write_bytes(b"this is certainly not a database, whatever its name says" * 40)
+    with pytest.raises(Refusal) as refused:
+        open_at(path, clock, bus)
+    assert refused.value.code == "damaged_home"
+    assert str(path) in refused.value.message
+
+
+def test_events_survive_reopening(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
+    path = tmp_path / "again.db"
+    first = open_at(path, clock, bus)
+    first.write(lambda tx: tx.record(TaskAdded(title="kept")))
+    first.close()
+    second = open_at(path, clock, bus)
+    assert [entry.payload["title"] for entry in Ledger(second).latest()] == ["kept"]
+    second.close()
+
+
+def test_the_ledger_reads_by_cursor_kind_and_subject(database: Database) -> None:
+    class Other(Event):
+        pass
+
+    for number in range(5):
+        database.write(lambda tx, n=number: tx.record(TaskAdded(subject=f"task_{n % 2}", title=str(n))))
+    database.write(lambda tx: tx.record(Other(subject="x")))
+    ledger = Ledger(database)
+    assert [entry.id for entry in ledger.since(3)] == [4, 5, 6]
+    assert len(ledger.latest(kinds=("TaskAdded",))) == 5
+    assert [entry.payload["title"] for entry in ledger.about("task_1")] == ["1", "3"]
+    assert [entry.id for entry in ledger.latest(2, before=4)] == [3, 2]
+
+
+def test_settings_of_the_connection(database: Database) -> None:
+    """Durable on commit, foreign keys on, write-ahead log: the promises of SPEC 11.3 rest on these."""
+    with database.read() as session:
+        connection = session.connection()
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    with sqlite3.connect(database.path) as raw:
+        assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)

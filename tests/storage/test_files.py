@@ -1,0 +1,67 @@
+"""Files are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from engine.storage import intents
+from engine.storage.database import Database
+from engine.storage.files import TEMPORARY, sweep_temporaries, write_atomic, write_json
+
+
+def test_a_new_file_is_private_and_a_replaced_one_keeps_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "soul.md"
+    write_atomic(file, b"one")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.chmod(0o644)
+    write_atomic(file, b"two")
+    assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (b"two", 0o644)
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    real = tmp_path / "real.md"
+    real.write_text("old")
+    link = tmp_path / "link.md"
+    link.symlink_to(real)
+    write_atomic(link, b"new")
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomic(file, b"new")
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / f"{TEMPORARY}abc").write_text("half")
+    (tmp_path / "deep" / "kept").write_text("whole")
+    assert sweep_temporaries(tmp_path) == 1
+    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["kept"]
+
+
+def test_json_is_readable_text(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"name": "Åsa"})
+    assert (tmp_path / "a.json").read_text() == '{\n  "name": "Åsa"\n}\n'
+
+
+def test_an_intent_stands_until_it_is_finished(database: Database) -> None:
+    number = database.write(lambda tx: intents.begin(tx, "land", "chg_1", {"files": ["a"]}))
+    assert [(one.subject, one.payload) for one in intents.unfinished(database, "land")] == [("chg_1", {"files": ["a"]})]
+    database.write(lambda tx: intents.finish(tx, number))
+    database.write(lambda tx: intents.finish(tx, number))
+    assert intents.unfinished(database, "land") == []
