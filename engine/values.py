@@ -323,6 +323,76 @@ class Card:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RunnerInfo:
+    """What would carry out an assignment (SPEC 2.7, 3.8, 3.9), asked before a card is shown and before it is approved.
+
+    `takes` is False when no runner does; `reason` then says which one is missing. `estimate` in micro-dollars.
+    """
+
+    takes: bool
+    reason: str = ""
+    check_only: bool = True
+    undo_note: str = ""
+    sandbox: str = ""
+    estimate: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PastDecision:
+    """One signal of SPEC 8.1, as learners read it. `chosen` is its label, `weight` in (0, 1] how much it says.
+
+    `part` and `weekend` are of the operator's own time; `waited_hours` from the evidence to the decision.
+    """
+
+    kind: str
+    channel: str
+    workspace: str
+    flow: str
+    words: frozenset[str]
+    part: PartOfDay
+    weekend: bool
+    chosen: bool
+    weight: float
+    waited_hours: float | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationCheck:
+    """Whether stated confidences come true (SPEC 2.6, 8.6). `error` is the expected calibration error over 10 bins on
+    `held_out` decisions, `bound` the 95th percentile of what perfectly calibrated scores would show."""
+
+    held_out: int
+    holds: bool
+    reason: str
+    error: float | None = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """How far the operator's decisions carry (SPEC 2.6): 0 templates, 1 a Twin, 2 a Twin whose confidence holds."""
+
+    number: int
+    decisions: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CycleReport:
+    """What a prediction cycle did. `withdrawn` are ids of cards, `errors` words, `seconds` wall time.
+
+    `fresh` is False for who came while the cycle was running and got its report.
+    """
+
+    created: tuple[Card, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    seconds: float = 0.0
+    fresh: bool = True
+
+
 class SessionState(StrEnum):
     """Where a session stands (SPEC 3.8)."""
 
