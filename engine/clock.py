@@ -25,11 +25,38 @@ class Clock(Protocol):
         """Seconds on a clock that never goes back; only differences mean anything."""
 
 
+class MachineZone(tzinfo):
+    """The machine's own time zone with all its daylight-saving changes.
+
+    `datetime.astimezone()` yields the offset of that one instant, so that midnight computed from it is an hour off
+    on the days when the clocks change; this asks the C library for the offset of every instant anew.
+    """
+
+    def _stamp(self, moment: datetime | None) -> float:
+        if moment is None:
+            return time.time()
+        # A naive datetime's own timestamp() is read as machine time, `fold` included.
+        return moment.replace(tzinfo=None).timestamp()
+
+    def utcoffset(self, moment: datetime | None) -> timedelta:
+        return timedelta(seconds=time.localtime(self._stamp(moment)).tm_gmtoff)
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, moment: datetime | None) -> str:
+        return time.localtime(self._stamp(moment)).tm_zone
+
+    def fromutc(self, moment: datetime) -> datetime:
+        local = moment.replace(tzinfo=UTC).astimezone()
+        return local.replace(tzinfo=self)
+
+
 class SystemClock:
     """The real clock; `zone` is the operator's zone, by default the machine's."""
 
     def __init__(self, zone: tzinfo | None = None) -> None:
-        self._zone = zone
+        self._zone = zone if zone is not None else MachineZone()
 
     def now(self) -> datetime:
         return datetime.now(UTC)

@@ -146,6 +146,14 @@ class CostWarned(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetExceeded(Event):
+    """An agent (`subject`) passed, or would have passed, its own budget of the day (SPEC 3.4)."""
+
+    spent: int
+    budget: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldPlaced(Event):
     reason: str
 
