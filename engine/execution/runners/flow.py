@@ -1,0 +1,175 @@
+"""What a flow is and what it works with (SPEC 3.8, 3.9): deterministic work that needs no model.
+
+A flow is a class with a name, a place, a pydantic model of its parameters and a `run(job)`. Everything it does to
+the outside goes through its `Job`: commands are checked by the content filter, sandboxed, streamed to the transcript
+and end with the session.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from pydantic import BaseModel
+
+from engine.git import Git
+from engine.values import CheckResult
+
+if TYPE_CHECKING:
+    from engine.execution.runners.toolchain import Toolchain
+
+OUTPUT_KEPT = 256 * 1024
+"""So many characters of the end of a command's output are handed to the flow; the transcript has the rest."""
+
+
+class Place(StrEnum):
+    """Where a flow works."""
+
+    OPERATOR_TREE = "operator-tree"  # checks only, in the operator's own tree
+    WORKTREE = "worktree"  # a throw-away worktree; nothing of it stays
+    CHANGE_SET = "change-set"  # a worktree whose diff becomes a change set
+
+
+class FlowUnable(Exception):
+    """The flow cannot do its work: a tool is missing, the state does not allow it. The session fails, saying so."""
+
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(message if not fix else f"{message} ({fix})")
+        self.message = message
+        self.fix = fix
+
+
+class CommandBlocked(FlowUnable):
+    """The content filter did not let a command run (SPEC 3.5). The session ends as blocked."""
+
+
+class Stopped(BaseException):
+    """The session is ending: raised out of `Job.run`, `Job.say` and `Job.git` so that the flow unwinds.
+
+    No `Exception`, so that a flow's own error handling does not hold it up. Let it pass.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """A finished command. `output` is stdout and stderr as they came, sanitised, its last `OUTPUT_KEPT` characters.
+
+    `exit_code` is negative for a signal; 124 when its own timeout ended it (`timed_out`).
+    """
+
+    exit_code: int
+    output: str
+    seconds: float
+    timed_out: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """True when it ended with 0."""
+        return self.exit_code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class FlowResult:
+    """What a flow that ran to its end found. `full`: `check` covers the whole suite. `facts` are JSON-able."""
+
+    summary: str
+    check: CheckResult | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    full: bool = False
+
+
+class Bench(Protocol):
+    """What a session offers to the work that runs in it."""
+
+    @property
+    def scratch(self) -> Path: ...
+
+    @property
+    def cancelled(self) -> bool: ...
+
+    def say(self, text: str, *, error: bool = False) -> None: ...
+
+    def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        quiet: bool = False,
+    ) -> CommandResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of a flow.
+
+    `workspace` is the operator's repository; `folder` is where to work: the same, or a worktree of it. `git` is on
+    `folder`, unsandboxed but without hooks, and may check out any commit there when the place is a worktree; inside
+    the sandbox `.git` is read-only. `toolchain` is what was found in `folder`, or None.
+    """
+
+    workspace: Path
+    folder: Path
+    parameters: Any
+    git: Git
+    toolchain: Toolchain | None
+    bench: Bench
+
+    @property
+    def scratch(self) -> Path:
+        """A temporary folder, writable in the sandbox under the same path, gone after the session."""
+        return self.bench.scratch
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the session is to end; long loops in Python should look."""
+        return self.bench.cancelled
+
+    def say(self, text: str) -> None:
+        """Put a note of the flow's own into the transcript."""
+        self.bench.say(text)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        quiet: bool = False,
+        allowed_codes: Sequence[int] | None = None,
+    ) -> CommandResult:
+        """Run a command to its end, in `folder` unless `cwd` says otherwise, and stream its output.
+
+        `env` is added to the session's clean environment. `timeout` in seconds ends this command alone. `quiet`
+        keeps command and output out of the transcript. With `allowed_codes`, any other exit code raises.
+
+        Raises `FlowUnable` when the program is not there or the exit code is not allowed, `CommandBlocked` when the
+        content filter says no, `Stopped` when the session is ending.
+        """
+        result = self.bench.execute(argv, cwd=cwd or self.folder, env=env, timeout=timeout, quiet=quiet)
+        if allowed_codes is not None and result.exit_code not in allowed_codes:
+            how = f"took longer than {timeout:g} s" if result.timed_out else f"ended with exit code {result.exit_code}"
+            last = result.output.strip().splitlines()[-1:] or ["it printed nothing"]
+            raise FlowUnable(f"`{shlex.join(argv)[:200]}` {how}: {last[0][:300]}")
+        return result
+
+
+class Flow(Protocol):
+    """One kind of deterministic work. Registered by its `name`."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    place: ClassVar[Place]
+    parameters: ClassVar[type[BaseModel]]
+
+    def describe(self, parameters: Any) -> str:
+        """The assignment in words, as the card shows it, also after its parameters were edited."""
+
+    def run(self, job: Job) -> FlowResult:
+        """Do it. Returning means that it ran to its end, whatever it found; see `FlowUnable` and `Stopped`."""
