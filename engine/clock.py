@@ -48,8 +48,10 @@ class MachineZone(tzinfo):
         return time.localtime(self._stamp(moment)).tm_zone
 
     def fromutc(self, moment: datetime) -> datetime:
-        local = moment.replace(tzinfo=UTC).astimezone()
-        return local.replace(tzinfo=self)
+        instant = moment.replace(tzinfo=UTC)
+        wall = instant.astimezone().replace(tzinfo=None)
+        second_time = wall.timestamp() != instant.timestamp()
+        return wall.replace(tzinfo=self, fold=int(second_time))
 
 
 class SystemClock:
