@@ -338,6 +338,40 @@ class RunnerInfo:
     estimate: int = 0
 
 
+class DecisionSignal(StrEnum):
+    """What the operator's behaviour said about a card (SPEC 8.1)."""
+
+    APPROVED = "approved"
+    ORIGINAL = "original"  # what an edit replaced, beside the approval of what it became
+    DISMISSED = "dismissed"
+    KEPT = "kept"  # executed by itself and not undone within 24 h
+    UNDONE = "undone"
+    DISCARDED = "discarded"
+    EXPIRED = "expired"  # after it was shown
+    DID_HIMSELF = "did_himself"
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedCard:
+    """A card at the moment of its signal: what learners and preference pairs need of it (SPEC 8.1, 8.2).
+
+    `context` is the situation in words as it was when the card was made; `evidence_at` when its evidence arose.
+    """
+
+    prediction_id: str
+    kind: str
+    channel: str
+    workspace: str
+    flow: str
+    prompt: str
+    confidence: float
+    decided_by: DecidedBy
+    context: str = ""
+    evidence_at: datetime | None = None
+    original_prompt: str = ""
+    """What the prompt was before the operator edited it; "" when it was not edited."""
+
+
 @dataclass(frozen=True, slots=True)
 class PastDecision:
     """One signal of SPEC 8.1, as learners read it. `chosen` is its label, `weight` in (0, 1] how much it says.
