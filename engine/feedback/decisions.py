@@ -1,0 +1,318 @@
+"""The operator's decisions, one row a signal (SPEC 8.1), and what is counted from them (2.5, 2.6, 3.6).
+
+A card has at most one standing signal (beside the original of an edit): a later one, an undo for instance, replaces
+it. What was taken back keeps its row with `taken_back_at`, and counts nowhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Index, text
+from sqlmodel import Field, Session, SQLModel, col, func, select
+
+from engine.clock import Clock
+from engine.feedback import pairs
+from engine.feedback.signals import EXPLICIT, MEANINGS, REJECTING
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day
+
+FORGIVEN = "rejections_forgiven_up_to"
+"""Name of the state that holds the id of the last decision which no longer counts towards a pause."""
+
+_WORD = re.compile(r"[a-z0-9_]{3,}")
+
+
+class Decision(SQLModel, table=True):
+    """One signal about one card. `part` and `weekend` are of the operator's own time when it was given."""
+
+    __tablename__ = "decisions"
+    __table_args__ = (
+        CheckConstraint("signal IN ('" + "','".join(DecisionSignal) + "')", name="signal_known"),
+        CheckConstraint("decided_by IN ('" + "','".join(DecidedBy) + "')", name="decided_by_known"),
+        CheckConstraint("weight > 0 AND weight <= 1", name="weight_range"),
+        Index("ix_decisions_prediction", "prediction_id", "id"),
+        Index("ix_decisions_like", "kind", "channel", "workspace", "decided_by"),
+        Index("ix_decisions_standing", "id", sqlite_where=text("taken_back_at IS NULL")),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    prediction_id: str
+    signal: str
+    chosen: bool
+    weight: float
+    kind: str
+    channel: str
+    workspace: str
+    flow: str = ""
+    prompt: str
+    confidence: float
+    decided_by: str
+    edited: bool = False
+    part: str
+    weekend: bool
+    waited_hours: float | None = None
+    decided_at: datetime = Field(sa_column=utc())
+    taken_back_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView:
+    """A decision as screens and verbs see it."""
+
+    id: int
+    prediction_id: str
+    signal: DecisionSignal
+    chosen: bool
+    weight: float
+    kind: str
+    channel: str
+    workspace: str
+    prompt: str
+    confidence: float
+    decided_by: DecidedBy
+    edited: bool
+    decided_at: datetime
+
+
+class Decisions:
+    """Writes and reads decisions. Methods that take a transaction or a session run inside the caller's."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Grows with each change that was committed, so that a learner knows when to learn anew."""
+        return self._version
+
+    def record(self, tx: Transaction, signal: DecisionSignal, card: DecidedCard) -> None:
+        """Store a signal. An earlier one of the same card is replaced; an edit also stores its original as rejected.
+
+        An approval makes a pair with the most recent rejection of the last hour on another channel (SPEC 8.2).
+        """
+        self._retire(tx, card.prediction_id, keep_original=True)
+        approved = signal is DecisionSignal.APPROVED
+        partner = self._recent_rejection(tx, card) if approved else None
+        edited = approved and bool(card.original_prompt)
+        if edited:
+            tx.session.add(self._row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
+            pairs.pair_of_edit(tx, card)
+        row = self._row(tx, signal, card, card.prompt)
+        row.edited = edited
+        tx.session.add(row)
+        if partner is not None:
+            rejected = pairs.side(partner.prompt, partner.channel)
+            pairs.pair_with_rejection(tx, card, rejected, partner.confidence, partner.prediction_id)
+        self._changed(tx)
+
+    def take_back(self, tx: Transaction, prediction_id: str) -> None:
+        """The decision on this card was undone before anything came of it: its signals and pairs count no more."""
+        self._retire(tx, prediction_id, keep_original=False)
+        self._changed(tx)
+
+    def standing(self, session: Session, prediction_id: str) -> DecisionSignal | None:
+        """The signal that counts for this card now, None when there is none."""
+        found = session.exec(
+            select(col(Decision.signal)).where(
+                col(Decision.prediction_id) == prediction_id,
+                col(Decision.taken_back_at).is_(None),
+                col(Decision.signal) != DecisionSignal.ORIGINAL,
+            )
+        ).first()
+        return None if found is None else DecisionSignal(found)
+
+    def past(self, limit: int = 2000) -> list[PastDecision]:
+        """The newest standing signals first: what a Twin learns from."""
+        columns: Any = (
+            Decision.kind, Decision.channel, Decision.workspace, Decision.flow, Decision.prompt, Decision.part,
+            Decision.weekend, Decision.chosen, Decision.weight, Decision.waited_hours, Decision.decided_at,
+        )  # fmt: skip
+        with self._database.read() as session:
+            rows = session.execute(
+                select(*columns)
+                .where(col(Decision.taken_back_at).is_(None))
+                .order_by(col(Decision.id).desc())
+                .limit(limit)
+            ).all()
+        return [
+            PastDecision(kind, channel, workspace, flow, words_of(prompt), PartOfDay(part), weekend, chosen, weight,
+                         waited, at)
+            for kind, channel, workspace, flow, prompt, part, weekend, chosen, weight, waited, at in rows
+        ]  # fmt: skip
+
+    def total(self, session: Session) -> int:
+        """How many cards the operator himself has decided (SPEC 2.6, and 3.6's onboarding)."""
+        return int(
+            session.exec(
+                select(func.count())
+                .select_from(Decision)
+                .where(
+                    col(Decision.taken_back_at).is_(None),
+                    col(Decision.signal).in_(EXPLICIT),
+                    col(Decision.decided_by) == DecidedBy.OPERATOR,
+                )
+            ).one()
+        )
+
+    def consecutive_rejections(self, session: Session) -> int:
+        """How many of a person's latest decisions in a row were dismissals (SPEC 3.6), since it was last forgiven."""
+        forgiven = int(state.get(session, FORGIVEN, 0))
+        last_approval = session.exec(
+            select(func.max(Decision.id)).where(
+                col(Decision.taken_back_at).is_(None), col(Decision.signal) == DecisionSignal.APPROVED
+            )
+        ).one()
+        return int(
+            session.exec(
+                select(func.count())
+                .select_from(Decision)
+                .where(
+                    col(Decision.id) > max(forgiven, last_approval or 0),
+                    col(Decision.taken_back_at).is_(None),
+                    col(Decision.signal) == DecisionSignal.DISMISSED,
+                    col(Decision.decided_by) != DecidedBy.AUTONOMY,
+                )
+            ).one()
+        )
+
+    def forgive_rejections(self, tx: Transaction) -> None:
+        """Start counting rejections anew: resuming from a pause does so (SPEC 7.1)."""
+        state.put(tx, FORGIVEN, tx.session.exec(select(func.max(Decision.id))).one() or 0)
+
+    def approvals_of_like(self, session: Session, kind: str, channel: str, workspace: str) -> tuple[int, int]:
+        """(approved, decided) of the operator's own decisions on like cards (SPEC 2.5).
+
+        An approval of something he first edited, or later undid or discarded, is decided but not approved: what would
+        have run by itself was not what he wanted.
+        """
+        rows = session.execute(
+            select(col(Decision.signal), col(Decision.edited), func.count())
+            .where(
+                col(Decision.kind) == kind,
+                col(Decision.channel) == channel,
+                col(Decision.workspace) == workspace,
+                col(Decision.decided_by) == DecidedBy.OPERATOR,
+                col(Decision.taken_back_at).is_(None),
+                col(Decision.signal).in_(EXPLICIT),
+            )
+            .group_by(col(Decision.signal), col(Decision.edited))
+        ).all()
+        decided = sum(count for _, _, count in rows)
+        approved = sum(count for signal, edited, count in rows if signal == DecisionSignal.APPROVED and not edited)
+        return approved, decided
+
+    def recent(self, limit: int = 50) -> list[DecisionView]:
+        """The newest standing decisions first."""
+        with self._database.read() as session:
+            rows = session.exec(
+                select(Decision)
+                .where(col(Decision.taken_back_at).is_(None))
+                .order_by(col(Decision.id).desc())
+                .limit(limit)
+            ).all()
+        return [_view(row) for row in rows]
+
+    def counts(self) -> Mapping[DecisionSignal, int]:
+        """How often each signal stands; a signal that was never given is 0."""
+        with self._database.read() as session:
+            rows = session.execute(
+                select(col(Decision.signal), func.count())
+                .where(col(Decision.taken_back_at).is_(None))
+                .group_by(col(Decision.signal))
+            ).all()
+        found = Counter({DecisionSignal(signal): int(count) for signal, count in rows})
+        return {signal: found[signal] for signal in DecisionSignal}
+
+    def _row(self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str) -> Decision:
+        meaning = MEANINGS[signal]
+        local = tx.now.astimezone(self._clock.local().tzinfo)
+        waited = None if card.evidence_at is None else max((tx.now - card.evidence_at).total_seconds() / 3600, 0.0)
+        return Decision(
+            prediction_id=card.prediction_id,
+            signal=signal.value,
+            chosen=meaning.chosen,
+            weight=meaning.weight,
+            kind=card.kind,
+            channel=card.channel,
+            workspace=card.workspace,
+            flow=card.flow,
+            prompt=prompt,
+            confidence=card.confidence,
+            decided_by=card.decided_by.value,
+            part=part_of_day(local).value,
+            weekend=is_weekend(local),
+            waited_hours=waited,
+            decided_at=tx.now,
+        )
+
+    def _recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
+        return tx.session.exec(
+            select(Decision)
+            .where(
+                col(Decision.taken_back_at).is_(None),
+                col(Decision.signal).in_(REJECTING),
+                col(Decision.channel) != approved.channel,
+                col(Decision.decided_at) >= tx.now - pairs.PAIRING_WINDOW,
+            )
+            .order_by(col(Decision.id).desc())
+            .limit(1)
+        ).first()
+
+    def _retire(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> None:
+        rows = tx.session.exec(
+            select(Decision).where(col(Decision.prediction_id) == prediction_id, col(Decision.taken_back_at).is_(None))
+        )
+        retired = False
+        for row in rows:
+            if keep_original and row.signal == DecisionSignal.ORIGINAL:
+                continue
+            row.taken_back_at = tx.now
+            tx.session.add(row)
+            retired = True
+        if retired:
+            pairs.forget(tx, prediction_id)
+
+    def _changed(self, tx: Transaction) -> None:
+        def grow() -> None:
+            self._version += 1
+
+        tx.after_commit(grow)
+
+
+def words_of(prompt: str) -> frozenset[str]:
+    """The words of a prompt that similarity is judged by: lower case, three characters or more."""
+    return frozenset(_WORD.findall(prompt.lower()))
+
+
+def is_weekend(local: datetime) -> bool:
+    """Saturday or Sunday of a local time."""
+    return local.weekday() >= 5
+
+
+def _view(row: Decision) -> DecisionView:
+    assert row.id is not None
+    return DecisionView(
+        id=row.id,
+        prediction_id=row.prediction_id,
+        signal=DecisionSignal(row.signal),
+        chosen=row.chosen,
+        weight=row.weight,
+        kind=row.kind,
+        channel=row.channel,
+        workspace=row.workspace,
+        prompt=row.prompt,
+        confidence=row.confidence,
+        decided_by=DecidedBy(row.decided_by),
+        edited=row.edited,
+        decided_at=row.decided_at,
+    )
