@@ -1,0 +1,7 @@
+"""`python -m clawpy_console`, the same as `clawpy`."""
+
+import sys
+
+from clawpy_console.cli import main
+
+sys.exit(main())

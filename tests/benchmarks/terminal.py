@@ -1,0 +1,109 @@
+"""A program in a real terminal: tmux runs it, keys go in, the screen is read, the clock is watched."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+POLL = 0.002
+"""Seconds between two looks at the screen; one look costs 2 to 4 ms by itself."""
+
+
+class Terminal:
+    """A tmux server of our own with one window. Sizes are columns x rows, times are milliseconds."""
+
+    def __init__(self, width: int = 120, height: int = 40) -> None:
+        self._socket = f"clawpy-bench-{os.getpid()}-{time.monotonic_ns()}"
+        self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), "sleep 100000")
+        self._tmux("set-option", "-g", "default-terminal", "tmux-256color")
+        self._tmux("set-option", "-g", "remain-on-exit", "on")
+        self._window = ""
+        self._pid = 0
+
+    def _tmux(self, *arguments: str) -> str:
+        return subprocess.run(
+            ["tmux", "-L", self._socket, "-f", "/dev/null", *arguments], capture_output=True, text=True, check=False
+        ).stdout
+
+    def start(self, command: Sequence[str], *, cwd: Path, environment: dict[str, str] | None = None) -> float:
+        """Open a window with `command`; returns the instant just before, on `time.perf_counter`."""
+        words = [f"{name}={value}" for name, value in ({"COLORTERM": "truecolor"} | (environment or {})).items()]
+        line = "exec env " + shlex.join([*words, *command])
+        began = time.perf_counter()
+        answer = self._tmux("new-window", "-d", "-P", "-F", "#{window_id} #{pane_pid}", "-c", str(cwd), line)
+        self._window, pid = answer.split()
+        self._pid = int(pid)
+        return began
+
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p", "-t", self._window)
+
+    def send(self, *keys: str) -> float:
+        """Press `keys` (tmux names); returns the instant just before."""
+        began = time.perf_counter()
+        self._tmux("send-keys", "-t", self._window, *keys)
+        return began
+
+    def wait_for(self, pattern: str, since: float, *, timeout: float = 30, absent: bool = False) -> float:
+        """Milliseconds from `since` until the screen matches `pattern` (or, `absent`, no longer does)."""
+        wanted = re.compile(pattern, re.MULTILINE)
+        while time.perf_counter() - since < timeout:
+            if bool(wanted.search(self.screen())) is not absent:
+                return (time.perf_counter() - since) * 1000
+            time.sleep(POLL)
+        raise AssertionError(f"never {'left' if absent else 'came'}: {pattern}\n{self.screen()}")
+
+    def processes(self) -> list[psutil.Process]:
+        root = psutil.Process(self._pid)
+        return [root, *root.children(recursive=True)]
+
+    def idle_cpu(self, seconds: float) -> float:
+        """Percent of one core that the program and its children used over `seconds`."""
+
+        def used() -> float:
+            return sum(sum(process.cpu_times()[:2]) for process in self.processes())
+
+        before, began = used(), time.perf_counter()
+        time.sleep(seconds)
+        return 100 * (used() - before) / (time.perf_counter() - began)
+
+    def end_program(self) -> None:
+        self._tmux("kill-window", "-t", self._window)
+        deadline = time.monotonic() + 10
+        while psutil.pid_exists(self._pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        self._tmux("kill-server")
+
+
+@contextmanager
+def terminal(width: int = 120, height: int = 40) -> Iterator[Terminal]:
+    one = Terminal(width, height)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` (0..1) of `values` lie; nearest rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
+
+
+def row(label: str, values: Sequence[float], unit: str = "ms") -> str:
+    """One line of a table: smallest, median, p95, largest."""
+    return (
+        f"{label:<44} min {min(values):8.1f}  median {statistics.median(values):8.1f}  "
+        f"p95 {percentile(values, 0.95):8.1f}  max {max(values):8.1f} {unit}"
+    )

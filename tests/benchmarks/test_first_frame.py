@@ -1,0 +1,97 @@
+"""How long until the first useful frame, beside a Textual hello-world in the same run; and what idling costs.
+
+    pytest -m benchmark -s tests/benchmarks/test_first_frame.py
+
+Bars: first useful frame at most 2 x the hello-world (medians of 7 warm runs, a home with 10,000 events);
+the engine ready within 2 s behind it; idle under 0.5 % of a core.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.clock import SystemClock
+from engine.events import EventBus, TaskAdded
+from engine.home import Home
+from engine.memory.ledger import append
+from engine.storage.database import Database
+from tests.benchmarks.terminal import row, terminal
+from tests.conftest import Repository
+
+pytestmark = pytest.mark.benchmark
+
+RUNS = 8  # the first is cold and left out
+
+HELLO = """
+from textual.app import App
+from textual.widgets import Static
+
+class Hello(App):
+    def compose(self):
+        yield Static("hello world")
+
+Hello().run()
+"""
+
+
+def existing_home(folder: Path, repository: Path) -> Home:
+    """A home that was used: the console ran once and drew cards, and 10,000 events are in the ledger."""
+    home = Home.locate(folder)
+    with terminal() as console:
+        began = console.start(command(home), cwd=repository)
+        console.wait_for(r"\d of \d", began, timeout=60)
+        time.sleep(3)  # until the last screen is kept
+        console.send("C-q")
+        console.wait_for("Pane is dead", time.perf_counter())
+    assert json.loads(home.last_screen.read_text())
+    database = Database(home.database, clock=SystemClock(), bus=EventBus(), recorder=append)
+    for _ in range(100):
+        database.write(lambda tx: [tx.record(TaskAdded(title=f"task {n}")) for n in range(100)])
+    database.close()
+    return home
+
+
+def command(home: Home) -> list[str]:
+    return [sys.executable, "-m", "clawpy_console", "--home", str(home.root)]
+
+
+def test_first_useful_frame(tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "shop")
+    repository.commit("first", {"src/cart.py": "TOTAL = 0\n", "tests/test_cart.py": "def test_total(): pass\n"})
+    home = existing_home(tmp_path / "home", repository.path)
+    hello = tmp_path / "hello.py"
+    hello.write_text(HELLO)
+
+    times: dict[str, list[float]] = {"hello": [], "frame": [], "ready": []}
+    with terminal() as screen:
+        for _ in range(RUNS):  # alternating, so that a busy moment hits both
+            began = screen.start([sys.executable, str(hello)], cwd=repository.path)
+            times["hello"].append(screen.wait_for("hello world", began))
+            screen.end_program()
+            began = screen.start(command(home), cwd=repository.path)
+            times["frame"].append(screen.wait_for(r"\d of \d", began))
+            times["ready"].append(screen.wait_for("WATCHING", began))
+            screen.end_program()
+        warm = {name: values[1:] for name, values in times.items()}
+        screen.start(command(home), cwd=repository.path)
+        screen.wait_for("WATCHING", time.perf_counter())
+        time.sleep(5)
+        idle = screen.idle_cpu(20)
+
+    ratio = statistics.median(warm["frame"]) / statistics.median(warm["hello"])
+    behind = statistics.median(warm["ready"]) - statistics.median(warm["frame"])
+    print()
+    print(row("Textual hello-world", warm["hello"]))
+    print(row("first useful frame", warm["frame"]))
+    print(row("engine ready", warm["ready"]))
+    print(f"ratio {ratio:.2f} (bar 2.0, aim 1.5); engine ready {behind:.0f} ms behind the frame (bar 2000)")
+    print(f"idle {idle:.2f} % of a core (bar 0.5)")
+    assert ratio <= 2.0
+    assert behind <= 2000
+    assert idle < 0.5
