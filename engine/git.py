@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.values import Refusal
@@ -46,6 +46,7 @@ class Git:
 
     folder: Path
     timeout: float = 60.0
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def output(
         self,
@@ -87,7 +88,7 @@ class Git:
                 input=stdin,
                 stdin=subprocess.DEVNULL if stdin is None else None,
                 capture_output=True,
-                env=clean_environment(environment),
+                env=clean_environment({**self.environment, **(environment or {})}),
                 timeout=timeout or self.timeout,
                 check=False,
             )

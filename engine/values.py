@@ -541,6 +541,33 @@ class ChangeSet:
 
 
 @dataclass(frozen=True, slots=True)
+class FileDiff:
+    """One file of a change set as a screen shows it: `hunks` is sanitised unified diff text, "" for binary files.
+
+    status as in `FileChange`; `cut` says that `hunks` was too long and ends early.
+    """
+
+    path: str
+    status: str
+    old_path: str
+    binary: bool
+    hunks: str
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LandPreview:
+    """Whether a change set would land now (SPEC 3.9). `conflicts`: files that both sides changed; `in_the_way`: what
+    stands where a file must go; `unsupported`: files that cannot be landed, with the reason in words."""
+
+    clean: bool
+    conflicts: tuple[str, ...] = ()
+    in_the_way: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
+    files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One entry of the task board. state: open, running, done, failed."""
 
