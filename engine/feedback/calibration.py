@@ -24,5 +24,5 @@ class IdentityCalibrator:
         return CalibrationCheck(
             held_out=0,
             holds=False,
-            reason=f"confidence is not calibrated yet: phase 2 needs it to hold on {HELD_OUT_NEEDED} decisions held out",
+            reason=f"confidence is not calibrated yet; phase 2 needs that on {HELD_OUT_NEEDED} held-out decisions",
         )

@@ -1,0 +1,84 @@
+"""How sure a prediction is (SPEC 2.5). Pure.
+
+confidence = 0.4 Twin + 0.25 pattern match + 0.2 urgency + 0.15 time relevance, each in [0, 1]. In phase 0 it is fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from math import sqrt
+
+from engine.values import Band, ConfidenceParts
+
+TWIN, PATTERN, URGENCY, TIME = 0.4, 0.25, 0.2, 0.15
+"""Weights of the four terms; they sum to 1."""
+
+COLD_START = 0.4
+"""The confidence of every prediction in phase 0 (SPEC 2.6)."""
+
+CARD_FROM, SUGGESTED_FROM, ACT_FROM = 0.3, 0.6, 0.8
+"""Lower ends of the bands; each band includes its lower end."""
+
+Z_ONE_SIDED_95 = 1.645
+LIKE_APPROVED_FROM = 0.8
+"""Auto-execution needs Wilson's lower bound of the approval of like cards to be at least this."""
+
+
+def band_of(confidence: float) -> Band:
+    """What a confidence in [0, 1] means: [0, 0.3) discarded, [0.3, 0.6) card, [0.6, 0.8) suggested, [0.8, 1] act."""
+    if confidence >= ACT_FROM:
+        return Band.ACT
+    if confidence >= SUGGESTED_FROM:
+        return Band.SUGGESTED
+    if confidence >= CARD_FROM:
+        return Band.CARD
+    return Band.DISCARDED
+
+
+def confidence_of(
+    *,
+    twin: float,
+    pattern: float,
+    urgency: float,
+    time: float,
+    phase: int,
+    calibrate: Callable[[float], float],
+    words: tuple[str, ...] = (),
+) -> ConfidenceParts:
+    """The four terms (each is clamped to [0, 1]) and the total that bands use.
+
+    In phase 0 the total is fixed; from phase 1 on the weighted sum goes through `calibrate`. The total is rounded to
+    six digits, so that a sum which is 0.6 in arithmetic is not 0.5999… in a band.
+    """
+    twin, pattern, urgency, time = (min(max(term, 0.0), 1.0) for term in (twin, pattern, urgency, time))
+    if phase == 0:
+        total = COLD_START
+    else:
+        raw = TWIN * twin + PATTERN * pattern + URGENCY * urgency + TIME * time
+        total = round(min(max(calibrate(min(raw, 1.0)), 0.0), 1.0), 6)
+    return ConfidenceParts(twin, pattern, urgency, time, total, words)
+
+
+def urgency_of(evidence_at: datetime | None, now: datetime, usual: timedelta) -> float:
+    """How long the evidence has waited against how long the like usually waits: 0 when fresh, 1 from `usual` on.
+
+    Evidence without a time says nothing about urgency: 0.5.
+    """
+    if evidence_at is None or usual <= timedelta(0):
+        return 0.5
+    return min(max((now - evidence_at) / usual, 0.0), 1.0)
+
+
+def wilson_lower_bound(approved: int, decided: int, z: float = Z_ONE_SIDED_95) -> float:
+    """One-sided lower bound, in [0, 1], of the true share approved after `approved` of `decided`; 0 without decisions.
+
+    With z = 1.645 it reaches 0.8 from 11 of 11, 19 of 20, 26 of 28 on.
+    """
+    if not 0 <= approved <= decided:
+        raise ValueError(f"{approved} of {decided} is not a share")
+    if decided == 0:
+        return 0.0
+    share = approved / decided
+    spread = z * sqrt(share * (1 - share) / decided + z * z / (4 * decided * decided))
+    return max(0.0, (share + z * z / (2 * decided) - spread) / (1 + z * z / decided))

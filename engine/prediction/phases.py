@@ -1,0 +1,21 @@
+"""How far the operator's decisions carry (SPEC 2.6). Derived from what is stored, never configured. Pure."""
+
+from __future__ import annotations
+
+from engine.values import CalibrationCheck, Phase
+
+TWIN_FROM = 30
+"""Phase 1 begins with this many decisions of the operator."""
+
+HELD_OUT_FROM = 100
+"""Phase 2 needs a calibration that holds on this many held-out decisions."""
+
+
+def phase_of(decisions: int, calibration: CalibrationCheck) -> Phase:
+    """The phase, and in words what is missing for the next one."""
+    if decisions < TWIN_FROM:
+        missing = TWIN_FROM - decisions
+        return Phase(0, decisions, f"{decisions} of {TWIN_FROM} decisions made; {missing} more and the Twin joins in")
+    if calibration.holds and calibration.held_out >= HELD_OUT_FROM:
+        return Phase(2, decisions, f"its calibration holds on {calibration.held_out} held-out decisions")
+    return Phase(1, decisions, f"the Twin has {decisions} decisions to learn from; {calibration.reason}")
