@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 
@@ -35,10 +36,14 @@ class WorkspaceSettings(_Section):
     """Command that prepares a fresh worktree, for instance `npm ci`."""
 
 
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+"""An agent's or a channel's id: a small letter, then at most 39 of a-z, 0-9, _ and -."""
+
+
 class ChannelSettings(_Section):
     """`[channels.NAME]`: a line of work and the agent that serves it (SPEC 1.1, 2.4)."""
 
-    agent: str
+    agent: Name
     specialty: str = ""
     runner: str = "flow"
     session_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 45
@@ -113,8 +118,17 @@ class Settings(_Section):
     keys: dict[str, str] = Field(default_factory=dict)
     """Key bindings by id, comma-separated keys."""
     production: Production = Production()
-    channels: dict[str, ChannelSettings] = Field(default_factory=_channels)
+    channels: dict[Name, ChannelSettings] = Field(default_factory=_channels)
     workspaces: dict[str, WorkspaceSettings] = Field(default_factory=dict)
+
+    @field_validator("workspaces", mode="after")
+    @classmethod
+    def _absolute(cls, value: dict[str, WorkspaceSettings]) -> dict[str, WorkspaceSettings]:
+        paths = {name: Path(name).expanduser() for name in value}
+        for name, path in paths.items():
+            if not path.is_absolute():
+                raise ValueError(f"workspace {name!r} is no absolute path; write [workspaces.\"/full/path\"]")
+        return {str(paths[name]): settings for name, settings in value.items()}
 
     def workspace(self, path: str) -> WorkspaceSettings:
         """The settings of one workspace, the defaults where the file says nothing of it."""

@@ -89,12 +89,16 @@ class Database:
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError("write() inside write(): hand the Transaction on instead")
+        return self.submit(work).result()
+
+    def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
+        """The same without waiting, for what is noticed inside a transaction and belongs into one of its own."""
         future: Future[T] = Future()
         with self._closing:
             if self._closed:
                 raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
             self._queue.put((work, future))
-        return future.result()
+        return future
 
     @contextmanager
     def read(self) -> Iterator[Session]:

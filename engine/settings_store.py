@@ -1,0 +1,243 @@
+"""The settings of a home while the engine runs: `config.toml` read, watched and edited (SPEC 7.4, 7.6).
+
+A file that is broken when the engine starts refuses the start. One that breaks later changes nothing: the last good
+settings stay in force and the fault is told once. Edits made here keep the operator's comments and order.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.clock import Clock
+from engine.config import Settings, WorkspaceSettings
+from engine.config_file import (
+    LARGEST_FILE,
+    BadConfig,
+    KeyPath,
+    Problem,
+    accepted,
+    dotted,
+    overridden,
+    parse_key,
+    read_settings,
+    typed,
+)
+from engine.events import Event, FaultReported, SettingChanged
+from engine.storage.database import Database
+from engine.storage.files import write_atomic
+from engine.values import Refusal
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 1.0
+"""The file is looked at no more often than this."""
+
+Stamp = tuple[int, int, int] | None
+
+
+class SettingsStore:
+    """What services are handed as `SettingsSource`. Safe from any thread.
+
+    Raises `Refusal` (`bad_config`, with every problem) when the file cannot be used at the start.
+    """
+
+    def __init__(self, file: Path, *, clock: Clock, environment: Mapping[str, str] | None = None) -> None:
+        self.file = file
+        self._clock = clock
+        self._environment = dict(os.environ if environment is None else environment)
+        self._lock = threading.RLock()
+        self._database: Database | None = None
+        self._stamp = _stamp(file)
+        self._settings = self._parse(self._read())
+        self._checked = clock.monotonic()
+        self.fault: str = ""
+
+    def attach(self, database: Database) -> None:
+        """From now on changes and faults become events in `database`."""
+        self._database = database
+
+    @property
+    def current(self) -> Settings:
+        """The settings as they are now; rereads the file when it changed, at most once a second."""
+        if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
+            with self._lock:
+                if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
+                    self._checked = self._clock.monotonic()
+                    self._reload()
+        return self._settings
+
+    def document(self) -> dict[str, Any]:
+        """Every setting, named as in the file, JSON-able."""
+        return self.current.model_dump(mode="json", by_alias=True)
+
+    def get(self, key: str) -> Any:
+        """The value at a dotted key, JSON-able. Raises `Refusal` `unknown_key`."""
+        path = parse_key(key)
+        value: Any = self.document()
+        for depth, part in enumerate(path):
+            if part not in value and path[0] == "workspaces" and depth == 1:
+                value = WorkspaceSettings().model_dump(mode="json", by_alias=True)
+            elif part not in value:
+                raise Refusal(
+                    "unknown_key", f"nothing is set at {dotted(path[: depth + 1])}", "see `clawpy config get`"
+                )
+            else:
+                value = value[part]
+        return value
+
+    def origin(self, key: str) -> str:
+        """Where the value at `key` comes from: "default", the file's path, or the name of a variable."""
+        path = parse_key(key)
+        variables = overridden(self._environment)
+        if path in variables:
+            return variables[path][0]
+        return str(self.file) if self._written(path) else "default"
+
+    def accepted(self, key: str) -> str:
+        """What may stand at `key`, in words."""
+        return accepted(parse_key(key))
+
+    def set(self, key: str, value: Any) -> Any:
+        """Set a dotted key in the file and return its new value; a `str` is read as the setting's type.
+
+        Validated as a whole before it is written atomically. Raises `Refusal`: `unknown_key`, `bad_config`,
+        `overridden` when a variable of the environment would win anyway.
+        """
+        import tomlkit
+
+        path = parse_key(key)
+        self._refuse_overridden(path)
+        chosen = typed(path, value) if isinstance(value, str) else value
+        with self._lock:
+            document = tomlkit.parse(self._good_text())
+            table: Any = document
+            for part in path[:-1]:
+                if part not in table:
+                    # A section without values of its own needs no header.
+                    table[part] = tomlkit.table(is_super_table=part == path[0] and len(path) > 2)
+                table = table[part]
+            table[path[-1]] = chosen
+            self._write(tomlkit.dumps(document))
+        self._record(SettingChanged(subject=dotted(path), value=str(chosen)))
+        return self.get(key)
+
+    def unset(self, key: str) -> Any:
+        """Take a key out of the file, so that its default holds again; returns that default."""
+        import tomlkit
+
+        path = parse_key(key)
+        with self._lock:
+            document = tomlkit.parse(self._good_text())
+            table: Any = document
+            for part in path[:-1]:
+                table = table.get(part, {})
+            if path[-1] not in table:
+                raise Refusal("not_set", f"{dotted(path)} is not set in {self.file}", "its default is in force already")
+            del table[path[-1]]
+            self._write(tomlkit.dumps(document))
+        self._record(SettingChanged(subject=dotted(path), value=""))
+        return self.get(key)
+
+    def _refuse_overridden(self, path: KeyPath) -> None:
+        variables = overridden(self._environment)
+        if path in variables:
+            name = variables[path][0]
+            raise Refusal("overridden", f"{name} in the environment sets {dotted(path)} and would win", f"unset {name}")
+
+    def _good_text(self) -> str:
+        """The file's text, refused when it is broken now: an edit must not build on what cannot be read."""
+        text = self._read()
+        self._parse(text)
+        return text
+
+    def _write(self, text: str) -> None:
+        settings = self._parse(text)
+        try:
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomic(self.file, text.encode())
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise Refusal(
+                "unwritable_config", f"{self.file} cannot be written: {reason}", "nothing was changed"
+            ) from error
+        self._settings, self._stamp, self.fault = settings, _stamp(self.file), ""
+
+    def _written(self, path: KeyPath) -> bool:
+        import tomllib
+
+        try:
+            table: Any = tomllib.loads(self._read())
+        except (tomllib.TOMLDecodeError, BadConfig):
+            return False
+        for part in path:
+            if not isinstance(table, dict) or part not in table:
+                return False
+            table = table[part]
+        return True
+
+    def _reload(self) -> None:
+        stamp = _stamp(self.file)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            settings = self._parse(self._read())
+        except BadConfig as error:
+            if error.message != self.fault:
+                self.fault = error.message
+                log.warning("settings kept as they were: %s", error.message)
+                self._record_later(FaultReported(subject=str(self.file), where="settings", message=error.message))
+            return
+        self.fault = ""
+        before, after = self._settings, settings
+        self._settings = settings
+        for name, info in Settings.model_fields.items():
+            if getattr(before, name) != getattr(after, name):
+                value = str(getattr(after, name)) if not hasattr(getattr(after, name), "model_dump") else ""
+                self._record_later(SettingChanged(subject=info.alias or name, value=value))
+
+    def _parse(self, text: str) -> Settings:
+        return read_settings(text, file=str(self.file), environment=self._environment)
+
+    def _read(self) -> str:
+        try:
+            raw = self.file.read_bytes()
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise BadConfig([Problem(str(self.file), "", f"cannot be read: {reason}")]) from error
+        if len(raw) > LARGEST_FILE:
+            raise BadConfig([Problem(str(self.file), "", f"{len(raw)} bytes; at most {LARGEST_FILE} are accepted")])
+        try:
+            return raw.decode("utf-8-sig").replace("\r\n", "\n")
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            raise BadConfig([Problem(f"{self.file}:{line}", "", "not UTF-8; save the file as UTF-8 text")]) from error
+
+    def _record(self, event: Event) -> None:
+        if self._database is not None:
+            self._database.write(lambda tx: tx.record(event))
+
+    def _record_later(self, event: Event) -> None:
+        """Settings are also read inside transactions, where waiting for the writer would wait for oneself."""
+        if self._database is not None:
+            try:
+                self._database.submit(lambda tx: tx.record(event))
+            except Refusal as error:
+                if error.code != "engine_closed":
+                    raise
+
+
+def _stamp(file: Path) -> Stamp:
+    """What changes whenever the file does; None when it is not there or cannot be looked at."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,160 @@
+"""Settings from text: what is accepted, and what each mistake is answered with."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.config import Autonomy, Settings
+from engine.config_file import VARIABLES, BadConfig, accepted, parse_key, read_settings
+from engine.values import Refusal
+
+
+def read(text: str, **environment: str) -> Settings:
+    return read_settings(text, file="config.toml", environment=environment)
+
+
+def complaints(text: str, **environment: str) -> list[str]:
+    with pytest.raises(BadConfig) as caught:
+        read(text, **environment)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_an_empty_file_gives_the_defaults() -> None:
+    assert read("") == Settings()
+
+
+def test_a_file_changes_what_it_names() -> None:
+    settings = read('crossPollEnabled = false\n[workspaces."/srv/shop"]\nautonomy = "act"\n')
+    assert not settings.cross_poll_enabled
+    assert settings.workspace("/srv/shop").autonomy is Autonomy.ACT
+    assert settings.workspace("/elsewhere").autonomy is Autonomy.CARDS
+
+
+def test_one_value_of_one_channel_leaves_the_rest_of_the_channels() -> None:
+    settings = read("[channels.research]\nsessionMinutes = 5\n")
+    assert settings.channels["research"].session_minutes == 5
+    assert settings.channels["research"].agent == "researcher"
+    assert len(settings.channels) == 5
+
+
+def test_an_unknown_key_names_line_and_what_was_meant() -> None:
+    assert complaints("\n# mine\ncrosspollEnabld = true\n") == [
+        "config.toml:3: crosspollEnabld: unknown key; did you mean crossPollEnabled?"
+    ]
+
+
+def test_a_key_in_the_wrong_section_is_led_to_the_right_one() -> None:
+    assert complaints('theme = "x"\n') == ["config.toml:1: theme: unknown key; did you mean console.theme?"]
+
+
+def test_snake_case_is_not_a_second_spelling() -> None:
+    assert complaints("cross_poll_enabled = true") == [
+        "config.toml:1: cross_poll_enabled: unknown key; did you mean crossPollEnabled?"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('crossPollEnabled = "yes"', 'crossPollEnabled: "yes" is not accepted; accepted is true or false'),
+        ("quietHoursStart = 24", "quietHoursStart: 24 is not accepted; accepted is a whole number from 0 to 23"),
+        ("quietHoursStart = -1", "quietHoursStart: -1 is not accepted; accepted is a whole number from 0 to 23"),
+        ("quietHoursStart = 1.5", "quietHoursStart: 1.5 is not accepted; accepted is a whole number from 0 to 23"),
+        (
+            "crossPollAutoExecuteThreshold = 0.79",
+            "crossPollAutoExecuteThreshold: 0.79 is not accepted; accepted is a number from 0.8 to 1",
+        ),
+        ("costPerTrigger = nan", "costPerTrigger: nan is not accepted; accepted is a number from 0 to 1000000"),
+        ("twinModelId = 2026-01-05", "twinModelId: 2026-01-05 is not accepted; accepted is text in quotes"),
+        (
+            "production.branches = 3",
+            'production.branches: 3 is not accepted; accepted is a list of texts, for instance ["main", "prod*"]',
+        ),
+        (
+            "channels.koji-core.sessionMinutes = 0",
+            "channels.koji-core.sessionMinutes: 0 is not accepted; accepted is a number above 0 and up to 1440",
+        ),
+        (
+            'channels.koji-core.agent = "../x"',
+            'channels.koji-core.agent: "../x" is not accepted; accepted is an id: a small letter, then at most 39 of '
+            "a-z, 0-9, _ and -",
+        ),
+        ('workspaces."/a".autonomy = "on"', 'workspaces."/a".autonomy: "on" is not accepted; accepted is one of "off", '
+         '"cards", "act"'),
+        ("console = 3", "console: 3 is not accepted; accepted is a section with theme, mouse, bell, emoji"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_says_what_is_accepted(text: str, complaint: str) -> None:
+    assert complaints(text) == [f"config.toml:1: {complaint}"]
+
+
+def test_limits_themselves_are_accepted() -> None:
+    settings = read(
+        "quietHoursStart = 0\nquietHoursEnd = 23\ncrossPollAutoExecuteThreshold = 0.8\ncostPerTrigger = 0\n"
+    )
+    assert (settings.quiet_hours_start, settings.quiet_hours_end) == (0, 23)
+
+
+def test_a_new_channel_needs_an_agent() -> None:
+    found = complaints("\n[channels.legal]\nspecialty = 'contracts'\n")
+    assert found[0].startswith("config.toml:2: channels.legal.agent: missing")
+
+
+def test_a_workspace_is_an_absolute_path() -> None:
+    [found] = complaints("[workspaces.shop]\nautonomy = 'act'\n")
+    assert found.startswith("config.toml:1: workspaces: workspace 'shop' is no absolute path")
+
+
+def test_a_bad_channel_name_is_refused() -> None:
+    [found] = complaints("[channels.'Koji Core']\nagent = 'x'\n")
+    assert found.startswith('config.toml:1: channels."Koji Core": bad name; accepted is an id')
+
+
+def test_lines_are_right_behind_values_of_several_lines() -> None:
+    text = '[production]\nbranches = [\n  "main",\n]\n\n# a remark\nhosts = """x"""\n[console]\ntheme = 1\n'
+    assert [complaint.split(": ")[0:2] for complaint in complaints(text)] == [
+        ["config.toml:7", "production.hosts"],
+        ["config.toml:9", "console.theme"],
+    ]
+
+
+def test_what_is_no_toml_says_line_and_column() -> None:
+    [found] = complaints("crossPollEnabled = true\nquietHoursStart = \n")
+    assert found.startswith("config.toml:2: column 19: not TOML: Invalid value")
+
+
+def test_the_environment_wins_over_the_file() -> None:
+    settings = read(
+        "crossPollEnabled = true\n",
+        CLAWPY_CROSS_POLL_ENABLED="off",
+        CLAWPY_CONSOLE_THEME="clawpy-light",
+        CLAWPY_SILENCE_THRESHOLD_MS="60000",
+    )
+    assert not settings.cross_poll_enabled
+    assert settings.console.theme == "clawpy-light"
+    assert settings.silence_threshold_ms == 60_000
+
+
+def test_a_bad_variable_is_named() -> None:
+    assert complaints("quietHoursEnd = 99", CLAWPY_QUIET_HOURS_START="late") == [
+        "config.toml:1: quietHoursEnd: 99 is not accepted; accepted is a whole number from 0 to 23",
+        'CLAWPY_QUIET_HOURS_START: quietHoursStart: "late" is not accepted; accepted is a whole number from 0 to 23',
+    ]
+
+
+def test_every_variable_leads_to_a_setting_and_none_is_taken_twice() -> None:
+    assert "CLAWPY_HOME" not in VARIABLES
+    for path in VARIABLES.values():
+        assert parse_key(".".join(path)) == path
+        assert accepted(path)
+
+
+@pytest.mark.parametrize("key", ["", "a b", "=", "crossPollEnabled = 1\nx", "a..b"])
+def test_what_is_no_key_is_refused(key: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        parse_key(key)
+    assert caught.value.code in ("bad_key", "unknown_key")
+
+
+def test_keys_with_quotes() -> None:
+    assert parse_key('workspaces."/srv/my shop.v2".autonomy') == ("workspaces", "/srv/my shop.v2", "autonomy")

@@ -1,0 +1,176 @@
+"""Settings while the engine runs: edits keep the file's look, outside edits show up, broken ones change nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.memory.ledger import Ledger
+from engine.settings_store import SettingsStore
+from engine.storage.database import Database
+from engine.values import Refusal
+
+WRITTEN = """# how I like it
+quietHoursStart = 22   # early bird
+
+[console]
+theme = "paper"  # bright room
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "config.toml"
+
+
+@pytest.fixture
+def store(file: Path, clock: FakeClock, database: Database) -> SettingsStore:
+    store = SettingsStore(file, clock=clock, environment={})
+    store.attach(database)
+    return store
+
+
+def save(file: Path, text: str) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+
+
+def events(database: Database) -> list[tuple[str, str, str]]:
+    database.write(lambda tx: None)  # what was submitted before is done now
+    return [
+        (entry.kind, entry.subject, entry.payload.get("value", "")) for entry in reversed(Ledger(database).latest())
+    ]
+
+
+def test_without_a_file_the_defaults_hold(store: SettingsStore) -> None:
+    assert store.current.quiet_hours_start == 23
+    assert store.get("console.theme") == "clawpy-dark"
+    assert store.origin("console.theme") == "default"
+
+
+def test_set_writes_the_file_and_tells(store: SettingsStore, file: Path, database: Database) -> None:
+    assert store.set("crossPollEnabled", "false") is False
+    assert file.read_text() == "crossPollEnabled = false\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert not store.current.cross_poll_enabled
+    assert store.origin("crossPollEnabled") == str(file)
+    assert events(database) == [("SettingChanged", "crossPollEnabled", "False")]
+
+
+def test_set_keeps_comments_and_order(file: Path, clock: FakeClock) -> None:
+    save(file, WRITTEN)
+    store = SettingsStore(file, clock=clock, environment={})
+    store.set("quietHoursStart", 21)
+    store.set("silenceThresholdMs", "60000")
+    store.set("console.bell", False)
+    store.set('workspaces."/srv/my shop".autonomy', "act")
+    text = file.read_text()
+    assert "# how I like it\nquietHoursStart = 21   # early bird\n" in text
+    assert 'theme = "paper"  # bright room\nbell = false\n' in text
+    assert '[workspaces."/srv/my shop"]\nautonomy = "act"\n' in text
+    again = SettingsStore(file, clock=clock, environment={})
+    assert again.current == store.current
+    assert again.current.silence_threshold_ms == 60_000
+
+
+def test_a_bad_value_leaves_the_file_alone(store: SettingsStore, file: Path) -> None:
+    store.set("quietHoursStart", "22")
+    before = file.read_bytes()
+    with pytest.raises(Refusal, match="accepted is a whole number from 0 to 23"):
+        store.set("quietHoursStart", "25")
+    assert file.read_bytes() == before
+    assert store.get("quietHoursStart") == 22
+
+
+def test_an_unknown_key_suggests(store: SettingsStore) -> None:
+    with pytest.raises(Refusal) as caught:
+        store.set("quietHourStart", "22")
+    assert caught.value.code == "unknown_key"
+    assert caught.value.fix == "did you mean quietHoursStart?"
+
+
+def test_unset_brings_the_default_back(file: Path, clock: FakeClock) -> None:
+    save(file, WRITTEN)
+    store = SettingsStore(file, clock=clock, environment={})
+    assert store.unset("quietHoursStart") == 23
+    assert "# how I like it" in file.read_text()
+    with pytest.raises(Refusal) as caught:
+        store.unset("quietHoursStart")
+    assert caught.value.code == "not_set"
+
+
+def test_a_variable_that_would_win_refuses_the_edit(file: Path, clock: FakeClock) -> None:
+    store = SettingsStore(file, clock=clock, environment={"CLAWPY_QUIET_HOURS_START": "20"})
+    assert store.get("quietHoursStart") == 20
+    assert store.origin("quietHoursStart") == "CLAWPY_QUIET_HOURS_START"
+    with pytest.raises(Refusal) as caught:
+        store.set("quietHoursStart", "21")
+    assert caught.value.code == "overridden"
+    assert not file.exists()
+
+
+def test_an_outside_edit_shows_up_within_a_second(
+    store: SettingsStore, file: Path, clock: FakeClock, database: Database
+) -> None:
+    save(file, "quietHoursStart = 20\n")
+    assert store.current.quiet_hours_start == 23  # looked at less than a second ago
+    clock.advance(timedelta(seconds=1))
+    assert store.current.quiet_hours_start == 20
+    assert events(database) == [("SettingChanged", "quietHoursStart", "20")]
+    file.unlink()
+    clock.advance(timedelta(seconds=1))
+    assert store.current.quiet_hours_start == 23
+
+
+def test_an_edit_that_breaks_the_file_keeps_the_last_good_settings_and_is_told_once(
+    store: SettingsStore, file: Path, clock: FakeClock, database: Database
+) -> None:
+    store.set("quietHoursStart", "20")
+    save(file, "quietHoursStart = 99\n")
+    for _ in range(3):
+        clock.advance(timedelta(seconds=1))
+        assert store.current.quiet_hours_start == 20
+    assert [kind for kind, _, _ in events(database)] == ["SettingChanged", "FaultReported"]
+    assert "config.toml:1: quietHoursStart: 99" in store.fault
+    with pytest.raises(Refusal, match="99"):
+        store.set("quietHoursEnd", "7")
+    save(file, "quietHoursStart = 9\n")
+    clock.advance(timedelta(seconds=1))
+    assert store.current.quiet_hours_start == 9
+    assert store.fault == ""
+
+
+def test_settings_may_be_read_inside_a_transaction(
+    store: SettingsStore, file: Path, clock: FakeClock, database: Database
+) -> None:
+    save(file, "quietHoursStart = 20\n")
+    clock.advance(timedelta(seconds=1))
+    assert database.write(lambda tx: store.current.quiet_hours_start) == 20
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [(b"\xff\xfe", "not UTF-8"), (b"#" * 300_000, "at most 262144"), (b"a = ", "not TOML")],
+)
+def test_a_broken_file_refuses_the_start(file: Path, clock: FakeClock, raw: bytes, said: str) -> None:
+    file.parent.mkdir()
+    file.write_bytes(raw)
+    with pytest.raises(Refusal, match=said) as caught:
+        SettingsStore(file, clock=clock, environment={})
+    assert caught.value.code == "bad_config"
+
+
+def test_a_folder_where_the_file_should_be(file: Path, clock: FakeClock) -> None:
+    file.mkdir(parents=True)
+    with pytest.raises(Refusal, match="cannot be read: Is a directory"):
+        SettingsStore(file, clock=clock, environment={})
+
+
+def test_lines_of_windows_and_a_byte_order_mark_are_fine(file: Path, clock: FakeClock) -> None:
+    file.parent.mkdir()
+    file.write_bytes(b"\xef\xbb\xbfquietHoursStart = 1\r\n[console]\r\nbell = false\r\n")
+    store = SettingsStore(file, clock=clock, environment={})
+    assert store.get("console.bell") is False
