@@ -1,0 +1,183 @@
+"""The one shape that every tool has: commands as data, output read by pure functions."""
+
+from __future__ import annotations
+
+import subprocess
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from engine.values import CheckResult
+
+MAX_FAILING = 200
+"""So many failing ids are kept of one run; the counts are always whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line that a toolchain asks for.
+
+    `environment` is added to the session's; `codes` are the exit codes that mean the tool did its work (tests may
+    still be red); `report` is a file the tool writes for machines, or None when its output is all there is.
+    """
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    codes: tuple[int, ...] = (0, 1)
+    report: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing a linter said. `line` counts from 1, 0 when the whole file is meant."""
+
+    path: str
+    line: int
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LintResult:
+    """What a linter said: its findings in its own order."""
+
+    tool: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def rules(self) -> list[tuple[str, int]]:
+        """How often each rule was broken, most often first, then by name."""
+        return sorted(Counter(finding.rule for finding in self.findings).items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+class Linter(ABC):
+    """A project's own linter: `lint` looks, `fixes` mends what is safe to mend."""
+
+    name: str
+    suffixes: tuple[str, ...] = ()
+
+    @abstractmethod
+    def lint(self, paths: Sequence[str], scratch: Path) -> Command:
+        """The command that looks at `paths` (relative to the project), at everything when there are none; what it
+        must write (build results, caches) it writes under `scratch`."""
+
+    @abstractmethod
+    def parse(self, output: str, exit_code: int) -> LintResult:
+        """The findings in what `lint` printed. A tool that broke has no findings and an exit code not in `codes`."""
+
+    @abstractmethod
+    def fixes(self, paths: Sequence[str]) -> list[Command]:
+        """Formatter and safe fixes, in order; [] when this linter mends nothing."""
+
+    def takes(self, path: str) -> bool:
+        """Whether a file is one of this linter's."""
+        return not self.suffixes or path.endswith(self.suffixes)
+
+
+class Toolchain(ABC):
+    """How one project runs its tests.
+
+    `folder` holds the files to test, `workspace` the operator's tree in which the tools are installed; they differ
+    when a flow works in a worktree. `suffixes` are the files whose change matters to it.
+    """
+
+    name: str = ""
+    title: str = ""
+    suffixes: tuple[str, ...] = ()
+    exact: bool = True
+    """Whether single tests can be asked for by id."""
+
+    def __init__(self, folder: Path, workspace: Path) -> None:
+        self.folder = folder
+        self.workspace = workspace
+
+    @abstractmethod
+    def test_command(self, tests: Sequence[str], report: Path) -> Command:
+        """The command that runs `tests` (ids, files or packages; none = the whole suite).
+
+        `report` is a file under the session's scratch folder which the tool may write.
+        """
+
+    @abstractmethod
+    def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
+        """What a finished run said. Failing ids can be handed to `test_command`; a run that broke before any test
+        ran has `errors` ≥ 1 and nothing passed."""
+
+    @abstractmethod
+    def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
+        """For each changed file its tests, as `test_command` takes them; [] when none are known."""
+
+    def linter(self) -> Linter | None:
+        """The project's own linter, or None."""
+        return None
+
+    def takes(self, path: str) -> bool:
+        """Whether a changed file concerns this toolchain."""
+        return path.endswith(self.suffixes)
+
+    def borrows(self) -> tuple[str, ...]:
+        """Folders of the workspace that a worktree lacks and that the tools need in place (`node_modules`)."""
+        return ()
+
+
+def result(
+    tool: str,
+    *,
+    passed: int,
+    failed: int,
+    skipped: int = 0,
+    errors: int = 0,
+    seconds: float = 0.0,
+    failing: Iterable[str] = (),
+    durations: Mapping[str, float] | None = None,
+) -> CheckResult:
+    """A `CheckResult` with its lists in order: failing as met, without repeats; durations slowest first."""
+    slowest = sorted((durations or {}).items(), key=lambda pair: (-pair[1], pair[0]))
+    return CheckResult(
+        tool=tool,
+        passed=passed,
+        failed=failed,
+        skipped=skipped,
+        errors=errors,
+        seconds=round(seconds, 3),
+        failing=tuple(dict.fromkeys(failing))[:MAX_FAILING],
+        durations=tuple((name, round(value, 4)) for name, value in slowest),
+    )
+
+
+def succeeds(argv: Sequence[str], folder: Path, limit: float = 10.0) -> bool:
+    """Whether a quick question to an installed tool is answered with exit code 0 within `limit` seconds."""
+    return answer(argv, folder, limit) is not None
+
+
+def answer(argv: Sequence[str], folder: Path, limit: float = 10.0) -> str | None:
+    """What a tool prints when asked, or None when it is not there, refuses or takes too long."""
+    try:
+        done = subprocess.run(
+            argv, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def read(file: Path, limit: int = 1_000_000) -> str:
+    """A text file's first `limit` characters, "" when it is not there or cannot be read."""
+    try:
+        with file.open(errors="replace") as handle:
+            return handle.read(limit)
+    except OSError:
+        return ""
+
+
+def operand(path: str) -> str:
+    """A path as a command's operand: one that begins with a dash cannot become an option."""
+    return f"./{path}" if path.startswith("-") else path
+
+
+def inside(path: str) -> bool:
+    """Whether a path stays inside the project: relative, no `..`, not empty."""
+    pure = PurePosixPath(path)
+    return bool(path) and not pure.is_absolute() and ".." not in pure.parts and "\0" not in path

@@ -1,0 +1,294 @@
+"""pytest, ruff, black, flake8: the tools of a Python project, from its own environment first."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+from xml.etree import ElementTree
+
+from engine.execution.runners.toolchains.base import Command, Toolchain, answer, operand, read, result, succeeds
+from engine.execution.runners.toolchains.python_lint import PythonLinter
+from engine.values import CheckResult
+
+ENVIRONMENTS = (".venv", "venv", "env")
+"""Folders that hold a project's environment by custom; uv makes the first."""
+
+SKIPPED = {".git", ".venv", "venv", "env", "node_modules", "__pycache__", ".tox", ".nox", "build", "dist", "target"}
+"""Folders in which nobody keeps tests."""
+
+MAX_TEST_FILES = 3000
+"""A scan for imports reads at most so many test files."""
+
+USAGE_ERRORS = {2: "collection failed", 3: "pytest broke", 4: "pytest did not understand its arguments"}
+
+
+def is_test_file(path: str) -> bool:
+    """Whether pytest would collect a file by its default names."""
+    name = PurePosixPath(path).name
+    return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
+
+
+def module_of(path: str) -> str:
+    """The dotted module name of a source file: `src/shop/cart.py` is `shop.cart`, a package its folder."""
+    parts = list(PurePosixPath(path).with_suffix("").parts)
+    if len(parts) > 1 and parts[0] in ("src", "lib", "python"):
+        parts = parts[1:]
+    if parts[-1:] == ["__init__"]:
+        parts = parts[:-1]
+    return ".".join(parts)
+
+
+def imports(text: str, module: str) -> bool:
+    """Whether Python source imports a module, by its full dotted name (a quick look, not a parse)."""
+    dotted = re.escape(module)
+    if re.search(rf"^\s*(?:import\s+(?:[\w., ]+,\s*)?{dotted}(?![\w])|from\s+{dotted}\s+import\b)", text, re.M):
+        return True
+    package, _, name = module.rpartition(".")
+    if not package:
+        return False
+    taken = re.compile(rf"^\s*from\s+{re.escape(package)}\s+import\s+(\([^)]*\)|[^\n]*)", re.M)
+    return any(re.search(rf"\b{re.escape(name)}\b", match.group(1)) for match in taken.finditer(text))
+
+
+def related(paths: Sequence[str], tests: dict[str, str]) -> dict[str, list[str]]:
+    """For each changed path the test files that belong to it; `tests` maps test files to their source text.
+
+    A test file belongs to itself; `x.py` has `test_x.py`, `x_test.py`, and whatever imports its module; of several
+    files of the same name the mirrored one wins; a `conftest.py` has all tests of its folder.
+    """
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        pure = PurePosixPath(path)
+        if is_test_file(path):
+            found[path] = [path] if path in tests else []
+        elif pure.name == "conftest.py":
+            folder = "" if str(pure.parent) == "." else f"{pure.parent}/"
+            found[path] = sorted(test for test in tests if test.startswith(folder))
+        elif pure.suffix == ".py":
+            stem = pure.parent.name if pure.stem in ("__init__", "__main__") else pure.stem
+            stem = stem.strip("_") or stem
+            named = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
+            module = module_of(path)
+            importing = [test for test, text in tests.items() if module and imports(text, module)]
+            found[path] = sorted({*_mirrored(named, pure), *importing})
+        else:
+            found[path] = []
+    return found
+
+
+def _mirrored(named: list[str], source: PurePosixPath) -> list[str]:
+    """Of test files with the right name those whose folders share most with the source's (`a/x.py`, `tests/a/…`)."""
+    folders = set(source.parent.parts)
+    shared = {test: len(folders & set(PurePosixPath(test).parent.parts)) for test in named}
+    best = max(shared.values(), default=0)
+    return [test for test in named if shared[test] == best]
+
+
+class Pytest(Toolchain):
+    """pytest, run by the interpreter that has it."""
+
+    name = "pytest"
+    title = "pytest"
+    suffixes = (".py",)
+
+    def __init__(self, folder: Path, workspace: Path, interpreter: Path) -> None:
+        super().__init__(folder, workspace)
+        self.interpreter = interpreter
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Leaves no byte code in the tree; the folder under test wins over an editable install of another tree."""
+        roots = [str(self.folder / "src"), str(self.folder)] if (self.folder / "src").is_dir() else [str(self.folder)]
+        return {
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": os.pathsep.join(roots),
+            "PY_COLORS": "0",
+        }
+
+    def test_command(self, tests: Sequence[str], report: Path) -> Command:
+        argv = (
+            str(self.interpreter), "-m", "pytest", "-p", "no:cacheprovider", f"--rootdir={self.folder}",
+            f"--junitxml={report}", "-o", "junit_family=xunit1", "--color=no", "--tb=short", "-q",
+            *map(operand, tests),
+        )  # fmt: skip
+        return Command(argv, self.environment, codes=(0, 1, 2, 5), report=report)
+
+    def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
+        return read_junit(read(report, 50_000_000), self.folder, exit_code)
+
+    def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
+        return related(paths, self._test_files)
+
+    @cached_property
+    def _test_files(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for folder, folders, files in os.walk(self.folder):
+            folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
+            for name in sorted(files):
+                if is_test_file(name) and len(found) < MAX_TEST_FILES:
+                    file = Path(folder, name)
+                    found[file.relative_to(self.folder).as_posix()] = read(file, 200_000)
+        return found
+
+    def linter(self) -> PythonLinter | None:
+        return python_linter(self.folder, self.workspace, self.interpreter)
+
+
+def read_junit(text: str, folder: Path, exit_code: int) -> CheckResult:
+    """pytest's JUnit report as a result; ids are pytest's own node ids.
+
+    Without a readable report the run broke: one error, and the exit code's meaning as the failing "id".
+    """
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        reason = USAGE_ERRORS.get(exit_code, f"pytest ended with code {exit_code} and no report")
+        return result("pytest", passed=0, failed=0, errors=0 if exit_code == 5 else 1, failing=[reason])
+    durations: dict[str, float] = {}
+    bad: dict[str, str] = {}
+    skipped: set[str] = set()
+    for case in root.iter("testcase"):
+        node = _node_id(case, folder)
+        durations[node] = durations.get(node, 0.0) + _number(case.get("time"))
+        if case.find("failure") is not None:
+            bad[node] = "failure"
+        elif case.find("error") is not None:
+            bad.setdefault(node, "error")
+        elif case.find("skipped") is not None:
+            skipped.add(node)
+    failed = sum(kind == "failure" for kind in bad.values())
+    skipped -= bad.keys()
+    suite = root if root.tag == "testsuite" else root.find("testsuite")
+    return result(
+        "pytest",
+        passed=len(durations) - len(bad) - len(skipped),
+        failed=failed,
+        skipped=len(skipped),
+        errors=len(bad) - failed,
+        seconds=_number(suite.get("time")) if suite is not None else 0.0,
+        failing=bad,
+        durations={node: seconds for node, seconds in durations.items() if node not in skipped},
+    )
+
+
+def _node_id(case: ElementTree.Element, folder: Path) -> str:
+    """`classname` is the dotted file and classes, which only the files themselves can tell apart."""
+    name, parts = case.get("name", ""), [part for part in case.get("classname", "").split(".") if part]
+    if not parts:  # a file that could not be collected: its name is the dotted module
+        dotted = name.replace(".", "/") + ".py"
+        return dotted if (folder / dotted).is_file() else name
+    for count in range(len(parts), 0, -1):
+        file = "/".join(parts[:count]) + ".py"
+        if (folder / file).is_file():
+            return "::".join([file, *parts[count:], name])
+    return "::".join([case.get("file") or ".".join(parts), name])
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0
+
+
+def find_pytest(folder: Path, workspace: Path, looked: list[str]) -> Pytest | None:
+    """pytest for a project, or None; `looked` is told where it was looked for."""
+    if not is_python_project(folder):
+        return None
+    for where, interpreter in interpreters(workspace):
+        looked.append(f"pytest in {where}")
+        if succeeds([str(interpreter), "-c", "import pytest"], workspace):
+            return Pytest(folder, workspace, interpreter)
+    return None
+
+
+def is_python_project(folder: Path) -> bool:
+    """Whether Python tests may be expected: a project file, a pytest configuration, or test files near the top."""
+    names = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "conftest.py", "tox.ini", "requirements.txt")
+    if any((folder / name).is_file() for name in names):
+        return True
+    near = (folder, folder / "tests", folder / "test")
+    return any(is_test_file(file.name) for place in near if place.is_dir() for file in place.iterdir())
+
+
+def interpreters(workspace: Path) -> list[tuple[str, Path]]:
+    """Interpreters to ask, the project's own environment first, each with the words for where it is."""
+    found: list[tuple[str, Path]] = []
+    own = [*ENVIRONMENTS, os.environ.get("UV_PROJECT_ENVIRONMENT", "")]
+    for name in filter(None, own):
+        for program in ("bin/python", "bin/python3", "Scripts/python.exe"):
+            if (workspace / name / program).exists():
+                found.append((name, workspace / name / program))
+                break
+    project = read(workspace / "pyproject.toml")
+    if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
+        found += _managed("poetry's environment", ["poetry", "env", "info", "--path"], workspace)
+    if (workspace / "Pipfile").is_file():
+        found += _managed("pipenv's environment", ["pipenv", "--venv"], workspace)
+    for program in ("python3", "python"):
+        if where := shutil.which(program):
+            found.append((f"{program} on the PATH", Path(where)))
+            break
+    return found
+
+
+def _managed(words: str, argv: list[str], workspace: Path) -> list[tuple[str, Path]]:
+    if shutil.which(argv[0]) is None:
+        return []
+    place = (answer(argv, workspace) or "").strip()
+    return [(words, Path(place, "bin", "python"))] if place and Path(place, "bin", "python").exists() else []
+
+
+def python_linter(folder: Path, workspace: Path, interpreter: Path | None = None) -> PythonLinter | None:
+    """ruff or flake8: whichever the project configures, else whichever its environment has."""
+    own = _program_folders(workspace, interpreter)
+    tables = _pyproject(folder).get("tool", {})
+    ruff_configured = "ruff" in tables or any((folder / name).is_file() for name in ("ruff.toml", ".ruff.toml"))
+    flake8_configured = (folder / ".flake8").is_file() or any(
+        _has_section(folder / name, "flake8") for name in ("setup.cfg", "tox.ini")
+    )
+    for name, configured in (("ruff", ruff_configured), ("flake8", flake8_configured)):
+        program = _program(name, own) or (shutil.which(name) if configured else None)
+        if program and (configured or not (ruff_configured or flake8_configured)):
+            black = _program("black", own) or shutil.which("black") if "black" in tables else None
+            return PythonLinter(name, program, black=black)
+    return None
+
+
+def _program_folders(workspace: Path, interpreter: Path | None) -> list[Path]:
+    own = [workspace / name / "bin" for name in ENVIRONMENTS]
+    if (
+        interpreter is not None
+        and interpreter.parent not in own
+        and (interpreter.parent.parent / "pyvenv.cfg").exists()
+    ):
+        own.append(interpreter.parent)
+    return own
+
+
+def _program(name: str, folders: Sequence[Path]) -> str | None:
+    return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), None)
+
+
+def _pyproject(folder: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read(folder / "pyproject.toml"))
+    except tomllib.TOMLDecodeError:
+        return {}  # the project's own tools will say so in their own words
+
+
+def _has_section(file: Path, section: str) -> bool:
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(read(file))
+    except configparser.Error:
+        return False
+    return parser.has_section(section)
