@@ -1,0 +1,63 @@
+"""The chain of leaders above an agent (SPEC 1.4). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+OWNER = "owner"
+"""Above everyone: the operator. Not an agent."""
+
+DEPTH = 10
+"""At most so many leaders are walked; what `cascade_depth` null means."""
+
+
+class Stop(StrEnum):
+    """Why a chain ends where it does."""
+
+    OWNER = "owner"
+    CYCLE = "cycle"
+    MISSING = "missing"
+    DEPTH = "depth"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Leaders from the direct one (hop 0) upward. `at` is the id that stopped the walk."""
+
+    leaders: tuple[str, ...]
+    stop: Stop
+    at: str
+
+    @property
+    def words(self) -> str:
+        """Why it ends, for a person."""
+        return {
+            Stop.OWNER: "reaches the owner",
+            Stop.CYCLE: f"stops: {self.at} is in it already, so the chain is a circle",
+            Stop.MISSING: f"stops: {self.at} is not there",
+            Stop.DEPTH: f"stops after {len(self.leaders)} leaders",
+        }[self.stop]
+
+
+def walk(agent_id: str, reports_to: Mapping[str, str], *, depth: int = DEPTH) -> Chain:
+    """Walk from `agent_id` upward; `reports_to` has an entry for every agent that is there.
+
+    A missing agent ends the chain and is named; it is not an error.
+    """
+    leaders: list[str] = []
+    seen = {agent_id}
+    at = reports_to.get(agent_id, "")
+    while True:
+        if at == OWNER:
+            return Chain(tuple(leaders), Stop.OWNER, at)
+        if at in seen:
+            return Chain(tuple(leaders), Stop.CYCLE, at)
+        if at not in reports_to:
+            return Chain(tuple(leaders), Stop.MISSING, at)
+        if len(leaders) == depth:
+            return Chain(tuple(leaders), Stop.DEPTH, at)
+        leaders.append(at)
+        seen.add(at)
+        at = reports_to[at]

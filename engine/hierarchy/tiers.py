@@ -1,0 +1,86 @@
+"""Which of the five tiers an agent belongs to, and which rule decided (SPEC 1.2, 1.3). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DEFAULT_TIER = 4
+
+ARCHETYPES: Mapping[str, int] = {
+    "core_identity": 1,
+    "butler": 1,
+    "ceo": 1,
+    "executive": 2,
+    "senior_executive": 2,
+    "builder_senior": 2,
+    "junior_leader": 3,
+    "lead": 3,
+    "manager": 3,
+    "builder": 4,
+    "specialist": 4,
+    "worker": 4,
+    "builder_junior": 5,
+    "junior": 5,
+    "junior_worker": 5,
+}
+"""Archetype keys of `tools.json` and their tiers."""
+
+EXECUTIVES = frozenset({"cto", "cfo", "coo", "cmo", "cino", "cro", "oeo"})
+
+
+@dataclass(frozen=True, slots=True)
+class TierDecision:
+    """A tier, 1 to 5, and the rule that decided it, in words."""
+
+    tier: int
+    rule: str
+
+
+def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> TierDecision:
+    """The tier of an agent; the first rule that has an answer wins.
+
+    `assigned` is the agent's entry in `tier_assignments` (1 to 5) or None, `archetype` the key of its `tools.json` or
+    "". An archetype that is not known decides nothing.
+    """
+    if assigned is not None:
+        return TierDecision(assigned, "tier_assignments in wisdom_cascade_config.json")
+    if archetype in ARCHETYPES:
+        return TierDecision(ARCHETYPES[archetype], f"archetype {archetype} in tools.json")
+    named = tier_of_name(agent_id)
+    if named is not None:
+        return named
+    return TierDecision(DEFAULT_TIER, "default, no other rule applies")
+
+
+def tier_of_name(agent_id: str) -> TierDecision | None:
+    """What the words of the id tell: `cto` 2, `frontend_lead` 3, `junior_backend` 5; None when they tell nothing."""
+    words = re.split(r"[_-]+", agent_id)
+    for tier, known in (
+        (1, {"alfred", "ceo"}),
+        (2, EXECUTIVES),
+        (3, {"lead", "leader", "manager", "head"}),
+        (5, {"junior", "jr", "intern", "trainee"}),
+        (4, {"builder", "worker"}),
+    ):
+        for word in words:
+            if word in known:
+                return TierDecision(tier, f"the name: {word!r} in {agent_id}")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a tier takes part in (SPEC 1.3)."""
+
+    cloud_synced: bool
+    emits: bool
+    receives: bool
+    can_bubble: bool
+
+
+def capabilities(tier: int) -> Capabilities:
+    """Tiers 1 to 3 are synced and emit wisdom; tiers 4 and 5 receive it and can bubble."""
+    leads = tier <= 3
+    return Capabilities(cloud_synced=leads, emits=leads, receives=not leads, can_bubble=not leads)

@@ -1,0 +1,212 @@
+"""The organisation as folders: a first run, what the operator may do, and folders that someone broke."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.config import FixedSettings, Settings
+from engine.hierarchy.agents import Agents
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database
+from engine.values import Refusal
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "agents"
+
+
+@pytest.fixture
+def agents(folder: Path, database: Database) -> Agents:
+    agents = Agents(
+        folder,
+        cascade_config=folder.parent / "wisdom_cascade_config.json",
+        settings=FixedSettings(),
+        database=database,
+    )
+    assert agents.ensure_organisation()
+    return agents
+
+
+def kinds(database: Database) -> list[str]:
+    return [entry.kind for entry in reversed(Ledger(database).latest())]
+
+
+def refused(code: str, work: object) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        work()  # type: ignore[operator]
+    assert caught.value.code == code
+    assert caught.value.fix
+    return caught.value
+
+
+def test_a_first_run_creates_five_tiers_and_an_agent_for_each_channel(agents: Agents, folder: Path) -> None:
+    tiers: dict[int, set[str]] = {}
+    for agent in agents.list():
+        tiers.setdefault(agent.tier, set()).add(agent.id)
+    assert tiers[1] == {"alfred", "ceo"}
+    assert tiers[2] == {"cto", "cfo", "coo", "cmo", "cino", "cro", "oeo"}
+    assert tiers[3] == {"frontend_lead", "backend_lead"}
+    assert tiers[4] == {"frontend_builder", "backend_builder", "chronicler", "dreamer", "researcher", "gardener"}
+    assert tiers[5] == {"junior_frontend", "junior_backend"}
+    serving = {channel: agent.id for agent in agents.list() for channel in agent.channels}
+    assert serving == {name: channel.agent for name, channel in Settings().channels.items()}
+    assert agents.problems() == []
+    for agent in agents.list():
+        assert {file.name for file in (folder / agent.id).iterdir()} == {
+            "soul.md", "memory.md", "heartbeat.md", "comms.json", "tools.json",
+        }  # fmt: skip
+        assert agents.soul(agent.id).startswith(f"# {agent.title}\n")
+
+
+def test_a_second_run_touches_nothing(agents: Agents, folder: Path) -> None:
+    (folder / "cfo" / "soul.md").write_text("mine")
+    assert not agents.ensure_organisation()
+    assert agents.soul("cfo") == "mine"
+
+
+def test_a_first_run_that_was_cut_off_begins_anew(folder: Path, agents: Agents) -> None:
+    folder.rename(folder.with_name(".clawpy-tmp-agents"))
+    assert agents.ensure_organisation()
+    assert len(agents.list()) == 19
+
+
+def test_leaders_stand_before_those_who_report_to_them(agents: Agents) -> None:
+    ids = [agent.id for agent in agents.list()]
+    assert ids.index("ceo") < ids.index("cto") < ids.index("backend_lead") < ids.index("backend_builder")
+
+
+def test_a_chain_leads_to_the_owner(agents: Agents) -> None:
+    assert agents.chain("junior_backend") == (["backend_builder", "backend_lead", "cto", "ceo"], "reaches the owner")
+
+
+def test_adding_an_agent(agents: Agents, database: Database) -> None:
+    view = agents.add("tester", reports_to="backend_lead", title="Tester", archetype="specialist", domain="tests")
+    assert (view.tier, view.reports_to, view.title, view.domain) == (4, "backend_lead", "Tester", "tests")
+    assert kinds(database) == ["AgentAdded"]
+
+
+@pytest.mark.parametrize("bad", ["", "Big", "../up", "a b", "1st", "owner", "a" * 41, ".hidden", "ä"])
+def test_bad_ids_are_refused(agents: Agents, bad: str) -> None:
+    refused("bad_id", lambda: agents.add(bad, reports_to="ceo"))
+
+
+def test_an_id_of_forty_characters_is_fine(agents: Agents) -> None:
+    assert agents.add("a" * 40, reports_to="owner").id == "a" * 40
+
+
+def test_adding_twice_or_under_nobody_is_refused(agents: Agents) -> None:
+    refused("agent_exists", lambda: agents.add("ceo", reports_to="owner"))
+    refused("unknown_agent", lambda: agents.add("tester", reports_to="nobody"))
+    refused("unknown_agent", lambda: agents.add("tester", reports_to="../agents/ceo"))
+    refused("bad_archetype", lambda: agents.add("tester", reports_to="ceo", archetype="wizard"))
+
+
+def test_moving_an_agent_keeps_what_its_file_says_besides(agents: Agents, folder: Path, database: Database) -> None:
+    file = folder / "gardener" / "comms.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"discord": "#garden"}))
+    assert agents.move("gardener", "cro").reports_to == "cro"
+    assert json.loads(file.read_text())["discord"] == "#garden"
+    assert kinds(database) == ["AgentMoved"]
+
+
+def test_a_move_that_makes_a_circle_is_refused(agents: Agents) -> None:
+    refused("circle", lambda: agents.move("cto", "backend_builder"))
+    refused("circle", lambda: agents.move("cto", "cto"))
+    assert agents.get("cto").reports_to == "ceo"
+
+
+def test_retiring_keeps_the_folder(agents: Agents, folder: Path, database: Database) -> None:
+    agents.retire("junior_backend")
+    refused("unknown_agent", lambda: agents.get("junior_backend"))
+    assert (folder / ".retired" / "junior_backend" / "soul.md").exists()
+    agents.add("junior_backend", reports_to="backend_builder")
+    agents.retire("junior_backend")
+    assert (folder / ".retired" / "junior_backend.2").exists()
+    assert kinds(database) == ["AgentRetired", "AgentAdded", "AgentRetired"]
+
+
+def test_who_serves_a_channel_or_leads_others_stays(agents: Agents) -> None:
+    assert "research" in refused("serves_channel", lambda: agents.retire("researcher")).message
+    assert "junior_frontend reports to" in refused("has_reports", lambda: agents.retire("frontend_builder")).message
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "reason"),
+    [
+        ("comms.json", None, "comms.json: is missing"),
+        ("comms.json", "{", "comms.json: Invalid JSON"),
+        ("comms.json", "{}", "comms.json: reports_to: Field required"),
+        ("comms.json", '{"reports_to": 3}', "comms.json: reports_to: Input should be a valid string"),
+        ("comms.json", '{"reports_to": "../x"}', "comms.json: reports_to: String should match"),
+        ("tools.json", "[]", "tools.json: Input should be an object"),
+        ("tools.json", '{"budget": {"usd_per_day": -1}}', "tools.json: budget.usd_per_day: Input should be greater"),
+        ("tools.json", '{"models": {"plan": 3}}', "tools.json: models.plan: Input should be a valid string"),
+        ("tools.json", " " * 300_000, "tools.json: larger than 262144 bytes"),
+        ("tools.json", b"\xff", "tools.json: cannot be read"),
+    ],
+)
+def test_a_broken_folder_is_shown_with_its_reason_and_harms_no_other(
+    agents: Agents, folder: Path, file: str, text: str | bytes | None, reason: str
+) -> None:
+    path = folder / "dreamer" / file
+    if text is None:
+        path.unlink()
+    else:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    views = agents.list()
+    assert len(views) == 19
+    assert views[-1].id == "dreamer"
+    assert views[-1].broken.startswith(reason)
+    assert agents.problems()[0].startswith(f"dreamer: {reason}")
+    assert agents.budget("dreamer") == 0
+    refused("broken_agent", lambda: agents.move("dreamer", "ceo"))
+
+
+def test_strange_entries_are_shown_or_passed_over(agents: Agents, folder: Path) -> None:
+    (folder / "notes.txt").write_text("not an agent")
+    (folder / "Big \x1b[31mName").mkdir()
+    broken = [view for view in agents.list() if view.broken]
+    assert [(view.id, view.broken) for view in broken] == [("Big Name", "its folder's name is no agent id")]
+
+
+def test_a_circle_made_by_hand_is_told_and_harms_nothing(agents: Agents, folder: Path) -> None:
+    (folder / "ceo" / "comms.json").write_text('{"reports_to": "cto"}')
+    assert len(agents.list()) == 19
+    assert "ceo: its chain stops: ceo is in it already, so the chain is a circle" in agents.problems()
+
+
+def test_budgets_come_from_tools_json(agents: Agents, folder: Path) -> None:
+    assert agents.budget("dreamer") is None
+    assert agents.budget("nobody") is None
+    (folder / "dreamer" / "tools.json").write_text('{"budget": {"usd_per_day": 0.25}}')
+    assert agents.budget("dreamer") == 250_000
+
+
+def test_tier_assignments_are_read_and_bad_ones_told(agents: Agents, folder: Path) -> None:
+    config = folder.parent / "wisdom_cascade_config.json"
+    config.write_text('{"tier_assignments": {"dreamer": 1, "gardener": 6, "cto": true}}')
+    assert agents.get("dreamer").tier == 1
+    assert agents.get("gardener").tier == 4
+    assert agents.problems() == [
+        "wisdom_cascade_config.json: the tier of cto must be a whole number from 1 to 5",
+        "wisdom_cascade_config.json: the tier of gardener must be a whole number from 1 to 5",
+    ]
+    config.write_text("{")
+    assert agents.get("dreamer").tier == 4
+    assert agents.problems()[0].startswith("wisdom_cascade_config.json cannot be read")
+
+
+def test_what_agents_are_doing_is_shown(folder: Path, agents: Agents) -> None:
+    busy = Agents(
+        folder,
+        cascade_config=folder / "none.json",
+        settings=FixedSettings(),
+        database=None,
+        activity=lambda: {"dreamer": ("running", 3200)},
+    )
+    assert (busy.get("dreamer").state, busy.get("dreamer").tokens) == ("running", 3200)
+    assert busy.get("cto").state == "idle"
