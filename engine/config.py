@@ -34,6 +34,8 @@ class WorkspaceSettings(_Section):
     autonomy: Autonomy = Autonomy.CARDS
     setup: str = ""
     """Command that prepares a fresh worktree, for instance `npm ci`."""
+    network: bool = False
+    """Whether sandboxed sessions may reach beyond loopback."""
 
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]

@@ -1,0 +1,224 @@
+"""Transcripts (SPEC 3.8): one append-only JSONL file a session, written in batches, read in pages, bounded in size.
+
+A line that is on the screen once is on disk: readers read the file, also while the session runs. Text is made
+harmless where it enters (STACK, Terminal); memory stays flat however much a command prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import OrderedDict, deque
+from datetime import datetime
+from pathlib import Path
+
+from engine.clock import Clock
+from engine.values import TranscriptLine, sanitise
+
+LINE_CAP = 8_000
+"""Characters of one line that are kept; bytes of a line without end that are held in memory."""
+
+TOTAL_CAP = 200_000
+"""Lines of output that are kept of one session; notes, errors and exits have 5,000 more."""
+
+NOTES_CAP = TOTAL_CAP + 5_000
+
+_PAGE_MARK = 1_000
+_INDEXES = 16
+
+
+class LineSplitter:
+    """Bytes of a program's output -> lines as a terminal would leave them: without escapes, after carriage returns."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._cut = 0
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """The lines that `chunk` completes. A line without an end is cut at `LINE_CAP`, and says so."""
+        data = self._rest + chunk
+        whole, newline, rest = data.rpartition(b"\n")
+        lines = self._clean(whole) if newline else []
+        if newline and self._cut:
+            lines[0] = self._marked(lines[0])
+        if len(rest) > LINE_CAP:
+            _, redraw, last = rest.rpartition(b"\r")
+            if redraw and last:
+                rest = last  # a progress bar: only its newest state counts
+            if len(rest) > LINE_CAP:
+                self._cut += len(rest) - LINE_CAP
+                rest = rest[:LINE_CAP]
+        self._rest = rest
+        return lines
+
+    def end(self) -> list[str]:
+        """What is left when the output is over."""
+        if not self._rest:
+            return []
+        lines = self._clean(self._rest)
+        if self._cut:
+            lines[-1] = self._marked(lines[-1])
+        self._rest = b""
+        return lines
+
+    def _marked(self, line: str) -> str:
+        cut, self._cut = self._cut, 0
+        return f"{line} … [{cut:,} more bytes cut]"
+
+    @staticmethod
+    def _clean(data: bytes) -> list[str]:
+        text = data.decode(errors="replace")
+        if "\r" in text:
+            text = "\n".join(_after_return(line) for line in text.split("\n"))
+        return sanitise(text).split("\n")
+
+
+def _after_return(line: str) -> str:
+    """What a line shows after its carriage returns: the last piece that has anything in it."""
+    return next((piece for piece in reversed(line.split("\r")) if piece), "")
+
+
+class TranscriptWriter:
+    """Writes one session's transcript. Thread-safe. Lines reach the file at `flush`, which somebody calls often.
+
+    Raises OSError from `flush` and `close` when the disk is full; what was not written stays for another try, up to
+    the caps.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._batch: list[str] = []
+        self._recent: deque[str] = deque(maxlen=20)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._lines = _mend_tail(self._file)
+
+    @property
+    def lines(self) -> int:
+        """How many lines were taken so far, flushed or not; also the number of the newest line."""
+        return self._lines
+
+    def append(self, kind: str, texts: list[str]) -> None:
+        """Take lines of one kind: "command", "output", "note", "error" or "exit". Texts are harmless already."""
+        at = self._clock.now().isoformat()
+        with self._lock:
+            for text in texts:
+                if self._lines >= (TOTAL_CAP if kind == "output" else NOTES_CAP):
+                    return
+                if len(text) > LINE_CAP:
+                    text = f"{text[:LINE_CAP]} … [{len(text) - LINE_CAP:,} more characters cut]"
+                self._take(at, kind, text)
+                if self._lines == TOTAL_CAP:
+                    self._take(at, "note", f"the transcript keeps {TOTAL_CAP:,} lines of output; the rest is dropped")
+
+    def _take(self, at: str, kind: str, text: str) -> None:
+        self._lines += 1
+        self._batch.append(json.dumps({"at": at, "kind": kind, "text": text}, ensure_ascii=False))
+        self._recent.append(text)
+
+    def flush(self) -> str:
+        """Write what was taken since the last flush; returns its last few lines, "" when there was nothing."""
+        with self._lock:
+            if not self._batch:
+                return ""
+            data = ("\n".join(self._batch) + "\n").encode(errors="replace")
+            start = os.lseek(self._file, 0, os.SEEK_END)
+            try:
+                while data:
+                    data = data[os.write(self._file, data) :]
+            except OSError:
+                os.ftruncate(self._file, start)  # the whole batch comes again, never half of it
+                raise
+            self._batch.clear()
+            recent = "\n".join(self._recent)
+            self._recent.clear()
+            return recent
+
+    def close(self) -> None:
+        """Flush, and put the file on disk for good. Safe to call twice."""
+        if self._file < 0:
+            return
+        try:
+            self.flush()
+            os.fsync(self._file)
+        finally:
+            os.close(self._file)
+            self._file = -1
+
+
+def _mend_tail(file: int) -> int:
+    """Cut off a line that a crash left half-written; returns how many whole lines there are."""
+    lines = size = whole = 0
+    while chunk := os.pread(file, 1 << 20, size):
+        lines += chunk.count(b"\n")
+        last = chunk.rfind(b"\n")
+        if last >= 0:
+            whole = size + last + 1
+        size += len(chunk)
+    if whole != size:
+        os.ftruncate(file, whole)
+    return lines
+
+
+class TranscriptReader:
+    """Reads pages by line number, from a sparse index of offsets that grows with the file. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._indexes: OrderedDict[Path, _Index] = OrderedDict()
+
+    def page(self, path: Path, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
+        """At most `limit` lines whose number is greater than `after` (numbers count from 1). A line that is not
+        complete yet is left for later; a file that is not there has no lines."""
+        if limit <= 0 or not path.is_file():
+            return []
+        after = max(0, after)
+        with path.open("rb") as file:
+            with self._lock:
+                index = self._indexes.setdefault(path, _Index())
+                self._indexes.move_to_end(path)
+                if len(self._indexes) > _INDEXES:
+                    self._indexes.popitem(last=False)
+                number, offset = index.nearest(file.fileno(), after)
+            file.seek(offset)
+            found: list[TranscriptLine] = []
+            for raw in file:
+                if not raw.endswith(b"\n"):
+                    break
+                number += 1
+                if number > after:
+                    entry = json.loads(raw)
+                    at = datetime.fromisoformat(entry["at"])
+                    found.append(TranscriptLine(number, at, entry["kind"], entry["text"]))
+                    if len(found) == limit:
+                        break
+            return found
+
+
+class _Index:
+    """The offset behind every thousandth line of one file, as far as it was looked at."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._offsets = [0]
+        self._lines = 0
+        self._seen = 0
+
+    def nearest(self, file: int, after: int) -> tuple[int, int]:
+        """The last known line at or before `after`, and the offset behind it."""
+        if os.fstat(file).st_size < self._seen:
+            self._start()  # not the file it was
+        while self._lines < after and (chunk := os.pread(file, 1 << 20, self._seen)):
+            position = -1
+            while (position := chunk.find(b"\n", position + 1)) >= 0:
+                self._lines += 1
+                if self._lines % _PAGE_MARK == 0:
+                    self._offsets.append(self._seen + position + 1)
+            self._seen += len(chunk)
+        mark = min(after // _PAGE_MARK, len(self._offsets) - 1)
+        return mark * _PAGE_MARK, self._offsets[mark]

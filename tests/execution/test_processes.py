@@ -1,0 +1,164 @@
+"""Processes of a session end with it: children, grandchildren, and who tried to get away (SPEC 3.7)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.execution.processes import GroupClosed, Processes, end_processes, marked
+
+DEAF = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+
+FAMILY = """
+import os, subprocess, sys, time
+deaf = (
+    "import signal,time,os; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "print(os.getpid(), flush=True); time.sleep(60)"
+)
+print(os.getpid(), flush=True)
+subprocess.Popen([sys.executable, "-c", deaf])
+subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        time.sleep(60)
+    os._exit(0)
+time.sleep(60)
+"""
+
+
+def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait for a condition of real processes; fail when it does not come true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.005)
+
+
+class Running:
+    """A command running in a thread, its output so far."""
+
+    def __init__(self, processes: Processes, script: str, cwd: Path, **options: float) -> None:
+        self.output = b""
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, args=(processes, script, cwd, options), daemon=True)
+        self.thread.start()
+
+    def _run(self, processes: Processes, script: str, cwd: Path, options: dict[str, float]) -> None:
+        def take(chunk: bytes) -> None:
+            self.output += chunk
+
+        try:
+            argv = [sys.executable, "-c", script]
+            env = {"PATH": os.environ["PATH"]}
+            self.finished = processes.run(argv, cwd=cwd, env=env, on_output=take, **options)  # type: ignore[arg-type]
+        except GroupClosed as error:
+            self.error = error
+
+    @property
+    def pids(self) -> list[int]:
+        return [int(line) for line in self.output.split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    group = Processes("sess_test")
+    yield group
+    group.end()
+
+
+def test_output_and_exit_code(processes: Processes, tmp_path: Path) -> None:
+    run = Running(
+        processes, "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(3)", tmp_path
+    )
+    run.thread.join(5)
+    assert run.output == b"out\nerr\n"
+    assert run.finished.exit_code == 3
+    assert not run.finished.timed_out
+
+
+def test_family_that_ignores_sigterm_is_gone_within_a_second(processes: Processes, tmp_path: Path) -> None:
+    run = Running(processes, FAMILY, tmp_path)
+    until(lambda: len(run.pids) == 4)
+    pids = run.pids
+    began = time.monotonic()
+    assert processes.end()
+    assert time.monotonic() - began < 1.0
+    assert not any(alive(pid) for pid in pids)
+    run.thread.join(1)
+    assert not run.thread.is_alive()
+
+
+def test_polite_processes_may_tidy_up(processes: Processes, tmp_path: Path) -> None:
+    script = (
+        "import signal,sys,time\n"
+        "def bye(*_): print('tidied', flush=True); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, bye); print('1', flush=True); time.sleep(60)"
+    )
+    run = Running(processes, script, tmp_path)
+    until(lambda: b"1" in run.output)
+    assert processes.end()
+    run.thread.join(1)
+    assert run.output == b"1\ntidied\n"
+
+
+def test_nothing_starts_after_the_end(processes: Processes, tmp_path: Path) -> None:
+    processes.end()
+    run = Running(processes, "print('no')", tmp_path)
+    run.thread.join(5)
+    assert isinstance(run.error, GroupClosed)
+    assert run.output == b""
+
+
+def test_background_process_ends_with_its_command(processes: Processes, tmp_path: Path) -> None:
+    script = (
+        "import subprocess,sys; p=subprocess.Popen([sys.executable,'-c','import time; time.sleep(60)']); print(p.pid)"
+    )
+    run = Running(processes, script, tmp_path)
+    run.thread.join(5)
+    assert run.finished.exit_code == 0
+    until(lambda: not alive(run.pids[0]))
+
+
+def test_timeout_ends_the_command_alone(processes: Processes, tmp_path: Path) -> None:
+    run = Running(processes, DEAF + "time.sleep(60)", tmp_path, timeout=0.2)
+    run.thread.join(5)
+    assert run.finished.timed_out
+    again = Running(processes, "print('still')", tmp_path)
+    again.thread.join(5)
+    assert again.output == b"still\n"
+
+
+def test_mark_finds_who_lost_all_relatives(processes: Processes, tmp_path: Path) -> None:
+    run = Running(processes, FAMILY, tmp_path)
+    until(lambda: len(run.pids) == 4)
+    assert {process.pid for process in marked("sess_test")} >= set(run.pids)
+    assert end_processes("sess_test")
+    assert marked("sess_test") == []
+    run.thread.join(2)
+
+
+def test_other_sessions_are_left_alone(processes: Processes, tmp_path: Path) -> None:
+    other = Processes("sess_other")
+    theirs = Running(other, "import os,time; print(os.getpid(), flush=True); time.sleep(60)", tmp_path)
+    until(lambda: len(theirs.pids) == 1)
+    processes.end()
+    assert alive(theirs.pids[0])
+    other.end()
+    theirs.thread.join(2)
+    assert not alive(theirs.pids[0])
