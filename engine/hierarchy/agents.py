@@ -147,7 +147,7 @@ class Agents:
 
     def budget(self, agent_id: str) -> int | None:
         """Micro-dollars the agent may spend in a calendar day; None without a budget, 0 when its folder is broken."""
-        member = self._members().get(agent_id)
+        member = self._find(agent_id)
         if member is None:
             return None
         if member.broken:
@@ -268,10 +268,15 @@ class Agents:
         if reports_to != OWNER:
             self._sound(reports_to)
 
+    def _find(self, agent_id: str) -> Member | None:
+        folder = self._folder / agent_id
+        return _read(folder) if agent_id and folder.parent == self._folder and folder.is_dir() else None
+
     def _member(self, agent_id: str) -> Member:
-        if agent_id and (self._folder / agent_id).parent == self._folder and (self._folder / agent_id).is_dir():
-            return _read(self._folder / agent_id)
-        raise Refusal("unknown_agent", f"there is no agent {sanitise(agent_id)}", "see `clawpy agents list`")
+        member = self._find(agent_id)
+        if member is None:
+            raise Refusal("unknown_agent", f"there is no agent {sanitise(agent_id)}", "see `clawpy agents list`")
+        return member
 
     def _sound(self, agent_id: str) -> Member:
         member = self._member(agent_id)

@@ -1,0 +1,124 @@
+"""One engine a home (SPEC 7.5): a lock that the operating system frees when its process dies, and a note who holds it.
+
+The note is `data/engine.json`: process id, since when, version, and the control socket's address once there is one.
+The note is only words; the lock alone decides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from engine.clock import Clock
+from engine.home import Home
+from engine.storage.files import write_json
+from engine.values import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a home. `since` is an ISO instant in UTC; `address` is the control socket's path or ""."""
+
+    pid: int
+    since: str
+    version: str = ""
+    address: str = ""
+
+
+def note_file(home: Home) -> Path:
+    """Where the note of a home is."""
+    return home.data / "engine.json"
+
+
+def read_holder(home: Home) -> Holder | None:
+    """What the note says, None when there is none or it cannot be understood. It may be a dead engine's."""
+    try:
+        note = json.loads(note_file(home).read_bytes()[:4096])
+        return Holder(int(note["pid"]), str(note["since"]), str(note.get("version", "")), str(note.get("address", "")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class HomeLock:
+    """The lock on one home. Acquire it before SQLite is opened, release it after SQLite is closed."""
+
+    def __init__(self, home: Home, *, clock: Clock, version: str = "") -> None:
+        self._home = home
+        self._clock = clock
+        self._version = version
+        self._holder: Holder | None = None
+        self._writing = threading.Lock()
+        # Not thread-local: the engine may be opened in one thread and closed in another.
+        self._lock = FileLock(home.lock, timeout=0, thread_local=False)
+
+    def acquire(self) -> None:
+        """Take the home, creating its folders. Raises `Refusal`: `home_held` (by whom, since when),
+        `unwritable_home`. Waits for nobody."""
+        try:
+            for folder in (self._home.config, self._home.data, self._home.cache, self._home.logs):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock.acquire()
+        except Timeout as error:
+            raise held(self._home) from error
+        except OSError as error:
+            reason = f"{error.filename or self._home.data}: {error.strerror or error}"
+            raise Refusal(
+                "unwritable_home",
+                f"the home cannot be written: {reason}",
+                "make the folder writable, or name another with --home DIR",
+            ) from error
+        try:
+            self._note(Holder(os.getpid(), self._clock.now().isoformat(timespec="seconds"), self._version))
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def announce(self, address: str) -> None:
+        """Add the control socket's address to the note; "" takes it out."""
+        assert self._holder is not None, "acquire the lock first"
+        self._note(replace(self._holder, address=address))
+
+    def release(self) -> None:
+        """Give the home back. Harmless when it is not held."""
+        if self._lock.is_locked:
+            note_file(self._home).unlink(missing_ok=True)
+            self._lock.release()
+
+    def _note(self, holder: Holder) -> None:
+        with self._writing:
+            self._holder = holder
+            try:
+                write_json(note_file(self._home), asdict(holder), mode=0o600)
+            except OSError as error:
+                raise Refusal(
+                    "unwritable_home",
+                    f"{note_file(self._home)} cannot be written: {error.strerror or error}",
+                    "free some space or make the folder writable, or name another with --home DIR",
+                ) from error
+
+
+def held(home: Home) -> Refusal:
+    """The refusal that says who holds `home`."""
+    holder = read_holder(home)
+    if holder is None:
+        who = "another engine that is just starting"
+    else:
+        who = f"the engine with process id {holder.pid}, running since {_short(holder.since)}"
+    return Refusal(
+        "home_held",
+        f"{home.data} is held by {who}",
+        "use its console, or `clawpy` verbs, which reach it; or name another folder with --home DIR",
+    )
+
+
+def _short(instant: str) -> str:
+    try:
+        return datetime.fromisoformat(instant).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return instant

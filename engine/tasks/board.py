@@ -1,0 +1,186 @@
+"""The task board: the operator's own tasks, and one for each session (SPEC 9.3).
+
+It watches sessions: one that starts makes the card's task run, or adds one; one that ends makes it done or failed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+
+from sqlalchemy import CheckConstraint, Index
+from sqlmodel import Field, SQLModel, col, desc, select
+
+from engine.events import TaskAdded, TaskChanged
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import Randomness, Refusal, SessionState, SessionView, Task, sanitise
+
+STATES = ("open", "running", "done", "failed")
+LONGEST_TITLE = 500
+
+
+class CardTasks(Protocol):
+    """Which task a card belongs to; the cards keep it."""
+
+    def task_of(self, transaction: Transaction, prediction_id: str) -> str | None:
+        """The id of the card's task, None when it has none."""
+
+    def link_task(self, transaction: Transaction, prediction_id: str, task_id: str) -> None:
+        """Remember the card's task."""
+
+
+class TaskRow(SQLModel, table=True):
+    """One task. `source` is "operator" or "session"."""
+
+    __tablename__ = "tasks"
+    __table_args__ = (
+        CheckConstraint("state IN ('open', 'running', 'done', 'failed')", name="task_state"),
+        Index("ix_tasks_workspace_state", "workspace", "state", "updated_at"),
+        Index("ix_tasks_updated", "updated_at"),
+    )
+
+    id: str = Field(primary_key=True)
+    title: str
+    state: str
+    channel: str = ""
+    workspace: str = ""
+    source: str = "operator"
+    created_at: datetime = Field(sa_column=utc())
+    updated_at: datetime = Field(sa_column=utc())
+    session_id: str | None = Field(default=None, index=True)
+    note: str = ""
+
+
+class TaskBoard:
+    """The board of one home. `cards`, when given, ties a session's task to its card."""
+
+    def __init__(self, database: Database, *, randomness: Randomness, cards: CardTasks | None = None) -> None:
+        self._database = database
+        self._randomness = randomness
+        self._cards = cards
+
+    def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
+        """Tasks, the last changed first. A task without a workspace belongs to every one."""
+        if state is not None and state not in STATES:
+            raise Refusal("bad_state", f"{sanitise(state)!r} is no state of a task", "one of " + ", ".join(STATES))
+        query = select(TaskRow).order_by(desc(col(TaskRow.updated_at)), desc(col(TaskRow.id))).limit(limit)
+        if workspace is not None:
+            query = query.where(col(TaskRow.workspace).in_((workspace, "")))
+        if state is not None:
+            query = query.where(col(TaskRow.state) == state)
+        with self._database.read() as session:
+            return [_view(row) for row in session.exec(query)]
+
+    def get(self, task_id: str) -> Task:
+        """One task by its id or the beginning of it. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
+        with self._database.read() as session:
+            row = session.get(TaskRow, task_id)
+            if row is None and task_id:
+                begin = task_id if task_id.startswith("task_") else f"task_{task_id}"
+                rows = session.exec(select(TaskRow).where(col(TaskRow.id).startswith(begin, autoescape=True)).limit(2))
+                found = list(rows)
+                if len(found) > 1:
+                    raise Refusal("ambiguous_id", f"{task_id} begins more than one id", "write more of it")
+                row = found[0] if found else None
+        if row is None:
+            raise Refusal("unknown_task", f"there is no task {sanitise(task_id)}", "see `clawpy tasks list`")
+        return _view(row)
+
+    def add(self, title: str, *, channel: str = "", workspace: str = "") -> Task:
+        """A new open task of the operator's. Raises `Refusal` `bad_title`."""
+        words = sanitise(title).strip()
+        if not words or len(words) > LONGEST_TITLE:
+            raise Refusal("bad_title", f"a title has 1 to {LONGEST_TITLE} characters", "say what is to be done")
+        return self._database.write(lambda tx: self._add(tx, words, channel, workspace, "open", "operator", None))
+
+    def done(self, task_id: str) -> Task:
+        """Mark a task done. Raises `Refusal`: `unknown_task`, `task_running` while a session works on it."""
+        full_id = self.get(task_id).id
+
+        def finish(tx: Transaction) -> Task:
+            row = tx.session.get(TaskRow, full_id)
+            assert row is not None, "tasks are never deleted"
+            if row.state == "running":
+                raise Refusal("task_running", f"{row.id} is being worked on", "stop its session or wait for its end")
+            self._change(tx, row, "done", "")
+            return _view(row)
+
+        return self._database.write(finish)
+
+    def session_started(self, transaction: Transaction, view: SessionView) -> None:
+        """Observer of sessions: the card's task runs now; a card without one gets one."""
+        task_id = self._cards.task_of(transaction, view.prediction_id) if self._cards else None
+        row = transaction.session.get(TaskRow, task_id) if task_id else None
+        if row is not None:
+            row.session_id = view.id
+            self._change(transaction, row, "running", "")
+            return
+        title = sanitise(view.prompt).strip()[:LONGEST_TITLE] or view.id
+        task = self._add(transaction, title, view.channel, view.workspace, "running", "session", view.id)
+        if self._cards:
+            self._cards.link_task(transaction, view.prediction_id, task.id)
+
+    def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
+        """Observer of sessions: done when it succeeded. The operator's own task stays open until it is done."""
+        row = transaction.session.exec(
+            select(TaskRow).where(col(TaskRow.session_id) == view.id, col(TaskRow.state) == "running")
+        ).first()
+        if row is None:
+            return  # it ended before it started
+        if view.state is SessionState.SUCCEEDED:
+            self._change(transaction, row, "done", view.summary)
+        elif row.source == "operator":
+            self._change(transaction, row, "open", f"{view.state.value}: {view.error or view.summary}")
+        else:
+            self._change(transaction, row, "failed", f"{view.state.value}: {view.error or view.summary}")
+
+    def _add(
+        self,
+        transaction: Transaction,
+        title: str,
+        channel: str,
+        workspace: str,
+        state: str,
+        source: str,
+        session_id: str | None,
+    ) -> Task:
+        row = TaskRow(
+            id=self._randomness.new_id("task"),
+            title=title,
+            state=state,
+            channel=channel,
+            workspace=workspace,
+            source=source,
+            created_at=transaction.now,
+            updated_at=transaction.now,
+            session_id=session_id,
+        )
+        transaction.session.add(row)
+        transaction.session.flush()
+        transaction.record(TaskAdded(subject=row.id, workspace=workspace, title=title))
+        return _view(row)
+
+    def _change(self, transaction: Transaction, row: TaskRow, state: str, note: str) -> None:
+        row.note = sanitise(note)[:LONGEST_TITLE]
+        if row.state == state:
+            return
+        row.state = state
+        row.updated_at = transaction.now
+        transaction.session.add(row)
+        transaction.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
+
+
+def _view(row: TaskRow) -> Task:
+    return Task(
+        id=row.id,
+        title=row.title,
+        state=row.state,
+        channel=row.channel,
+        workspace=row.workspace,
+        source=row.source,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        session_id=row.session_id,
+        note=row.note,
+    )

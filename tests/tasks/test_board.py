@@ -1,0 +1,138 @@
+"""The task board: the operator's tasks and what sessions make of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database, Transaction
+from engine.tasks.board import TaskBoard
+from engine.values import Randomness, Refusal, SessionState, SessionView
+
+
+class Cards:
+    """A stand-in for the cards, which keep a card's task."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, str] = {}
+
+    def task_of(self, transaction: Transaction, prediction_id: str) -> str | None:
+        return self.tasks.get(prediction_id)
+
+    def link_task(self, transaction: Transaction, prediction_id: str, task_id: str) -> None:
+        self.tasks[prediction_id] = task_id
+
+
+@pytest.fixture
+def cards() -> Cards:
+    return Cards()
+
+
+@pytest.fixture
+def board(database: Database, cards: Cards) -> TaskBoard:
+    return TaskBoard(database, randomness=Randomness(1), cards=cards)
+
+
+@pytest.fixture
+def session(clock: FakeClock) -> SessionView:
+    return SessionView(
+        id="sess_1", prediction_id="pred_1", prompt="Run the tests", workspace="/srv/shop", channel="koji-core",
+        agent="backend_builder", runner="flow", flow="run_tests", state=SessionState.RUNNING, mode="approved",
+        sandbox="bubblewrap", cwd="/srv/shop", created_at=clock.now(), started_at=clock.now(), ended_at=None,
+        tokens=0, cost=0, summary="",
+    )  # fmt: skip
+
+
+def kinds(database: Database) -> list[tuple[str, str]]:
+    return [(entry.kind, entry.payload.get("state", "")) for entry in reversed(Ledger(database).latest())]
+
+
+def test_add_list_done(board: TaskBoard, clock: FakeClock, database: Database) -> None:
+    first = board.add("cart rounding", channel="koji-core", workspace="/srv/shop")
+    clock.advance(timedelta(minutes=1))
+    second = board.add("write the change log")
+    assert [task.id for task in board.list()] == [second.id, first.id]
+    assert board.done(first.id).state == "done"
+    assert [task.id for task in board.list(state="open")] == [second.id]
+    assert kinds(database) == [("TaskAdded", ""), ("TaskAdded", ""), ("TaskChanged", "done")]
+    board.done(first.id)
+    assert len(kinds(database)) == 3  # done twice is done
+
+
+def test_a_task_without_a_workspace_belongs_to_every_one(board: TaskBoard) -> None:
+    board.add("here", workspace="/srv/shop")
+    board.add("there", workspace="/srv/other")
+    board.add("everywhere")
+    assert {task.title for task in board.list(workspace="/srv/shop")} == {"here", "everywhere"}
+
+
+@pytest.mark.parametrize("title", ["", " ", "\x1b[2J", "x" * 501])
+def test_a_title_says_something(board: TaskBoard, title: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        board.add(title)
+    assert caught.value.code == "bad_title"
+
+
+def test_titles_carry_no_escapes(board: TaskBoard) -> None:
+    assert board.add("x" * 500).title == "x" * 500
+    assert board.add("red \x1b[31malert\x07").title == "red alert"
+
+
+def test_the_beginning_of_an_id_will_do(board: TaskBoard) -> None:
+    task = board.add("one")
+    board.add("two")
+    assert board.get(task.id[:9]) == task
+    assert board.get(task.id.removeprefix("task_")[:5]) == task
+    for bad, code in (("task_", "ambiguous_id"), ("nope", "unknown_task"), ("", "unknown_task"), ("%", "unknown_task")):
+        with pytest.raises(Refusal) as caught:
+            board.get(bad)
+        assert caught.value.code == code
+
+
+def test_a_session_has_a_task_of_its_own(
+    board: TaskBoard, database: Database, cards: Cards, session: SessionView
+) -> None:
+    database.write(lambda tx: board.session_started(tx, session))
+    [task] = board.list(state="running")
+    assert (task.title, task.session_id, task.source, task.channel) == (
+        "Run the tests", "sess_1", "session", "koji-core",
+    )  # fmt: skip
+    assert cards.tasks == {"pred_1": task.id}
+    with pytest.raises(Refusal) as caught:
+        board.done(task.id)
+    assert caught.value.code == "task_running"
+    ended = replace(session, state=SessionState.SUCCEEDED, summary="23 passed")
+    database.write(lambda tx: board.session_ended(tx, ended, object()))
+    assert (board.get(task.id).state, board.get(task.id).note) == ("done", "23 passed")
+
+
+@pytest.mark.parametrize("state", [SessionState.FAILED, SessionState.CANCELLED, SessionState.INTERRUPTED])
+def test_a_session_that_did_not_succeed_leaves_a_failed_task(
+    board: TaskBoard, database: Database, session: SessionView, state: SessionState
+) -> None:
+    database.write(lambda tx: board.session_started(tx, session))
+    database.write(lambda tx: board.session_ended(tx, replace(session, state=state, error="no pytest")))
+    [task] = board.list()
+    assert (task.state, task.note) == ("failed", f"{state.value}: no pytest")
+
+
+def test_a_card_made_from_a_task_works_on_that_task(
+    board: TaskBoard, database: Database, cards: Cards, session: SessionView
+) -> None:
+    task = board.add("cart rounding")
+    cards.tasks["pred_1"] = task.id
+    database.write(lambda tx: board.session_started(tx, session))
+    assert [(one.id, one.state) for one in board.list()] == [(task.id, "running")]
+    database.write(lambda tx: board.session_ended(tx, replace(session, state=SessionState.FAILED)))
+    assert board.get(task.id).state == "open"  # still to be done
+
+
+def test_a_session_that_ends_before_it_starts_changes_nothing(
+    board: TaskBoard, database: Database, session: SessionView
+) -> None:
+    database.write(lambda tx: board.session_ended(tx, replace(session, state=SessionState.CANCELLED)))
+    assert board.list() == []

@@ -1,0 +1,90 @@
+"""One engine a home, told by real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.home import Home
+from engine.lock import HomeLock, read_holder
+from engine.values import Refusal
+
+HOLD = """
+import sys
+from engine.clock import SystemClock
+from engine.home import Home
+from engine.lock import HomeLock
+lock = HomeLock(Home.locate(sys.argv[1]), clock=SystemClock())
+lock.acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.locate(tmp_path / "home")
+
+
+def test_a_second_engine_is_told_who_holds_the_home(home: Home, clock: FakeClock) -> None:
+    first = HomeLock(home, clock=clock, version="0.1.0")
+    first.acquire()
+    first.announce("/run/clawpy.sock")
+    with pytest.raises(Refusal) as caught:
+        HomeLock(home, clock=clock).acquire()
+    assert caught.value.code == "home_held"
+    assert f"process id {os.getpid()}" in caught.value.message
+    holder = read_holder(home)
+    assert holder is not None
+    assert (holder.since, holder.address) == ("2026-01-05T09:30:00+00:00", "/run/clawpy.sock")
+    first.release()
+    HomeLock(home, clock=clock).acquire()
+
+
+def test_folders_are_private(home: Home, clock: FakeClock) -> None:
+    lock = HomeLock(home, clock=clock)
+    lock.acquire()
+    for folder in (home.config, home.data, home.cache, home.logs):
+        assert folder.stat().st_mode & 0o777 == 0o700
+    lock.release()
+    lock.release()
+    assert read_holder(home) is None
+
+
+def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(home.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(Refusal, match=f"process id {holder.pid}"):
+        HomeLock(home, clock=clock).acquire()
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    lock = HomeLock(home, clock=clock)
+    lock.acquire()
+    lock.release()
+
+
+def test_a_home_that_is_a_file_is_refused(tmp_path: Path, clock: FakeClock) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(Refusal) as caught:
+        HomeLock(Home.locate(tmp_path / "home"), clock=clock).acquire()
+    assert caught.value.code == "unwritable_home"
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": "x", "since": 3}'])
+def test_a_damaged_note_harms_nothing(home: Home, clock: FakeClock, note: str) -> None:
+    lock = HomeLock(home, clock=clock)
+    lock.acquire()
+    (home.data / "engine.json").write_text(note)
+    assert read_holder(home) is None
+    with pytest.raises(Refusal, match="just starting"):
+        HomeLock(home, clock=clock).acquire()
+    lock.release()
