@@ -1,0 +1,402 @@
+"""Reads a `GitState` with few git processes: two for a repository whose commits and refs have not moved.
+
+`git status` and the plain list of refs are asked every time; everything that needs commits to be walked is bounded
+and kept until HEAD or a ref moves. No optional locks, no hooks, no network, nothing is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+from engine.git import Git
+from engine.prediction.collectors.git import Branch, Commit, FileState, GitState, merged_into
+from engine.prediction.collectors.silence import Touch
+from engine.values import Refusal
+
+T = TypeVar("T")
+
+WALKED: Final = 5_000  # commits looked through for tags, merged branches and ancestors
+RECENT: Final = 50  # commits kept with their subjects
+RECENT_FILES_OF: Final = 10  # commits whose files are named
+MOST_RECENT_FILES: Final = 200
+MOST_BRANCHES: Final = 300
+MOST_FILES: Final = 2_000
+MOST_IN_FOLDER: Final = 300  # files named of one untracked folder
+UNTAGGED: Final = 301  # counting stops here when there is no tag
+ANSWERS: Final = 512  # pairs of commits whose relation is remembered
+LIMIT_SECONDS: Final = 15.0
+
+_OPERATIONS: Final = (
+    ("rebase-merge", "rebase"),
+    ("rebase-apply", "rebase"),
+    ("MERGE_HEAD", "merge"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("BISECT_LOG", "bisect"),
+)
+_USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
+_SUBMODULE: Final = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folders:
+    """Where a workspace keeps its git files; they differ in linked worktrees."""
+
+    git: Path
+    common: Path
+    identity: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """What `git status` said."""
+
+    head: str
+    branch: str
+    upstream: str
+    files: tuple[FileState, ...]
+    more_files: int
+
+
+class GitReader:
+    """Reads workspaces; safe to call from several threads. Remembers per workspace until its commits or refs move."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._folders: dict[Path, _Folders] = {}
+        self._history: dict[Path, tuple[str, GitState]] = {}
+        self._answers: OrderedDict[tuple[str, ...], object] = OrderedDict()
+
+    def read(self, workspace: Path) -> GitState:
+        """The state of the working tree at `workspace` (its top folder). Raises `Refusal`: `bare_repository`,
+        `no_folder`, `git_failed`, `no_git`."""
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+        folders = self._find(git)
+        status = _status(git)
+        refs = git.output(
+            "for-each-ref", "--format=%(objectname) %(refname) %(symref)", "refs/heads", "refs/remotes", "refs/tags"
+        )
+        key = hashlib.sha256(
+            b"\0".join([refs, *(part.encode() for part in (status.head, status.branch, status.upstream))])
+        ).hexdigest()
+        with self._lock:
+            known, history = self._history.get(workspace, ("", GitState()))
+        if known != key:
+            history = _history(git, folders, status, refs.decode(errors="surrogateescape"))
+            with self._lock:
+                self._history[workspace] = (key, history)
+        return replace(
+            history,
+            files=status.files,
+            more_files=status.more_files,
+            operation=_operation(folders.git),
+            submodules=_submodules(workspace),
+            touches=_touches(folders.git, status.files),
+        )
+
+    def is_ancestor(self, workspace: Path, older: str, newer: str) -> bool:
+        """True when `older` is in the history of `newer`; False also when either is not there (any more)."""
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+        return self._once(
+            ("ancestor", str(workspace), older, newer),
+            lambda: git.run("merge-base", "--is-ancestor", older, newer, allowed=(0, 1, 128)).returncode == 0,
+        )
+
+    def files_between(self, workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
+        """Paths that differ between two commits or trees, at most 2,000; None when one of them is not there."""
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+
+        def ask() -> tuple[str, ...] | None:
+            done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
+            return None if done.returncode else tuple(itertools.islice(_parts(done.stdout), MOST_FILES))
+
+        return self._once(("files", str(workspace), old, new), ask)
+
+    def _find(self, git: Git) -> _Folders:
+        try:
+            identity = (git.folder / ".git").stat().st_ino
+        except OSError:
+            identity = 0
+        with self._lock:
+            known = self._folders.get(git.folder)
+        if known is not None and identity and known.identity == identity:
+            return known
+        lines = git.text(
+            "rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-dir", "--git-common-dir"
+        ).splitlines()
+        if lines[0] == "true":
+            raise Refusal("bare_repository", f"{git.folder} is a bare repository, it has no files", "clone it first")
+        folders = _Folders(Path(lines[1]), Path(lines[2]), identity)
+        with self._lock:
+            self._folders[git.folder] = folders
+        return folders
+
+    def _once(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
+        """Ask git once for what never changes between two ids; the oldest answers are forgotten."""
+        with self._lock:
+            if key in self._answers:
+                self._answers.move_to_end(key)
+                return cast("T", self._answers[key])
+        answer = ask()
+        with self._lock:
+            self._answers[key] = answer
+            while len(self._answers) > ANSWERS:
+                self._answers.popitem(last=False)
+        return answer
+
+
+def _status(git: Git) -> _Status:
+    out = git.output(
+        "status",
+        "--porcelain=v2",
+        "--branch",
+        "-z",
+        "--no-ahead-behind",
+        "--no-renames",
+        "--untracked-files=normal",
+        "--ignore-submodules=dirty",
+    )
+    header: dict[str, str] = {}
+    files: list[FileState] = []
+    left_out = 0
+    for part in _parts(out):
+        if part.startswith("# "):
+            name, _, value = part[2:].partition(" ")
+            header[name] = value
+            continue
+        for file in _file_states(git.folder, part):
+            if len(files) < MOST_FILES:
+                files.append(file)
+            else:
+                left_out += 1
+    head, branch = header.get("branch.oid", ""), header.get("branch.head", "")
+    return _Status(
+        head="" if head == "(initial)" else head,
+        branch="" if branch == "(detached)" else branch,
+        upstream=header.get("branch.upstream", ""),
+        files=tuple(files),
+        more_files=left_out,
+    )
+
+
+def _file_states(root: Path, part: str) -> Iterator[FileState]:
+    """One record of `status --porcelain=v2`; an untracked folder gives the files in it."""
+    kind = part[0]
+    if kind == "?":
+        path = part[2:]
+        inside = _inside(root, path) if path.endswith("/") else (path,)
+        yield from (FileState(name, untracked=True, modified_at=_modified_at(root / name)) for name in inside)
+    elif kind in "1u":
+        fields = part.split(" ", 8 if kind == "1" else 10)
+        index, tree, path = fields[1][0], fields[1][1], fields[-1]
+        yield FileState(
+            path,
+            staged=kind == "1" and index != ".",
+            modified=kind == "1" and tree != ".",
+            deleted=kind == "1" and (tree == "D" or (index == "D" and tree == ".")),
+            conflicted=kind == "u",
+            submodule=fields[2].startswith("S"),
+            modified_at=_modified_at(root / path),
+        )
+
+
+def _inside(root: Path, folder: str) -> Iterator[str]:
+    """Files below an untracked folder, at most 300; a repository of its own stays one entry."""
+    if (root / folder / ".git").exists():
+        yield folder.rstrip("/")
+        return
+    found = (
+        os.path.relpath(os.path.join(place, name), root)  # noqa: PTH118 (paths that are no UTF-8 stay whole)
+        for place, _, names in os.walk(root / folder)
+        for name in sorted(names)
+    )
+    yield from itertools.islice(found, MOST_IN_FOLDER)
+
+
+def _history(git: Git, folders: _Folders, status: _Status, refs: str) -> GitState:
+    """What only changes when HEAD or a ref moves; every walk is bounded."""
+    tips: dict[str, str] = {}
+    links: dict[str, str] = {}
+    for line in refs.splitlines():
+        tip, name, target = line.split(" ", 2)
+        tips[name] = tip
+        if target:
+            links[name] = target
+    dated = _branches(git)
+    base, base_tip = _base(dated, links)
+    walked = git.text("rev-list", "-n", str(WALKED), status.head).split() if status.head else []
+    if base_tip and base_tip != status.head:
+        merged = merged_into(git.text("rev-list", "-n", str(WALKED), base_tip).split())
+    else:
+        merged = merged_into(walked if base_tip else ())
+    upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
+    ahead, behind = _apart(git, status.head, upstream_tip)
+    ahead_of_base, behind_base = _apart(git, status.head, base_tip)
+    tag, previous_tag, since = _tags(git, status.head, walked, tips)
+    return GitState(
+        head=status.head,
+        branch=status.branch,
+        detached=bool(status.head) and not status.branch,
+        upstream=status.upstream if upstream_tip else "",
+        upstream_tip=upstream_tip,
+        ahead=ahead,
+        behind=behind,
+        base=base,
+        base_tip=base_tip,
+        ahead_of_base=ahead_of_base,
+        behind_base=behind_base,
+        recent=_recent(git, status.head),
+        recent_files=_recent_files(git, status.head),
+        branches=tuple(replace(branch, merged=merged(branch.tip)) for branch in dated),
+        tag=tag,
+        previous_tag=previous_tag,
+        commits_since_tag=since,
+        shallow=(folders.common / "shallow").exists(),
+        on_github=_on_github(folders.common),
+    )
+
+
+def _branches(git: Git) -> list[Branch]:
+    out = git.text(
+        "for-each-ref",
+        "--sort=-committerdate",
+        f"--count={MOST_BRANCHES}",
+        "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)",
+        "refs/heads",
+        "refs/remotes",
+    )
+    branches = []
+    for line in out.splitlines():
+        tip, seconds, name, link = line.split(" ", 3)
+        if link:
+            continue  # origin/HEAD
+        remote = name.startswith("refs/remotes/")
+        short = name.removeprefix("refs/remotes/" if remote else "refs/heads/")
+        branches.append(Branch(short, tip, instant(seconds), remote=remote))
+    return branches
+
+
+def _base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
+    """The branch that others start from, and its tip: what the remote calls its HEAD, else a usual name, else the only
+    branch there is. Of the local and the remote one the newer counts, the local one if they are as new."""
+    pointed = next((target for name, target in links.items() if name == "refs/remotes/origin/HEAD"), "")
+    local = {branch.name: branch for branch in branches if not branch.remote}
+    remote = {branch.name: branch for branch in branches if branch.remote}
+    names = [pointed.removeprefix("refs/remotes/origin/")] if pointed else []
+    for name in [*names, *_USUAL_BASES]:
+        both = [branch for branch in (local.get(name), remote.get(f"origin/{name}")) if branch is not None]
+        if both:
+            newest = max(both, key=lambda branch: branch.at)
+            return newest.name, newest.tip
+    if len(local) == 1:
+        only = next(iter(local.values()))
+        return only.name, only.tip
+    return "", ""
+
+
+def _apart(git: Git, head: str, other: str) -> tuple[int, int]:
+    """Commits that only `head` has, and that only `other` has."""
+    if not head or not other or head == other:
+        return 0, 0
+    ahead, behind = git.text("rev-list", "--left-right", "--count", f"{head}...{other}").split()
+    return int(ahead), int(behind)
+
+
+def _tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, str, int]:
+    """The newest tag in HEAD's history, the one before it, and the commits since (see `GitState`).
+
+    Found like `git describe --tags` finds it, without its walk through a whole history that has no tag.
+    """
+    if not head:
+        return "", "", 0
+    tagged: dict[str, str] = {}
+    if any(name.startswith("refs/tags/") for name in tips):
+        out = git.text("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags")
+        for line in out.splitlines():
+            tip, peeled, name = line.split(" ", 2)
+            tagged[peeled or tip] = name.removeprefix("refs/tags/")
+    found = [(commit, tagged[commit]) for commit in walked if commit in tagged][:2]
+    if not found:
+        return "", "", min(len(walked), UNTAGGED)
+    since = 0 if found[0][0] == head else int(git.text("rev-list", "--count", f"{found[0][0]}..{head}"))
+    return found[0][1], found[1][1] if len(found) > 1 else "", since
+
+
+def _recent(git: Git, head: str) -> tuple[Commit, ...]:
+    if not head:
+        return ()
+    out = git.text("log", "-z", f"-n{RECENT}", "--no-show-signature", "--format=%H%n%ct%n%P%n%an%n%s", head)
+    commits = []
+    for record in filter(None, out.split("\0")):
+        commit, seconds, parents, author, subject = record.split("\n", 4)
+        commits.append(Commit(commit, instant(seconds), author, subject, tuple(parents.split())))
+    return tuple(commits)
+
+
+def _recent_files(git: Git, head: str) -> tuple[str, ...]:
+    """Files of the last ten commits, newest first. The commit that made everything names nothing in particular."""
+    if not head:
+        return ()
+    out = git.output(
+        "log", "-z", f"-n{RECENT_FILES_OF}", "--no-merges", "--min-parents=1", "--no-show-signature",
+        "--no-renames", "--diff-filter=AM", "--name-only", "--format=", head,
+    )  # fmt: skip
+    names = dict.fromkeys(part.lstrip("\n") for part in _parts(out))
+    return tuple(itertools.islice(filter(None, names), MOST_RECENT_FILES))
+
+
+def _operation(folder: Path) -> str:
+    return next((name for file, name in _OPERATIONS if (folder / file).exists()), "")
+
+
+def _submodules(root: Path) -> tuple[str, ...]:
+    try:
+        return tuple(_SUBMODULE.findall((root / ".gitmodules").read_text(errors="surrogateescape")))
+    except OSError:
+        return ()
+
+
+def _on_github(common: Path) -> bool:
+    try:
+        return "github" in (common / "config").read_text(errors="replace").lower()
+    except OSError:
+        return False
+
+
+def _touches(folder: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:
+    touches = [Touch(file.path, file.modified_at) for file in files if file.modified_at is not None]
+    for name, path in ((".git/index", "index"), (".git/HEAD", "logs/HEAD")):
+        at = _modified_at(folder / path)
+        if at is not None:
+            touches.append(Touch(name, at))
+    return tuple(touches)
+
+
+def _modified_at(path: Path) -> datetime | None:
+    try:
+        return instant(path.lstat().st_mtime)
+    except (OSError, ValueError):
+        return None
+
+
+def instant(seconds: str | float) -> datetime:
+    """Seconds since 1970 as an instant; what no calendar holds (git stores any number) is 1970 itself."""
+    try:
+        return datetime.fromtimestamp(float(seconds), UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
+
+
+def _parts(out: bytes) -> Iterator[str]:
+    """The NUL-ended parts of git's output."""
+    return (part.decode(errors="surrogateescape") for part in out.split(b"\0") if part)

@@ -1,0 +1,38 @@
+"""Templates (SPEC 2.3c): pure functions from a context to proposals, filled from what is really there.
+
+One module a subject, one function a flow. A template offers nothing when its precondition does not hold. `facts` name
+the evidence and never the time of day, so that the same state is the same card and a changed state is a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.templates import branches, history, quality, tests
+from engine.values import Proposal
+
+Template = Callable[[WorkspaceContext], list[Proposal]]
+
+TEMPLATES: Final[tuple[Template, ...]] = (
+    tests.bisect,
+    tests.run_tests,
+    tests.check_clean_head,
+    tests.hunt_flakes,
+    branches.rehearse_merge,
+    branches.forecast_conflicts,
+    branches.report_branches,
+    history.review_unpushed,
+    history.draft_changelog,
+    history.summarise_day,
+    quality.fix_lint,
+    quality.lint,
+)
+
+
+def propose(context: WorkspaceContext) -> list[Proposal]:
+    """Everything that the state of the workspace suggests, unranked; [] when git could not be read."""
+    if context.git is None:
+        return []
+    return [proposal for template in TEMPLATES for proposal in template(context)]

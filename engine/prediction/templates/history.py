@@ -1,0 +1,180 @@
+"""What the history asks for: a change log, a look at what is not pushed, the day in words."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from engine.prediction.collectors.git import Commit, GitState
+from engine.prediction.collectors.time_of_day import Activity
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.templates.making import offer, oldest, usable
+from engine.prediction.words import count, moment, plain
+from engine.values import PartOfDay, Proposal
+
+UNTAGGED_AT_MOST = 300
+"""Without any tag, a change log from the beginning is offered up to so many commits."""
+
+DAY_BEGINS = timedelta(hours=5)
+"""Work before five in the morning belongs to the day before, as `part_of_day` has it."""
+
+
+def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
+    """Commits since the last tag; at a tag, what went into it; without tags, a first change log of a young project."""
+    git = context.git
+    if git is None or not git.head or git.operation:
+        return []
+    number, until = git.commits_since_tag, "HEAD"
+    if git.tag and number:
+        since = git.tag
+        prompt = f"Draft the change log of {_the(number)} since {plain(since, 30)}"
+        reasoning = f"The latest is “{plain(git.recent[0].subject, 60)}”."
+    elif git.tag and git.previous_tag:
+        since, until, number = git.previous_tag, git.tag, 1
+        prompt = f"Draft the change log of {plain(until, 30)}, from {plain(since, 30)} on"
+        reasoning = f"HEAD is {plain(until, 30)}, released {moment(git.recent[0].at, context.local)}."
+    elif not git.tag and 1 < number <= UNTAGGED_AT_MOST and not git.shallow:
+        since = ""
+        prompt = f"Draft a first change log from the {count(number, 'commit')} so far"
+        reasoning = "No commit is tagged as a release yet."
+    else:
+        return []
+    if (since and not usable(since)) or not usable(until):
+        return []
+    return [
+        offer(
+            context,
+            "draft_changelog",
+            prompt,
+            reasoning,
+            facts={"since": since, "until": until, "head": git.head},
+            parameters={"since": since, "until": until},
+            activities=(Activity.SUMMARY,),
+            strength=min(1.0, number / 20),
+            evidence=f"{count(git.commits_since_tag, 'commit')} since {plain(git.tag, 30)}"
+            if git.tag
+            else "no tag yet",
+            channel="chronicle-hub",
+            evidence_at=git.recent[min(number, len(git.recent)) - 1].at,
+            usual_hours=72.0,
+            about=" ".join(["change log release", since, until]),
+        )
+    ]
+
+
+def _the(number: int) -> str:
+    return "the commit" if number == 1 else f"the {count(number, 'commit')}"
+
+
+def review_unpushed(context: WorkspaceContext) -> list[Proposal]:
+    """Commits that others do not have yet: against the upstream, or, without one, against the base."""
+    git = context.git
+    if git is None or not git.head or git.operation:
+        return []
+    if git.upstream:
+        against, tip, number, missing = git.upstream, git.upstream_tip, git.ahead, "not pushed to {} yet"
+    elif git.base and git.branch:
+        against, tip, number, missing = git.base, git.base_tip, git.ahead_of_base, "that {} does not have"
+    else:
+        return []
+    if number == 0 or not usable(against):
+        return []
+    newest = git.recent[0]
+    return [
+        offer(
+            context,
+            "review_unpushed",
+            f"Review {_the(number)} {missing.format(plain(against, 30))}",
+            f"Conflict markers, debug prints, secrets: better found before others see “{plain(newest.subject, 40)}”.",
+            facts={"upstream": against, "upstream_tip": tip, "head": git.head},
+            parameters={"upstream": against},
+            activities=(Activity.REVIEW,),
+            strength=min(1.0, 0.3 + 0.1 * number),
+            evidence=count(number, "unpushed commit") if git.upstream else f"{count(number, 'commit')} of its own",
+            channel="koji-core",
+            evidence_at=git.recent[min(number, len(git.recent)) - 1].at,
+            usual_hours=8.0,
+            about=" ".join(commit.subject for commit in git.recent[: min(number, 10)]),
+        )
+    ]
+
+
+def summarise_day(context: WorkspaceContext) -> list[Proposal]:
+    """In the evening: today. Before that, while nothing was committed today: the last day on which something was."""
+    git = context.git
+    if git is None or not git.head:
+        return []
+    today = day_begin(context.local)
+    if commits_between(git, today, None):
+        late = context.part in (PartOfDay.EVENING, PartOfDay.NIGHT)
+        return [_today(context, git, today)] if late else []
+    past = [commit for commit in git.recent if commit.at < today]
+    if not past:
+        return []
+    day = day_begin(max(commit.at for commit in past).astimezone(context.local.tzinfo))
+    commits = commits_between(git, day, day_begin(day + timedelta(hours=36)))
+    more = "at least " if len(commits) == len(git.recent) > 1 else ""
+    when = f"{day.day} {day:%B}" + ("" if day.year == context.local.year else f" {day.year}")
+    return [
+        _summary(
+            context,
+            git,
+            f"Sum up the last day of work here, {when}: {more}{count(len(commits), 'commit')}",
+            f"Nothing was committed since; the last was “{plain(commits[0].subject, 50)}”.",
+            day,
+            commits,
+            (Activity.REVIEW,),
+        )
+    ]
+
+
+def _today(context: WorkspaceContext, git: GitState, today: datetime) -> Proposal:
+    commits = commits_between(git, today, None)
+    runs = sum(run.ran_at >= today for run in context.runs)
+    parts = [count(len(commits), "commit")]
+    parts += [count(runs, "test run")] if runs else []
+    parts += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
+    return _summary(
+        context,
+        git,
+        f"Sum up today: {', '.join(parts)}",
+        f"The day began with “{plain(commits[-1].subject, 50)}”.",
+        today,
+        commits,
+        (Activity.SUMMARY,),
+    )
+
+
+def _summary(
+    context: WorkspaceContext,
+    git: GitState,
+    prompt: str,
+    reasoning: str,
+    since: datetime,
+    commits: list[Commit],
+    activities: tuple[Activity, ...],
+) -> Proposal:
+    return offer(
+        context,
+        "summarise_day",
+        prompt,
+        reasoning,
+        facts={"since": since.isoformat(), "head": git.head},
+        parameters={"since": since.isoformat()},
+        activities=activities,
+        strength=min(1.0, 0.1 * len(commits)),
+        evidence=f"{count(len(commits), 'commit')} that day",
+        channel="chronicle-hub",
+        evidence_at=oldest(commit.at for commit in commits),
+        usual_hours=24.0,
+        about="summary of the day",
+    )
+
+
+def day_begin(local: datetime) -> datetime:
+    """Five in the morning of the working day that a local time belongs to."""
+    return (local - DAY_BEGINS).replace(hour=5, minute=0, second=0, microsecond=0, fold=0)
+
+
+def commits_between(git: GitState, start: datetime, end: datetime | None) -> list[Commit]:
+    """Of the recent commits, those from `start` on and before `end`, newest first."""
+    return [commit for commit in git.recent if commit.at >= start and (end is None or commit.at < end)]

@@ -1,0 +1,347 @@
+"""What the project's own tests ask for: run them, find what broke them, look for the unreliable ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from engine.prediction.collectors.time_of_day import Activity
+from engine.prediction.context import Run, WorkspaceContext, result_words
+from engine.prediction.templates.making import MOST_PATHS, offer, oldest, usable, usable_names
+from engine.prediction.words import count, counted, listing, moment, plain
+from engine.values import Proposal
+
+CHANNEL = "koji-core"
+SLOWEST = 4
+TIMES = 20
+FEWEST_TIMES = 3
+FLIPPED = 5  # so many unreliable tests are hunted at once
+HUNT_SECONDS = 900.0
+"""A hunt takes about so long at most; slower tests are repeated less often."""
+
+
+def run_tests(context: WorkspaceContext) -> list[Proposal]:
+    """The tests of what changed since the last run; the whole suite when there is none yet, or when CI or HEAD asks."""
+    git, tool = context.git, context.test_tool
+    if git is None or tool is None or not (git.head or git.files):
+        return []
+    if not context.runs:
+        return [_first_run(context), *_recently_committed(context)]
+    return _changed_files(context) or _failing_ci(context) or _full_run(context)
+
+
+def _run(
+    context: WorkspaceContext,
+    prompt: str,
+    reasoning: str,
+    *,
+    facts: Mapping[str, Any],
+    paths: Sequence[str],
+    strength: float,
+    evidence: str,
+    evidence_at: datetime | None,
+    activities: tuple[Activity, ...] = (Activity.WORK,),
+) -> Proposal:
+    return offer(
+        context,
+        "run_tests",
+        prompt,
+        reasoning,
+        facts=facts,
+        parameters={"paths": list(paths)},
+        activities=activities,
+        strength=strength,
+        evidence=evidence,
+        channel=CHANNEL,
+        evidence_at=evidence_at,
+        usual_hours=4.0,
+        continues=("bisect", "fix_lint"),
+        about=f"{prompt} {' '.join(paths)}",
+    )
+
+
+def _first_run(context: WorkspaceContext) -> Proposal:
+    assert context.git is not None
+    assert context.test_tool is not None
+    return _run(
+        context,
+        "Run the test suite once, so that later runs have something to compare with",
+        f"This project has tests for {context.test_tool.name}, and no run of them is known here.",
+        facts={"scope": "first", "tool": context.test_tool.name},
+        paths=(),
+        strength=0.8,
+        evidence="no test run known",
+        evidence_at=context.git.recent[0].at if context.git.recent else None,
+        activities=(Activity.REVIEW, Activity.WORK),
+    )
+
+
+def _noun(context: WorkspaceContext) -> str:
+    return "module" if context.test_tool is not None and context.test_tool.name == "pytest" else "file"
+
+
+def _recently_committed(context: WorkspaceContext) -> list[Proposal]:
+    """For a repository that was never tested here: a quick look at what its last commits touched."""
+    git, tool = context.git, context.test_tool
+    assert git is not None
+    assert tool is not None
+    paths = usable_names(path for path in git.recent_files if tool.tests(path))
+    if not 0 < len(paths) <= MOST_PATHS:
+        return []
+    return [
+        _run(
+            context,
+            f"Run the tests of {counted(paths, _noun(context))} that the latest commits touched",
+            f"{listing(paths)} changed last, {moment(git.recent[0].at, context.local)}.",
+            facts={"scope": "recent", "head": git.head},
+            paths=paths,
+            strength=0.4,
+            evidence=f"{count(len(paths), _noun(context))} in the latest commits",
+            evidence_at=git.recent[0].at,
+        )
+    ]
+
+
+def _changed_files(context: WorkspaceContext) -> list[Proposal]:
+    git, tool = context.git, context.test_tool
+    assert git is not None
+    assert tool is not None
+    changed = [file for file in context.changed if tool.tests(file.path) and usable(file.path)]
+    if not changed:
+        return []
+    last = context.runs[0]
+    when = moment(last.ran_at, context.local)
+    paths = [file.path for file in changed]
+    noun = _noun(context)
+    if len(paths) > MOST_PATHS:
+        prompt = f"Run the whole suite: {count(len(paths), noun)} changed since the last run"
+    else:
+        prompt = f"Run the tests of {counted(paths, noun)} changed since the last run"
+    return [
+        _run(
+            context,
+            prompt,
+            f"{listing(paths)} changed since {when} ({result_words(last.check)}).",
+            facts={"paths": paths, "head": git.head, "run": last.session_id or last.ran_at.isoformat()},
+            paths=paths if len(paths) <= MOST_PATHS else (),
+            strength=min(1.0, 0.5 + 0.1 * len(paths)),
+            evidence=f"{count(len(paths), 'file')} since {when}",
+            evidence_at=oldest(file.at for file in changed) or (git.recent[0].at if git.recent else None),
+        )
+    ]
+
+
+def _failing_ci(context: WorkspaceContext) -> list[Proposal]:
+    git = context.git
+    assert git is not None
+    checks = [check.name for check in (context.github.failing if context.github else ()) if check.branch == git.branch]
+    if not checks or any(run.head == git.head and run.full for run in context.runs):
+        return []
+    return [
+        _run(
+            context,
+            f"CI fails on {plain(git.branch, 30)}: run the whole suite here",
+            f"The check “{plain(checks[0], 40)}” failed on the server.",
+            facts={"ci": sorted(checks), "head": git.head},
+            paths=(),
+            strength=0.9,
+            evidence=f"CI fails: {plain(checks[0], 30)}",
+            evidence_at=git.recent[0].at if git.recent else None,
+            activities=(Activity.REPAIR,),
+        )
+    ]
+
+
+def _full_run(context: WorkspaceContext) -> list[Proposal]:
+    """Nothing changed since the last run, but the whole suite has not seen this HEAD."""
+    git = context.git
+    assert git is not None
+    if not git.head or any(run.full and run.head == git.head for run in context.runs):
+        return []
+    last = next((run for run in context.runs if run.full), None)
+    since = f"the last full run was {moment(last.ran_at, context.local)}" if last else "it never ran as a whole"
+    return [
+        _run(
+            context,
+            "Run the whole suite on the present HEAD",
+            f"Only parts ran since HEAD moved; {since}.",
+            facts={"scope": "full", "head": git.head},
+            paths=(),
+            strength=0.4,
+            evidence="no full run of HEAD",
+            evidence_at=git.recent[0].at if git.recent else None,
+        )
+    ]
+
+
+def verdict_on(run: Run, test: str) -> bool | None:
+    """Whether `test` passed in `run`; None when the run does not say (it broke, or did not contain the test).
+
+    A failing test is on the list; one that passed must have been measured, or the whole suite have run.
+    """
+    if test in run.check.failing:
+        return False
+    if run.check.errors or run.check.passed == 0:
+        return None
+    if run.full or any(name == test for name, _ in run.check.durations):
+        return True
+    return None
+
+
+def flipped_tests(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """(test, tree) for tests that passed and failed on the very same files, those of the newest runs first."""
+    found: dict[str, str] = {}
+    for run in runs:
+        same = [other for other in runs if other.tree == run.tree and run.tree]
+        for test in run.check.failing:
+            if test not in found and any(verdict_on(other, test) for other in same):
+                found[test] = run.tree
+    return list(found.items())
+
+
+def bisect(context: WorkspaceContext) -> list[Proposal]:
+    """HEAD itself is red, and an older commit in its history is known where the same test passed."""
+    git, runs = context.git, context.runs
+    if git is None or not git.head or context.test_tool is None or not context.test_tool.exact:
+        return []
+    red = next((run for run in runs if run.head == git.head and run.clean), None)
+    if red is None:
+        return []
+    unreliable = {test for test, _ in flipped_tests(runs)}
+    older = runs[runs.index(red) + 1 :]
+    for test in red.check.failing:
+        good = next(
+            (run for run in older if run.clean and run.head in context.ancestors and verdict_on(run, test)), None
+        )
+        if good is None or test in unreliable or not usable(test):
+            continue
+        since = min(
+            run.ran_at
+            for run in runs
+            if run.ran_at > good.ran_at and run.head == git.head and test in run.check.failing
+        )
+        others = len(red.check.failing) - 1
+        return [
+            offer(
+                context,
+                "bisect",
+                f"HEAD is red since {moment(since, context.local)}: bisect `{short_test(test)}`",
+                f"It passed at {good.head[:7]} ({moment(good.ran_at, context.local)}) and fails at HEAD"
+                + (f", with {count(others, 'other')}." if others else "."),
+                facts={"test": test, "good": good.head, "bad": git.head},
+                parameters={"test": test, "good": good.head, "bad": git.head},
+                activities=(Activity.REPAIR,),
+                strength=1.0,
+                evidence=f"red since {moment(since, context.local)}: {result_words(red.check)}",
+                channel=CHANNEL,
+                evidence_at=since,
+                usual_hours=2.0,
+                continues=("run_tests", "check_clean_head"),
+                about=test.replace("_", " "),
+            )
+        ]
+    return []
+
+
+def short_test(test: str) -> str:
+    """What one calls a test: `test_cart` for `tests/test_cart.py::TestCart::test_cart`."""
+    return plain(test.rpartition("::")[2] or test, 40)
+
+
+def hunt_flakes(context: WorkspaceContext) -> list[Proposal]:
+    """Tests that failed and passed on the same files; else, for good measure, the slowest of the last run."""
+    if context.test_tool is None or not context.test_tool.exact or not context.runs:
+        return []
+    flipped = [(test, tree) for test, tree in flipped_tests(context.runs) if usable(test)][:FLIPPED]
+    if flipped:
+        return [_unreliable(context, [test for test, _ in flipped], flipped[0][1])]
+    timed = next((run for run in context.runs if run.check.durations and run.check.green), None)
+    if timed is None:
+        return []
+    slowest = [(test, seconds) for test, seconds in timed.check.durations if usable(test)][:SLOWEST]
+    if not slowest:
+        return []
+    tests = [test for test, _ in slowest]
+    times = repetitions(sum(seconds for _, seconds in slowest))
+    which = "the slowest test" if len(tests) == 1 else f"the {len(tests)} slowest tests"
+    return [
+        offer(
+            context,
+            "hunt_flakes",
+            f"Rerun {which} {times} times for flakiness",
+            f"{short_test(tests[0])} took {slowest[0][1]:.1f} s; slow tests tend to depend on timing.",
+            facts={"tests": sorted(tests)},
+            parameters={"tests": tests, "times": times},
+            activities=(Activity.WORK,),
+            strength=0.3,
+            evidence=f"slowest: {short_test(tests[0])}, {slowest[0][1]:.1f} s",
+            channel=CHANNEL,
+            evidence_at=timed.ran_at,
+            usual_hours=72.0,
+            about=" ".join(tests).replace("_", " "),
+        )
+    ]
+
+
+def _unreliable(context: WorkspaceContext, tests: list[str], tree: str) -> Proposal:
+    first = short_test(tests[0])
+    which = f"`{first}`" if len(tests) == 1 else f"{len(tests)} tests"
+    again = "it" if len(tests) == 1 else "them"
+    return offer(
+        context,
+        "hunt_flakes",
+        f"{which} failed and passed on the same files: rerun {again} {TIMES} times",
+        f"Two runs of the same files disagree about {listing((short_test(test) for test in tests), 2, 40)}.",
+        facts={"tests": sorted(tests), "tree": tree},
+        parameters={"tests": tests, "times": TIMES},
+        activities=(Activity.REPAIR,),
+        strength=0.9,
+        evidence=f"{count(len(tests), 'test')} flipped on the same files",
+        channel=CHANNEL,
+        evidence_at=context.runs[0].ran_at,
+        usual_hours=12.0,
+        continues=("run_tests",),
+        about=" ".join(tests).replace("_", " "),
+    )
+
+
+def repetitions(seconds: float) -> int:
+    """How often tests that take `seconds` together are repeated: 20 times, fewer (at least 3) beyond 15 minutes."""
+    if seconds * TIMES <= HUNT_SECONDS:
+        return TIMES
+    return max(FEWEST_TIMES, int(HUNT_SECONDS / seconds))
+
+
+def check_clean_head(context: WorkspaceContext) -> list[Proposal]:
+    """There are uncommitted files, and nobody knows whether HEAD passes without them."""
+    git = context.git
+    if git is None or not git.head or git.clean or git.operation or context.test_tool is None:
+        return []
+    if any(run.head == git.head and run.clean and run.full for run in context.runs):
+        return []
+    files = usable_names(file.path for file in git.files)
+    if not files:
+        return []
+    number = len(git.files) + git.more_files
+    red = bool(context.runs) and not context.runs[0].check.green and context.runs[0].head == git.head
+    which = "your uncommitted file" if number == 1 else f"your {count(number, 'uncommitted file')}"
+    return [
+        offer(
+            context,
+            "check_clean_head",
+            f"Does HEAD pass without {which}?",
+            f"{listing(files)}: what others get from you is {plain(git.branch, 30) or 'HEAD'} without "
+            + ("it." if number == 1 else "them."),
+            facts={"head": git.head, "files": files},
+            parameters={"files": files[: 4 * MOST_PATHS]},
+            activities=(Activity.REPAIR,) if red else (Activity.WORK, Activity.REVIEW),
+            strength=0.8 if red else 0.5,
+            evidence=count(number, "uncommitted file"),
+            channel=CHANNEL,
+            evidence_at=oldest(file.modified_at for file in git.files),
+            usual_hours=8.0,
+            continues=("run_tests",),
+            about=" ".join(files),
+        )
+    ]
