@@ -1,0 +1,81 @@
+"""The table of change sets, and which of their states may follow which (SPEC 3.9)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, Column, Index
+from sqlmodel import Field, Session, SQLModel
+
+from engine.storage.types import utc
+from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, Refusal, as_tuple
+
+NEXT = {
+    ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
+    ChangeState.LANDED: {ChangeState.UNDONE},
+    ChangeState.UNDONE: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
+}
+
+
+class ChangeSetRow(SQLModel, table=True):
+    """One change set. `landing` is the plan of the last landing, `written` what we wrote of it (path, mtime_ns);
+    `kept`: its refs in the repository are still there."""
+
+    __tablename__ = "change_sets"
+    __table_args__ = (
+        CheckConstraint(
+            "state IN ('waiting', 'landed', 'branched', 'discarded', 'undone')", name="ck_change_sets_state"
+        ),
+        Index("ix_change_sets_state", "state", "created_at"),
+        Index("ix_change_sets_workspace", "workspace", "state", "created_at"),
+    )
+
+    id: str = Field(primary_key=True)
+    session_id: str = Field(unique=True)
+    prediction_id: str = Field(index=True)
+    workspace: str
+    state: str = ChangeState.WAITING.value
+    base_tree: str
+    result_tree: str
+    files: list[dict[str, Any]] = Field(sa_column=Column(JSON, nullable=False))
+    title: str
+    check_result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
+    created_at: datetime = Field(sa_column=utc())
+    decided_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    branch: str = ""
+    note: str = ""
+    landing: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
+    written: dict[str, int] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    kept: bool = True
+
+    def view(self) -> ChangeSet:
+        """The row as screens and verbs see it."""
+        check = self.check_result
+        if check is not None:
+            check = {name: as_tuple(value) if isinstance(value, list) else value for name, value in check.items()}
+            check["durations"] = tuple((test, seconds) for test, seconds in check["durations"])
+        return ChangeSet(
+            id=self.id,
+            session_id=self.session_id,
+            prediction_id=self.prediction_id,
+            workspace=self.workspace,
+            state=ChangeState(self.state),
+            files=tuple(FileChange(**file) for file in self.files),
+            title=self.title,
+            created_at=self.created_at,
+            decided_at=self.decided_at,
+            branch=self.branch,
+            check=None if check is None else CheckResult(**check),
+            note=self.note,
+        )
+
+
+def checked(session: Session, change_set_id: str, becoming: ChangeState | None) -> ChangeSetRow:
+    row = session.get(ChangeSetRow, change_set_id)
+    if row is None:
+        raise Refusal("unknown_change_set", f"there is no change set {change_set_id}", "`clawpy work` lists them")
+    if becoming is not None and becoming not in NEXT.get(ChangeState(row.state), set()):
+        wanted = "undone" if becoming is ChangeState.UNDONE else becoming.value
+        raise Refusal("already_decided", f"{row.id} is {row.state} and cannot be {wanted}", "`clawpy work` shows it")
+    return row

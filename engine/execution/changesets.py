@@ -1,0 +1,455 @@
+"""Change sets: what a session changed, waiting to be landed, branched or discarded (SPEC 3.9).
+
+States: waiting -> landed | branched | discarded; landed -> undone; undone -> landed | branched | discarded, for who
+takes a landing back may want its work after all. Everything else is refused as `already_decided`.
+
+A session's worktree stays while its change set waits, so that it can be looked into; its trees stay while the change
+set can be landed or its landing undone.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlmodel import col, desc, select
+
+from engine.clock import Clock
+from engine.events import ChangeSetBranched, ChangeSetDiscarded, ChangeSetLanded, ChangeSetReady, Event, LandingUndone
+from engine.execution import branching, change_words, diffs, landing, merging, snapshots, staging
+from engine.execution.change_rows import ChangeSetRow, checked
+from engine.execution.snapshots import shown
+from engine.execution.worktrees import WorkspaceLocks, Worktree, Worktrees
+from engine.home import Home
+from engine.storage import intents
+from engine.storage.database import Database, Transaction
+from engine.values import (
+    ChangeSet,
+    ChangeState,
+    CheckResult,
+    FileChange,
+    FileDiff,
+    LandPreview,
+    Randomness,
+    Refusal,
+    sanitise,
+)
+
+LANDING = "landing"
+BRANCHING = "branching"
+TRIES = 5
+"""So often a landing is planned anew when its files change while it is being planned."""
+
+REMEMBERED = 20
+"""Of so many recent landings and undos `written_by_us` remembers the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What a session changed, before it is stored: trees kept under the session's refs, and the files."""
+
+    worktree: Worktree
+    result: str
+    files: tuple[FileChange, ...]
+
+
+class ChangeSets:
+    """The port over change sets. Every decision is atomic, in the files as in the database, whenever it is killed."""
+
+    def __init__(
+        self,
+        *,
+        home: Home,
+        database: Database,
+        clock: Clock,
+        randomness: Randomness,
+        worktrees: Worktrees,
+        locks: WorkspaceLocks,
+        step: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        self._scratch = home.cache / "staging"
+        self._database = database
+        self._clock = clock
+        self._randomness = randomness
+        self._worktrees = worktrees
+        self._locks = locks
+        self._step = step
+
+    # What a session hands in
+
+    def capture(self, worktree: Worktree) -> Captured | None:
+        """What was changed in `worktree`, or None when nothing was. Slow (git); nothing is stored yet."""
+        result = self._worktrees.capture(worktree)
+        if result == worktree.base:
+            return None
+        git = snapshots.plain_git(worktree.workspace).git
+        return Captured(worktree, result, diffs.file_changes(git, worktree.base, result))
+
+    def store(
+        self, tx: Transaction, captured: Captured, *, prediction_id: str, title: str, check: CheckResult | None = None
+    ) -> ChangeSet:
+        """Store a captured change set inside the transaction that ends its session; records `ChangeSetReady`."""
+        worktree = captured.worktree
+        row = ChangeSetRow(
+            id=self._randomness.new_id("change"),
+            session_id=worktree.session_id,
+            prediction_id=prediction_id,
+            workspace=os.fsdecode(worktree.workspace),
+            base_tree=worktree.base,
+            result_tree=captured.result,
+            files=[dataclasses.asdict(file) for file in captured.files],
+            title=sanitise(title).strip(),
+            check_result=None if check is None else dataclasses.asdict(check),
+            created_at=tx.now,
+        )
+        tx.session.add(row)
+        tx.session.flush()
+        tx.record(
+            ChangeSetReady(
+                subject=row.id, workspace=row.workspace, session_id=row.session_id, files=len(captured.files)
+            )
+        )
+        return row.view()
+
+    # What can be asked
+
+    def list(
+        self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
+    ) -> list[ChangeSet]:
+        """Change sets, the newest first."""
+        query = select(ChangeSetRow).order_by(desc(col(ChangeSetRow.created_at)), desc(col(ChangeSetRow.id)))
+        if state is not None:
+            query = query.where(col(ChangeSetRow.state) == state.value)
+        if workspace is not None:
+            query = query.where(col(ChangeSetRow.workspace) == workspace)
+        with self._database.read() as session:
+            return [row.view() for row in session.exec(query.limit(limit))]
+
+    def get(self, change_set_id: str) -> ChangeSet:
+        """One change set. Raises `Refusal` `unknown_change_set`."""
+        return self._row(change_set_id).view()
+
+    def for_session(self, session_id: str) -> ChangeSet | None:
+        """The change set that a session left, if it left one."""
+        with self._database.read() as session:
+            row = session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
+            return None if row is None else row.view()
+
+    def diff(self, change_set_id: str) -> builtins.list[FileDiff]:
+        """Its files with their hunks. Raises `Refusal` `unknown_change_set`, `diff_gone` (decided, and collected)."""
+        row = self._row(change_set_id)
+        git = snapshots.plain_git(Path(row.workspace)).git
+        if snapshots.missing_objects(git, row.base_tree, row.result_tree):
+            raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
+        return diffs.file_diffs(git, row.base_tree, row.result_tree)
+
+    def preview_land(self, change_set_id: str) -> LandPreview:
+        """Whether it would land on the files as they are now; changes nothing."""
+        row = self._row(change_set_id)
+        with self._locks.holding(row.workspace):
+            plain = snapshots.plain_git(Path(row.workspace))
+            return self._look(plain, row, snapshots.take(plain).tree)[0]
+
+    def written_by_us(self, workspace: str) -> dict[str, int]:
+        """Files that recent landings and undos wrote: path relative to `workspace` -> the `mtime_ns` we left."""
+        query = (
+            select(ChangeSetRow.written)
+            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.decided_at).is_not(None))
+            .order_by(desc(col(ChangeSetRow.decided_at)))
+            .limit(REMEMBERED)
+        )
+        with self._database.read() as session:
+            written = list(session.exec(query))
+        return {path: time for one in reversed(written) for path, time in one.items()}
+
+    # What can be decided
+
+    def land(self, change_set_id: str) -> ChangeSet:
+        """Merge it into the working-tree files, all of it or nothing; HEAD, index and branches stay.
+
+        Raises `Refusal`: `conflict` (files changed on both sides, or something stands in the way),
+        `unsupported_files`, `busy_files`, `already_decided`, `unknown_change_set`, `cannot_write`.
+        """
+        workspace = self._row(change_set_id).workspace
+        with self._locks.holding(workspace):
+            self._settle(workspace)
+            row = self._row(change_set_id, becoming=ChangeState.LANDED)
+            plain = snapshots.plain_git(Path(workspace))
+            plan = self._plan(plain, row)
+            staging.keep_blobs(plain.git, plan, row.session_id)
+            return self._apply(plain, row, plan, ChangeState.LANDED)
+
+    def undo(self, change_set_id: str) -> ChangeSet:
+        """Take a landing back, byte for byte and mode for mode.
+
+        Raises `Refusal`: `later_edits` when a landed file was changed since, and only then; `already_decided`,
+        `unknown_change_set`, `cannot_write`.
+        """
+        workspace = self._row(change_set_id).workspace
+        with self._locks.holding(workspace):
+            self._settle(workspace)
+            row = self._row(change_set_id, becoming=ChangeState.UNDONE)
+            assert row.landing is not None
+            plan = dataclasses.replace(landing.Plan.from_json(row.landing).reversed(), token=self._token())
+            plain = snapshots.plain_git(Path(workspace))
+            if changed := landing.changed_since(plain.folder, plan):
+                raise change_words.later_edits(changed)
+            return self._apply(plain, row, plan, ChangeState.UNDONE)
+
+    def branch(self, change_set_id: str) -> ChangeSet:
+        """Commit its diff alone onto HEAD as the branch `clawpy/SESSION`; files, index and HEAD stay.
+
+        Raises `Refusal`: `conflict` (it builds on uncommitted work), `nothing_to_commit`, `unsupported_files`,
+        `already_decided`, `unknown_change_set`.
+        """
+        workspace = self._row(change_set_id).workspace
+        with self._locks.holding(workspace):
+            row = self._row(change_set_id, becoming=ChangeState.BRANCHED)
+            plain = snapshots.plain_git(Path(workspace))
+            commit = branching.commit_diff(
+                plain, base=row.base_tree, result=row.result_tree, message=_message(row), at=self._clock.local()
+            )
+            name = branching.free_name(plain.git, row.session_id)
+            payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
+            intent = self._database.write(lambda tx: intents.begin(tx, BRANCHING, row.id, payload))
+            self._step("branch intent")
+            try:
+                branching.create(plain.git, name, commit)
+            except Refusal:
+                self._database.write(lambda tx: intents.finish(tx, intent))
+                raise
+            self._step("branch made")
+            changed = self._branched(row.id, name, intent)
+        self._clear_away(changed)
+        return changed
+
+    def discard(self, change_set_id: str) -> ChangeSet:
+        """Throw it away, its worktree and its objects too. Raises `already_decided`, `unknown_change_set`."""
+        with self._locks.holding(self._row(change_set_id).workspace):
+            changed = self._database.write(
+                lambda tx: self._move(
+                    tx,
+                    change_set_id,
+                    ChangeState.DISCARDED,
+                    lambda row: ChangeSetDiscarded(subject=row.id, workspace=row.workspace, session_id=row.session_id),
+                )
+            )
+        self._step("discarded")
+        self._clear_away(changed)
+        return changed
+
+    def recover(self) -> builtins.list[str]:
+        """At start-up, before anything else uses this port: finish or take back what was interrupted, clear away
+        what dead sessions left. Says what it did, in words."""
+        words = []
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        for intent in intents.unfinished(self._database, LANDING):
+            words.append(self._recover_landing(intent))
+        for intent in intents.unfinished(self._database, BRANCHING):
+            words.append(self._recover_branch(intent))
+        with self._database.read() as session:
+            rows = list(session.exec(select(ChangeSetRow).where(col(ChangeSetRow.kept))))
+        over = (ChangeState.BRANCHED, ChangeState.DISCARDED)
+        for row in rows:
+            if row.state in over:
+                self._clear_away(row.view())
+        alive = [row for row in rows if row.state not in over]
+        words += self._worktrees.recover(
+            keep={row.session_id for row in alive if row.state == ChangeState.WAITING},
+            keep_refs={row.session_id for row in alive},
+        )
+        return words
+
+    # How it is done
+
+    def _row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
+        with self._database.read() as session:
+            return checked(session, change_set_id, becoming)
+
+    def _look(
+        self, plain: snapshots.PlainGit, row: ChangeSetRow, present: str
+    ) -> tuple[LandPreview, str, builtins.list[merging.TreeChange]]:
+        """(what would happen, the merged tree, the changes that lead to it from the present tree)."""
+        merge = merging.three_way(plain.git, base=row.base_tree, ours=present, theirs=row.result_tree)
+        if merge.conflicts:
+            return LandPreview(False, tuple(shown(path) for path in merge.conflicts)), "", []
+        changes = merging.differences(plain.git, present, merge.tree)
+        reasons = merging.unsupported(plain, merge.tree, changes)
+        in_the_way = staging.obstacles(plain.folder, [change for change in changes if change.path not in reasons])
+        preview = LandPreview(
+            clean=not reasons and not in_the_way,
+            in_the_way=tuple(shown(path) for path in in_the_way),
+            unsupported=tuple(f"{shown(path)}: {why}" for path, why in reasons.items()),
+            files=len(changes),
+        )
+        return preview, merge.tree, changes
+
+    def _plan(self, plain: snapshots.PlainGit, row: ChangeSetRow) -> landing.Plan:
+        """The plan that lands `row` on the files as they are. Raises `Refusal` when it would not land."""
+        for _ in range(TRIES):
+            present = snapshots.take(plain).tree
+            preview, tree, changes = self._look(plain, row, present)
+            change_words.refuse_unless_clean(preview, row.id)
+            plan = staging.plan_for(plain, tree, changes, token=self._token(), scratch=self._scratch)
+            self._step("planned")
+            # Contents were read between two snapshots that agree on them: they are what was merged.
+            moved = {change.path for change in merging.differences(plain.git, present, snapshots.take(plain).tree)}
+            if not moved & {change.path for change in changes}:
+                return plan
+        raise Refusal(
+            "busy_files",
+            "the files to be changed are being written by another program",
+            "wait until it is done, then land again",
+        )
+
+    def _apply(self, plain: snapshots.PlainGit, row: ChangeSetRow, plan: landing.Plan, state: ChangeState) -> ChangeSet:
+        payload = {"change_set": row.id, "workspace": row.workspace, "state": state.value, "plan": plan.as_json()}
+        intent = self._database.write(lambda tx: intents.begin(tx, LANDING, row.id, payload))
+        self._step("intent")
+        try:
+            written = landing.carry_out(plain.folder, plan, staging.blobs_of(plain.git, plan), self._step)
+        except landing.NotRestored as error:
+            raise Refusal(
+                "not_restored",
+                f"{row.workspace} could not be changed and not be brought back either: {error}",
+                "mend that (a full disk?) and start again: the change is then taken back first",
+            ) from error
+        except (landing.FilesChanged, OSError, Refusal) as error:
+            self._database.write(lambda tx: intents.finish(tx, intent))
+            if isinstance(error, landing.FilesChanged):
+                raise change_words.edited_meanwhile(error.paths, undoing=state is ChangeState.UNDONE) from error
+            if isinstance(error, OSError):
+                raise change_words.cannot_write(error, row.workspace) from error
+            raise
+        self._step("files done")
+        changed = self._arrived(row.id, plan, state, written, intent)
+        self._worktrees.remove(row.session_id)
+        return changed
+
+    def _arrived(
+        self, change_set_id: str, plan: landing.Plan, state: ChangeState, written: dict[str, int], intent: int
+    ) -> ChangeSet:
+        """The files are as planned: record it, in the transaction that takes the intent away."""
+
+        def fact(row: ChangeSetRow) -> Event:
+            row.written = {path: time for path, time in written.items() if _encodable(path)}
+            if state is ChangeState.LANDED:
+                row.landing = landing.settled(Path(row.workspace), plan).as_json()
+                return ChangeSetLanded(
+                    subject=row.id, workspace=row.workspace, session_id=row.session_id, files=len(plan.entries)
+                )
+            row.landing = None
+            return LandingUndone(subject=row.id, workspace=row.workspace, session_id=row.session_id)
+
+        def work(tx: Transaction) -> ChangeSet:
+            intents.finish(tx, intent)
+            return self._move(tx, change_set_id, state, fact)
+
+        return self._database.write(work)
+
+    def _branched(self, change_set_id: str, name: str, intent: int) -> ChangeSet:
+        def fact(row: ChangeSetRow) -> Event:
+            row.branch = name
+            return ChangeSetBranched(subject=row.id, workspace=row.workspace, session_id=row.session_id, branch=name)
+
+        def work(tx: Transaction) -> ChangeSet:
+            intents.finish(tx, intent)
+            return self._move(tx, change_set_id, ChangeState.BRANCHED, fact)
+
+        return self._database.write(work)
+
+    def _move(
+        self, tx: Transaction, change_set_id: str, state: ChangeState, fact: Callable[[ChangeSetRow], Event]
+    ) -> ChangeSet:
+        row = checked(tx.session, change_set_id, state)
+        row.state = state.value
+        row.decided_at = tx.now
+        tx.record(fact(row))
+        tx.session.add(row)
+        tx.session.flush()
+        return row.view()
+
+    def _settle(self, workspace: str) -> None:
+        """Take back what an earlier change of this workspace could not, before beginning another."""
+        for intent in intents.unfinished(self._database, LANDING):
+            if intent.payload["workspace"] == workspace:
+                self._recover_landing(intent)
+                if any(one.id == intent.id for one in intents.unfinished(self._database, LANDING)):
+                    raise Refusal(
+                        "not_restored",
+                        f"an earlier change of {workspace} is still half done",
+                        "look at `clawpy doctor`; free disk space and make the folder writable, then try again",
+                    )
+
+    def _recover_landing(self, intent: intents.Intent) -> str:
+        payload, intent_id = intent.payload, intent.id
+        assert intent_id is not None
+        row = self._row(payload["change_set"])
+        state, plan = ChangeState(payload["state"]), landing.Plan.from_json(payload["plan"])
+        what = f"{'landing' if state is ChangeState.LANDED else 'undoing the landing of'} “{row.title}” ({row.id})"
+        try:
+            with self._locks.holding(row.workspace):
+                plain = snapshots.plain_git(Path(row.workspace))
+                if landing.arrived(plain.folder, plan):
+                    self._arrived(row.id, plan, state, _times(plain.folder, plan), intent_id)
+                    return f"{what} was interrupted after its last file; it is done"
+                taken = landing.take_back(plain.folder, plan, staging.blobs_of(plain.git, plan), self._step)
+        except (Refusal, OSError, landing.FilesChanged) as error:
+            return f"{what} was interrupted and cannot be taken back yet: {error}; it is tried again at the next start"
+        self._database.write(lambda tx: intents.finish(tx, intent_id))
+        words = f"{what} was interrupted and taken back: {len(taken.restored)} files restored"
+        if taken.foreign:
+            words += f"; changed by someone else meanwhile and left so: {change_words.named(taken.foreign)}"
+        return words
+
+    def _recover_branch(self, intent: intents.Intent) -> str:
+        payload, intent_id = intent.payload, intent.id
+        assert intent_id is not None
+        try:
+            git = snapshots.plain_git(Path(payload["workspace"])).git
+            if branching.points_to(git, payload["branch"], payload["commit"]):
+                self._branched(payload["change_set"], payload["branch"], intent_id)
+                return f"branching {payload['change_set']} was interrupted; the branch {payload['branch']} is there"
+        except Refusal as error:
+            return f"branching {payload['change_set']} was interrupted, and the repository cannot be read: {error}"
+        self._database.write(lambda tx: intents.finish(tx, intent_id))
+        return f"branching {payload['change_set']} was interrupted before it began; it waits as before"
+
+    def _clear_away(self, change_set: ChangeSet) -> None:
+        """Nothing of it is needed any more: worktree, refs."""
+        self._worktrees.remove(change_set.session_id)
+        self._worktrees.let_go(Path(change_set.workspace), change_set.session_id)
+
+        def forget(tx: Transaction) -> None:
+            row = tx.session.get(ChangeSetRow, change_set.id)
+            if row is not None:
+                row.kept = False
+                tx.session.add(row)
+
+        self._database.write(forget)
+
+    def _token(self) -> str:
+        return self._randomness.new_id("land")
+
+
+def _times(root: Path, plan: landing.Plan) -> dict[str, int]:
+    return {
+        entry.path: (root / entry.path).lstat().st_mtime_ns
+        for entry in plan.entries
+        if entry.after.kind is not landing.Kind.ABSENT
+    }
+
+
+def _encodable(path: str) -> bool:
+    return path.isprintable()
+
+
+def _message(row: ChangeSetRow) -> str:
+    first, _, rest = row.title.partition("\n")
+    body = f"{rest.strip()}\n\n" if rest.strip() else ""
+    return f"{first.strip() or 'Work of a session'}\n\n{body}Session: {row.session_id}\n"

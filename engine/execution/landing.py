@@ -1,0 +1,423 @@
+"""Changing many files of the operator as one: all of them or none, and never over an edit that came between (SPEC 3.9).
+
+A `Plan` says of every path what is there before and what is to be there after; both contents are blobs in the
+repository, so that the plan can be carried out, taken back after a crash, and reversed much later (undo is
+`plan.reversed()`). Carrying it out has two phases. *Prepare* writes every new content to a temporary file beside its
+place; a full disk or a folder that cannot be written shows here, where nothing has changed yet. *Commit* is renames,
+removals and folders only. Just before each of them the path is read again and must be exactly what the plan expects.
+
+No git writes to the working tree here, hence no hook, no filter and no smudge program is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from engine.storage.files import TEMPORARY, sync_folder
+
+Step = Callable[[str], None]
+"""Told the name of each step before it is taken; tests kill the process there."""
+
+Contents = Callable[[str], bytes]
+"""The bytes of a blob by its id."""
+
+
+class Kind(StrEnum):
+    """What stands at a path."""
+
+    ABSENT = "absent"
+    FILE = "file"
+    LINK = "link"
+    OTHER = "other"  # a socket, a device: never expected, never written
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What is at a path: its kind, the git blob id of its raw bytes (of its target, for a link), permission bits."""
+
+    kind: Kind
+    blob: str = ""
+    mode: int = 0
+
+
+ABSENT = Image(Kind.ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path, relative to the top, with what is there before and after."""
+
+    path: str
+    before: Image
+    after: Image
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A change of files. `token` marks its temporary files. `old_folders` may become empty and go; `new_folders` are
+    made; both by path with their permission bits. `folds_case`: on this file system `a` and `A` are one name."""
+
+    token: str
+    entries: tuple[Entry, ...]
+    old_folders: tuple[tuple[str, int], ...] = ()
+    new_folders: tuple[tuple[str, int], ...] = ()
+    algorithm: str = "sha1"
+    folds_case: bool = False
+
+    def reversed(self) -> Plan:
+        """The plan that takes this one back."""
+        return replace(
+            self,
+            entries=tuple(Entry(entry.path, entry.after, entry.before) for entry in self.entries),
+            old_folders=self.new_folders,
+            new_folders=self.old_folders,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-able; paths that are no UTF-8 travel as surrogate escapes."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Plan:
+        """The plan that `as_json` wrote."""
+        return cls(
+            value["token"],
+            tuple(Entry(one["path"], _image(one["before"]), _image(one["after"])) for one in value["entries"]),
+            tuple((path, mode) for path, mode in value["old_folders"]),
+            tuple((path, mode) for path, mode in value["new_folders"]),
+            value["algorithm"],
+            value["folds_case"],
+        )
+
+    @property
+    def going(self) -> set[str]:
+        """The paths that the plan takes away."""
+        return {entry.path for entry in self.entries if entry.after.kind is Kind.ABSENT}
+
+
+def _image(value: dict[str, Any]) -> Image:
+    return Image(Kind(value["kind"]), value["blob"], value["mode"])
+
+
+class FilesChanged(Exception):
+    """Files are not what the plan expects; nothing was changed, or all of it was taken back."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.paths = tuple(paths)
+        super().__init__(", ".join(self.paths))
+
+
+class NotRestored(Exception):
+    """A change broke off and could not be taken back yet (a full disk): the record of it must stay."""
+
+
+@dataclass(slots=True)
+class TakenBack:
+    """What a roll-back did. `foreign`: paths that somebody else changed meanwhile; they were left as they are."""
+
+    restored: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+
+def observe(root: Path, path: str, plan: Plan) -> Image:
+    """What stands at `path` now. Behind a parent that is no real folder (a link, a file) there is nothing, and a file
+    of another spelling is another file."""
+    if obstructed(root, path):
+        return ABSENT
+    image = image_of(root / path, plan.algorithm)
+    if plan.folds_case and image != ABSENT and not spelled_so(root / path):
+        return ABSENT
+    return image
+
+
+def spelled_so(place: Path) -> bool:
+    """True when its folder lists this very name, upper and lower case told apart."""
+    return any(other.name == place.name for other in place.parent.iterdir())
+
+
+def target_of(link: Path) -> bytes:
+    """The target of a symbolic link, byte for byte (`Path.readlink` tidies it)."""
+    return os.readlink(os.fsencode(link))  # noqa: PTH115
+
+
+def image_of(file: Path, algorithm: str = "sha1") -> Image:
+    """What stands at an absolute path, its last component not followed. A folder is, for git too, no file: absent."""
+    try:
+        status = file.lstat()
+        if stat.S_ISDIR(status.st_mode):
+            return ABSENT
+        if stat.S_ISLNK(status.st_mode):
+            return Image(Kind.LINK, blob_id(target_of(file), algorithm))
+        if not stat.S_ISREG(status.st_mode):
+            return Image(Kind.OTHER)
+        with file.open("rb") as source:
+            status = os.fstat(source.fileno())
+            digest = hashlib.new(algorithm, b"blob %d\0" % status.st_size)
+            while chunk := source.read(1 << 20):
+                digest.update(chunk)
+        return Image(Kind.FILE, digest.hexdigest(), stat.S_IMODE(status.st_mode))
+    except (FileNotFoundError, NotADirectoryError):
+        return ABSENT
+
+
+def blob_id(data: bytes, algorithm: str = "sha1") -> str:
+    """git's id of these bytes as a blob."""
+    return hashlib.new(algorithm, b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def parents(path: str) -> list[str]:
+    """The folders above a relative path, the topmost first; the root itself is not among them."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def obstructed(root: Path, path: str) -> str:
+    """The topmost parent of `path` that is there and is no real folder, or ""."""
+    for parent in parents(path):
+        try:
+            if not stat.S_ISDIR((root / parent).lstat().st_mode):
+                return parent
+        except FileNotFoundError:
+            return ""
+    return ""
+
+
+def in_front(root: Path, path: str, going: Collection[str]) -> str:
+    """What would keep a file from being written at `path`: a parent that is no real folder, or, where the path is a
+    folder now, the first thing in it; unless it is among `going`. "" when nothing does."""
+    if (front := obstructed(root, path)) and front not in going:
+        return front
+    place = root / path
+    if front or place.is_symlink() or not place.is_dir():
+        return ""
+    for folder, folders, files in os.walk(place):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in [*files, *links]:
+            inside = os.path.relpath(os.path.join(folder, name), root)  # noqa: PTH118 - relative to the root as text
+            if inside not in going:
+                return inside
+    return ""
+
+
+def changed_since(root: Path, plan: Plan) -> list[str]:
+    """Paths that are not what `plan` expects before it is carried out, or that something now stands in front of."""
+    found = []
+    going = plan.going
+    for entry in plan.entries:
+        if observe(root, entry.path, plan) != entry.before:
+            found.append(entry.path)
+        elif entry.after.kind is not Kind.ABSENT and (front := in_front(root, entry.path, going)):
+            found.append(front)
+    return list(dict.fromkeys(found))
+
+
+def carry_out(root: Path, plan: Plan, contents: Contents, step: Step = lambda name: None) -> dict[str, int]:
+    """Change the files as `plan` says; returns the `mtime_ns` of every path written.
+
+    Raises `FilesChanged` when a path is not as expected, `OSError` or `GitError` when it cannot be done; everything is
+    then as it was before. `NotRestored`: not even that could be done, `take_back` must be tried again.
+    """
+    temporaries = _temporaries(root, plan)
+    done: list[Entry] = []
+    try:
+        for entry in plan.entries:
+            if entry.after.kind is Kind.FILE and entry.after != entry.before:
+                step(f"prepare {entry.path}")
+                _write_temporary(temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
+        if changed := changed_since(root, plan):
+            raise FilesChanged(changed)
+        written = _commit(root, plan, temporaries, contents, step, done)
+    except Exception as error:
+        step("take back")
+        try:
+            foreign = take_back(root, replace(plan, entries=tuple(done)), contents, step).foreign
+            sweep(root, plan)
+        except Exception as trouble:
+            raise NotRestored(str(trouble)) from trouble
+        if foreign:
+            raise FilesChanged(foreign) from error
+        raise
+    for folder in {(root / entry.path).parent for entry in plan.entries}:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            sync_folder(folder)
+    return written
+
+
+def settled(root: Path, plan: Plan) -> Plan:
+    """The plan as it came out: of the folders that might have gone only those that went."""
+    return replace(
+        plan, old_folders=tuple((path, mode) for path, mode in plan.old_folders if not os.path.lexists(root / path))
+    )
+
+
+def take_back(root: Path, plan: Plan, contents: Contents, step: Step = lambda name: None) -> TakenBack:
+    """Bring back what was there before `plan` was begun, however far it came. Safe to repeat.
+
+    A path that is neither as before nor as after was changed by somebody else meanwhile and is left as it is.
+    """
+    sweep(root, plan)
+    result = TakenBack()
+    back: list[Entry] = []
+    for entry in plan.entries:
+        now = observe(root, entry.path, plan)
+        if now == entry.before and not (now.kind is Kind.FILE and obstructed(root, entry.path)):
+            continue
+        if now == entry.after:
+            back.append(Entry(entry.path, entry.after, entry.before))
+        else:
+            result.foreign.append(entry.path)
+    backwards = replace(plan.reversed(), entries=tuple(back))
+    going = backwards.going
+    blocked = {entry.path for entry in back if entry.path not in going and in_front(root, entry.path, going)}
+    result.foreign += sorted(blocked)
+    backwards = replace(backwards, entries=tuple(entry for entry in back if entry.path not in blocked))
+    temporaries = _temporaries(root, backwards)
+    for entry in backwards.entries:
+        if entry.after.kind is Kind.FILE:
+            _write_temporary(temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
+    _commit(root, backwards, temporaries, contents, step, [])
+    result.restored = [entry.path for entry in backwards.entries]
+    return result
+
+
+def arrived(root: Path, plan: Plan) -> bool:
+    """True when every path is what the plan says it shall be: it was carried out, only the record is missing.
+    Temporary files and emptied folders that a crash left are then cleared away."""
+    if any(observe(root, entry.path, plan) != entry.after for entry in plan.entries):
+        return False
+    _commit(root, replace(plan, entries=()), {}, lambda oid: b"", lambda name: None, [])
+    sweep(root, plan)
+    return True
+
+
+def sweep(root: Path, plan: Plan) -> None:
+    """Remove the temporary files of `plan` that a crash left."""
+    folders = {"", *(parent for entry in plan.entries for parent in parents(entry.path))}
+    for folder in folders:
+        if obstructed(root, f"{folder}/x" if folder else "x"):
+            continue
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(root / folder) as files:
+            for file in files:
+                if file.name.startswith(_prefix(plan)):
+                    Path(file.path).unlink(missing_ok=True)
+
+
+def _prefix(plan: Plan) -> str:
+    return f"{TEMPORARY}{plan.token}-"
+
+
+def _temporaries(root: Path, plan: Plan) -> dict[str, Path]:
+    """Where each new content waits: in its own folder, or the nearest one above that is there already."""
+    places = {}
+    for number, entry in enumerate(plan.entries):
+        folder = root
+        for parent in parents(entry.path):
+            if obstructed(root, f"{parent}/x") or not (root / parent).is_dir():
+                break
+            folder = root / parent
+        places[entry.path] = folder / f"{_prefix(plan)}{number}"
+    return places
+
+
+def _write_temporary(place: Path, data: bytes, mode: int) -> None:
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+
+
+def _commit(
+    root: Path, plan: Plan, temporaries: dict[str, Path], contents: Contents, step: Step, done: list[Entry]
+) -> dict[str, int]:
+    """Removals first (a case-only rename, a folder in place of a file), then folders, then new contents."""
+    for entry in sorted(plan.entries, key=lambda entry: entry.path, reverse=True):
+        if entry.after.kind is Kind.ABSENT and entry.before.kind is not Kind.ABSENT:
+            step(f"remove {entry.path}")
+            _expect(root, entry, plan)
+            (root / entry.path).unlink()
+            done.append(entry)
+    needed = {parent for entry in plan.entries if entry.after.kind is not Kind.ABSENT for parent in parents(entry.path)}
+    for folder, _ in sorted(plan.old_folders, reverse=True):
+        if folder not in needed:
+            step(f"remove folder {folder}")
+            _remove_if_empty(root, folder)
+    _make_folders(root, needed, dict(plan.new_folders), step)
+    written = {}
+    for entry in plan.entries:
+        if entry.after.kind is not Kind.ABSENT and entry.after != entry.before:
+            step(f"write {entry.path}")
+            _expect(root, entry, plan)
+            _put(root / entry.path, entry, temporaries[entry.path], contents)
+            done.append(entry)
+            written[entry.path] = (root / entry.path).lstat().st_mtime_ns
+    return written
+
+
+def _make_folders(root: Path, needed: set[str], modes: dict[str, int], step: Step) -> None:
+    """The folders that files need, and those that are to be there though empty, unless something stands there."""
+    made = []
+    for folder in sorted(needed | set(modes)):
+        if os.path.lexists(root / folder) or obstructed(root, folder):
+            continue
+        step(f"make folder {folder}")
+        (root / folder).mkdir()
+        made.append(folder)
+    for folder in reversed(made):  # the inner ones first: an outer one may be read-only
+        if folder in modes:
+            (root / folder).chmod(modes[folder])
+
+
+def _expect(root: Path, entry: Entry, plan: Plan) -> None:
+    if front := obstructed(root, entry.path):
+        raise FilesChanged([front])
+    if observe(root, entry.path, plan) != entry.before:
+        raise FilesChanged([entry.path])
+
+
+def _put(place: Path, entry: Entry, temporary: Path, contents: Contents) -> None:
+    if entry.after.kind is Kind.LINK:
+        target = os.fsdecode(contents(entry.after.blob))
+        if entry.before.kind is Kind.ABSENT:
+            place.symlink_to(target)  # fails when something came into being there
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
+            temporary.symlink_to(target)
+            temporary.replace(place)
+    elif entry.before.kind is Kind.ABSENT:
+        _place_new(temporary, place)
+    else:
+        temporary.replace(place)
+
+
+def _place_new(temporary: Path, place: Path) -> None:
+    """Move into a place that must be free; a link cannot overwrite, where the file system has them."""
+    try:
+        place.hardlink_to(temporary)
+    except FileExistsError as error:
+        raise FilesChanged([str(place)]) from error
+    except OSError:
+        temporary.rename(place)
+    else:
+        temporary.unlink()
+
+
+def _remove_if_empty(root: Path, folder: str) -> None:
+    if obstructed(root, folder):
+        return
+    try:
+        (root / folder).rmdir()
+    except OSError as error:
+        if not (root / folder).is_dir() or any((root / folder).iterdir()):
+            return  # somebody's file is in it, or it is gone: both are well
+        raise error

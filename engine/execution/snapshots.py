@@ -1,0 +1,233 @@
+"""The present working tree as a git tree, without touching the operator's index, HEAD, stash or files (SPEC 3.9).
+
+A copy of the real index serves as scratch: its stat cache makes the comparison fast, and git's own plumbing then
+brings it up to date with the files. Uncommitted and untracked files are included, ignored ones are not; submodules
+keep their commit; repositories nested without being submodules belong to somebody else and are left out.
+
+**No program that the repository's configuration names is run.** Filters (`filter.NAME.clean`, git-lfs too) and merge
+drivers are switched off: a filtered file that was not changed keeps the blob of the index (for git-lfs its pointer),
+merges fall back to git's own text merge. Line endings, `ident` and encodings are git's own work and are done.
+Landing or branching a file whose filter is configured is refused (`merging.py`), for its bytes could not be told.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.git import Git
+from engine.storage.files import TEMPORARY
+from engine.values import Refusal, sanitise
+
+REF_ROOT = "refs/clawpy"
+"""Everything we keep alive in a repository hangs here, as trees: `git log --all` does not show it."""
+
+_IDENTITY = {
+    "GIT_AUTHOR_NAME": "Clawpy Console",
+    "GIT_AUTHOR_EMAIL": "clawpy@localhost",
+    "GIT_AUTHOR_DATE": "@946684800 +0000",
+    "GIT_COMMITTER_NAME": "Clawpy Console",
+    "GIT_COMMITTER_EMAIL": "clawpy@localhost",
+    "GIT_COMMITTER_DATE": "@946684800 +0000",
+}
+"""Synthetic commits are the same for the same trees: fixed name, fixed instant."""
+
+_PROGRAMS = re.compile(r"^(filter|merge)\.(.*)\.(clean|smudge|process|required|driver)$", re.S)
+"""Settings that name programs which git would run on files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A working tree at one instant. `head` is the commit, "" before the first; `clean`: the tree is that of `head`."""
+
+    head: str
+    tree: str
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlainGit:
+    """git on one working tree with every program of its configuration switched off; `filters` are their names."""
+
+    git: Git
+    folder: Path
+    git_dir: Path
+    filters: frozenset[str]
+
+    def work_tree(self, folder: Path, index: Path) -> Git:
+        """The same repository (its objects, its configuration) over other files and another index.
+
+        `folder` may belong to a session: its own `.git` is never asked, so that it cannot bring a configuration.
+        """
+        outer = {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(folder), "GIT_INDEX_FILE": str(index)}
+        return replace(self.git, folder=folder, environment={**self.git.environment, **outer})
+
+
+def plain_git(folder: Path) -> PlainGit:
+    """Open the repository of which `folder` is the top. Raises `GitError` when it is none."""
+    git = Git(folder)
+    git_dir = Path(git.text("rev-parse", "--absolute-git-dir"))
+    keys = git.output("config", "--null", "--name-only", "--get-regexp", r"^(filter|merge)\.", allowed=(0, 1))
+    names: dict[str, set[str]] = {"filter": set(), "merge": set()}
+    for key in keys.decode(errors="surrogateescape").split("\0"):
+        if match := _PROGRAMS.match(key):
+            names[match[1]].add(match[2])
+    settings = {"core.safecrlf": "false", "core.splitIndex": "false"}
+    for name in names["filter"]:
+        settings |= {f"filter.{name}.{key}": "" for key in ("clean", "smudge", "process")}
+        settings[f"filter.{name}.required"] = "false"
+    for name in names["merge"]:
+        settings[f"merge.{name}.driver"] = "git merge-file -q %A %O %B"  # what git does where no driver is configured
+    return PlainGit(replace(git, environment=_as_environment(settings)), folder, git_dir, frozenset(names["filter"]))
+
+
+def _as_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as GIT_CONFIG_KEY_n: unlike `-c` it bears any name."""
+    environment = {"GIT_CONFIG_COUNT": str(len(settings)), "GIT_NO_LAZY_FETCH": "1"}
+    for number, (key, value) in enumerate(settings.items()):
+        environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return environment
+
+
+def take(plain: PlainGit, *, folder: Path | None = None, index: Path | None = None, base: str = "") -> Snapshot:
+    """The files of `folder` (default: the repository's own) as a tree in the repository's object store.
+
+    `index` is a stat cache to start from (default: the real index). With `base`, a tree, exactly its files count as
+    tracked, whatever the session did to its index. Raises `GitError` when a file cannot be read.
+    """
+    head = plain.git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
+    with scratch_index(index or _index_of(plain)) as scratch:
+        git = plain.work_tree(folder or plain.folder, scratch)
+        if base:
+            git.output("read-tree", "--reset", base)
+        _uncover(git)
+        _follow_files(git)
+        tree = git.text("write-tree", "--missing-ok")
+    committed = plain.git.text("rev-parse", f"{head}^{{tree}}") if head else empty_tree(plain.git)
+    return Snapshot(head, tree, tree == committed)
+
+
+def _index_of(plain: PlainGit) -> Path:
+    return plain.folder / os.fsdecode(plain.git.output("rev-parse", "--git-path", "index").removesuffix(b"\n"))
+
+
+@contextmanager
+def scratch_index(original: Path | None = None) -> Iterator[Path]:
+    """A private copy of an index (or none yet), gone afterwards.
+
+    The copy keeps the time of the original: git compares file times with it to know which entries may be stale.
+    """
+    with tempfile.TemporaryDirectory(prefix="clawpy-index-") as folder:
+        copy = Path(folder) / "index"
+        if original is not None and original.exists():
+            with original.open("rb") as source:
+                stat = os.fstat(source.fileno())
+                copy.write_bytes(source.read())
+            os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        yield copy
+
+
+def _uncover(git: Git) -> None:
+    """Let git look at files that the operator told it to take for unchanged; absent sparse files stay as they are."""
+    hidden: list[bytes] = []
+    sparse: list[bytes] = []
+    for line in split(git.output("ls-files", "-v", "-z")):
+        tag, path = line[:1], line[2:]
+        if tag in (b"S", b"s"):
+            if os.path.lexists(git.folder / os.fsdecode(path)):
+                sparse.append(path)
+                hidden.append(path)
+        elif tag.islower():
+            hidden.append(path)
+    if sparse:
+        git.output("update-index", "-z", "--no-skip-worktree", "--stdin", stdin=joined(sparse))
+    if hidden:
+        git.output("update-index", "-z", "--no-assume-unchanged", "--stdin", stdin=joined(hidden))
+
+
+def _follow_files(git: Git) -> None:
+    """Bring the scratch index up to date with the files, as `git add -A` would, but for what that does besides:
+    it runs `git status` in submodules (with their configuration) and stumbles over nested repositories."""
+    changed = split(git.output("diff-files", "--name-status", "--no-renames", "--ignore-submodules=dirty", "-z"))
+    status = dict(zip(changed[1::2], changed[0::2], strict=True))
+    gone = [path for path, letter in status.items() if letter == b"D"]
+    stay = [path for path, letter in status.items() if letter != b"D"]
+    if gone:
+        git.output("update-index", "--force-remove", "-z", "--stdin", stdin=joined(gone))
+    ours = TEMPORARY.encode()
+    fresh = [
+        path
+        for path in split(git.output("ls-files", "--others", "--exclude-standard", "-z"))
+        if not path.endswith(b"/") and not path.rpartition(b"/")[2].startswith(ours)
+    ]
+    if stay or fresh:
+        git.output("update-index", "--add", "--replace", "--remove", "-z", "--stdin", stdin=joined(stay + fresh))
+
+
+def empty_tree(git: Git) -> str:
+    """The id of the tree without files, in this repository's own kind of hash."""
+    return git.text("hash-object", "-t", "tree", "-w", "--stdin", stdin=b"")
+
+
+def commit_of(git: Git, tree: str, *parents: str, message: str = "Snapshot of the working tree") -> str:
+    """A commit that no ref shows: the shape in which `merge-tree` and `worktree add` take a tree."""
+    options = [word for parent in parents for word in ("-p", parent)]
+    return git.text("commit-tree", tree, *options, "-m", message, environment=_IDENTITY)
+
+
+def keep(git: Git, session_id: str, name: str, oid: str) -> None:
+    """Keep `oid` from being collected, under refs/clawpy/SESSION/NAME."""
+    git.output("update-ref", f"{REF_ROOT}/{checked_id(session_id)}/{name}", oid)
+
+
+def let_go(git: Git, session_id: str) -> None:
+    """Drop every ref of a session; git collects its objects in its own time."""
+    prefix = f"{REF_ROOT}/{checked_id(session_id)}/"
+    refs = git.text("for-each-ref", "--format=%(refname)", prefix).split("\n")
+    orders = "".join(f"delete {ref}\n" for ref in refs if ref)
+    if orders:
+        git.output("update-ref", "--stdin", stdin=orders.encode())
+
+
+def checked_id(session_id: str) -> str:
+    """`session_id`, once it is known to be harmless in a path and a ref. Raises ValueError."""
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,80}", session_id):
+        raise ValueError(f"{session_id!r} is no session id")
+    return session_id
+
+
+def split(output: bytes) -> list[bytes]:
+    """The items of NUL-terminated output."""
+    return output.removesuffix(b"\0").split(b"\0") if output else []
+
+
+def joined(items: list[bytes]) -> bytes:
+    """Items as NUL-terminated input."""
+    return b"".join(item + b"\0" for item in items)
+
+
+def shown(path: str | bytes) -> str:
+    """A path as it may be shown: one line, no control characters, bytes that are no UTF-8 as \\xNN."""
+    raw = os.fsencode(path) if isinstance(path, str) else path
+    text = raw.decode(errors="backslashreplace")
+    return sanitise(text.replace("\n", "\\n").replace("\t", "\\t"))
+
+
+def missing_objects(git: Git, *oids: str) -> list[str]:
+    """Those of `oids` that the repository no longer has."""
+    answer = git.text("cat-file", "--batch-check=%(objectname)", stdin="".join(f"{oid}\n" for oid in oids).encode())
+    return [line.split()[0] for line in answer.splitlines() if line.endswith(" missing")]
+
+
+def unfit(plain: PlainGit) -> Refusal | None:
+    """Why this repository cannot be snapshot at all, or None (a git too old to merge without a working tree)."""
+    version = plain.git.text("version")
+    found = re.search(r"(\d+)\.(\d+)", version)
+    if found and (int(found[1]), int(found[2])) < (2, 38):
+        return Refusal("old_git", f"{version} cannot merge without a working tree", "install git 2.38 or newer")
+    return None

@@ -1,0 +1,231 @@
+"""From two trees to a plan of file changes: what the files are now, what they shall be, and what stands in the way.
+
+New contents are checked out by git into a folder of ours, so that line endings and encodings are exactly git's; then
+they and the present files are stored raw, byte for byte, as blobs of the operator's repository.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from engine.execution import snapshots
+from engine.execution.landing import (
+    ABSENT,
+    Entry,
+    Image,
+    Kind,
+    Plan,
+    blob_id,
+    image_of,
+    in_front,
+    observe,
+    obstructed,
+    parents,
+    spelled_so,
+    target_of,
+)
+from engine.execution.merging import TreeChange
+from engine.execution.snapshots import PlainGit, scratch_index
+from engine.git import Git
+
+_LINK = "120000"
+_EXECUTABLE = "100755"
+_BATCH = 64
+_DURABLE = {
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.fsync",
+    "GIT_CONFIG_VALUE_0": "loose-object,reference",
+    "GIT_CONFIG_KEY_1": "core.fsyncMethod",
+    "GIT_CONFIG_VALUE_1": "fsync",
+}
+"""Before-images must outlive a power cut: they are on disk before the first file is touched."""
+
+
+class Blobs:
+    """Contents of blobs, read in batches in the order in which they will be asked for."""
+
+    def __init__(self, git: Git, order: Sequence[str]) -> None:
+        self._git = git
+        self._order = [oid for oid in dict.fromkeys(order) if oid]
+        self._held: dict[str, bytes] = {}
+
+    def __call__(self, oid: str) -> bytes:
+        """The bytes of `oid`. Raises `GitError` when the repository no longer has it."""
+        if oid not in self._held:
+            start = self._order.index(oid) if oid in self._order else 0
+            self._held = self._read(self._order[start : start + _BATCH] if oid in self._order else [oid])
+        if oid not in self._held:
+            self._git.output("cat-file", "-e", oid)  # says what is wrong
+        return self._held[oid]
+
+    def _read(self, oids: Sequence[str]) -> dict[str, bytes]:
+        answer = self._git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in oids).encode())
+        held, place = {}, 0
+        while place < len(answer):
+            line_end = answer.index(b"\n", place)
+            words = answer[place:line_end].split()
+            place = line_end + 1
+            if len(words) == 3:
+                size = int(words[2])
+                held[words[0].decode()] = answer[place : place + size]
+                place += size + 1
+        return held
+
+
+def obstacles(root: Path, changes: Sequence[TreeChange]) -> list[str]:
+    """What stands in the way of `changes`: a path that the snapshot does not know (ignored, say) though one comes
+    there, one that is not there though the snapshot knows it (sparse, say), a folder that holds such things."""
+    found = []
+    going = {os.fsdecode(change.path) for change in changes if change.goes}
+    folded = {path.casefold() for path in going}
+    for change in changes:
+        path = os.fsdecode(change.path)
+        there = not obstructed(root, path) and _is_file(root / path)
+        renamed_case = there and change.appears and path.casefold() in folded and not spelled_so(root / path)
+        if there == change.appears and not renamed_case:
+            found.append(path)
+        elif not change.goes and (front := in_front(root, path, going)):
+            found.append(front)
+    return list(dict.fromkeys(found))
+
+
+def _is_file(place: Path) -> bool:
+    """True when something other than a folder is there; a broken link is something."""
+    return os.path.lexists(place) and (place.is_symlink() or not place.is_dir())
+
+
+def plan_for(plain: PlainGit, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path) -> Plan:
+    """The plan that brings the files of `plain` by `changes` to `tree`.
+
+    All contents, present and new, are then blobs of the repository; `scratch` is a folder for big temporary files.
+    """
+    root = plain.folder
+    folds_case = plain.git.text("config", "--type=bool", "core.ignorecase", allowed=(0, 1)) == "true"
+    empty = Plan(token, (), algorithm="sha256" if len(tree) == 64 else "sha1", folds_case=folds_case)
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="stage-", dir=scratch) as folder:
+        stage, store = Path(folder, "files"), Path(folder, "store")
+        stage.mkdir()
+        store.mkdir()
+        _check_out(plain, stage, tree, [change.path for change in changes if not change.goes])
+        entries = []
+        for number, change in enumerate(changes):
+            path = os.fsdecode(change.path)
+            hidden = observe(root, path, empty) == ABSENT
+            before = ABSENT if hidden else _store(root / path, store / f"b{number}", empty.algorithm)
+            after = ABSENT if change.goes else _store(stage / path, store / f"a{number}", empty.algorithm)
+            entries.append(Entry(path, before, _fitted(change, before, after)))
+        _write_blobs(plain.git, store)
+    return replace(
+        empty,
+        entries=tuple(entries),
+        old_folders=_old_folders(root, entries),
+        new_folders=_new_folders(root, entries),
+    )
+
+
+def keep_blobs(git: Git, plan: Plan, session_id: str) -> None:
+    """Keep every content of `plan` under the session's refs, for as long as it may be undone."""
+    blobs = sorted({image.blob for entry in plan.entries for image in (entry.before, entry.after) if image.blob})
+    lines = "".join(f"100644 blob {oid}\t{oid}\n" for oid in blobs).encode()
+    tree = git.text("mktree", stdin=lines, environment=_durable(git))
+    git.output("update-ref", f"{snapshots.REF_ROOT}/{session_id}/landing", tree, environment=_durable(git))
+
+
+def blobs_of(git: Git, plan: Plan) -> Blobs:
+    """The contents that carrying out `plan` will ask for, in order."""
+    return Blobs(git, [entry.after.blob for entry in plan.entries] + [entry.before.blob for entry in plan.entries])
+
+
+def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) -> None:
+    """Let git write `paths` of `tree` into the empty folder `stage`; attributes come from the tree itself."""
+    with scratch_index() as index:
+        git = plain.work_tree(stage, index)
+        whole = ("-c", "core.sparseCheckout=false", "-c", "index.sparse=false")
+        git.output(*whole, "read-tree", tree)
+        if paths:
+            git.output(*whole, "checkout-index", "-z", "--stdin", stdin=snapshots.joined(list(paths)), timeout=600)
+
+
+def _store(file: Path, copy: Path, algorithm: str) -> Image:
+    """Copy what stands at `file` and describe the copy: image and stored bytes cannot differ."""
+    try:
+        status = file.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            target = target_of(file)
+            copy.write_bytes(target)
+            return Image(Kind.LINK, blob_id(target, algorithm))
+        if not stat.S_ISREG(status.st_mode):
+            return image_of(file, algorithm)
+        shutil.copyfile(file, copy)
+    except (FileNotFoundError, NotADirectoryError):
+        return ABSENT
+    return Image(Kind.FILE, image_of(copy, algorithm).blob, stat.S_IMODE(status.st_mode))
+
+
+def _fitted(change: TreeChange, before: Image, after: Image) -> Image:
+    """The new image with the old file's own permissions and, when git sees the same content, its own bytes (its line
+    endings may differ from what a checkout makes)."""
+    if before.kind is not Kind.FILE or after.kind is not Kind.FILE:
+        return after
+    blob = before.blob if change.old_oid == change.new_oid else after.blob
+    mode = before.mode
+    if change.old_mode != change.new_mode and change.old_mode != _LINK:
+        readable = (mode & 0o444) >> 2
+        mode = mode | readable if change.new_mode == _EXECUTABLE else mode & ~0o111
+    return Image(Kind.FILE, blob, mode)
+
+
+def _write_blobs(git: Git, store: Path) -> None:
+    names = "".join(f"{file}\n" for file in sorted(store.iterdir()))
+    if names:
+        git.output(
+            "hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode(), environment=_durable(git)
+        )
+
+
+def _durable(git: Git) -> dict[str, str]:
+    count = int(git.environment.get("GIT_CONFIG_COUNT", "0"))
+    return {
+        f"GIT_CONFIG_{what}_{count + number}": _DURABLE[f"GIT_CONFIG_{what}_{number}"]
+        for number in (0, 1)
+        for what in ("KEY", "VALUE")
+    } | {"GIT_CONFIG_COUNT": str(count + 2)}
+
+
+def _old_folders(root: Path, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+    """Folders that may be empty afterwards: above what goes, and where a file comes."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        if entry.after.kind is Kind.ABSENT:
+            for parent in parents(entry.path):
+                _note(root, parent, found)
+        elif (root / entry.path).is_dir() and not (root / entry.path).is_symlink():
+            for folder, _, _ in os.walk(root / entry.path):
+                _note(root, str(Path(folder).relative_to(root)), found)
+    return tuple(sorted(found.items()))
+
+
+def _note(root: Path, folder: str, found: dict[str, int]) -> None:
+    if folder not in found and (root / folder).is_dir() and not obstructed(root, f"{folder}/x"):
+        found[folder] = stat.S_IMODE((root / folder).stat().st_mode)
+
+
+def _new_folders(root: Path, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+    umask = _umask()
+    needed = {parent for entry in entries if entry.after.kind is not Kind.ABSENT for parent in parents(entry.path)}
+    return tuple(sorted((folder, 0o777 & ~umask) for folder in needed if not (root / folder).is_dir()))
+
+
+def _umask() -> int:
+    """The process's umask, read without changing it: that would reach other threads."""
+    for line in Path("/proc/self/status").read_text().splitlines() if Path("/proc/self/status").exists() else ():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o022

@@ -1,0 +1,185 @@
+"""A session's own folder: a detached git worktree made from a snapshot of the operator's files (SPEC 3.8, 3.9).
+
+That a worktree exists is an intent row, written before it is made and taken away after it is gone: whatever a crash
+leaves is found again. Its `.git` file may be rewritten by what runs inside, so nothing here ever believes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.execution import snapshots
+from engine.git import GitError
+from engine.home import Home
+from engine.storage import intents
+from engine.storage.database import Database
+from engine.values import Refusal
+
+INTENT = "worktree"
+
+
+class WorkspaceLocks:
+    """One lock a workspace: snapshots that become a base, landings and undos of a workspace never overlap."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._guard = threading.Lock()
+
+    @contextmanager
+    def holding(self, workspace: str) -> Iterator[None]:
+        """Wait for the workspace, then keep others waiting."""
+        with self._guard:
+            lock = self._locks[os.path.realpath(workspace)]
+        with lock:
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """A session's folder. `base` is the tree it was made from, `start` the commit it has checked out (the operator's
+    HEAD when that is exactly `base`, else a commit on top of it that only this worktree knows), `head` that HEAD."""
+
+    session_id: str
+    workspace: Path
+    folder: Path
+    base: str
+    start: str
+    head: str
+
+
+class Worktrees:
+    """Makes and removes worktrees under the home's cache."""
+
+    def __init__(self, *, home: Home, database: Database, locks: WorkspaceLocks) -> None:
+        self._home = home
+        self._database = database
+        self._locks = locks
+
+    def create(self, session_id: str, workspace: Path) -> Worktree:
+        """A worktree for `session_id`, holding exactly the present files of `workspace` (its top folder).
+
+        Raises `GitError` (code `git_failed`) when git cannot make it, `Refusal` `old_git`; nothing stays behind then.
+        """
+        folder = self.folder(session_id)
+        plain = snapshots.plain_git(workspace)
+        if (refusal := snapshots.unfit(plain)) is not None:
+            raise refusal
+        intent = self._database.write(
+            lambda tx: intents.begin(
+                tx, INTENT, session_id, {"workspace": os.fsdecode(workspace), "folder": os.fsdecode(folder)}
+            )
+        )
+        try:
+            with self._locks.holding(str(workspace)):
+                now = snapshots.take(plain)
+            start = now.head
+            if not (now.clean and now.head):
+                start = snapshots.commit_of(plain.git, now.tree, *([now.head] if now.head else []))
+            snapshots.keep(plain.git, session_id, "base", now.tree)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            plain.git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
+        except (Refusal, OSError):
+            self._remove(workspace, folder)
+            self.let_go(workspace, session_id)
+            self._database.write(lambda tx: intents.finish(tx, intent))
+            raise
+        return Worktree(session_id, workspace, folder, now.tree, start, now.head)
+
+    def folder(self, session_id: str) -> Path:
+        """Where the worktree of a session is or would be."""
+        return self._home.worktrees / snapshots.checked_id(session_id)
+
+    def capture(self, worktree: Worktree) -> str:
+        """The worktree's files as a tree in the operator's repository, kept under the session's refs."""
+        plain = snapshots.plain_git(worktree.workspace)
+        index = _admin_folder(plain, worktree.folder) / "index"
+        result = snapshots.take(plain, folder=worktree.folder, index=index, base=worktree.base).tree
+        snapshots.keep(plain.git, worktree.session_id, "result", result)
+        return result
+
+    def remove(self, session_id: str) -> None:
+        """Remove a session's worktree; its trees stay in the repository. Harmless when there is none."""
+        for intent in intents.unfinished(self._database, INTENT):
+            if intent.subject == session_id:
+                self._remove_known(intent)
+
+    def let_go(self, workspace: Path, session_id: str) -> None:
+        """Let git collect a session's trees. Harmless when they, or the repository, are gone."""
+        if workspace.is_dir():
+            with contextlib.suppress(GitError):  # no repository any more
+                snapshots.let_go(snapshots.plain_git(workspace).git, session_id)
+
+    def recover(self, *, keep: Collection[str] = (), keep_refs: Collection[str] = ()) -> list[str]:
+        """At start-up: remove the worktrees of an earlier run but for the sessions in `keep`, and let go of their
+        trees but for those in `keep_refs`. Says what it did."""
+        words = []
+        for intent in intents.unfinished(self._database, INTENT):
+            if intent.subject not in keep:
+                self._remove_known(intent)
+                if intent.subject not in keep_refs:
+                    self.let_go(Path(intent.payload["workspace"]), intent.subject)
+                words.append(f"removed the worktree that session {intent.subject} left behind")
+        return words
+
+    def _remove_known(self, intent: intents.Intent) -> None:
+        self._remove(Path(intent.payload["workspace"]), Path(intent.payload["folder"]))
+        identity = intent.id
+        assert identity is not None
+        self._database.write(lambda tx: intents.finish(tx, identity))
+
+    def _remove(self, workspace: Path, folder: Path) -> None:
+        remove_folder(folder)
+        if not workspace.is_dir():
+            return  # the repository is gone, and our traces in it with it
+        try:
+            plain = snapshots.plain_git(workspace)
+        except GitError:
+            return  # no repository any more
+        admin = _admin_folder(plain, folder)
+        if _points_to(admin, folder):
+            remove_folder(admin)
+            with contextlib.suppress(OSError):  # others have worktrees too
+                admin.parent.rmdir()
+
+
+def _admin_folder(plain: snapshots.PlainGit, folder: Path) -> Path:
+    """git's own notes on the worktree at `folder`. git names them after the folder; session ids are unique."""
+    common = plain.git.text("rev-parse", "--path-format=absolute", "--git-common-dir")
+    return Path(common) / "worktrees" / folder.name
+
+
+def _points_to(admin: Path, folder: Path) -> bool:
+    try:
+        noted = Path(os.fsdecode((admin / "gitdir").read_bytes().removesuffix(b"\n")))
+    except FileNotFoundError:
+        return admin.is_dir()  # half-made: named after our session, noted nowhere
+    return noted.name == ".git" and os.path.realpath(noted.parent) == os.path.realpath(folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all it holds, folders that were made read-only included; links are never followed."""
+    if not os.path.lexists(folder):
+        return
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink()
+        return
+    _open_up(folder)
+    for current, folders, _ in os.walk(folder):
+        for name in folders:
+            _open_up(Path(current, name))
+    shutil.rmtree(folder)
+
+
+def _open_up(folder: Path) -> None:
+    mode = folder.lstat().st_mode
+    if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+        folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
