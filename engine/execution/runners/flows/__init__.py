@@ -1,0 +1,43 @@
+"""The deterministic flows: work that needs no model (SPEC 3.9, issue 2), one module each.
+
+Each is a `Flow` of `runners.flow`. They may import `runners.flow`, `runners.toolchain`, engine.git and engine.values;
+all they do to the outside goes through their `Job`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from engine.execution.runners.flow import Flow
+from engine.execution.runners.flows.bisect import Bisect
+from engine.execution.runners.flows.check_clean_head import CheckCleanHead
+from engine.execution.runners.flows.draft_changelog import DraftChangelog
+from engine.execution.runners.flows.forecast_conflicts import ForecastConflicts
+from engine.execution.runners.flows.hunt_flakes import HuntFlakes
+from engine.execution.runners.flows.lint import FixLint, Lint
+from engine.execution.runners.flows.rehearse_merge import RehearseMerge
+from engine.execution.runners.flows.report_branches import ReportBranches
+from engine.execution.runners.flows.review_unpushed import ReviewUnpushed
+from engine.execution.runners.flows.run_tests import RunTests
+from engine.execution.runners.flows.summarise_day import SummariseDay
+
+__all__ = ["FLOWS"]
+
+_EVERY: tuple[Flow, ...] = (
+    RunTests(),
+    Bisect(),
+    RehearseMerge(),
+    HuntFlakes(),
+    CheckCleanHead(),
+    DraftChangelog(),
+    Lint(),
+    FixLint(),
+    ForecastConflicts(),
+    ReviewUnpushed(),
+    ReportBranches(),
+    SummariseDay(),
+)
+
+FLOWS: Mapping[str, Flow] = MappingProxyType({flow.name: flow for flow in _EVERY})
+"""Every flow by its name."""

@@ -1,0 +1,197 @@
+"""Change logs as text: which section a commit belongs to, and how to add to a file in that file's own style.
+
+Pure functions; the flow `draft_changelog` fetches and writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+"""Keep a Changelog's own, in its order."""
+
+_CONVENTIONAL = re.compile(r"^(?P<type>[a-zA-Z]+)(?:\((?P<scope>[^)]*)\))?(?P<breaking>!)?:\s+(?P<text>.+)$")
+_TYPES = {
+    "feat": "Added", "feature": "Added", "add": "Added", "fix": "Fixed", "bugfix": "Fixed", "hotfix": "Fixed",
+    "perf": "Changed", "refactor": "Changed", "change": "Changed", "revert": "Changed", "docs": "Changed",
+    "remove": "Removed", "deprecate": "Deprecated", "security": "Security", "sec": "Security",
+}  # fmt: skip
+_SILENT_TYPES = {"chore", "ci", "test", "tests", "build", "style", "wip", "release", "bump"}
+_KEYWORDS = (
+    ("Security", r"\b(?:cve-\d+|vulnerabilit\w+|security)\b"),
+    ("Deprecated", r"^deprecat\w*\b"),
+    ("Removed", r"^(?:remov\w*|drop(?:s|ped)?|delet\w*)\b"),
+    ("Fixed", r"^(?:fix\w*|repair\w*|correct\w*|resolv\w*|prevent\w*|handle\w*|bug\w*)\b|\bbug(?:fix)?\b"),
+    ("Added", r"^(?:add\w*|introduc\w*|implement\w*|support\w*|new|allow\w*|create\w*)\b"),
+)
+_SILENT = re.compile(
+    r"^(?:merge (?:branch|pull|remote|tag|commit)\b|wip\b|fixup!|squash!|amend!|bump version|release v?\d"
+    r"|v?\d+\.\d+(?:\.\d+)*$|initial commit$|typo\b)",
+    re.I,
+)
+_VERSION = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\]?"
+_ATX = re.compile(rf"^(?P<marks>#{{1,3}})\s+(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
+_PLAIN = re.compile(rf"^(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
+_RULE = re.compile(r"^(?P<mark>[=\-~^*+])\1{2,}\s*$".replace(r"\1", "(?P=mark)"))
+_GROUP = re.compile(rf"^(?P<before>#+\s+|\*\*|__|)(?P<name>{'|'.join(SECTIONS)})(?P<after>:?\*\*:?|:?__|:|)\s*$", re.I)
+_BULLET = re.compile(r"^(?P<indent> {0,3})(?P<mark>[-*+])(?P<space> +)\S")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a file writes: `version` makes the heading of a version, `group` that of a section ("" when the file has
+    plain lists), `bullet` what stands before an entry."""
+
+    version: str
+    underline: str
+    group: str
+    bullet: str
+
+
+KEEP_A_CHANGELOG = Style(version="## [Unreleased]", underline="", group="### {}", bullet="- ")
+
+NEW_FILE = """# Changelog
+
+All notable changes to this project are written down here,
+in the manner of [Keep a Changelog](https://keepachangelog.com/en/1.1.0/).
+"""
+
+
+def classify(subject: str) -> tuple[str, str] | None:
+    """The section and the entry for a commit's subject, or None when no user of the project would notice it."""
+    subject = subject.strip()
+    if not subject or _SILENT.match(subject):
+        return None
+    match = _CONVENTIONAL.match(subject)
+    kind = match["type"].lower() if match else ""
+    if match and (kind in _TYPES or kind in _SILENT_TYPES):
+        if kind in _SILENT_TYPES and not match["breaking"]:
+            return None
+        text = f"{match['scope']}: {match['text']}" if match["scope"] else match["text"]
+        section = _TYPES.get(kind, "Changed")
+        return section, ("**Breaking:** " if match["breaking"] else "") + _entry(text)
+    for section, pattern in _KEYWORDS:
+        if re.search(pattern, subject, re.I):
+            return section, _entry(subject)
+    return "Changed", _entry(subject)
+
+
+def _entry(text: str) -> str:
+    text = text.strip().rstrip(".")
+    return text[:1].upper() + text[1:]
+
+
+def mentioned(text: str, sha: str, entry: str) -> bool:
+    """Whether a change log already speaks of a commit: by its id (7 digits or more) or in the same words."""
+    if any(sha.startswith(word) for word in re.findall(r"\b[0-9a-f]{7,40}\b", text)):
+        return True
+    return _words(entry) in _words(text)
+
+
+def _words(text: str) -> str:
+    return f" {' '.join(re.findall(r'[a-z0-9#]+', text.lower()))} "
+
+
+def style_of(lines: Sequence[str]) -> Style:
+    """The style of an existing file, from its newest version; what it does not show is Keep a Changelog's."""
+    heads = headings(lines)
+    bullet = next((m["indent"] + m["mark"] + m["space"] for m in map(_BULLET.match, lines) if m), "- ")
+    group = next((m["before"] + "{}" + m["after"] for m in map(_GROUP.match, lines) if m), None)
+    if not heads:
+        return Style(KEEP_A_CHANGELOG.version, "", group or KEEP_A_CHANGELOG.group, bullet)
+    at, text, marks = heads[0]
+    released = [head for head in heads if "unreleased" not in head[1].lower()]
+    bracketed = "[" in (released[0][1] if released else text)
+    name = "[Unreleased]" if bracketed else "Unreleased"
+    plain = group is None and any(map(_BULLET.match, lines[at:]))
+    rule = lines[at + 1].strip()[:1] if not marks else ""
+    return Style(
+        version=f"{marks} {name}" if marks else name,
+        underline=rule * len(name),
+        group="" if plain else group or (f"{marks}# {{}}" if marks else "**{}**"),
+        bullet=bullet,
+    )
+
+
+def headings(lines: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Where versions begin: line number from 0, text, and the `#` marks ("" for an underlined heading)."""
+    found: list[tuple[int, str, str]] = []
+    fenced = False
+    for number, line in enumerate(lines):
+        fenced ^= line.startswith("```")
+        if fenced:
+            continue
+        if match := _ATX.match(line):
+            found.append((number, match["text"], match["marks"]))
+        elif (match := _PLAIN.match(line)) and number + 1 < len(lines) and _RULE.match(lines[number + 1]):
+            found.append((number, match["text"], ""))
+    return found
+
+
+def extended(text: str, entries: Mapping[str, Sequence[str]]) -> str:
+    """`text` with `entries` (by section) under its unreleased heading, which is made when it is missing.
+
+    "" begins a new file. All that was there stays, byte for byte, but for the lines that are put in.
+    """
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = (text or NEW_FILE).replace("\r\n", "\n").splitlines()
+    style = style_of(lines) if text else KEEP_A_CHANGELOG
+    heads = headings(lines)
+    ends = [number for number, *_ in heads[1:]]
+    if heads and re.search(r"unreleased|upcoming|next release", heads[0][1], re.I):
+        start, end = heads[0][0] + (1 if heads[0][2] else 2), (ends[0] if ends else _tail(lines, heads[0][0] + 1))
+        body = _merged(lines[start:end], entries, style)
+        gap = [""] if lines[end:] else []
+        lines = [*lines[:start], "", *body, *gap, *lines[end:]]
+    else:
+        at = heads[0][0] if heads else _tail(lines, 0)
+        head = [style.version, style.underline] if style.underline else [style.version]
+        above = [""] if at and lines[at - 1].strip() else []
+        below = [""] if lines[at:] else []
+        lines = [*lines[:at], *above, *head, "", *_merged([], entries, style), *below, *lines[at:]]
+    return newline.join(lines) + newline
+
+
+def _tail(lines: Sequence[str], start: int) -> int:
+    """Where the link definitions at the end of a file begin, or its end."""
+    end = len(lines)
+    while end > start and (not lines[end - 1].strip() or re.match(r"^\[[^\]]+\]: ", lines[end - 1])):
+        end -= 1
+    while end < len(lines) and not lines[end].strip():
+        end += 1
+    return end
+
+
+def _merged(body: Sequence[str], entries: Mapping[str, Sequence[str]], style: Style) -> list[str]:
+    """An unreleased body with the new entries, each at the end of its section; new sections after the old ones."""
+    lines = list(body)
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    while lines and not lines[-1].strip():
+        lines.pop()
+    for section in SECTIONS:
+        bullets = [f"{style.bullet}{entry}" for entry in entries.get(section, ())]
+        if not bullets:
+            continue
+        at = _end_of(lines, section) if style.group else len(lines)
+        if at is not None:
+            lines[at:at] = bullets
+        else:
+            gap = [""] if lines else []
+            after = [""] if style.group.startswith("#") else []
+            lines += [*gap, style.group.format(section), *after, *bullets]
+    return lines
+
+
+def _end_of(lines: Sequence[str], section: str) -> int | None:
+    """The line after a section's last entry, or None when the body has no such section."""
+    names = [(number, match["name"].lower()) for number, line in enumerate(lines) if (match := _GROUP.match(line))]
+    for position, (number, name) in enumerate(names):
+        if name == section.lower():
+            end = names[position + 1][0] if position + 1 < len(names) else len(lines)
+            while end > number + 1 and not lines[end - 1].strip():
+                end -= 1
+            return end
+    return None

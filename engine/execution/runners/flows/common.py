@@ -1,0 +1,270 @@
+"""What several flows share: parameters that cannot become options, tests run and told, trees made clean."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from engine.execution.runners.flow import FlowUnable, Job
+from engine.execution.runners.toolchain import Toolchain, detect_all
+from engine.execution.runners.toolchains.base import inside
+from engine.git import Git
+from engine.values import CheckResult, sanitise
+
+SHOWN = 8
+"""So many names are told in words; "and 3 more" stands for the rest."""
+
+
+class Parameters(BaseModel):
+    """Parameters of a flow: nothing unknown is accepted, nothing changes later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=1000)
+
+
+def _plain(text: str) -> str:
+    if not text.strip() or text != text.strip():
+        raise ValueError("must not be empty or begin or end with white space")
+    if text.startswith("-"):
+        raise ValueError("must not begin with a dash")
+    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in text):
+        raise ValueError("must not contain control characters")
+    return text
+
+
+def _path(text: str) -> str:
+    if not inside(text):
+        raise ValueError("must be a path inside the repository, relative to its top")
+    if any(unicodedata.category(character) == "Cc" for character in text):
+        raise ValueError("must not contain control characters")
+    return text.removeprefix("./")
+
+
+RepoPath = Annotated[str, AfterValidator(_path)]
+"""A file of the repository, relative to its top, `/` between folders."""
+
+Revision = Annotated[str, AfterValidator(_plain)]
+"""A commit, tag or branch as git writes it; it cannot be an option."""
+
+TestId = Annotated[str, AfterValidator(_plain)]
+"""A test as its own tool names it, for instance `tests/test_cart.py::test_total`."""
+
+
+class Unrunnable(FlowUnable):
+    """The tests could not be run at all: the tool is broken, the test is not there, nothing was collected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit in words; everything in it is sanitised."""
+
+    sha: str
+    author: str
+    date: str
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.sha[:10]} {self.subject}"
+
+
+# -- revisions ------------------------------------------------------------------------------------------------------
+
+
+def home_git(job: Job) -> Git:
+    """git in the operator's own tree: where HEAD is the operator's HEAD. Only for reading."""
+    return replace(job.git, folder=job.workspace)
+
+
+def resolve(job: Job, revision: str) -> str:
+    """The full id of the commit that `revision` names in the operator's repository.
+
+    A branch wins over a tag of the same name. Raises `FlowUnable` when there is no such commit.
+    """
+    git = home_git(job)
+    for name in (f"refs/heads/{revision}", f"refs/remotes/{revision}", revision):
+        done = git.run(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", allowed=(0, 1, 128)
+        )
+        if done.returncode == 0:
+            return done.stdout.decode().strip()
+    raise FlowUnable(
+        f"`{sanitise(revision)}` names no commit in this repository", "git branch --all; git log --oneline"
+    )
+
+
+def commit(git: Git, sha: str) -> Commit:
+    """A commit's author, date (ISO) and subject."""
+    fields = git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0")
+    sha, author, date, subject = (clean(field) for field in fields)
+    return Commit(sha, author, date, subject)
+
+
+def clean(text: str) -> str:
+    """Text from git on one line, without control characters; bytes that are no UTF-8 shown as `?`."""
+    return " ".join(sanitise(text.encode(errors="replace").decode()).split())
+
+
+# -- the worktree ---------------------------------------------------------------------------------------------------
+
+
+def tidy(job: Job, revision: str) -> None:
+    """Put the worktree at `revision`, clean: no uncommitted and no untracked files, no merge under way.
+
+    Only for flows that work in a worktree; refuses to touch the operator's own tree.
+    """
+    if job.folder.resolve() == job.workspace.resolve():
+        raise FlowUnable("this flow may only work in a worktree of its own")
+    job.git.run("checkout", "--quiet", "--force", "--detach", revision)
+    job.git.run("reset", "--quiet", "--hard", revision)
+    job.git.run("clean", "--quiet", "-ffd", "--exclude=/node_modules")
+
+
+def staged(job: Job) -> dict[str, str]:
+    """An index of our own (as git's environment) that holds all present files, uncommitted and untracked ones too."""
+    environment = {"GIT_INDEX_FILE": str(job.scratch / "flow-index")}
+    job.git.run("read-tree", "HEAD", environment=environment)  # so that tracked files stay which an ignore rule names
+    job.git.run("add", "--all", environment=environment)
+    return environment
+
+
+def stored(job: Job) -> str:
+    """The present files of the worktree, uncommitted and untracked ones included, as a tree id."""
+    return job.git.text("write-tree", environment=staged(job))
+
+
+def show_tree(job: Job, tree: str) -> None:
+    """Make the worktree's files those of a `stored` tree again."""
+    job.git.run("read-tree", "--reset", "-u", tree)
+
+
+def objects_aside(job: Job) -> dict[str, str]:
+    """What the merges write goes to the session's scratch, not into the operator's repository."""
+    own = job.scratch / "objects"
+    own.mkdir(exist_ok=True)
+    objects = job.git.text("rev-parse", "--path-format=absolute", "--git-path", "objects")
+    return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{_quoted(objects)}"'}
+
+
+def _quoted(path: str) -> str:
+    """git reads a path in this variable as C-quoted when it begins with a quote; `:` would part it otherwise."""
+    return path.replace("\\", "\\\\").replace('"', '\\"')
+
+
+# -- tests ----------------------------------------------------------------------------------------------------------
+
+
+def toolchains(job: Job) -> list[Toolchain]:
+    """Every tool that can test the project. Raises `FlowUnable` saying what was looked for."""
+    looked: list[str] = []
+    found = detect_all(job.folder, job.workspace, looked)
+    if found:
+        return found
+    where = ", ".join(dict.fromkeys(looked)) or "a pytest, npm, cargo or go project, a Makefile with a target `test`"
+    raise FlowUnable(f"no way to run this project's tests: looked for {where}", _mending(job.folder))
+
+
+def _mending(folder: Path) -> str:
+    if (folder / "package.json").is_file():
+        return 'give package.json a "test" script and install npm'
+    if (folder / "Cargo.toml").is_file():
+        return "install cargo, see https://rustup.rs"
+    if (folder / "go.mod").is_file():
+        return "install go, see https://go.dev/dl"
+    if any(folder.glob("*.py")) or (folder / "pyproject.toml").is_file():
+        return "python3 -m venv .venv && .venv/bin/pip install pytest"
+    return "add a target `test` to a Makefile, or tests for pytest, npm, cargo or go"
+
+
+def toolchain_of(found: Sequence[Toolchain], tests: Sequence[str]) -> Toolchain:
+    """The tool that such test ids belong to: pytest's name a `.py` file."""
+    python = any(".py" in test for test in tests)
+    return next((tool for tool in found if (tool.name == "pytest") == python), found[0])
+
+
+def exactly(tool: Toolchain) -> None:
+    """Raises `FlowUnable` when the tool cannot run single tests."""
+    if not tool.exact:
+        raise FlowUnable(
+            f"`{tool.title}` cannot run one test alone", "a script that is only jest, vitest, mocha or node --test can"
+        )
+
+
+def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bool = False) -> CheckResult:
+    """Run `tests` (all of them when there are none) and say what came out.
+
+    Raises `Unrunnable` when the tool could not do its work: an exit code of its own troubles, or nothing collected.
+    """
+    report = job.scratch / f"report-{tool.name}.xml"
+    report.unlink(missing_ok=True)
+    command = tool.test_command(tests, report)
+    done = job.run(command.argv, env=command.environment, quiet=quiet)
+    if done.exit_code not in command.codes:
+        raise Unrunnable(f"{tool.title} ended with exit code {done.exit_code}: {last_line(done.output)}")
+    check = tool.parse(report, done.output, done.exit_code)
+    if check.passed + check.failed + check.skipped + check.errors == 0:
+        raise Unrunnable(f"{tool.title} found no tests", "name other tests, or write the first one")
+    return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
+
+
+def last_line(output: str) -> str:
+    """The last line that says something, at most 300 characters."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it printed nothing"
+
+
+def combined(checks: Sequence[CheckResult]) -> CheckResult:
+    """Several tools' results as one."""
+    if len(checks) == 1:
+        return checks[0]
+    durations = sorted((pair for check in checks for pair in check.durations), key=lambda pair: -pair[1])
+    return CheckResult(
+        tool=" + ".join(check.tool for check in checks),
+        passed=sum(check.passed for check in checks),
+        failed=sum(check.failed for check in checks),
+        skipped=sum(check.skipped for check in checks),
+        errors=sum(check.errors for check in checks),
+        seconds=round(sum(check.seconds for check in checks), 3),
+        failing=tuple(name for check in checks for name in check.failing),
+        durations=tuple(durations),
+    )
+
+
+# -- words ----------------------------------------------------------------------------------------------------------
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 test`, `3 tests`, `no tests`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number or 'no'} {plural or noun + 's'}"
+
+
+def listed(names: Iterable[str], shown: int = SHOWN) -> str:
+    """`a, b and 3 more`; every name sanitised."""
+    every = [clean(name) for name in names]
+    if len(every) <= shown:
+        return " and ".join(filter(None, [", ".join(every[:-1]), *every[-1:]]))
+    return f"{', '.join(every[:shown])} and {len(every) - shown} more"
+
+
+def in_words(check: CheckResult) -> str:
+    """A result in one sentence without a full stop."""
+    bad = check.failed + check.errors
+    ran = check.passed + bad
+    skipped = f", {check.skipped} skipped" if check.skipped else ""
+    took = f" in {check.seconds:.1f} s"
+    if bad:
+        return f"{bad} of {count(ran, 'test')} failed{took}{skipped}: {listed(check.failing, 4)}"
+    if not check.passed:
+        return f"no test ran{skipped}"
+    passed = "the one test passed" if check.passed == 1 else f"all {check.passed} tests passed"
+    return f"{passed}{took}{skipped}"
+
+
+def sentence(text: str) -> str:
+    """`text` with a capital letter at its beginning."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,118 @@
+"""Draft the change log of the commits since a release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import BaseModel, Field
+
+from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.changelog_text import SECTIONS, classify, extended, mentioned
+from engine.execution.runners.flows.common import Parameters, Revision, clean, count, resolve
+from engine.execution.runners.flows.lint import is_own_file
+
+FILES = ("CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst",
+         "HISTORY.rst", "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md")  # fmt: skip
+MAX_COMMITS = 500
+
+
+class DraftChangelogParameters(Parameters):
+    """Between which commits."""
+
+    since: Revision | str = Field(
+        default="", pattern=r"^(?:[^-\s].*)?$", description='a tag or commit; "" = the beginning'
+    )
+    until: Revision = Field(default="HEAD", description="the last commit to speak of")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """Commits by what becomes of them; subjects are sanitised."""
+
+    entries: dict[str, list[str]]
+    known: list[str]
+    silent: list[str]
+
+    @property
+    def number(self) -> int:
+        return sum(map(len, self.entries.values()))
+
+
+class DraftChangelog:
+    """Groups the commits and writes them above the newest section, in the file's own style."""
+
+    name: ClassVar = "draft_changelog"
+    title: ClassVar = "Draft the change log"
+    place: ClassVar = Place.CHANGE_SET
+    parameters: ClassVar[type[BaseModel]] = DraftChangelogParameters
+
+    def describe(self, parameters: DraftChangelogParameters) -> str:
+        since = f" since {clean(parameters.since)}" if parameters.since else ""
+        until = f" up to {clean(parameters.until)}" if parameters.until != "HEAD" else ""
+        return f"Draft the change log of the commits{since}{until}"
+
+    def run(self, job: Job) -> FlowResult:
+        commits = self._commits(job)
+        name = next((name for name in FILES if (job.folder / name).exists()), "CHANGELOG.md")
+        file = job.folder / name
+        if file.exists() and not is_own_file(job.folder, name):
+            raise FlowUnable(f"{name} is no ordinary file of this repository", "make it one")
+        try:
+            text = file.read_bytes().decode() if file.exists() else ""
+        except UnicodeDecodeError as error:
+            raise FlowUnable(
+                f"{name} is not UTF-8 (byte {error.start})", "convert it, for instance with iconv"
+            ) from error
+        sorted_ = _sort(commits, text)
+        facts: dict[str, object] = {
+            "file": name,
+            "commits": len(commits),
+            "entries": sorted_.entries,
+            "left_out": sorted_.silent,
+            "already_there": sorted_.known,
+        }
+        job.say(f"{count(len(commits), 'commit')}, {name} {'is there' if text else 'is new'}")
+        for section in SECTIONS:
+            for entry in sorted_.entries.get(section, ()):
+                job.say(f"{section:<10}  {entry}")
+        for words, subjects in (("left out", sorted_.silent), ("there already", sorted_.known)):
+            if subjects:
+                job.say(f"{words}: {'; '.join(subjects[:10])}" + (" …" if len(subjects) > 10 else ""))
+        if not sorted_.number:
+            return FlowResult(f"Nothing to add to {name}: {_why(sorted_, commits)}", facts=facts)
+        file.write_bytes(extended(text, sorted_.entries).encode())
+        return FlowResult(f"{name}: {count(sorted_.number, 'entry', 'entries')} under Unreleased", facts=facts)
+
+    def _commits(self, job: Job) -> list[tuple[str, str]]:
+        """Id and subject of each commit, oldest first, merges left out."""
+        until = resolve(job, job.parameters.until)
+        span = [until] if not job.parameters.since else [f"{resolve(job, job.parameters.since)}..{until}"]
+        out = job.git.text(
+            "log", "--no-merges", f"--max-count={MAX_COMMITS}", "--reverse", "--format=%H%x00%s", *span, "--"
+        )
+        pairs = [line.partition("\0") for line in out.split("\n") if line]
+        return [(sha, clean(subject)) for sha, _, subject in pairs]
+
+
+def _sort(commits: list[tuple[str, str]], text: str) -> _Sorted:
+    entries: dict[str, list[str]] = {}
+    known: list[str] = []
+    silent: list[str] = []
+    for sha, subject in commits:
+        found = classify(subject)
+        if found is None:
+            silent.append(subject)
+        elif mentioned(text, sha, found[1]) or found[1] in entries.get(found[0], ()):
+            known.append(subject)
+        else:
+            entries.setdefault(found[0], []).append(found[1])
+    return _Sorted({section: entries[section] for section in SECTIONS if section in entries}, known, silent)
+
+
+def _why(sorted_: _Sorted, commits: list[tuple[str, str]]) -> str:
+    if not commits:
+        return "no commits"
+    if sorted_.known:
+        return f"{count(len(sorted_.known), 'commit')} mentioned already"
+    return "no commit that a user would notice"

@@ -1,0 +1,145 @@
+"""Merge one branch into another where nobody sees it, and run the tests on what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import BaseModel, Field
+
+from engine.execution.runners.flow import CommandBlocked, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.common import (
+    Parameters,
+    Revision,
+    Unrunnable,
+    clean,
+    commit,
+    count,
+    in_words,
+    listed,
+    resolve,
+    run_tests,
+    tidy,
+    toolchains,
+)
+from engine.execution.runners.toolchain import Toolchain, borrowed
+from engine.git import Git
+from engine.values import CheckResult
+
+IDENTITY = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
+BLAME_LIMIT = 50
+"""With more failing tests than this nobody asks each side on its own."""
+
+
+class RehearseMergeParameters(Parameters):
+    """Which branch into which."""
+
+    source: Revision = Field(description="the branch that is to be merged")
+    target: Revision = Field(description="the branch it is to be merged into")
+
+
+class RehearseMerge:
+    """The merge happens in a throw-away worktree; no branch moves."""
+
+    name: ClassVar = "rehearse_merge"
+    title: ClassVar = "Rehearse a merge"
+    place: ClassVar = Place.WORKTREE
+    parameters: ClassVar[type[BaseModel]] = RehearseMergeParameters
+
+    def describe(self, parameters: RehearseMergeParameters) -> str:
+        return f"Rehearse merging {clean(parameters.source)} into {clean(parameters.target)}"
+
+    def run(self, job: Job) -> FlowResult:
+        names = clean(job.parameters.source), clean(job.parameters.target)
+        source, target = resolve(job, job.parameters.source), resolve(job, job.parameters.target)
+        facts: dict[str, object] = {"source": source, "target": target, "conflicts": []}
+        if job.git.run("merge-base", "--is-ancestor", source, target, allowed=(0, 1)).returncode == 0:
+            return FlowResult(f"Nothing to merge: {names[1]} has all of {names[0]}", facts=facts)
+        tidy(job, target)
+        job.say(f"{names[1]} is at {commit(job.git, target)}")
+        job.say(f"{names[0]} is at {commit(job.git, source)}")
+        done = job.git.run(*IDENTITY, "merge", "--no-commit", "--no-ff", "--no-verify", source, allowed=(0, 1, 2, 128))
+        try:
+            conflicts = unmerged(job.git)
+            if conflicts:
+                return self._conflicted(job, names, conflicts, facts)
+            if done.returncode:
+                raise FlowUnable(f"git cannot merge them: {clean(done.stderr.decode(errors='replace'))[-300:]}")
+            changed = job.git.text("diff", "--cached", "--name-only", "-z", target).count("\0")
+            job.say(f"The merge is clean: {count(changed, 'file')} changed")
+            return self._tested(job, names, source, target, facts)
+        finally:
+            job.git.run("reset", "--quiet", "--hard", target)
+
+    def _conflicted(
+        self, job: Job, names: tuple[str, str], conflicts: list[tuple[str, int]], facts: dict[str, object]
+    ) -> FlowResult:
+        for path, places in conflicts:
+            job.say(f"conflict  {clean(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)"))
+        summary = f"Merging {names[0]} into {names[1]} conflicts in {count(len(conflicts), 'file')}: " + listed(
+            [path for path, _ in conflicts], 4
+        )
+        return FlowResult(summary, facts=facts | {"conflicts": [path for path, _ in conflicts]})
+
+    def _tested(
+        self, job: Job, names: tuple[str, str], source: str, target: str, facts: dict[str, object]
+    ) -> FlowResult:
+        try:
+            tools = toolchains(job)
+        except FlowUnable as error:  # a merge that is clean is worth knowing even where nothing can be tested
+            job.say(f"{error.message} ({error.fix})")
+            return FlowResult(f"{names[0]} merges cleanly into {names[1]}; no tests could be run", facts=facts)
+        with borrowed(tools, job.folder, job.workspace):
+            tool = tools[0]
+            check = run_tests(job, tool)
+            job.say(in_words(check))
+            if check.green:
+                summary = f"{names[0]} merges cleanly into {names[1]}, {in_words(check)}"
+                return FlowResult(summary, check=check, facts=facts, full=True)
+            blame = self._blame(job, tool, check, {names[0]: source, names[1]: target})
+        summary = f"{names[0]} merges cleanly into {names[1]}, but {in_words(check)}"
+        only = [test for test, sides in blame.items() if not sides]
+        if only:
+            summary += f"; {len(only)} of them only when merged"
+        return FlowResult(summary, check=check, facts=facts | {"red_before": blame}, full=True)
+
+    def _blame(self, job: Job, tool: Toolchain, check: CheckResult, sides: dict[str, str]) -> dict[str, list[str]]:
+        """For each failing test the sides on which it fails without the merge; {} when that cannot be asked."""
+        failing = [test for test in check.failing if not test.startswith("-")]
+        if not tool.exact or check.errors or not failing or len(failing) > BLAME_LIMIT:
+            return {}
+        red: dict[str, list[str]] = {test: [] for test in failing}
+        for name, sha in sides.items():
+            job.say(f"The same {count(len(failing), 'test')} on {name} alone")
+            tidy(job, sha)
+            try:
+                alone = run_tests(job, tool, failing)
+            except CommandBlocked:
+                raise
+            except Unrunnable as error:
+                job.say(error.message)
+                return {}
+            for test in failing:
+                if test in alone.failing:
+                    red[test].append(name)
+        _tell(job, red)
+        return red
+
+
+def _tell(job: Job, red: dict[str, list[str]]) -> None:
+    for test, sides in red.items():
+        job.say(f"{test}: " + (f"red on {listed(sides)} already" if sides else "red only when merged"))
+
+
+def unmerged(git: Git) -> list[tuple[str, int]]:
+    """The files in conflict, each with its number of marked places (0 when the whole file is in dispute)."""
+    paths = [path for path in git.text("diff", "--name-only", "--diff-filter=U", "-z").split("\0") if path]
+    return [(path, _places(git, path)) for path in sorted(paths)]
+
+
+def _places(git: Git, path: str) -> int:
+    try:
+        lines: Sequence[bytes] = (git.folder / path).read_bytes().splitlines()
+    except OSError:
+        return 0
+    return sum(line.startswith(b"<<<<<<< ") for line in lines)

@@ -1,0 +1,92 @@
+"""Run the tests that belong to changed files."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, Field
+
+from engine.execution.runners.flow import FlowResult, Job, Place
+from engine.execution.runners.flows.common import (
+    Parameters,
+    RepoPath,
+    clean,
+    combined,
+    count,
+    in_words,
+    listed,
+    run_tests,
+    sentence,
+    toolchains,
+)
+from engine.execution.runners.toolchain import Toolchain
+
+TOO_MANY = 400
+"""With more targets than this the whole suite is run; a command line has its limits."""
+
+
+class RunTestsParameters(Parameters):
+    """Which files changed."""
+
+    paths: list[RepoPath] = Field(default=[], description="changed source files; none = the whole suite")
+
+
+class RunTests:
+    """Finds the tests of the changed files, by name, by folder and by what they import, and runs them."""
+
+    name: ClassVar = "run_tests"
+    title: ClassVar = "Run tests"
+    place: ClassVar = Place.OPERATOR_TREE
+    parameters: ClassVar[type[BaseModel]] = RunTestsParameters
+
+    def describe(self, parameters: RunTestsParameters) -> str:
+        paths = parameters.paths
+        if not paths:
+            return "Run the whole test suite"
+        if len(paths) == 1:
+            return f"Run the tests of {clean(paths[0])}"
+        return f"Run the tests of {count(len(paths), 'changed module')}: {listed(paths, 3)}"
+
+    def run(self, job: Job) -> FlowResult:
+        tools = toolchains(job)
+        paths: list[str] = job.parameters.paths
+        plan, mapped = self._plan(job, tools, paths)
+        checks = []
+        for tool, tests in plan:
+            check = run_tests(job, tool, tests)
+            job.say(f"{tool.title}: {in_words(check)}")
+            checks.append(check)
+        check = combined(checks)
+        full = all(not tests for _, tests in plan)
+        scope = " (the whole suite)" if full and paths else ""
+        return FlowResult(
+            summary=sentence(f"{in_words(check)}{scope}"),
+            check=check,
+            facts={"tests_by_path": mapped, "without_tests": [path for path in paths if not mapped.get(path)]},
+            full=full and len(plan) == len(tools),
+        )
+
+    def _plan(
+        self, job: Job, tools: list[Toolchain], paths: list[str]
+    ) -> tuple[list[tuple[Toolchain, list[str]]], dict[str, list[str]]]:
+        """What each tool is to run, [] meaning everything, and which tests belong to which path."""
+        plan: list[tuple[Toolchain, list[str]]] = []
+        mapped: dict[str, list[str]] = {}
+        for tool in tools:
+            mine = [path for path in paths if tool.takes(path)]
+            if not mine:
+                continue
+            found = tool.tests_for(mine)
+            mapped |= found
+            tests = sorted({test for names in found.values() for test in names})
+            for path, names in found.items():
+                job.say(f"{clean(path)} → {listed(names, 4) if names else 'no tests of its own'}")
+            if not tests or len(tests) > TOO_MANY:
+                job.say(f"Running the whole suite with {tool.title}")
+                tests = []
+            plan.append((tool, tests))
+        if not plan:
+            if paths:
+                job.say(f"No tests belong to {listed(paths, 4)}: running the whole suite")
+            plan = [(tool, []) for tool in tools]
+        return plan, mapped
