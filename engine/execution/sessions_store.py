@@ -14,7 +14,7 @@ from engine.storage.types import utc
 from engine.values import Assignment, CheckResult, Outcome, SessionState, SessionView
 
 LEGAL: dict[SessionState, frozenset[SessionState]] = {
-    SessionState.QUEUED: frozenset({SessionState.RUNNING, SessionState.CANCELLED}),
+    SessionState.QUEUED: frozenset({SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED}),
     SessionState.RUNNING: frozenset(
         {
             SessionState.SUCCEEDED,

@@ -122,6 +122,8 @@ class TranscriptWriter:
     def flush(self) -> str:
         """Write what was taken since the last flush; returns its last few lines, "" when there was nothing."""
         with self._lock:
+            if self._file < 0:
+                self._batch.clear()  # words after the last one, of a thread that was not waited for
             if not self._batch:
                 return ""
             data = ("\n".join(self._batch) + "\n").encode(errors="replace")

@@ -1,0 +1,167 @@
+"""The life of a session as the database knows it: each step one transaction that observers take part in (SPEC 3.8).
+
+A session is a row before it is anything else. It is QUEUED in the transaction that uses its permit up, RUNNING in the
+one that its observers hear of, and over in a last one. A crash between any two leaves a row that says how far it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from engine.events import SessionEnded, SessionQueued, SessionStarted
+from engine.execution import sessions_store as store
+from engine.execution.sessions_store import SessionResult, SessionRow
+from engine.storage.database import Database, Transaction
+from engine.values import Assignment, Permit, Refusal, SessionState, SessionView
+
+
+class PermitBook(Protocol):
+    """Where permits are kept (SPEC 3.1)."""
+
+    def consume(self, tx: Transaction, permit: Permit, digest: str, /) -> None:
+        """Use the permit up for what has this digest, or raise `Refusal`."""
+
+
+class SessionObserver(Protocol):
+    """Who keeps something in step with sessions. Called inside the session's own transactions, on the writer thread:
+    quick, never calling `Sessions`, and not raising, for then the session's own change does not happen either."""
+
+    def session_started(self, tx: Transaction, view: SessionView, /) -> None: ...
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: SessionResult, /) -> None:
+        """Also called for sessions that never started (cancelled while queued)."""
+
+
+class SessionRecords:
+    """Writes and reads the rows of sessions."""
+
+    def __init__(self, database: Database, permits: PermitBook) -> None:
+        self._database = database
+        self._permits = permits
+        self._observers: tuple[SessionObserver, ...] = ()
+
+    def observe(self, observer: SessionObserver) -> None:
+        """Tell `observer` from now on."""
+        self._observers = (*self._observers, observer)
+
+    def enqueue(
+        self, session_id: str, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int
+    ) -> None:
+        """Use `permit` up and put the session into the queue, both or neither. Raises what the permit book raises."""
+
+        def work(tx: Transaction) -> None:
+            self._permits.consume(tx, permit, assignment.digest)
+            tx.session.add(
+                SessionRow(
+                    id=session_id,
+                    prediction_id=permit.prediction_id,
+                    permit_id=permit.id,
+                    prompt=assignment.prompt,
+                    workspace=assignment.workspace,
+                    channel=assignment.channel,
+                    agent=agent,
+                    runner=assignment.runner,
+                    flow=assignment.flow,
+                    parameters=dict(assignment.parameters),
+                    state=SessionState.QUEUED.value,
+                    mode=mode,
+                    cwd=assignment.workspace,
+                    created_at=tx.now,
+                    estimate_microusd=estimate,
+                )
+            )
+            tx.record(
+                SessionQueued(
+                    subject=session_id,
+                    workspace=assignment.workspace,
+                    prediction_id=permit.prediction_id,
+                    flow=assignment.flow or "",
+                )
+            )
+
+        self._database.write(work)
+
+    def begin(self, session_id: str, sandbox: str) -> SessionView | None:
+        """QUEUED -> RUNNING; None when it was ended before it began. `sandbox` as the row is to say it."""
+
+        def work(tx: Transaction) -> SessionView | None:
+            row = store.move_to(tx, session_id, SessionState.RUNNING)
+            if row is None:
+                return None
+            row.sandbox = sandbox
+            view = row.view
+            for observer in self._observers:
+                observer.session_started(tx, view)
+            tx.record(
+                SessionStarted(
+                    subject=row.id, workspace=row.workspace, prediction_id=row.prediction_id, sandbox=sandbox
+                )
+            )
+            return view
+
+        return self._database.write(work)
+
+    def end(
+        self,
+        session_id: str,
+        result: SessionResult,
+        *,
+        lines: int,
+        cwd: str = "",
+        write: Callable[[Transaction], None] | None = None,
+    ) -> bool:
+        """The last transaction, with what else `write` puts into it. False when it was over already: nothing is done.
+
+        `lines` of transcript; `cwd` is where it worked, if not where it was to.
+        """
+
+        def work(tx: Transaction) -> bool:
+            row = store.move_to(tx, session_id, result.state)
+            if row is None:
+                return False
+            store.put_result(row, result, lines=lines)
+            row.cwd = cwd or row.cwd
+            if write is not None:
+                write(tx)
+            view = row.view
+            for observer in self._observers:
+                observer.session_ended(tx, view, result)
+            tx.record(
+                SessionEnded(
+                    subject=row.id,
+                    workspace=row.workspace,
+                    prediction_id=row.prediction_id,
+                    state=row.state,
+                    summary=row.summary,
+                    cost=row.cost_microusd,
+                )
+            )
+            return True
+
+        return self._database.write(work)
+
+    def get(self, session_id: str) -> SessionRow:
+        """One row. Raises `Refusal` `unknown_session`."""
+        with self._database.read() as session:
+            row = session.get(SessionRow, session_id)
+        if row is None:
+            raise Refusal("unknown_session", f"there is no session {session_id}", "`clawpy work` lists them")
+        return row
+
+    def latest(
+        self, *, workspace: str | None = None, state: SessionState | None = None, limit: int | None = None
+    ) -> list[SessionRow]:
+        """Rows, newest first."""
+        with self._database.read() as session:
+            return store.rows(session, workspace=workspace, state=state, limit=limit)
+
+    def of_prediction(self, prediction_id: str) -> SessionRow | None:
+        """The newest session of a card, or None."""
+        with self._database.read() as session:
+            return store.of_prediction(session, prediction_id)
+
+    def usual_cost(self, runner: str, channel: str) -> int | None:
+        """What sessions of this runner and channel cost on average, in micro-dollars; None before the first."""
+        with self._database.read() as session:
+            return store.usual_cost(session, runner, channel)

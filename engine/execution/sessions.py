@@ -1,0 +1,431 @@
+"""Sessions (SPEC 3.8): approved work, each in a thread of its own, never without a permit, never more than allowed.
+
+Nothing runs twice: a permit is used up in the transaction that makes the session's row, and after a crash `recover`
+reads the rows: what was queued runs, what ran is INTERRUPTED.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.clock import Clock
+from engine.config import SettingsSource
+from engine.events import EventBus, FaultReported
+from engine.execution import sessions_store as store
+from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
+from engine.execution.keeper import Brakes, Keeper, stopped
+from engine.execution.live import CommandCheck, LiveSession, Stop
+from engine.execution.processes import end_processes
+from engine.execution.runners.base import Runner, RunnerResult
+from engine.execution.runners.flow import CommandBlocked, FlowUnable, Stopped
+from engine.execution.sandbox import Confinement, Sandbox, best_sandbox, secret_places
+from engine.execution.session_records import PermitBook, SessionObserver, SessionRecords
+from engine.execution.sessions_store import SessionResult, SessionRow
+from engine.execution.transcripts import TranscriptReader, TranscriptWriter
+from engine.execution.worktrees import remove_folder
+from engine.home import Home
+from engine.storage.database import Database
+from engine.values import (
+    Assignment,
+    Permit,
+    Randomness,
+    Refusal,
+    SessionState,
+    SessionView,
+    TranscriptLine,
+    sanitise,
+)
+
+log = logging.getLogger(__name__)
+
+SUMMARY_CAP = 4_000
+"""Characters of a summary that a row keeps; the transcript has it whole."""
+
+END_WITHIN = 0.9
+"""Seconds after a stop in which a session whose thread does not come back is ended without it (SPEC 3.7: 1 s)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    id: str
+    assignment: Assignment
+    mode: str
+
+
+class Sessions:
+    """The port. All methods are quick and may be called from any thread, but `wait`, `stop_all` and `close`."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        home: Home,
+        clock: Clock,
+        bus: EventBus,
+        randomness: Randomness,
+        settings: SettingsSource,
+        channels: Channels,
+        permits: PermitBook,
+        brakes: Brakes,
+        check: CommandCheck,
+        runners: Sequence[Runner],
+        observers: Sequence[SessionObserver] = (),
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        self._records = SessionRecords(database, permits)
+        for observer in observers:
+            self.observe(observer)
+        self._home = home
+        self._clock = clock
+        self._bus = bus
+        self._randomness = randomness
+        self._settings = settings
+        self._channels = channels
+        self._brakes = brakes
+        self._check = check
+        self._runners = {runner.name: runner for runner in runners}
+        self._sandbox = sandbox
+        self._reader = TranscriptReader()
+        self._keeper = Keeper(live=self._all_live, end=self._end, brakes=brakes, bus=bus)
+        self._lock = threading.RLock()
+        self._queue: deque[_Waiting] = deque()
+        self._live: dict[str, LiveSession] = {}
+        self._over: dict[str, threading.Event] = {}
+        self._closed = False
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The best rung of this machine, tried when it is first needed."""
+        if self._sandbox is None:
+            self._sandbox = best_sandbox()
+        return self._sandbox
+
+    def observe(self, observer: SessionObserver) -> None:
+        """Add an observer; for those that are built after the sessions they observe. Before anything starts."""
+        self._records.observe(observer)
+
+    # Starting
+
+    def start(
+        self, permit: Permit, assignment: Assignment, *, agent: str, mode: str = APPROVED, estimate: int = 0
+    ) -> SessionView:
+        """Use `permit` up and run `assignment`, at once or when its turn comes. `estimate` in micro-dollars.
+
+        Raises `Refusal`: `unknown_channel`, `no_runner`, `no_sandbox` (autonomous work without one), `stopped`,
+        `engine_closed`, and what the permit book raises (`permit_used`, `permit_expired`, …). Nothing is stored then.
+        """
+        if mode not in (APPROVED, AUTONOMOUS):
+            raise ValueError(f"mode {mode!r}")
+        self._channels.get(assignment.channel)
+        self.runner_of(assignment)
+        if mode == AUTONOMOUS and not self.sandbox.confines:
+            raise Refusal(
+                "no_sandbox", "nothing runs by itself without a sandbox, and none works here", "install bubblewrap"
+            )
+        if (reason := stopped(self._brakes)) is not None:
+            raise Refusal("stopped", reason, "clawpy resume")
+        waiting = _Waiting(self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess"), assignment, mode)
+
+        with self._lock:
+            if self._closed:
+                raise Refusal("engine_closed", "the engine is closing; nothing starts any more")
+        self._records.enqueue(waiting.id, permit, assignment, agent=agent, mode=mode, estimate=estimate)
+        self._line_up([waiting])
+        return self.get(waiting.id)
+
+    def runner_of(self, assignment: Assignment) -> Runner:
+        """The runner an assignment names. Raises `Refusal` `no_runner`."""
+        runner = self._runners.get(assignment.runner)
+        if runner is None:
+            known = ", ".join(self._runners) or "none"
+            raise Refusal("no_runner", f"there is no runner {assignment.runner!r}", f"built in: {known}")
+        return runner
+
+    # Looking
+
+    def get(self, session_id: str) -> SessionView:
+        """One session. Raises `Refusal` `unknown_session`."""
+        return self._seen(self._records.get(session_id))
+
+    def running(self) -> list[SessionView]:
+        """What runs now, oldest first; what is queued is not among it."""
+        return [self._seen(row) for row in reversed(self._records.latest(state=SessionState.RUNNING))]
+
+    def of_prediction(self, prediction_id: str) -> SessionView | None:
+        """The newest session of a card, or None."""
+        row = self._records.of_prediction(prediction_id)
+        return None if row is None else self._seen(row)
+
+    def usual_cost(self, runner: str, channel: str) -> int | None:
+        """What sessions of this runner and channel cost on average, in micro-dollars; None before the first."""
+        return self._records.usual_cost(runner, channel)
+
+    def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
+        """At most `limit` lines after line `after`; a running session's newest tenth of a second may be missing."""
+        return self._reader.page(self._transcript(session_id), after=after, limit=limit)
+
+    def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
+        """Wait until the session is over, at most `timeout` seconds; the view says whether it is."""
+        with self._lock:
+            over = self._over.get(session_id)
+        if over is not None:
+            over.wait(timeout)
+        return self.get(session_id)
+
+    # Stopping
+
+    def stop(self, session_id: str, reason: str) -> None:
+        """End a session and all its processes, within a second; harmless when it is over. Returns at once.
+
+        Raises `Refusal` `unknown_session`.
+        """
+        with self._lock:
+            live = self._live.get(session_id)
+            queued = next((one for one in self._queue if one.id == session_id), None)
+            if queued is not None:
+                self._queue.remove(queued)
+        if live is not None:
+            self._end(live, Stop(SessionState.CANCELLED, reason))
+        elif queued is not None:
+            self._finish(session_id, Stop(SessionState.CANCELLED, reason))
+        else:
+            self.get(session_id)
+
+    def stop_all(self, reason: str) -> int:
+        """End everything that runs or waits, and see it gone: within a second. Returns how many there were."""
+        with self._lock:
+            ending = [*self._live, *(one.id for one in self._queue)]
+            over = [self._over[session_id] for session_id in ending]
+        for session_id in ending:
+            self.stop(session_id, reason)
+        until = time.monotonic() + 1
+        for event in over:
+            event.wait(max(0, until - time.monotonic()))
+        return len(ending)
+
+    def close(self) -> None:
+        """End what runs; what is queued stays queued for the next start. Safe to call twice."""
+        with self._lock:
+            self._closed = True
+            self._queue.clear()
+            live = list(self._live.values())
+        for one in live:
+            self._end(one, Stop(SessionState.CANCELLED, "the engine was closed"))
+        for one in live:
+            one.ended.wait(2)
+
+    def recover(self) -> list[str]:
+        """At start-up, before anything else starts: what a crash left. Says what was interrupted."""
+        left = self._records.latest(state=SessionState.RUNNING)
+        queued = self._records.latest(state=SessionState.QUEUED)
+        words = []
+        for row in reversed(left):
+            # The mark in their environment says that they are the session's; a number that was used again does not.
+            end_processes(row.id)
+            self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine ended while it ran"))
+            words.append(f"“{row.prompt}” was running when the engine ended; it was interrupted ({row.id})")
+        remove_folder(self._scratch_root)
+        for runner in self._runners.values():
+            words += runner.recover()
+        waiting = [_Waiting(row.id, row.assignment, row.mode) for row in reversed(queued)]
+        words += [
+            f"“{one.assignment.prompt}” was waiting when the engine ended; it runs now ({one.id})" for one in waiting
+        ]
+        self._line_up(waiting)
+        return words
+
+    # Running
+
+    def _line_up(self, waiting: list[_Waiting]) -> None:
+        with self._lock:
+            if self._closed:
+                return  # they stay queued for the next start
+            for one in waiting:
+                self._over[one.id] = threading.Event()
+                self._queue.append(one)
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Start what waits, as far as the limit on running sessions lets."""
+        while True:
+            with self._lock:
+                free = self._settings.current.max_running_sessions - len(self._live)
+                if self._closed or free <= 0 or not self._queue:
+                    return
+                waiting = self._queue.popleft()
+                try:
+                    live = self._prepare(waiting)
+                except (OSError, Refusal) as error:
+                    problem = str(error)
+                else:
+                    self._live[waiting.id] = live
+                    threading.Thread(
+                        target=self._work, args=(live, waiting.mode), name=f"clawpy-{waiting.id}", daemon=True
+                    ).start()
+                    self._keeper.wake()
+                    continue
+            self._finish(waiting.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"))
+
+    def _prepare(self, waiting: _Waiting) -> LiveSession:
+        assignment = waiting.assignment
+        scratch = self._scratch_root / waiting.id
+        caches = self._home.cache / "build" / hashlib.sha256(assignment.workspace.encode()).hexdigest()[:16]
+        for folder in (scratch / "tmp", caches):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (scratch / "empty").touch()
+        workspace = Path(assignment.workspace)
+        return LiveSession(
+            session_id=waiting.id,
+            assignment=assignment,
+            limits=self._channels.get(assignment.channel).limits(waiting.mode),
+            clock=self._clock,
+            transcript=TranscriptWriter(self._transcript(waiting.id), self._clock),
+            sandbox=self.sandbox,
+            confinement=Confinement(
+                folder=workspace,
+                scratch=scratch,
+                caches=caches,
+                readable=(workspace,),
+                hidden=secret_places(self._home),
+                network=self._settings.current.workspace(assignment.workspace).network,
+            ),
+            check=self._check,
+        )
+
+    def _work(self, live: LiveSession, mode: str) -> None:
+        """The session's thread, from its first transaction to its last."""
+        outcome: Stop | RunnerResult
+        try:
+            view = self._records.begin(live.id, live.sandbox.describe(network=live.confinement.network))
+            if view is None:
+                raise Stopped("it was ended before it began")
+            if (reason := stopped(self._brakes)) is not None:
+                live.stop(Stop(SessionState.CANCELLED, reason))
+            live.check_running()
+            result = self.runner_of(live.assignment).run(live, view)
+            live.check_running()
+            outcome = result
+        except Stopped as error:
+            outcome = live.stop_requested or Stop(SessionState.CANCELLED, str(error))
+        except CommandBlocked as error:
+            outcome = Stop(SessionState.BLOCKED, str(error))
+        except (FlowUnable, Refusal) as error:
+            outcome = live.stop_requested or Stop(SessionState.FAILED, str(error))
+        except Exception as error:
+            if live.stop_requested is None:
+                log.exception("session %s failed", live.id)
+            kind = type(error).__name__
+            outcome = live.stop_requested or Stop(SessionState.FAILED, f"unexpected error: {kind}: {error}")
+        live.processes.end(grace=0)
+        self._finish(live.id, outcome, live)
+        remove_folder(live.scratch)
+
+    def _end(self, live: LiveSession, stop: Stop) -> None:
+        """Have a running session end: its processes at once, its thread as soon as it sees it."""
+        if live.stop(stop):
+            threading.Thread(target=self._end_now, args=(live, stop), name=f"clawpy-end-{live.id}", daemon=True).start()
+
+    def _end_now(self, live: LiveSession, stop: Stop) -> None:
+        began = time.monotonic()
+        live.processes.end()
+        if not live.ended.wait(max(0, END_WITHIN - (time.monotonic() - began))):
+            # Its thread is deep in Python; with its processes dead and its row closed it can do no more harm.
+            log.warning("session %s does not come back, it is ended without its thread", live.id)
+            self._finish(live.id, stop, live)
+
+    def _finish(self, session_id: str, outcome: Stop | RunnerResult, live: LiveSession | None = None) -> None:
+        """The last transaction of a session. Whoever comes second finds it done and changes nothing."""
+        result = _result(outcome, live)
+        lines = self._close_transcript(session_id, outcome, live)
+        write = outcome.write if isinstance(outcome, RunnerResult) else None
+        try:
+            self._records.end(session_id, result, lines=lines, cwd=str(live.folder) if live else "", write=write)
+        except Exception as error:
+            # The row stays as it was; the next start finds it and says that it was interrupted.
+            log.exception("the end of session %s could not be stored", session_id)
+            fault = f"the end of session {session_id} could not be stored: {error}"
+            self._bus.publish(FaultReported(subject=session_id, where="sessions", message=fault))
+        finally:
+            with self._lock:
+                self._live.pop(session_id, None)
+                over = self._over.pop(session_id, None)
+            if live is not None:
+                live.ended.set()
+            if over is not None:
+                over.set()
+        self._dispatch()
+
+    def _close_transcript(self, session_id: str, outcome: Stop | RunnerResult, live: LiveSession | None) -> int:
+        """The last words into the transcript, and the transcript onto the disk; returns its number of lines."""
+        try:
+            transcript = live.transcript if live else TranscriptWriter(self._transcript(session_id), self._clock)
+            if isinstance(outcome, RunnerResult):
+                transcript.append("note", sanitise(outcome.summary).split("\n"))
+            elif live is None or live.stop_requested is None:
+                transcript.append("error", sanitise(outcome.reason).split("\n"))
+            if live:
+                self._keeper.report(live)
+            transcript.close()
+        except OSError as error:
+            log.error("the transcript of session %s is not complete: %s", session_id, error)
+            return live.transcript.lines if live else 0
+        return transcript.lines
+
+    def _seen(self, row: SessionRow) -> SessionView:
+        """The row, with what is known of it only while it runs."""
+        live = self._live.get(row.id)
+        if live is None or row.state != SessionState.RUNNING:
+            return row.view
+        return replace(row.view, cwd=str(live.folder), tokens=live.tokens, cost=live.cost, lines=live.transcript.lines)
+
+    def _all_live(self) -> list[LiveSession]:
+        with self._lock:
+            return list(self._live.values())
+
+    def _transcript(self, session_id: str) -> Path:
+        return self._home.transcripts / f"{session_id}.jsonl"
+
+    @property
+    def _scratch_root(self) -> Path:
+        return self._home.cache / "scratch"
+
+    # Last in the class, for it takes the name of the type away from what follows.
+    def list(self, *, workspace: str | None = None, limit: int = 50) -> list[SessionView]:
+        """Sessions, newest first."""
+        return [self._seen(row) for row in self._records.latest(workspace=workspace, limit=limit)]
+
+
+def _result(outcome: Stop | RunnerResult, live: LiveSession | None) -> SessionResult:
+    cost, tokens, seconds = (live.cost, live.tokens, live.seconds) if live else (0, 0, 0.0)
+    if isinstance(outcome, RunnerResult):
+        return SessionResult(
+            state=SessionState.SUCCEEDED,
+            outcome=store.outcome_of(SessionState.SUCCEEDED),
+            summary=_told(outcome.summary),
+            check=outcome.check,
+            cost=cost,
+            tokens=tokens,
+            seconds=seconds,
+            change_set_id=outcome.change_set_id,
+            facts=dict(outcome.facts),
+        )
+    return SessionResult(
+        state=outcome.state,
+        outcome=store.outcome_of(outcome.state),
+        summary=_told(outcome.reason),
+        error=_told(outcome.reason),
+        cost=cost,
+        tokens=tokens,
+        seconds=seconds,
+    )
+
+
+def _told(text: str) -> str:
+    return sanitise(text).strip()[:SUMMARY_CAP]
