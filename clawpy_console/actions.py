@@ -1,0 +1,188 @@
+"""Every key of the console in one place: id, key, what it does, group (STYLE habit 4).
+
+Bindings, the key line, the help screen and the check of the operator's `[keys]` are all made from this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from textual.binding import Binding
+from textual.keys import KEY_ALIASES, Keys
+
+from engine.values import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing a key does.
+
+    `id` is `group.name`, `keys` comma-separated as Textual names them, `label` the word in the key line ("" keeps it
+    out), `tooltip` the sentence in the help. `action` is the method's name without `action_`. `shown` is how the key
+    is written where its name is not how people write it.
+    """
+
+    id: str
+    keys: str
+    label: str
+    tooltip: str
+    action: str
+    priority: bool = False
+    shown: str = ""
+
+    @property
+    def group(self) -> str:
+        return self.id.partition(".")[0]
+
+
+GROUPS = {
+    "app": "Everywhere",
+    "stack": "Card stack (while it has the focus)",
+    "panes": "Moving about",
+    "rows": "In a list",
+    "work": "Work",
+    "safety": "Safety",
+    "details": "Card details",
+}
+
+ACTIONS: tuple[Action, ...] = (
+    Action("app.stop", "f12", "stop", "stop everything now, running sessions too", "app.stop_everything", True, "F12"),
+    Action("app.mission", "1", "", "mission control", "app.go('mission')"),
+    Action("app.work", "2", "", "work: sessions, transcripts, changes to land", "app.go('work')"),
+    Action("app.safety", "6", "", "safety: rails, caps, holds, what was blocked", "app.go('safety')"),
+    Action("app.copy", "y", "", "copy the id of the card or session", "copy_id"),
+    Action("app.help", "question_mark", "keys", "all keys", "app.help", False, "?"),
+    Action("app.palette", "ctrl+p", "palette", "every command by name", "app.command_palette", True, "^p"),
+    Action("app.quit", "ctrl+q", "", "leave; asks first when sessions run", "app.leave", True, "^q"),
+    Action("stack.approve", "right,l", "approve", "approve the card: it runs", "approve", False, "→"),
+    Action("stack.dismiss", "left,h", "dismiss", "dismiss the card; the like stays away for 7 days", "dismiss", False, "←"),
+    Action("stack.snooze", "up,s", "later", "show the card again in 2 hours", "snooze", False, "↑"),
+    Action("stack.insist", "A", "", "approve a risky card, after its reason was shown", "insist", False, "A"),
+    Action("stack.details", "enter", "why", "why this card, and edit it before approving", "details", False, "⏎"),
+    Action("stack.undo", "u", "undo", "take the last decision back", "undo"),
+    Action("stack.own", "n", "new", "a prompt of your own", "own_prompt"),
+    Action("stack.predict", "p", "predict", "look for cards now", "predict"),
+    Action("stack.filter", "w", "workspace", "cards of one workspace, the next, all", "filter"),
+    Action("panes.next", "tab", "next pane", "go to the next pane", "next_pane", False, "⇥"),
+    Action("panes.previous", "shift+tab", "", "go to the pane before", "previous_pane", False, "⇧⇥"),
+    Action("rows.up", "up,k", "", "one up", "up", False, "↑"),
+    Action("rows.down", "down,j", "", "one down", "down", False, "↓"),
+    Action("rows.page_up", "pageup", "", "a page up", "page_up"),
+    Action("rows.page_down", "pagedown", "", "a page down", "page_down"),
+    Action("rows.first", "home,g", "", "to the first", "first"),
+    Action("rows.last", "end,G", "", "to the last", "last"),
+    Action("rows.open", "enter", "open", "open what is under the cursor", "open", False, "⏎"),
+    Action("work.land", "L", "land", "put the changes into the working tree", "land"),
+    Action("work.branch", "b", "branch", "commit the changes to a branch of their own", "branch"),
+    Action("work.discard", "D", "discard", "throw the changes away; asks first", "discard"),
+    Action("work.undo", "u", "undo", "take a landing back", "undo"),
+    Action("work.stop", "x", "stop", "stop the session", "stop"),
+    Action("work.open", "o", "open", "a shell in the session's folder", "open_folder"),
+    Action("work.filter", "slash", "filter", "only sessions with these words", "filter", False, "/"),
+    Action("safety.resume_stop", "R", "resume", "lift the stop", "resume('stop')"),
+    Action("safety.resume_pause", "P", "", "lift the pause", "resume('pause')"),
+    Action("safety.resume_month", "M", "", "lift the month stop", "resume('month')"),
+    Action("details.approve", "a", "approve as edited", "approve the card as it stands here", "approve"),
+    Action("details.approve_here", "ctrl+s", "", "the same, while typing", "approve", True, "^s"),
+    Action("details.insist", "A", "", "approve a risky card, after its reason was shown", "insist"),
+    Action("details.close", "escape", "close", "back to the stack", "close", False, "esc"),
+)
+
+BY_ID = {action.id: action for action in ACTIONS}
+
+# Keys of two groups clash when both can be live at once. `rows` and `stack` never are: only one has the focus.
+_TOGETHER = (
+    {"app", "stack", "panes"},
+    {"app", "rows", "panes", "work"},
+    {"app", "rows", "panes", "safety"},
+    {"app", "details"},
+)
+
+
+def bindings(*groups: str) -> list[Binding]:
+    """The bindings of these groups, for a `BINDINGS` of an app, a screen or a widget."""
+    return [
+        Binding(
+            action.keys,
+            action.action,
+            action.label or action.tooltip,
+            show=bool(action.label),
+            key_display=action.shown or None,
+            priority=action.priority,
+            tooltip=action.tooltip,
+            id=action.id,
+        )
+        for action in ACTIONS
+        if action.group in groups
+    ]
+
+
+def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
+    """How the key of `action_id` is written in the key line and the help, remapped or not."""
+    action = BY_ID[action_id]
+    if action_id not in keymap:
+        return action.shown or action.keys.split(",")[0]
+    return _SHORT.get(first := keymap[action_id].split(",")[0].strip(), first)
+
+
+_SHORT = {
+    "left": "←", "right": "→", "up": "↑", "down": "↓", "enter": "⏎", "escape": "esc", "tab": "⇥", "space": "space",
+    "question_mark": "?", "slash": "/", "pageup": "PgUp", "pagedown": "PgDn",
+}  # fmt: skip
+
+_NAMED = {key.value for key in Keys} | set(KEY_ALIASES)
+
+
+def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[Refusal]]:
+    """The part of the operator's `[keys]` that can be used, and a refusal for each entry that cannot.
+
+    Refused are an id that does not exist, a key that no terminal sends, and a key that another action has too. The
+    stop key may be given further keys, but F12 always stops.
+    """
+    good: dict[str, str] = {}
+    refusals: list[Refusal] = []
+    for action_id, text in keys.items():
+        if action_id not in BY_ID:
+            near = ", ".join(one.id for one in ACTIONS if one.group == action_id.partition(".")[0]) or ", ".join(GROUPS)
+            refusals.append(Refusal("bad_keys", f"[keys] {action_id}: no such action", f"there are: {near}"))
+            continue
+        wanted = [one.strip() for one in text.split(",") if one.strip()]
+        unknown = [one for one in wanted if not _is_key(one)]
+        if unknown or not wanted:
+            said = f"{unknown[0]!r} is no key" if unknown else "names no key"
+            refusals.append(Refusal("bad_keys", f"[keys] {action_id}: {said}", "for instance: x, X, ctrl+x, f5, left"))
+            continue
+        if action_id == "app.stop" and "f12" not in wanted:
+            wanted.append("f12")
+        good[action_id] = ",".join(wanted)
+    for action_id in list(good):
+        for other, key in _clashes(action_id, good):
+            refusals.append(
+                Refusal("bad_keys", f"[keys] {action_id}: {key!r} is already {other}", f"give {other} another key too")
+            )
+            good.pop(action_id, None)
+    return good, refusals
+
+
+def _is_key(key: str) -> bool:
+    *modifiers, last = key.split("+") if key != "+" else ["+"]
+    if any(one not in ("ctrl", "shift", "alt") for one in modifiers):
+        return False
+    return len(last) == 1 or key in _NAMED or last in _NAMED or last in _SHORT
+
+
+def _keys_of(action: Action, keymap: Mapping[str, str]) -> set[str]:
+    return {key.strip() for key in keymap.get(action.id, action.keys).split(",")}
+
+
+def _clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
+    mine = BY_ID[action_id]
+    found = []
+    for other in ACTIONS:
+        if other.id == action_id or not any({mine.group, other.group} <= together for together in _TOGETHER):
+            continue
+        if {mine.id, other.id} == {"details.approve", "details.approve_here"}:
+            continue
+        found += [(other.id, key) for key in sorted(_keys_of(mine, keymap) & _keys_of(other, keymap))]
+    return found

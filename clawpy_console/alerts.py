@@ -1,0 +1,53 @@
+"""Telling a person who looks elsewhere: bell, terminal title, OSC 9 (SPEC 9.7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clawpy_console import words
+from engine.values import sanitise
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+
+def sentence(event: Any) -> tuple[str, str] | None:
+    """What an event says to the operator and how grave it is ("information", "warning", "error"), or None."""
+    match event.kind:
+        case "SessionEnded" if event.state == "succeeded":
+            return words.one_line(f"done: {event.summary}"), "information"
+        case "SessionEnded" if event.state == "cancelled":
+            return words.one_line(f"stopped: {event.summary}"), "warning"
+        case "SessionEnded":
+            return words.one_line(f"{event.state}: {event.summary}"), "error"
+        case "ChangeSetReady":
+            return f"{words.count(event.files, 'changed file')} wait to be landed  (2)", "warning"
+        case "FaultReported":
+            return words.one_line(f"{event.where}: {event.message}"), "error"
+        case "CostWarned":
+            share = 100 * event.spent // max(1, event.cap)
+            spent, cap = words.money(event.spent), words.money(event.cap)
+            return f"cost: {share} % of the {event.window} cap ({spent} of {cap})", "warning"
+        case "HoldPlaced":
+            return words.one_line(f"{event.subject or 'held'}: {event.reason}"), "warning"
+    return None
+
+
+def terminal(app: App[Any], sequence: str) -> None:
+    """Write an escape sequence to the terminal between two frames.
+
+    Textual has no public door for this (its own `copy_to_clipboard` goes the same way), so this is the one place.
+    """
+    driver = app._driver
+    if driver is not None and not driver.is_headless:
+        driver.write(sequence)
+
+
+def title(app: App[Any], text: str) -> None:
+    """Set the terminal's title."""
+    terminal(app, f"\x1b]2;{sanitise(words.one_line(text))}\x1b\\")
+
+
+def notify(app: App[Any], text: str) -> None:
+    """A notification of the terminal itself (OSC 9); terminals that know nothing of it ignore it."""
+    terminal(app, f"\x1b]9;{sanitise(words.one_line(text))[:200]}\x1b\\")

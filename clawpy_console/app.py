@@ -1,0 +1,639 @@
+"""The console's app: opens the engine behind the first frame, keeps what is known up to date, carries out decisions.
+
+Nothing here waits for disk, database or a model on the event loop: ports are called in threads, and what they return
+is put on screen by the loop (SPEC 11.4). Before the first frame only Textual and the light modules of the engine are
+imported; a test holds that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from textual import events, on
+from textual.app import App, SystemCommand
+from textual.content import Content
+from textual.screen import Screen
+from textual.theme import BUILTIN_THEMES
+
+from clawpy_console import alerts, last_screen, themes, words
+from clawpy_console.actions import bindings, check_keymap
+from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
+from clawpy_console.known import TOPICS, Known, read
+from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.mission import MissionScreen
+from engine.home import Home
+from engine.values import Card, Hold, Refusal, TranscriptLine
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+ABSENCE = timedelta(minutes=30)
+"""Away for longer than this, and the operator is told what happened meanwhile."""
+
+SAVE_AFTER = 2.0
+"""Seconds from a change to the writing of the last screen."""
+
+
+def _work() -> Screen[None]:
+    from clawpy_console.screens.work import WorkScreen
+
+    return WorkScreen()
+
+
+def _safety() -> Screen[None]:
+    from clawpy_console.screens.safety import SafetyScreen
+
+    return SafetyScreen()
+
+
+class ConsoleApp(App[None]):
+    """The console over one engine.
+
+    Args:
+        open_engine: opens the engine; called in a thread, after the first frame. A `Refusal` is shown, with a way
+            to try again.
+        home: where the last screen and the operator's themes are.
+        workspaces: absolute paths named at the start; only shown until the engine says what it really serves.
+        demo: the home is a throw-away one, said so on screen.
+        now: where the time comes from, for tests.
+    """
+
+    TITLE = "clawpy"
+    CSS_PATH = "app.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
+    MODES = {"mission": MissionScreen, "work": _work, "safety": _safety}
+    DEFAULT_MODE = "mission"
+    BINDINGS = bindings("app")
+
+    def __init__(
+        self,
+        open_engine: Callable[[], Engine],
+        home: Home,
+        workspaces: Sequence[str],
+        demo: bool = False,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__()
+        self._open_engine = open_engine
+        self.home = home
+        self.demo = demo
+        self.now = now
+        self.engine: Engine | None = None
+        self.opening = "opening"
+        self.keymap: dict[str, str] = {}
+        self._last = last_screen.load(home.last_screen)
+        self.known = self._last.known
+        if not self.known.workspaces or workspaces:
+            self.known = dataclasses.replace(self.known, workspaces=tuple(workspaces) or self.known.workspaces)
+        self._bridge: Bridge | None = None
+        self._stale: set[str] = set()
+        self._reading = False
+        self._decided: list[str] = []
+        self._own_stop: Hold | None = None
+        self._stop_asked = False
+        self._saving = False
+        self._blurred_at: datetime | None = None
+        self._heard_at: datetime | None = None
+        self._greeted = False
+        self._bell = True
+        self._complaints: list[Refusal] = []
+        self._take_looks(self._last)
+
+    def _take_looks(self, last: last_screen.LastScreen) -> None:
+        """Theme and keys as they were last time, before the first frame."""
+        self.keymap, _ = check_keymap(last.keys)
+        self.set_keymap(self.keymap)
+        if not self._use_theme(last.theme):
+            self._use_theme(themes.DEFAULT)
+
+    def run(self, **options: Any) -> None:  # type: ignore[override]
+        """Run in the terminal; without `mouse=` the mouse is as the operator left it."""
+        options.setdefault("mouse", self._last.mouse)
+        super().run(**options)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Our colour names for themes that are not ours, so that no style sheet ever misses one."""
+        return {
+            "ink": "#d6dbe1", "paper": "#11151a", "line": "#2b333d", "grey": "#848f9b", "faint": "#56606b",
+            "wants": "#e5b567", "wrong": "#e8737a", "good": "#8fb573", "lit": "#1f2831",
+        }  # fmt: skip
+
+    # Start
+
+    def on_mount(self) -> None:
+        for name in BUILTIN_THEMES:
+            if name in self.available_themes and name != self.theme:
+                self.unregister_theme(name)
+        self.call_after_refresh(self.begin)
+
+    def begin(self) -> None:
+        """Open the engine, in a thread; the screen is there already."""
+        self.opening = "opening"
+        self.run_worker(self._begin(), group="begin", exclusive=True)
+
+    async def _begin(self) -> None:
+        try:
+            engine = await asyncio.to_thread(self._open_engine)
+        except Refusal as refusal:
+            self._cannot_open(refusal)
+            return
+        except Exception as error:
+            log.exception("the engine could not be opened")
+            said = f"the engine could not be opened: {type(error).__name__}: {error}"
+            self._cannot_open(Refusal("cannot_open", said, f"the whole story is in {self.home.logs}"))
+            return
+        self.engine = engine
+        self.opening = ""
+        if self._stop_asked:
+            self._stop_in_thread(engine)
+        self._bridge = Bridge(engine.bus, self.post_message)
+        await self._take_settings(engine)
+        self.renew(TOPICS)
+        self._tick()
+        self.run_worker(self._load_themes(), group="themes")
+
+    def _cannot_open(self, refusal: Refusal) -> None:
+        from clawpy_console.dialogs.refused import Refused
+
+        self.opening = "not open"
+        self._each_screen(frozenset())
+        self.push_screen(Refused(refusal))
+
+    async def _load_themes(self) -> None:
+        found = await asyncio.to_thread(lambda: list(themes.load_all(self.home.config / "themes")))
+        for one in found:
+            if isinstance(one, Refusal):
+                self._complain(one)
+            else:
+                self.register_theme(one)
+
+    async def _take_settings(self, engine: Engine) -> None:
+        """Take over what the settings say of the console. Runs at the start and whenever a setting changes."""
+        current = await asyncio.to_thread(lambda: engine.settings.current)
+        self.keymap, refusals = check_keymap(current.keys)
+        self.set_keymap(self.keymap)
+        for refusal in refusals:
+            self._complain(refusal)
+        self._bell = current.console.bell
+        if current.console.theme != self.theme and not self._use_theme(current.console.theme):
+            self.say(f"there is no theme {current.console.theme!r}; see config/themes", "warning")
+        self._last = dataclasses.replace(self._last, keys=dict(self.keymap), mouse=current.console.mouse)
+
+    def _use_theme(self, name: str) -> bool:
+        """Load theme `name` from its file and take it; False when there is none or it is no good."""
+        if name not in self.available_themes or name not in BUILTIN_THEMES:
+            file = themes.find(name, self.home.config / "themes")
+            if file is None:
+                return False
+            try:
+                self.register_theme(themes.load(file))
+            except Refusal as refusal:
+                self._complain(refusal)
+                return False
+        self.theme = name
+        return True
+
+    # What is known
+
+    def renew(self, topics: Iterable[str]) -> None:
+        """Read `topics` again, off the loop. What comes while a reading is under way is read after it."""
+        self._stale.update(topics)
+        if not self._reading and self.engine is not None:
+            self._reading = True
+            self.run_worker(self._renew(), group="read")
+
+    async def _renew(self) -> None:
+        complained: set[str] = set()
+        try:
+            while self._stale and self.engine is not None:
+                wanted = [one for one in TOPICS if one in self._stale][:3]
+                self._stale.difference_update(wanted)
+                values, failed = await asyncio.to_thread(read, self.engine, wanted)
+                self.learn(values)
+                for topic, error in failed:
+                    if topic not in complained:
+                        complained.add(topic)
+                        log.error("reading %s failed", topic, exc_info=error)
+                        self.say(f"{topic}: {error}", "error")
+        finally:
+            self._reading = False
+        self._greet_after_absence()
+
+    def learn(self, values: dict[str, Any]) -> None:
+        """Take over new fields of `Known` and draw what they change."""
+        changed = frozenset(name for name, value in values.items() if getattr(self.known, name) != value)
+        if not changed:
+            return
+        self.known = dataclasses.replace(self.known, **{name: values[name] for name in changed})
+        if self._own_stop is not None and any(hold.word == "stop" for hold in self.known.holds):
+            self._own_stop = None
+        self._each_screen(changed)
+        self._set_title()
+        self._save_soon()
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """What holds the engine, a stop that was just pressed included."""
+        return self.known.holds if self._own_stop is None else (self._own_stop, *self.known.holds)
+
+    @property
+    def transcript(self) -> Callable[[str, int, int], Sequence[TranscriptLine]] | None:
+        """Reads transcript lines after a number; None before the engine is open."""
+        engine = self.engine
+        if engine is None:
+            return None
+        return lambda session_id, after, limit: engine.sessions.transcript(session_id, after=after, limit=limit)
+
+    def _each_screen(self, changed: frozenset[str]) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, ConsoleScreen) and screen.is_mounted:
+                screen.refresh_known(changed)
+
+    @on(EngineMoved)
+    def _moved(self, message: EngineMoved) -> None:
+        self.renew(message.topics)
+        if "settings" in message.topics and self.engine is not None:
+            self.run_worker(self._take_settings(self.engine), group="settings", exclusive=True)
+
+    @on(OutputGrew)
+    def _grew(self, message: OutputGrew) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, ConsoleScreen):
+                screen.output_grew(message.sessions)
+
+    @on(Noticed)
+    def _noticed(self, message: Noticed) -> None:
+        said = alerts.sentence(message.event)
+        if said is None:
+            return
+        text, grave = said
+        self.say(text, grave)
+        if not self.app_focus:
+            if self._bell:
+                self.bell()
+            alerts.notify(self, f"clawpy: {text}")
+
+    def _set_title(self) -> None:
+        waits, runs = len(self.known.waiting), len(self.known.running)
+        parts = [f"{waits} waiting" if waits else "", f"{runs} running" if runs else ""]
+        alerts.title(self, " · ".join(["clawpy", *(part for part in parts if part)]))
+
+    # Time
+
+    def _tick(self) -> None:
+        """Bring times up to date: every second while something runs, else once a minute."""
+        if self.engine is None:
+            return
+        now = self.now()
+        for screen in self.screen_stack:
+            if isinstance(screen, ConsoleScreen) and screen.is_mounted:
+                screen.tick(now)
+        self.set_timer(1.0 if self.known.running else 60.0 - now.second, self._tick, name="tick")
+
+    # Asking the engine
+
+    def ask(
+        self,
+        call: Callable[[], T],
+        then: Callable[[T], object] | None = None,
+        refused: Callable[[Refusal], object] | None = None,
+        *,
+        group: str = "ask",
+    ) -> None:
+        """Call a port in a thread; `then` gets the result, `refused` the refusal (else it is said), on the loop."""
+        self.run_worker(self._ask(call, then, refused), group=group)
+
+    async def _ask(
+        self, call: Callable[[], T], then: Callable[[T], object] | None, refused: Callable[[Refusal], object] | None
+    ) -> None:
+        try:
+            result = await asyncio.to_thread(call)
+        except Refusal as refusal:
+            if refused is not None:
+                refused(refusal)
+            else:
+                self.say(str(refusal), "error")
+        except Exception as error:
+            log.exception("a call of the console failed")
+            failure = Refusal("failed", f"{type(error).__name__}: {error}", f"the whole story is in {self.home.logs}")
+            if refused is not None:
+                refused(failure)
+            self.say(str(failure), "error")
+        else:
+            if then is not None:
+                then(result)
+
+    def say(self, text: str, severity: str = "information") -> None:
+        """A toast, literally as written."""
+        self.notify(words.one_line(text), severity=severity, markup=False)  # type: ignore[arg-type]
+
+    def _complain(self, refusal: Refusal) -> None:
+        """Say a refusal that came before there was a screen to say it on as soon as there is one."""
+        if self.is_running and self._greeted:
+            self.say(str(refusal), "warning")
+        else:
+            self._complaints.append(refusal)
+
+    def live(self) -> Engine | None:
+        """The engine, or None with a word to the operator while it is not open yet."""
+        if self.engine is None:
+            self.say("the engine is still opening, a moment", "warning")
+        return self.engine
+
+    # Cards
+
+    def decide(
+        self, card: Card, how: str, refused: Callable[[Card, str], object], call: Callable[[], Card] | None = None
+    ) -> None:
+        """Approve, dismiss or snooze `card`; `call` replaces the plain verb (an edited approval)."""
+        engine = self.engine
+        if engine is None:
+            refused(card, "the engine is still opening, a moment")
+            return
+        verbs: dict[str, Callable[[], Card]] = {
+            "approve": lambda: engine.cards.approve(card.id),
+            "dismiss": lambda: engine.cards.dismiss(card.id),
+            "snooze": lambda: engine.cards.snooze(card.id),
+        }
+        self._decided.append(card.id)
+
+        def no(refusal: Refusal) -> None:
+            if card.id in self._decided:
+                self._decided.remove(card.id)
+            refused(card, f"{refusal.message}" + (f": {refusal.fix}" if refusal.fix else ""))
+            self.renew(["cards"])
+
+        self.ask(call or verbs[how], lambda _: self.renew(["cards"]), no)
+
+    def take_back(self, trail: Callable[[str, str], object]) -> None:
+        """Undo the last decision made here; asking again goes one further back."""
+        engine = self.live()
+        if engine is None:
+            return
+        if not self._decided:
+            trail("nothing to take back", "$grey")
+            return
+        card_id = self._decided.pop()
+
+        def done(card: Card) -> None:
+            trail(f"↶ taken back: {words.one_line(card.assignment.prompt)}", "$grey")
+            self.renew(["cards", "sessions", "changes", "tasks"])
+
+        def no(refusal: Refusal) -> None:
+            trail(f"✗ {refusal}", "$wrong")
+
+        self.ask(lambda: engine.cards.undo(card_id), done, no)
+
+    def show_details(self, card: Card) -> None:
+        """Open the details of `card`."""
+        from clawpy_console.dialogs.details import Details
+
+        self.push_screen(Details(card))
+
+    def write_own_prompt(self, workspace: str) -> None:
+        """Ask for a prompt and make a card of it."""
+        from clawpy_console.dialogs.prompt import OwnPrompt
+
+        def written(answer: tuple[str, str] | None) -> None:
+            engine = self.live() if answer else None
+            if answer and engine is not None:
+                text, place = answer
+                self.ask(lambda: engine.cards.propose(text, workspace=place), lambda _: self.renew(["cards"]))
+
+        self.push_screen(OwnPrompt(self.known.workspaces, workspace), written)
+
+    def predict(self) -> None:
+        """One prediction cycle now."""
+        engine = self.live()
+        if engine is None:
+            return
+        mission = next((one for one in self.screen_stack if isinstance(one, MissionScreen)), None)
+
+        def trail(text: str, style: str = "$grey") -> None:
+            if mission is not None:
+                mission.trail(text, style)
+
+        def done(report: Any) -> None:
+            wrong = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
+            made = words.count(len(report.created), "new card") if report.created else "nothing new"
+            trail(f"looked for {report.seconds:.1f} s: {made}{wrong}", "$wants" if wrong else "$grey")
+            self.renew(["cards", "autonomy"])
+
+        trail("looking …")
+        self.ask(lambda: engine.predictions.run_cycle(requested=True), done, group="cycle")
+
+    # Absence and greeting
+
+    def _greet_after_absence(self) -> None:
+        """Once after the first reading: what happened since the last time, or the first-run line."""
+        if self._greeted:
+            return
+        self._greeted = True
+        for refusal in self._complaints:
+            self.say(str(refusal), "warning")
+        self._complaints.clear()
+        saved = self._last.saved_at
+        if not self._last.welcomed:
+            from clawpy_console.greeting import first_run
+
+            self._greet(first_run())
+        if saved is not None and self.now() - saved > ABSENCE:
+            self._tell_since(saved)
+
+    def _tell_since(self, since: datetime) -> None:
+        from clawpy_console.greeting import since_then
+
+        engine = self.engine
+        if engine is not None:
+            self.ask(lambda: since_then(engine, since, self.now()), self._greet)
+
+    def _greet(self, lines: list[Content]) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, MissionScreen):
+                screen.greet(lines)
+
+    # The operator
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, (events.Key, events.MouseDown)):
+            self._operator_acted(event.key if isinstance(event, events.Key) else "")
+        await super().on_event(event)
+
+    def _operator_acted(self, key: str) -> None:
+        """A key or a click: the operator is there. Told to the engine at most twice a minute."""
+        now = self.now()
+        if self._greeted and (self._last.welcomed or key == "escape"):
+            self._greet([])
+            self._last = dataclasses.replace(self._last, welcomed=True)
+        engine = self.engine
+        if engine is None or (self._heard_at is not None and now - self._heard_at < timedelta(seconds=30)):
+            return
+        self._heard_at = now
+        self.ask(lambda: engine.autonomy.heard("console"), lambda _: self.renew(["autonomy"]), group="heard")
+
+    def on_app_blur(self) -> None:
+        self._blurred_at = self.now()
+
+    def on_app_focus(self) -> None:
+        away, self._blurred_at = self._blurred_at, None
+        if away is not None and self.now() - away > ABSENCE:
+            self._tell_since(away)
+
+    # Actions
+
+    def action_stop_everything(self) -> None:
+        """The kill switch: at once, in a thread of its own, waiting for nobody (SPEC 3.7)."""
+        self._stop_asked = True
+        self._own_stop = Hold("stop", "F12 pressed: nothing starts, what ran is being ended", self.now())
+        self._each_screen(frozenset({"holds"}))
+        if self.engine is not None:
+            self._stop_in_thread(self.engine)
+
+    def _stop_in_thread(self, engine: Engine) -> None:
+        def stop() -> None:
+            try:
+                engine.safety.stop("F12 pressed in the console", "operator")
+            except Exception as error:
+                log.exception("F12 failed")
+                self.call_from_thread(self.say, f"stop failed: {error}; use `clawpy stop`", "error")
+            else:
+                self.call_from_thread(self.renew, ["costs", "autonomy", "sessions", "tasks"])
+
+        threading.Thread(target=stop, name="stop", daemon=True).start()
+
+    def resume(self, word: str) -> None:
+        """Lift the hold `word`."""
+        engine = self.live()
+        if engine is None:
+            return
+
+        def done(_: object) -> None:
+            self._own_stop = None
+            self._stop_asked = False
+            self.say(f"{word} lifted")
+            self.renew(["costs", "autonomy"])
+            self._each_screen(frozenset({"holds"}))
+
+        self.ask(lambda: engine.safety.resume(word), done)
+
+    async def action_go(self, mode: str) -> None:
+        """Show another screen; dialogs stay where they are."""
+        if len(self.screen_stack) == 1 and mode in self.MODES and mode != self.current_mode:
+            await self.switch_mode(mode)
+
+    def open_session(self, session_id: str) -> None:
+        """Go to the work screen, to this session."""
+        if session_id:
+            self.run_worker(self._open_session(session_id), group="go")
+
+    async def _open_session(self, session_id: str) -> None:
+        await self.action_go("work")
+        select = getattr(self.screen, "select", None)
+        if callable(select):
+            select(session_id)
+
+    def action_help(self) -> None:
+        from clawpy_console.dialogs.help import Help
+
+        if not isinstance(self.screen, Help):
+            self.push_screen(Help())
+
+    def action_leave(self) -> None:
+        """Quit; asks when sessions run."""
+        running = len(self.known.running)
+        if not running or self.engine is None:
+            self.run_worker(self._leave(), group="leave", exclusive=True)
+            return
+        from clawpy_console.dialogs.confirm import Confirm
+
+        question = f"{words.count(running, 'session')} still running. Leaving stops {'it' if running == 1 else 'them'}."
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.run_worker(self._leave(), group="leave", exclusive=True)
+
+        if not isinstance(self.screen, Confirm):
+            self.push_screen(Confirm("Leave the console?", question, key="Q", word="leave"), answered)
+
+    async def action_quit(self) -> None:
+        self.action_leave()
+
+    async def _leave(self) -> None:
+        await self._save()
+        self.exit()
+
+    async def on_unmount(self) -> None:
+        if self._bridge is not None:
+            self._bridge.close()
+
+    # The last screen
+
+    def _save_soon(self) -> None:
+        if not self._saving:
+            self._saving = True
+            self.set_timer(SAVE_AFTER, self._save_now, name="save")
+
+    def _save_now(self) -> None:
+        self.run_worker(self._save(), group="save")
+
+    async def _save(self) -> None:
+        self._saving = False
+        screen = dataclasses.replace(self._last, known=self.known, theme=self.theme, saved_at=self.now())
+        try:
+            await asyncio.to_thread(last_screen.save, self.home.last_screen, screen)
+        except OSError as error:
+            log.warning("the last screen is not kept: %s", error)
+
+    # Palette
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Everything the keys do, by name, besides what Textual brings."""
+        from clawpy_console.palette import commands
+
+        yield from commands(self, screen)
+
+    def keep_setting(self, key: str, value: Any) -> None:
+        """Write a setting through the engine."""
+        engine = self.live()
+        if engine is not None:
+            self.ask(lambda: engine.settings.set(key, value), lambda _: self.renew(["settings", "autonomy"]))
+        self._save_soon()
+
+    @property
+    def mouse_wanted(self) -> bool:
+        """Whether the console takes the mouse at its next start."""
+        return self._last.mouse
+
+    def want_mouse(self, wanted: bool) -> None:
+        """Take the mouse, or leave it to the terminal, from the next start on."""
+        self._last = dataclasses.replace(self._last, mouse=wanted)
+        self.keep_setting("console.mouse", wanted)
+        self.say(f"the mouse is {'on' if wanted else 'off'} from the next start on")
+
+    def open_shell(self, folder: str) -> None:
+        """A shell in `folder`: a new tmux window where there is tmux, else this terminal until the shell ends."""
+        import subprocess
+
+        if os.environ.get("TMUX"):
+            self.ask(lambda: subprocess.run(["tmux", "new-window", "-c", folder], check=True, timeout=5))
+            return
+        shell = os.environ.get("SHELL", "/bin/sh")
+        with self.suspend():
+            print(f"\nA shell in {folder}; `exit` leads back to the console.\n")
+            subprocess.run([shell], cwd=folder, check=False)
+
+    def in_background(self, work: Coroutine[Any, Any, None], group: str) -> None:
+        """Run a coroutine that ends by itself; a newer one of the same group replaces it."""
+        self.run_worker(work, group=group, exclusive=True)

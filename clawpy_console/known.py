@@ -1,0 +1,212 @@
+"""What the screens know: one frozen value, read from the engine's ports topic by topic.
+
+Screens draw `Known` and nothing else. The first frame draws the one that was kept at the last quit; afterwards the
+app replaces parts of it as the engine reports that they moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from engine.values import (
+    AgentView,
+    Card,
+    ChangeSet,
+    CostState,
+    Hold,
+    RailVerdict,
+    SessionState,
+    SessionView,
+    Task,
+    Waiting,
+)
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """One decision of the rails: what was asked, each rail's word, and the first that blocked ("" for none)."""
+
+    id: str
+    at: datetime
+    what: str
+    verdicts: tuple[RailVerdict, ...]
+    blocked_by: str = ""
+    reason: str = ""
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Autonomy:
+    """The state machine as it stands; `silence` is what it was at `read_at`."""
+
+    state: str = ""
+    cause: str = ""
+    since: datetime | None = None
+    next_change: datetime | None = None
+    next_cycle: datetime | None = None
+    silence: float = 0.0
+    threshold: float = 1800.0
+    read_at: datetime | None = None
+
+    def silence_at(self, now: datetime) -> timedelta:
+        """How long the operator has been silent at `now`."""
+        return timedelta(seconds=self.silence) + (now - self.read_at if self.read_at else timedelta())
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Everything a screen may draw. Empty before the first engine ever ran in this home."""
+
+    cards: tuple[Card, ...] = ()
+    recent: tuple[Card, ...] = ()
+    sessions: tuple[SessionView, ...] = ()
+    changes: tuple[ChangeSet, ...] = ()
+    tasks: tuple[Task, ...] = ()
+    agents: tuple[AgentView, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    autonomy: Autonomy = Autonomy()
+    costs: CostState | None = None
+    holds: tuple[Hold, ...] = ()
+    log: tuple[Logged, ...] = ()
+    blocked: tuple[Logged, ...] = ()
+    switches: tuple[tuple[str, bool], ...] = ()
+    workspaces: tuple[str, ...] = ()
+    place: str = ""
+    phase: str = ""
+
+    @property
+    def running(self) -> tuple[SessionView, ...]:
+        """Sessions that are not over, newest first."""
+        return tuple(one for one in self.sessions if not one.state.over)
+
+    @property
+    def newest_running(self) -> SessionView | None:
+        """The session whose output mission control follows: the newest running, else the newest at all."""
+        begun = [one for one in self.sessions if one.state is SessionState.RUNNING]
+        return begun[0] if begun else (self.sessions[0] if self.sessions else None)
+
+    def change_of(self, session: SessionView) -> ChangeSet | None:
+        """The change set of `session`, if it left one."""
+        return next((one for one in self.changes if one.session_id == session.id), None)
+
+
+def _cards(engine: Engine) -> dict[str, Any]:
+    return {"cards": tuple(engine.cards.pending()), "recent": tuple(engine.cards.recent(limit=30))}
+
+
+def _sessions(engine: Engine) -> dict[str, Any]:
+    return {"sessions": tuple(engine.sessions.list(limit=60))}
+
+
+def _changes(engine: Engine) -> dict[str, Any]:
+    return {"changes": tuple(engine.changes.list(limit=60)), "waiting": tuple(engine.queue())}
+
+
+def _tasks(engine: Engine) -> dict[str, Any]:
+    return {"tasks": tuple(engine.tasks.list(limit=60))}
+
+
+def _agents(engine: Engine) -> dict[str, Any]:
+    return {"agents": tuple(engine.hierarchy.list())}
+
+
+def _autonomy(engine: Engine) -> dict[str, Any]:
+    from datetime import UTC
+
+    view = engine.autonomy.state()
+    return {
+        "autonomy": Autonomy(
+            state=str(view.state),
+            cause=view.cause,
+            since=view.since,
+            next_change=view.next_change,
+            next_cycle=engine.autonomy.next_cycle(),
+            silence=engine.autonomy.silence().total_seconds(),
+            threshold=engine.settings.current.silence_threshold_ms / 1000,
+            read_at=datetime.now(UTC),
+        )
+    }
+
+
+def _costs(engine: Engine) -> dict[str, Any]:
+    return {"costs": engine.safety.costs.state(), "holds": tuple(engine.safety.holds())}
+
+
+def _log(engine: Engine) -> dict[str, Any]:
+    def logged(entry: Any) -> Logged:
+        stopper = entry.blocked_by
+        return Logged(
+            id=str(entry.id),
+            at=entry.at,
+            what=entry.prompt,
+            verdicts=tuple(entry.verdicts),
+            blocked_by=stopper.rail if stopper else "",
+            reason=stopper.reason if stopper else "",
+            rule=stopper.rule if stopper else "",
+        )
+
+    return {
+        "log": tuple(logged(one) for one in engine.safety.log(limit=20)),
+        "blocked": tuple(logged(one) for one in engine.safety.log(limit=30, blocked_only=True)),
+    }
+
+
+SWITCHES = {
+    "crossPollEnabled": "cross_poll_enabled",
+    "autonomousModeEnabled": "autonomous_mode_enabled",
+    "twinModelEnabled": "twin_model_enabled",
+    "dpoExportEnabled": "dpo_export_enabled",
+}
+"""Settings that the safety screen shows as switches, by the name in the file."""
+
+
+def _settings(engine: Engine) -> dict[str, Any]:
+    current = engine.settings.current
+    return {"switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items())}
+
+
+def _place(engine: Engine) -> dict[str, Any]:
+    workspaces = tuple(str(one) for one in engine.workspaces)
+    return {"workspaces": workspaces, "place": engine.place(workspaces[0]) if workspaces else ""}
+
+
+def _phase(engine: Engine) -> dict[str, Any]:
+    phase = engine.predictions.phase()
+    return {"phase": f"phase {phase.number}: {phase.reason}"}
+
+
+TOPICS: Mapping[str, Callable[[Engine], dict[str, Any]]] = {
+    "cards": _cards,
+    "autonomy": _autonomy,
+    "costs": _costs,
+    "sessions": _sessions,
+    "changes": _changes,
+    "tasks": _tasks,
+    "agents": _agents,
+    "place": _place,
+    "log": _log,
+    "settings": _settings,
+    "phase": _phase,
+}
+"""What can be read again by itself, in the order in which it matters on the first screen."""
+
+
+def read(engine: Engine, topics: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
+    """The fields of `Known` for `topics`, and what failed. Blocking: call it in a thread.
+
+    One failing port takes away its own part only.
+    """
+    values: dict[str, Any] = {}
+    failed: list[tuple[str, Exception]] = []
+    for topic in topics:
+        try:
+            values |= TOPICS[topic](engine)
+        except Exception as error:
+            failed.append((topic, error))
+    return values, failed

@@ -1,0 +1,121 @@
+"""The screen as it was last seen, in `cache/last_screen.json`: what the first frame is drawn from (SPEC 11.4).
+
+A cache and no more: a file that is missing, torn or of another version counts as none, and is written anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import tempfile
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from clawpy_console.known import Known
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LastScreen:
+    """What is kept: what was known, and how this operator's console looks. `saved_at` is None in a new home."""
+
+    known: Known = Known()
+    theme: str = "clawpy-dark"
+    keys: Mapping[str, str] = field(default_factory=dict)
+    mouse: bool = True
+    welcomed: bool = False
+    saved_at: datetime | None = None
+
+
+def load(file: Path) -> LastScreen:
+    """What `file` holds, or an empty one. Never raises: a bad cache is no reason not to start."""
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        if document.pop("version", None) == VERSION:
+            return typing.cast(LastScreen, _read(LastScreen, document))
+        log.info("%s is of another version and is not used", file)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        log.warning("%s cannot be read and is drawn anew: %s", file, error)
+    return LastScreen()
+
+
+def save(file: Path, screen: LastScreen) -> None:
+    """Replace `file` in one step. Raises OSError when the folder cannot be written."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"version": VERSION, **_write(trim(screen))}, ensure_ascii=False)
+    handle, name = tempfile.mkstemp(prefix=".last_screen", dir=file.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+        Path(name).replace(file)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def trim(screen: LastScreen) -> LastScreen:
+    """Only what a first frame can show, so that reading it costs a millisecond or two."""
+    known = screen.known
+    kept = dataclasses.replace(
+        known,
+        cards=known.cards[:10],
+        recent=known.recent[:12],
+        sessions=known.sessions[:16],
+        changes=(),
+        tasks=known.tasks[:30],
+        agents=known.agents[:30],
+        waiting=known.waiting[:20],
+        log=(),
+        blocked=(),
+    )
+    return dataclasses.replace(screen, known=kept, saved_at=screen.saved_at or datetime.now(UTC))
+
+
+def _write(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {one.name: _write(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(key): _write(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_write(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+_HINTS: dict[type, dict[str, Any]] = {}
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """`value` as `kind` says: the inverse of `_write`. Raises ValueError, TypeError or KeyError when it does not fit."""
+    if dataclasses.is_dataclass(kind):
+        hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))  # type: ignore[arg-type]
+        return kind(**{name: _read(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return None if value is None else _read(next(one for one in arguments if one is not type(None)), value)
+    if origin is tuple:
+        kinds = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
+        return tuple(_read(one, item) for one, item in zip(kinds, value, strict=True))
+    if kind is datetime:
+        return datetime.fromisoformat(value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value)
+    if kind in (str, int, float, bool) and not isinstance(value, (kind, int)):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value

@@ -1,0 +1,55 @@
+"""What the command palette offers: every action by name, holds, themes, the mouse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from textual.app import SystemCommand
+from textual.screen import Screen
+
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+
+
+def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
+    """The commands that make sense on `screen`."""
+    yield SystemCommand("Stop everything", "end every session now, start nothing (F12)", app.action_stop_everything)
+    for hold in app.holds:
+        yield SystemCommand(f"Resume: lift {hold.word}", hold.reason, partial(app.resume, hold.word))
+    yield SystemCommand("Mission control", "the card stack (1)", partial(_go, app, "mission"))
+    yield SystemCommand("Work", "sessions, transcripts, changes (2)", partial(_go, app, "work"))
+    yield SystemCommand("Safety", "rails, caps, holds, blocked (6)", partial(_go, app, "safety"))
+    yield SystemCommand("Predict now", "look for cards", app.predict)
+    yield SystemCommand("A prompt of your own", "make a card of it", partial(app.write_own_prompt, ""))
+    for active in list(screen.active_bindings.values()):
+        binding = active.binding
+        if binding.id and not binding.id.startswith(("app.", "rows.", "panes.")) and active.enabled:
+            act = partial(_act, app, binding.action, active.node)
+            yield SystemCommand(f"{binding.id.partition('.')[0].capitalize()}: {binding.tooltip}", binding.key, act)
+    for name in sorted(app.available_themes):
+        if name != app.theme:
+            yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
+    mouse = "off" if app.mouse_wanted else "on"
+    yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.want_mouse, mouse == "on"))
+    yield SystemCommand("Keys", "every key and what it does (?)", app.action_help)
+    yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
+    yield SystemCommand("Quit", "leave the console (ctrl+q)", app.action_leave)
+
+
+def _go(app: ConsoleApp, mode: str) -> None:
+    app.in_background(app.action_go(mode), "go")
+
+
+def _act(app: ConsoleApp, action: str, node: Any) -> None:
+    async def act() -> None:
+        await app.run_action(action, node)
+
+    app.in_background(act(), "palette")
+
+
+def choose_theme(app: ConsoleApp, name: str) -> None:
+    """Take theme `name` and keep it in the settings."""
+    app.theme = name
+    app.keep_setting("console.theme", name)

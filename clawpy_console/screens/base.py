@@ -1,0 +1,136 @@
+"""What every screen has: the frame, panes to move between, and the known that it draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widget import Widget
+
+from clawpy_console.actions import bindings, shown_key
+from clawpy_console.known import Known
+from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.status import Banner, StatusBar
+
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+
+RESUME = {"stop": "safety.resume_stop", "pause": "safety.resume_pause", "month": "safety.resume_month"}
+
+
+class ConsoleScreen(Screen[None]):
+    """A full screen: status line, banner, body, key line.
+
+    `PANES` maps each pane, in the order of Tab, to the id of the widget that takes its focus. On a narrow terminal
+    only the column of the pane in focus is shown: its class is `-at-COLUMN` on the screen.
+    """
+
+    BINDINGS = bindings("panes")
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall"), (50, "-high")]
+
+    MODE: ClassVar[str] = ""
+    PANES: ClassVar[Mapping[str, str]] = {}
+    COLUMNS: ClassVar[Mapping[str, str]] = {}
+
+    app: ConsoleApp  # type: ignore[assignment]
+
+    def compose(self) -> ComposeResult:
+        yield StatusBar(self.MODE)
+        yield Banner()
+        yield from self.body()
+        yield KeyLine()
+
+    def body(self) -> ComposeResult:
+        """The widgets between the status line and the key line."""
+        raise NotImplementedError
+
+    @property
+    def known(self) -> Known:
+        return self.app.known
+
+    @property
+    def pane(self) -> str:
+        """The pane that has the focus."""
+        node: Widget | None = self.focused
+        return next((pane for pane, target in self.PANES.items() if node is not None and node.id == target), "")
+
+    def on_mount(self) -> None:
+        self.refresh_known(frozenset())
+
+    def on_screen_resume(self) -> None:
+        self.refresh_known(frozenset())
+        self.query_one(KeyLine).look()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.tick(self.app.now())
+
+    def refresh_known(self, changed: frozenset[str]) -> None:
+        """Draw what is known. `changed` names the fields of `Known` that moved; empty means all."""
+        self.tick(self.app.now())
+        keys = {word: shown_key(action, self.app.keymap) for word, action in RESUME.items()}
+        self.query_one(Banner).show(self.app.holds, keys)
+        self.draw(changed)
+
+    def draw(self, changed: frozenset[str]) -> None:
+        """Bring the body up to date."""
+
+    def tick(self, now: datetime) -> None:
+        """Time passed: bring up to date what shows times."""
+        self.query_one(StatusBar).show(self.known, now, opening=self.app.opening, demo=self.app.demo)
+
+    def output_grew(self, sessions: frozenset[str]) -> None:
+        """These sessions wrote more."""
+
+    def on_descendant_focus(self) -> None:
+        column = self.COLUMNS.get(self.pane, "")
+        if column:
+            for one in set(self.COLUMNS.values()):
+                self.set_class(one == column, f"-at-{one}")
+        self.query_one(KeyLine).look()
+
+    def _go(self, by: int) -> None:
+        panes = list(self.PANES)
+        here = self.pane
+        start = panes.index(here) if here else (-1 if by > 0 else 0)
+        for step in range(1, len(panes) + 1):
+            pane = panes[(start + by * step) % len(panes)]
+            if self.go_to(pane):
+                return
+
+    def go_to(self, pane: str) -> bool:
+        """Put the focus on `pane`; False when it cannot take it."""
+        if (column := self.COLUMNS.get(pane)) is not None:
+            for one in set(self.COLUMNS.values()):
+                self.set_class(one == column, f"-at-{one}")
+        target = self.query_one(f"#{self.PANES[pane]}")
+        if not target.can_focus:
+            return False
+        self.set_focus(target)
+        return True
+
+    def action_next_pane(self) -> None:
+        self._go(1)
+
+    def action_previous_pane(self) -> None:
+        self._go(-1)
+
+    async def action_press(self, action_id: str) -> None:
+        """Do what the key of `action_id` does (clicks in the key line)."""
+        for active in list(self.active_bindings.values()):
+            if active.binding.id == action_id:
+                await self.app.run_action(active.binding.action, active.node)
+                return
+
+    def action_copy_id(self) -> None:
+        if text := self.copy_text():
+            self.app.copy_to_clipboard(text)
+            self.app.say(f"copied {text}")
+
+    def copy_text(self) -> str:
+        """What `y` copies: the id of what is in focus."""
+        return ""

@@ -1,0 +1,321 @@
+"""Screen 1, mission control: the card stack between what is going on and what waits (SPEC 9.2, 9.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from clawpy_console import words
+from clawpy_console.actions import shown_key
+from clawpy_console.known import Known
+from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.stack import CardStack
+from clawpy_console.widgets.transcript import Transcript
+from engine.values import AgentView, Card, Outcome, Status, Task, Waiting
+
+QUEUE = {"change_set": "▸", "permission": "▲", "bubble": "▲", "candidate": "▲", "interrupted": "✗"}
+
+
+class MissionScreen(ConsoleScreen):
+    """The screen the console opens with."""
+
+    MODE = "mission"
+    CSS_PATH = "mission.tcss"
+    AUTO_FOCUS = "#stack"
+    PANES = {"stack": "stack", "tasks": "tasks", "queue": "queue", "agents": "agents", "live": "live"}
+    COLUMNS = {"stack": "middle", "tasks": "right", "queue": "right", "agents": "left", "live": "left"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._workspace = ""  # the filter, "" for all
+        self._trail: tuple[str, str] = ("", "")
+        self._shown: set[str] = set()
+
+    def body(self) -> ComposeResult:
+        yield Static(id="folded", markup=False)
+        with Horizontal(id="columns"):
+            with Vertical(id="left"):
+                with Vertical(id="pane-agents", classes="pane"):
+                    yield Static("AGENTS", classes="heading", markup=False)
+                    yield Rows(id="agents", empty="none yet")
+                with Vertical(id="pane-live", classes="pane"):
+                    yield Static("LIVE", id="live-title", classes="heading", markup=False)
+                    yield Transcript(id="live", tail=400)
+            with Vertical(id="middle"), Vertical(id="pane-stack", classes="pane"):
+                yield Static(id="greeting", markup=False)
+                yield Static(id="stack-title", markup=False)
+                yield CardStack(id="stack")
+                yield Static(id="hints", markup=False)
+                yield Static(id="trail", markup=False)
+                yield Static(id="below", markup=False)
+                yield Static(id="glance", markup=False)
+            with Vertical(id="right"):
+                with Vertical(id="pane-tasks", classes="pane"):
+                    yield Static("TASKS", classes="heading", markup=False)
+                    yield Rows(id="tasks", empty="nothing yet")
+                with Vertical(id="pane-queue", classes="pane"):
+                    yield Static("WAITING FOR YOU", id="queue-title", classes="heading", markup=False)
+                    yield Rows(id="queue", empty="nothing")
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.add_class("-at-middle")
+
+    # Drawing
+
+    def draw(self, changed: frozenset[str]) -> None:
+        known, now = self.known, self.app.now()
+        if not changed or changed & {"cards", "autonomy", "workspaces"}:
+            stack = self.query_one("#stack", CardStack)
+            stack.show(self._filtered(known.cards), empty=self._empty_words(known))
+        if not changed or changed & {"sessions"}:
+            newest = known.newest_running
+            title = f"LIVE  {newest.channel}  {words.name(newest.workspace)}" if newest else "LIVE"
+            self.query_one("#live-title", Static).update(Content(title))
+            self.query_one("#live", Transcript).follow(newest, self.app.transcript)
+        self._draw_lists(known, now)
+        self._draw_below(known, now)
+
+    def tick(self, now: datetime) -> None:
+        super().tick(now)
+        if self.is_mounted and self.query("#tasks"):
+            self._draw_lists(self.known, now)
+
+    def _draw_lists(self, known: Known, now: datetime) -> None:
+        self.query_one("#agents", Rows).show([_agent_row(one, known) for one in _agents_in_order(known)])
+        self.query_one("#tasks", Rows).show([_task_row(one, known, now) for one in _tasks_in_order(known.tasks)])
+        self.query_one("#queue", Rows).show([_queue_row(one, now) for one in known.waiting])
+        waits = len(known.waiting)
+        self.query_one("#queue-title", Static).update(Content(f"WAITING FOR YOU  {waits}" if waits else "WAITING FOR YOU"))
+        self.query_one("#pane-queue").set_class(bool(waits), "-wants")
+        self.query_one("#folded", Static).update(self._folded(known, now))
+        newest = known.newest_running
+        glance = f"{newest.channel}: {newest.summary or newest.state.value}" if newest else ""
+        self.query_one("#glance", Static).update(Content(words.crop(words.one_line(glance), self.size.width - 4)))
+
+    def _folded(self, known: Known, now: datetime) -> Content:
+        running = len(known.running)
+        open_tasks = sum(1 for one in known.tasks if one.state in ("open", "running"))
+        waits = len(known.waiting)
+        oldest = f" {words.span(now - min(one.since for one in known.waiting))}" if waits else ""
+        return Content.assemble(
+            ("agents ", "$faint"), (f"{running} running", "$accent" if running else "$grey"),
+            ("   tasks ", "$faint"), (f"{open_tasks} open", "$grey"),
+            ("   waiting for you ", "$faint"), (f"{waits}{oldest}", "bold $wants" if waits else "$grey"),
+            ("   ⇥ to look", "$faint"),
+        )  # fmt: skip
+
+    def _draw_stack_words(self) -> None:
+        stack = self.query_one("#stack", CardStack)
+        number = len(stack.cards)
+        total = len(self._filtered(self.known.cards))
+        place = max(1, total - number + 1)
+        title = f"CARDS  {place} of {max(total, number)}" if number else "CARDS"
+        if self._workspace:
+            title += f"   only {words.name(self._workspace)}"
+        self.query_one("#stack-title", Static).update(Content(title))
+        self.query_one("#hints", Static).update(self._hints(stack))
+
+    def _hints(self, stack: CardStack) -> Content:
+        keys = self.app.keymap
+
+        def pair(action: str, label: str, style: str = "$grey") -> Content:
+            return Content.assemble((shown_key(f"stack.{action}", keys), "$accent"), " ", (label, style))
+
+        if stack.front is None:
+            return Content("   ").join([pair("predict", "predict now"), pair("own", "a prompt of your own")])
+        if stack.armed:
+            sure = Content.assemble(("▲ risky: ", "bold $wants"), (shown_key("stack.insist", keys), "bold $accent"))
+            return Content.assemble(sure, (" approves it all the same   ", "$grey"), pair("dismiss", "dismiss"))
+        return Content("   ").join(
+            [pair("dismiss", "dismiss"), pair("snooze", "later"), pair("approve", "approve"), pair("details", "why")]
+        )
+
+    def _draw_below(self, known: Known, now: datetime) -> None:
+        self._draw_stack_words()
+        style, trail = self._trail
+        self.query_one("#trail", Static).update(Content.styled(trail, style))
+        width = max(20, self.query_one("#below").size.width - 2)
+        lines: list[Content] = []
+        behind = self.query_one("#stack", CardStack).cards[1:]
+        if behind:
+            lines += [Content.styled("UP NEXT", "bold $faint"), *(_next_line(one, width) for one in behind[:6]), Content("")]
+        decided = [one for one in known.recent if one.status is not Status.PENDING]
+        if decided:
+            lines += [Content.styled("BEFORE", "bold $faint"), *(_past_line(one, now, width) for one in decided[:12])]
+        self.query_one("#below", Static).update(Content("\n").join(lines))
+
+    def _filtered(self, cards: Iterable[Card]) -> tuple[Card, ...]:
+        return tuple(one for one in cards if not self._workspace or one.assignment.workspace == self._workspace)
+
+    def _empty_words(self, known: Known) -> str:
+        if self.app.opening:
+            return "no cards kept from last time\n\nthe engine is opening"
+        cycle = known.autonomy.next_cycle
+        when = f"the next look is at {words.hour(cycle)}" if cycle else "no look is planned"
+        return f"✓ no cards\n\n{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
+
+    # What the operator was away for, and the first run
+
+    def greet(self, lines: list[Content]) -> None:
+        """Show a few lines above the stack until a key is pressed; none hides them."""
+        greeting = self.query_one("#greeting", Static)
+        greeting.display = bool(lines)
+        greeting.update(Content("\n").join(lines))
+
+    # The stack
+
+    @on(CardStack.Turned)
+    def _turned(self) -> None:
+        self._draw_below(self.known, self.app.now())
+        front = self.query_one("#stack", CardStack).front
+        if front is not None and front.id not in self._shown and self.app.engine is not None:
+            self._shown.add(front.id)
+            engine = self.app.engine
+            self.app.ask(lambda: engine.cards.mark_shown([front.id]))
+
+    @on(CardStack.Decided)
+    def _decided(self, message: CardStack.Decided) -> None:
+        card = message.card
+        text = words.crop(words.one_line(card.assignment.prompt), 40)
+        undo = shown_key("stack.undo", self.app.keymap)
+        said = {"approve": "✓ begins:", "dismiss": "← dismissed:", "snooze": "↑ later:"}[message.how]
+        self.trail(f"{said} {text}  ·  {undo} takes it back", "$grey")
+        self.app.decide(card, message.how, self._refused)
+
+    def _refused(self, card: Card, reason: str) -> None:
+        self.query_one("#stack", CardStack).bring_back(card, reason)
+        self.trail(f"✗ {reason}", "$wrong")
+
+    def trail(self, text: str, style: str) -> None:
+        """The line under the stack: what was just done."""
+        width = max(20, self.query_one("#trail").size.width)
+        self._trail = (style, words.crop(words.one_line(text), width))
+        self.query_one("#trail", Static).update(Content.styled(self._trail[1], style))
+
+    @on(CardStack.Wanted)
+    def _wanted(self, message: CardStack.Wanted) -> None:
+        match message.what:
+            case "details" if message.card is not None:
+                self.app.show_details(message.card)
+            case "undo":
+                self.app.take_back(self.trail)
+            case "own":
+                self.app.write_own_prompt(self._workspace)
+            case "predict":
+                self.app.predict()
+            case "filter":
+                choices = ["", *self.known.workspaces]
+                here = choices.index(self._workspace) if self._workspace in choices else 0
+                self._workspace = choices[(here + 1) % len(choices)]
+                self.refresh_known(frozenset({"cards"}))
+                self.trail(f"cards of {words.name(self._workspace) if self._workspace else 'all workspaces'}", "$grey")
+
+    def output_grew(self, sessions: frozenset[str]) -> None:
+        live = self.query_one("#live", Transcript)
+        if live.session_id in sessions and self.app.transcript is not None:
+            live.pull(self.app.transcript)
+
+    # The lists
+
+    @on(Rows.Opened, "#queue")
+    def _open_waiting(self, message: Rows.Opened) -> None:
+        waiting = next((one for one in self.known.waiting if one.id == message.row_id), None)
+        if waiting is not None:
+            change = next((one for one in self.known.changes if one.id == waiting.id), None)
+            self.app.open_session(waiting.session_id or (change.session_id if change else ""))
+
+    @on(Rows.Opened, "#tasks")
+    def _open_task(self, message: Rows.Opened) -> None:
+        task = next((one for one in self.known.tasks if one.id == message.row_id), None)
+        if task is not None and task.session_id:
+            self.app.open_session(task.session_id)
+
+    @on(Rows.Opened, "#agents")
+    def _open_agent(self, message: Rows.Opened) -> None:
+        session = next((one for one in self.known.sessions if one.agent == message.row_id), None)
+        if session is not None:
+            self.app.open_session(session.id)
+
+    def on_resize(self, event: events.Resize) -> None:
+        super().on_resize(event)
+        self.call_after_refresh(lambda: self._draw_below(self.known, self.app.now()))
+
+    def copy_text(self) -> str:
+        pane = self.pane
+        if pane == "live":
+            return self.query_one("#live", Transcript).session_id
+        if pane and pane != "stack":
+            return self.query_one(f"#{self.PANES[pane]}", Rows).current
+        front = self.query_one("#stack", CardStack).front
+        return front.id if front else ""
+
+
+def _agents_in_order(known: Known) -> list[AgentView]:
+    busy = {one.agent for one in known.running}
+    return sorted(
+        known.agents, key=lambda one: (not one.broken, one.id not in busy, not one.channels, one.tier, one.id)
+    )
+
+
+def _agent_row(agent: AgentView, known: Known) -> Row:
+    name = agent.channels[0] if agent.channels else agent.id
+    tokens = f"{words.tokens(agent.tokens):>5}" if agent.tokens else "    –"
+    if agent.broken:
+        return Row(agent.id, agent.id, "✗", "broken", "wrong", "wrong", "wrong")
+    if any(one.agent == agent.id for one in known.running):
+        return Row(agent.id, name, "●", f"run  {tokens}", "ink", "accent", "grey")
+    return Row(agent.id, name, "○", f"{agent.state:<4} {tokens}", "grey", "faint", "faint")
+
+
+def _tasks_in_order(tasks: Iterable[Task]) -> list[Task]:
+    place = {"running": 0, "open": 1}
+    return sorted(tasks, key=lambda one: (place.get(one.state, 2), -one.updated_at.timestamp()))
+
+
+def _task_row(task: Task, known: Known, now: datetime) -> Row:
+    title = words.one_line(task.title)
+    match task.state:
+        case "running":
+            session = next((one for one in known.sessions if one.id == task.session_id), None)
+            since = session.started_at if session and session.started_at else task.updated_at
+            return Row(task.id, title, "◐", words.running(now - since), "ink", "accent", "grey")
+        case "failed":
+            return Row(task.id, f"{title}: {words.one_line(task.note)}" if task.note else title, "✗",
+                       words.span(now - task.updated_at), "ink", "wrong")  # fmt: skip
+        case "done":
+            return Row(task.id, title, "✓", words.span(now - task.updated_at), "grey", "grey")
+    return Row(task.id, title, "○", "open", "ink", "faint")
+
+
+def _queue_row(waiting: Waiting, now: datetime) -> Row:
+    return Row(waiting.id, words.one_line(waiting.title), QUEUE.get(waiting.kind, "▲"), words.span(now - waiting.since),
+               "ink", "wants", "wants")  # fmt: skip
+
+
+def _next_line(card: Card, width: int) -> Content:
+    share = f"{round(card.confidence * 100):>3}%  "
+    channel = words.fit(card.assignment.channel, 14) + " "
+    prompt = words.crop(words.one_line(card.assignment.prompt), max(8, width - len(share) - 15))
+    mark = "$wants" if words.risk(card) else "$grey"
+    return Content.assemble((share, mark), (channel, "$faint"), (prompt, "$grey"))
+
+
+def _past_line(card: Card, now: datetime, width: int) -> Content:
+    glyph, style = {
+        Outcome.SUCCEEDED: ("✓", "$grey"), Outcome.FAILED: ("✗", "$wrong"), Outcome.CANCELLED: ("✗", "$grey"),
+        Outcome.BLOCKED: ("✗", "$wrong"), Outcome.WITHDRAWN: ("·", "$faint"),
+    }.get(card.outcome or Outcome.WITHDRAWN, ("·", "$faint"))  # fmt: skip
+    word = card.outcome.value if card.outcome else {Status.REJECTED: "dismissed", Status.CONFIRMED: "running"}.get(
+        card.status, card.status.value
+    )
+    at = words.moment(card.decided_at or card.created_at, now)
+    prompt = words.fit(words.one_line(card.assignment.prompt), max(8, width - 2 - 11 - 11))
+    return Content.assemble((f"{glyph} ", style), (prompt, "$grey"), (f" {word:>10}", style), (f" {at:>10}", "$faint"))

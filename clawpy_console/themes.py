@@ -1,0 +1,121 @@
+"""Themes as files: ours in `themes/`, the operator's in `config/themes/`, one format for both (SPEC 9.7).
+
+A theme is a TOML file with eleven colours. Every colour is parsed before the theme is accepted, because Textual
+takes a bad one without a word and dies when it draws with it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+from engine.values import Refusal
+
+COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "wants", "wrong", "good", "lit")
+"""The colours a theme file must name; style sheets and contents use them as `$grey`, `$wants`, ..."""
+
+DEFAULT = "clawpy-dark"
+
+
+def shipped() -> Path:
+    """The folder with the themes that come with the program: inside the wheel, or beside an editable install."""
+    inside = Path(__file__).parent / "themes"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "themes"
+
+
+def find(name: str, user_folder: Path) -> Path | None:
+    """The file of theme `name`; the operator's own comes before ours of the same name."""
+    for folder in (user_folder, shipped()):
+        if (file := folder / f"{name}.toml").is_file():
+            return file
+    return None
+
+
+def load(file: Path) -> Theme:
+    """The theme in `file`, named after the file.
+
+    Raises `Refusal` ("bad_theme") that names the file, the key and what is accepted.
+    """
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Refusal("bad_theme", f"{file}: {error}", "a theme is a TOML file, see themes/clawpy-dark.toml") from error
+
+    def refuse(key: str, said: str, accepted: str) -> Refusal:
+        return Refusal("bad_theme", f"{file}: {key}: {said}", accepted)
+
+    for key in document:
+        if key not in ("dark", "ansi", "colors"):
+            raise refuse(key, "is not known here", "accepted: dark, ansi, [colors]")
+    for key in ("dark", "ansi"):
+        if not isinstance(document.get(key, False), bool):
+            raise refuse(key, f"{document[key]!r} is no yes or no", "accepted: true, false")
+    colors = document.get("colors")
+    if not isinstance(colors, dict):
+        raise refuse("colors", "is missing", f"a table [colors] with {', '.join(COLORS)}")
+    for key in colors:
+        if key not in COLORS:
+            raise refuse(f"colors.{key}", "is not known here", f"accepted: {', '.join(COLORS)}")
+    for key in COLORS:
+        if key not in colors:
+            raise refuse(f"colors.{key}", "is missing", "every theme names all eleven colours")
+        try:
+            Color.parse(colors[key])
+        except (ColorParseError, TypeError, AttributeError) as error:
+            raise refuse(
+                f"colors.{key}", f"{colors[key]!r} is no colour", "accepted: #rrggbb, a CSS name, ansi_red"
+            ) from error
+    return _theme(file.stem, colors, dark=document.get("dark", True), ansi=document.get("ansi", False))
+
+
+def load_all(user_folder: Path) -> Iterator[Theme | Refusal]:
+    """Every theme there is, ours first; a file that is no good comes as its refusal and does not stop the rest."""
+    for folder in (shipped(), user_folder):
+        for file in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
+            try:
+                yield load(file)
+            except Refusal as refusal:
+                yield refusal
+
+
+def _theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Theme:
+    own = {key: colors[key] for key in ("line", "grey", "faint", "wants", "wrong", "good", "lit")}
+    return Theme(
+        name=name,
+        primary=colors["accent"],
+        secondary=colors["accent"],
+        accent=colors["accent"],
+        warning=colors["wants"],
+        error=colors["wrong"],
+        success=colors["good"],
+        foreground=colors["text"],
+        background=colors["background"],
+        surface=colors["surface"],
+        panel=colors["surface"],
+        boost=colors["lit"],
+        dark=dark,
+        ansi=ansi,
+        variables=own
+        | {
+            "ink": colors["text"],
+            "paper": colors["background"],
+            "scrollbar": colors["line"],
+            "scrollbar-hover": colors["grey"],
+            "scrollbar-active": colors["accent"],
+            "scrollbar-background": colors["background"],
+            "scrollbar-background-hover": colors["background"],
+            "scrollbar-background-active": colors["background"],
+            "scrollbar-corner-color": colors["background"],
+            "border": colors["accent"],
+            "border-blurred": colors["line"],
+            "block-cursor-foreground": "ansi_black" if ansi else colors["text"],
+            "block-cursor-background": "ansi_cyan" if ansi else colors["lit"],
+            "block-cursor-text-style": "bold",
+            "input-cursor-background": "ansi_cyan" if ansi else colors["accent"],
+            "input-cursor-foreground": "ansi_black" if ansi else colors["background"],
+        },
+    )

@@ -1,0 +1,1 @@
+"""Pieces used by more than one screen. They draw values; they ask nobody anything."""

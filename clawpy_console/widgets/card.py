@@ -1,0 +1,113 @@
+"""One card: what is proposed, how sure, why, what it costs, what it touches."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from clawpy_console import words
+from engine.values import Band, Card, Signal, Verdict
+
+SHORT = {"time_of_day": "time", "active_tasks": "tasks", "recent_conversations": "talk", "git_state": "git"}
+BAR = 8
+
+
+def signal_name(name: str) -> str:
+    """A signal's name in at most 8 cells."""
+    return words.crop(SHORT.get(name, name.replace("_", " ")), 8)
+
+
+def bar(share: float, width: int = BAR) -> str:
+    """A bar of at most `width` cells for a share in [0, 1]; anything above nothing has one cell."""
+    cells = round(max(0.0, min(1.0, share)) * width)
+    return ("▇" * max(cells, 1 if share > 0.02 else 0)).ljust(width)
+
+
+def headline(card: Card, width: int) -> Content:
+    """`shop → koji-core` at the left, confidence and badges at the right."""
+    badges: list[tuple[str, str]] = [(f"{round(card.confidence * 100):>3}%", "bold $ink")]
+    if card.band in (Band.SUGGESTED, Band.ACT):
+        badges += [("  ", ""), ("SUGGESTED", "bold $accent")]
+    if card.novel:
+        badges += [("  ", ""), ("NEW", "bold $wants")]
+    right = Content.assemble(*badges)
+    place = words.crop(f"{words.name(card.assignment.workspace)} → {card.assignment.channel}", width - right.cell_length - 1)
+    left = Content.styled(place, "$grey")
+    return Content.assemble(left, " " * max(1, width - left.cell_length - right.cell_length), right)
+
+
+def signal_line(signal: Signal, width: int) -> Content:
+    """Name, bar, evidence in words."""
+    evidence = words.one_line(signal.error or "; ".join(signal.evidence))
+    color = "$wants" if signal.error else "$grey"
+    return Content.assemble(
+        (f"{signal_name(signal.name):<8} ", "$faint"),
+        (bar(signal.relevance), "$accent"),
+        " ",
+        (words.crop(evidence, max(0, width - BAR - 10)), color),
+    )
+
+
+def facts(card: Card) -> str:
+    """Cost, what it touches, what runs it, what undoes it."""
+    touches = "read-only" if card.check_only else "writes in a worktree"
+    runs = f"runs: {card.assignment.flow or card.assignment.runner}"
+    parts = [f"est. {words.money(card.estimate)}", touches, runs]
+    if card.undo_note:
+        parts.append(f"undo: {words.one_line(card.undo_note)}")
+    return " · ".join(parts)
+
+
+def caution(card: Card) -> tuple[str, str] | None:
+    """The one line that wants a person before approving, with its colour, or None."""
+    if stopper := words.blocked(card):
+        return f"✗ {stopper.rail} would block: {words.one_line(stopper.reason)}", "$wrong"
+    if risk := words.risk(card):
+        return f"▲ {risk.rail} asks: {words.one_line(risk.reason)}", "$wants"
+    if card.note:
+        return f"▲ {words.one_line(card.note)}", "$wants"
+    for one in card.verdicts:
+        if one.verdict is Verdict.ASK:
+            return f"· {one.rail}: {words.one_line(one.reason)}", "$faint"
+    return None
+
+
+def layout(card: Card, width: int, height: int) -> list[Content]:
+    """The card as exactly `height` lines of at most `width` cells. What matters stays as the room shrinks: head,
+    prompt, facts and caution first, then signals, then the reasoning."""
+    blank = Content("")
+    below: list[Content] = []
+    if said := caution(card):
+        below.append(Content.styled(words.crop(said[0], width), said[1]))
+    below.append(Content.styled(words.crop(facts(card), width), "$grey"))
+    prompt_room = max(1, min(5 if height > 14 else 3, height - 2 - len(below)))
+    prompt = Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width)
+    if len(prompt) > prompt_room:
+        prompt = [*prompt[: prompt_room - 1], Content.styled(words.crop(prompt[prompt_room - 1].plain + " …", width), "bold $ink")]
+    lines = [headline(card, width), blank, *prompt]
+    room = height - len(lines) - len(below)
+    wanted = sorted((one for one in card.signals if one.share > 0 or one.error), key=lambda one: -one.share)
+    if room >= 2 and wanted:
+        lines += [blank, *(signal_line(one, width) for one in wanted[: room - 1])]
+        room = height - len(lines) - len(below)
+    if room >= 3 and card.reasoning:
+        reasoning = Content.styled(words.one_line(card.reasoning), "$faint").wrap(width)
+        lines += [blank, *reasoning[: room - 2]]
+    lines += [blank] * (height - len(lines) - len(below))
+    return (lines + below)[:height]
+
+
+class CardView(Widget):
+    """Draws one card, or nothing."""
+
+    DEFAULT_CSS = """
+    CardView { border: round $line; padding: 0 2; height: 1fr; background: $background; }
+    """
+
+    card: reactive[Card | None] = reactive(None)
+
+    def render(self) -> Content:
+        if self.card is None:
+            return Content("")
+        return Content("\n").join(layout(self.card, self.content_size.width, self.content_size.height))

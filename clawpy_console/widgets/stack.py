@@ -1,0 +1,205 @@
+"""The stack of cards: one card in front, swiped away by a key, the next one standing there in the same frame.
+
+The stack only shows and asks. It posts `Decided` with the id of the card that was on screen when the key went down;
+who gets the message calls the engine, and `bring_back`s the card if the engine refuses.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.geometry import Offset
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static
+
+from clawpy_console import words
+from clawpy_console.actions import bindings
+from clawpy_console.widgets.card import CardView
+from engine.values import Card
+
+STEADY = 0.15
+"""Seconds for which keys are ignored after the card changed under the operator's hands."""
+
+FLIGHT = 0.18
+"""Seconds that a card takes to leave."""
+
+
+class CardStack(Widget, can_focus=True):
+    """Cards in rank order, the first in front."""
+
+    BINDINGS = bindings("stack")
+    DEFAULT_CSS = """
+    CardStack { layers: under over; height: 1fr; overflow: hidden;
+        & > #front { layer: under; }
+        & > #leaving { layer: over; display: none; width: 100%; height: 100%; }
+        & > #empty { layer: under; height: 1fr; content-align: center middle; text-align: center; color: $grey;
+            border: round $line; }
+        &:focus > #front, &:focus > #empty { border: round $accent; }
+        &:focus > #front.-risky { border: round $wants; }
+        &:focus > #front.-armed { border: heavy $wants; }
+    }
+    """
+
+    @dataclass
+    class Decided(Message):
+        """The operator decided the card `card`: "approve", "dismiss" or "snooze"."""
+
+        card: Card
+        how: str
+
+        def __post_init__(self) -> None:
+            super().__init__()
+
+    @dataclass
+    class Wanted(Message):
+        """The operator wants something else: "details", "undo", "own", "predict", "filter"; `card` is in front."""
+
+        what: str
+        card: Card | None
+
+        def __post_init__(self) -> None:
+            super().__init__()
+
+    class Turned(Message):
+        """Another card is in front, or the numbers changed."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._clock = clock
+        self._cards: tuple[Card, ...] = ()
+        self._gone: set[str] = set()  # decided here, the engine has not said so yet
+        self._changed_at = float("-inf")
+        self._armed = ""
+
+    def compose(self) -> ComposeResult:
+        yield CardView(id="front")
+        yield Static("", id="empty", markup=False)
+        yield CardView(id="leaving")
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards that wait, the front one first."""
+        return self._cards
+
+    @property
+    def front(self) -> Card | None:
+        """The card on screen."""
+        return self._cards[0] if self._cards else None
+
+    @property
+    def armed(self) -> bool:
+        """True while the front card's risk was pointed out and the second key is awaited."""
+        return self.front is not None and self._armed == self.front.id
+
+    def show(self, cards: Sequence[Card], *, empty: str) -> None:
+        """What the engine says is pending. The card in front stays in front while it is among them."""
+        pending = {card.id for card in cards}
+        self._gone &= pending  # what the engine dropped too needs no hiding any more
+        left = [card for card in cards if card.id not in self._gone]
+        before = self.front
+        if before is not None and before.id in {card.id for card in left}:
+            left.sort(key=lambda card: card.id != before.id)
+        self._replace(tuple(left), own=False)
+        self.query_one("#empty", Static).update(Content(empty))
+
+    def bring_back(self, card: Card, note: str) -> None:
+        """Put `card` in front again: the engine refused, and `note` says why."""
+        import dataclasses
+
+        self._gone.discard(card.id)
+        again = dataclasses.replace(card, note=note or card.note)
+        self._replace((again, *(one for one in self._cards if one.id != card.id)), own=True)
+
+    def _replace(self, cards: tuple[Card, ...], *, own: bool) -> None:
+        before = self.front
+        self._cards = cards
+        after = self.front
+        if (before.id if before else "") != (after.id if after else ""):
+            self._armed = ""
+            if not own and before is not None:
+                self._changed_at = self._clock()
+        self._draw()
+        self.post_message(self.Turned())
+
+    def _draw(self) -> None:
+        front = self.query_one("#front", CardView)
+        front.card = self.front
+        front.display = self.front is not None
+        self.query_one("#empty").display = self.front is None
+        front.set_class(self.front is not None and words.risk(self.front) is not None, "-risky")
+        front.set_class(self.armed, "-armed")
+
+    def _steady(self) -> bool:
+        return self._clock() - self._changed_at >= STEADY
+
+    def _decide(self, how: str, direction: Offset) -> None:
+        card = self.front
+        if card is None or not self._steady():
+            return
+        self._gone.add(card.id)
+        self._fly(card, direction)
+        self._replace(self._cards[1:], own=True)
+        self.post_message(self.Decided(card, how))
+
+    def _fly(self, card: Card, direction: Offset) -> None:
+        """Let a picture of `card` leave in `direction`; the next card already stands below it."""
+        if self.app.animation_level == "none":
+            return
+        leaving = self.query_one("#leaving", CardView)
+        leaving.card = card
+        leaving.offset = Offset(0, 0)
+        leaving.display = True
+        leaving.animate(
+            "offset",
+            Offset(direction.x * self.size.width, direction.y * self.size.height),
+            duration=FLIGHT,
+            easing="in_cubic",
+            on_complete=lambda: setattr(leaving, "display", False),
+        )
+
+    def action_approve(self) -> None:
+        card = self.front
+        if card is None or not self._steady():
+            return
+        if words.risk(card) is not None:
+            self._armed = card.id
+            self._draw()
+            self.post_message(self.Turned())
+            return
+        self._decide("approve", Offset(1, 0))
+
+    def action_insist(self) -> None:
+        if self.armed:
+            self._decide("approve", Offset(1, 0))
+
+    def action_dismiss(self) -> None:
+        self._decide("dismiss", Offset(-1, 0))
+
+    def action_snooze(self) -> None:
+        self._decide("snooze", Offset(0, -1))
+
+    def action_details(self) -> None:
+        if self.front is not None:
+            self.post_message(self.Wanted("details", self.front))
+
+    def action_undo(self) -> None:
+        self.post_message(self.Wanted("undo", self.front))
+
+    def action_own_prompt(self) -> None:
+        self.post_message(self.Wanted("own", self.front))
+
+    def action_predict(self) -> None:
+        self.post_message(self.Wanted("predict", self.front))
+
+    def action_filter(self) -> None:
+        self.post_message(self.Wanted("filter", self.front))
+
+    def on_blur(self) -> None:
+        self._armed = ""
+        self._draw()
+        self.post_message(self.Turned())

@@ -1,0 +1,159 @@
+"""The status line on top of every screen, and the banner under it when something holds the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from clawpy_console import words
+from clawpy_console.known import Known
+from engine.values import MICRO, Hold
+
+SCREENS = (("mission", "1", "mission"), ("work", "2", "work"), ("safety", "6", "safety"))
+"""The screens there are: mode, key, name. Numbers stay what they are when more are added."""
+
+STATES = {
+    "DISABLED": ("○", "$wrong"),
+    "WATCHING": ("●", "$grey"),
+    "PRIMING": ("◐", "$accent"),
+    "AUTONOMOUS": ("●", "$accent"),
+    "PAUSED": ("▲", "$wants"),
+}
+
+Piece = tuple[str, str]
+
+
+class StatusBar(Widget):
+    """Two lines: where one is, and how the engine stands. Drawn again only when the words change."""
+
+    DEFAULT_CSS = "StatusBar { dock: top; height: 2; padding: 0 1; background: $background; }"
+
+    pieces: reactive[tuple[tuple[Piece, ...], tuple[Piece, ...], str]] = reactive(((), (), ""))
+
+    def __init__(self, screen_name: str) -> None:
+        super().__init__()
+        self._screen_name = screen_name
+
+    def show(self, known: Known, now: datetime, *, opening: str, demo: bool) -> None:
+        """Say how things stand. `opening` says what the engine is still doing, "" when it is live."""
+        width = max(20, self.app.size.width - 2)
+        place = " ".join(part for part in ("DEMO" if demo else "", place_words(known)) if part)
+        self.pieces = (tuple(self._tabs()), tuple(state_line(known, now, opening, width)), place)
+
+    def _tabs(self) -> list[Piece]:
+        tabs: list[Piece] = [("clawpy", "bold $accent")]
+        for mode, key, label in SCREENS:
+            here = mode == self._screen_name
+            tabs += [("  ", ""), (f"{key} {label}", "bold $ink underline" if here else f"$grey @{mode}")]
+        return tabs
+
+    def render(self) -> Content:
+        tabs, state, place = self.pieces
+        width = self.size.width
+        left = Content.assemble(*(_linked(piece) for piece in tabs))
+        place = words.crop(place, max(0, width - left.cell_length - 2))
+        gap = " " * max(1, width - left.cell_length - cell_len(place))
+        return Content.assemble(left, gap, (place, "$grey"), "\n", *state)
+
+
+def _linked(piece: Piece) -> Content:
+    text, style = piece
+    style, _, mode = style.partition(" @")
+    if not mode:
+        return Content.styled(text, style)
+    return Content.styled(text, style).stylize(f"@click=app.go('{mode}')")
+
+
+def place_words(known: Known) -> str:
+    """`shop  main*`, or how many workspaces there are."""
+    if not known.workspaces:
+        return ""
+    more = f" +{len(known.workspaces) - 1}" if len(known.workspaces) > 1 else ""
+    return f"{words.name(known.workspaces[0])}{more}  {known.place}".rstrip()
+
+
+def state_line(known: Known, now: datetime, opening: str, width: int) -> list[Piece]:
+    """State, silence, next cycle, costs against caps, the stop key: the longest wording that fits `width` cells."""
+    for full in (True, False):
+        pieces = _state_pieces(known, now, opening, full)
+        stop: Piece = ("F12 stop", "$grey @stop")
+        used = sum(cell_len(text) for text, _ in pieces) + cell_len(stop[0])
+        if used + 2 <= width or not full:
+            gap = " " * max(2, width - used)
+            return [*pieces, (gap, ""), (stop[0], "$grey")]
+    raise AssertionError("unreachable")
+
+
+def _state_pieces(known: Known, now: datetime, opening: str, full: bool) -> list[Piece]:
+    wide = "   " if full else "  "
+    pieces: list[Piece] = []
+    if opening:
+        pieces += [("◌ ", "$accent"), (opening, "$grey")]
+    else:
+        glyph, color = STATES.get(known.autonomy.state, ("○", "$grey"))
+        word = "STOPPED" if any(hold.word == "stop" for hold in known.holds) else known.autonomy.state or "…"
+        pieces += [(f"{glyph} ", color), (word, "bold $ink" if color == "$grey" else f"bold {color}")]
+        if full:
+            silence = words.span(known.autonomy.silence_at(now)).replace("now", "0m")
+            after = int(known.autonomy.threshold // 60)
+            pieces += [("  silence ", "$faint"), (f"{silence:>3} of {after}m", "$grey")]
+        next_cycle = known.autonomy.next_cycle
+        if next_cycle is not None and next_cycle > now:
+            pieces += [(f"{wide}{'next cycle' if full else 'next'} ", "$faint"), (words.hour(next_cycle), "$grey")]
+    costs = known.costs
+    if costs is not None:
+        for label, short, spent, cap in (
+            ("hour", "h", costs.hour, costs.hour_cap),
+            ("day", "d", costs.day, costs.day_cap),
+            ("month", "m", costs.month, costs.month_cap),
+        ):
+            text = f"{'$' if full else ''}{spent / MICRO:.2f}/{words.cap(cap)}"
+            pieces += [(f"{wide if full or label == 'hour' else ' '}{label if full else short} ", "$faint")]
+            pieces += [(text, cost_color(spent, cap))]
+    return pieces
+
+
+def cost_color(spent: int, cap: int) -> str:
+    """Grey while it is well, then the colours that ask for a person: from 80 % on, and at the cap."""
+    if cap <= 0 or spent < cap * 0.8:
+        return "$grey"
+    return "bold $wants" if spent < cap else "bold $wrong"
+
+
+class Banner(Widget):
+    """Says in one line that something holds the engine, and how it is lifted. Hidden when nothing does."""
+
+    DEFAULT_CSS = """
+    Banner { dock: top; height: 1; margin: 2 0 0 0; padding: 0 1; display: none; text-style: bold;
+        background: $wants; color: $paper;
+        &.-stop { background: $wrong; }
+        &.-shown { display: block; }
+    }
+    Banner:ansi { text-style: bold reverse; background: ansi_default; color: ansi_default; }
+    """
+
+    text: reactive[str] = reactive("")
+
+    def show(self, holds: Sequence[Hold], keys: dict[str, str]) -> None:
+        """Show the gravest hold of `holds`; `keys` are the resume keys of the safety screen by word."""
+        order = {"stop": 0, "month": 1, "pause": 2}
+        grave = min(holds, key=lambda hold: order.get(hold.word, 3), default=None)
+        self.set_class(grave is not None, "-shown")
+        if grave is None:
+            return
+        self.set_class(grave.word == "stop", "-stop")
+        heading = {"stop": "■ STOPPED", "month": "■ MONTH STOP", "pause": "▲ PAUSED"}.get(grave.word, f"▲ {grave.word}")
+        until = f", until {words.hour(grave.until)}" if grave.until else ""
+        key = keys.get(grave.word, "")
+        how = f"6 then {key} resumes" if key else f"clawpy resume {grave.word}"
+        self.text = f"{heading} {words.hour(grave.since)}{until}  {words.one_line(grave.reason)} │ {how}"
+
+    def render(self) -> Content:
+        said, _, how = self.text.rpartition(" │ ")
+        room = self.size.width - cell_len(how) - 2
+        return Content(words.fit(said, max(10, room)) + "  " + how)

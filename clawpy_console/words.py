@@ -1,0 +1,103 @@
+"""How the console writes times, money and counts: short, always the same width for the same kind of thing."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import PurePath
+
+from rich.cells import cell_len, set_cell_size
+
+from engine.values import MICRO, Card, RailVerdict, Verdict
+
+
+def span(length: timedelta) -> str:
+    """A span in one unit: `now`, `4m`, `3h`, `2d`."""
+    minutes = int(length.total_seconds() // 60)
+    if minutes < 1:
+        return "now"
+    if minutes < 60:
+        return f"{minutes}m"
+    if minutes < 48 * 60:
+        return f"{minutes // 60}h"
+    return f"{minutes // 1440}d"
+
+
+def running(length: timedelta) -> str:
+    """A span as a running clock: `0:14`, `12:05`, `1:02:33`."""
+    seconds = max(0, int(length.total_seconds()))
+    hours, rest = divmod(seconds, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+
+
+def hour(moment: datetime) -> str:
+    """Local hour and minute: `14:30`."""
+    return moment.astimezone().strftime("%H:%M")
+
+
+def moment(at: datetime, now: datetime) -> str:
+    """`14:30` today, `Mon 14:30` within a week, else `5 Jan`."""
+    local, today = at.astimezone(), now.astimezone()
+    if local.date() == today.date():
+        return local.strftime("%H:%M")
+    return local.strftime("%a %H:%M") if abs(today - local) < timedelta(days=6) else f"{local.day} {local:%b}"
+
+
+def money(amount: int) -> str:
+    """Micro-dollars as `$0.05`; below a cent `<$0.01`; nothing is `$0`."""
+    if amount == 0:
+        return "$0"
+    return f"${amount / MICRO:.2f}" if amount >= MICRO // 100 else "<$0.01"
+
+
+def cap(amount: int) -> str:
+    """A cap without cents where it has none: `2`, `20`, `0.50`."""
+    whole, rest = divmod(amount, MICRO)
+    return str(whole) if rest == 0 else f"{amount / MICRO:.2f}"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 file`, `3 files`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def tokens(number: int) -> str:
+    """`940`, `3.2k`, `1.4M`."""
+    if number < 1000:
+        return str(number)
+    return f"{number / 1000:.1f}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
+
+
+def name(workspace: str) -> str:
+    """A workspace by the last part of its path."""
+    return PurePath(workspace).name or workspace
+
+
+def one_line(text: str) -> str:
+    """`text` with every run of white space as one space."""
+    return " ".join(text.split())
+
+
+def crop(text: str, width: int) -> str:
+    """`text` cut to `width` cells, an ellipsis where something is missing. Counts cells, so emoji never shift a column."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…" if width > 1 else "…"[:width]
+
+
+def fit(text: str, width: int) -> str:
+    """`text` cropped or padded to exactly `width` cells."""
+    return set_cell_size(crop(text, width), width)
+
+
+def risk(card: Card) -> RailVerdict | None:
+    """What makes a card risky: the content filter asks, or it targets production; it then needs a second key."""
+    for verdict in card.verdicts:
+        about = f"{verdict.rail} {verdict.rule}".lower()
+        if verdict.verdict is Verdict.ASK and ("content" in about or "production" in about):
+            return verdict
+    return None
+
+
+def blocked(card: Card) -> RailVerdict | None:
+    """The first rail that would block the card now."""
+    return next((one for one in card.verdicts if one.verdict is Verdict.BLOCK), None)
