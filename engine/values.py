@@ -647,6 +647,14 @@ def sanitise(text: str, *, tab_size: int = 4) -> str:
     return _CONTROLS.sub("", _ESCAPES.sub("", text)).expandtabs(tab_size)
 
 
+_PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")
+
+
+def prompt_words(prompt: str) -> frozenset[str]:
+    """The words by which prompts are compared: lower case, three characters or more."""
+    return frozenset(_PROMPT_WORD.findall(prompt.lower()))
+
+
 def as_tuple(items: Sequence[Any] | None) -> tuple[Any, ...]:
     """A sequence read from JSON as a tuple; None is empty."""
     return tuple(items or ())

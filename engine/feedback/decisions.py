@@ -6,7 +6,6 @@ it. What was taken back keeps its row with `taken_back_at`, and counts nowhere.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,15 +18,9 @@ from sqlmodel import Field, Session, SQLModel, col, func, select
 from engine.clock import Clock
 from engine.feedback import pairs
 from engine.feedback.signals import EXPLICIT, MEANINGS, REJECTING
-from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.types import utc
-from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day
-
-FORGIVEN = "rejections_forgiven_up_to"
-"""Name of the state that holds the id of the last decision which no longer counts towards a pause."""
-
-_WORD = re.compile(r"[a-z0-9_]{3,}")
+from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
 
 
 class Decision(SQLModel, table=True):
@@ -145,13 +138,13 @@ class Decisions:
                 .limit(limit)
             ).all()
         return [
-            PastDecision(kind, channel, workspace, flow, words_of(prompt), PartOfDay(part), weekend, chosen, weight,
+            PastDecision(kind, channel, workspace, flow, prompt_words(prompt), PartOfDay(part), weekend, chosen, weight,
                          waited, at)
             for kind, channel, workspace, flow, prompt, part, weekend, chosen, weight, waited, at in rows
         ]  # fmt: skip
 
     def total(self, session: Session) -> int:
-        """How many cards the operator himself has decided (SPEC 2.6, and 3.6's onboarding)."""
+        """How many cards a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
         return int(
             session.exec(
                 select(func.count())
@@ -159,14 +152,13 @@ class Decisions:
                 .where(
                     col(Decision.taken_back_at).is_(None),
                     col(Decision.signal).in_(EXPLICIT),
-                    col(Decision.decided_by) == DecidedBy.OPERATOR,
+                    col(Decision.decided_by) != DecidedBy.AUTONOMY,
                 )
             ).one()
         )
 
     def consecutive_rejections(self, session: Session) -> int:
-        """How many of a person's latest decisions in a row were dismissals (SPEC 3.6), since it was last forgiven."""
-        forgiven = int(state.get(session, FORGIVEN, 0))
+        """How many of a person's latest decisions in a row were dismissals (SPEC 3.6)."""
         last_approval = session.exec(
             select(func.max(Decision.id)).where(
                 col(Decision.taken_back_at).is_(None), col(Decision.signal) == DecisionSignal.APPROVED
@@ -177,17 +169,13 @@ class Decisions:
                 select(func.count())
                 .select_from(Decision)
                 .where(
-                    col(Decision.id) > max(forgiven, last_approval or 0),
+                    col(Decision.id) > (last_approval or 0),
                     col(Decision.taken_back_at).is_(None),
                     col(Decision.signal) == DecisionSignal.DISMISSED,
                     col(Decision.decided_by) != DecidedBy.AUTONOMY,
                 )
             ).one()
         )
-
-    def forgive_rejections(self, tx: Transaction) -> None:
-        """Start counting rejections anew: resuming from a pause does so (SPEC 7.1)."""
-        state.put(tx, FORGIVEN, tx.session.exec(select(func.max(Decision.id))).one() or 0)
 
     def approvals_of_like(self, session: Session, kind: str, channel: str, workspace: str) -> tuple[int, int]:
         """(approved, decided) of the operator's own decisions on like cards (SPEC 2.5).
@@ -287,11 +275,6 @@ class Decisions:
             self._version += 1
 
         tx.after_commit(grow)
-
-
-def words_of(prompt: str) -> frozenset[str]:
-    """The words of a prompt that similarity is judged by: lower case, three characters or more."""
-    return frozenset(_WORD.findall(prompt.lower()))
 
 
 def is_weekend(local: datetime) -> bool:

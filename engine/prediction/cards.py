@@ -1,0 +1,428 @@
+"""Cards: what the operator sees of predictions, and everything that he can do with one (SPEC 2.7, 2.9).
+
+`lifecycle.py` says what is legal; here each transition is one transaction. Deciding and undoing are serialised by a
+lock, so that an undo finds either no session or one that it can stop. `intake.py` does what the cycle does to cards.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from sqlmodel import Session, col, desc, select
+
+from engine.clock import Clock
+from engine.config import SettingsSource
+from engine.prediction import limits
+from engine.prediction.cards_store import (
+    Prediction,
+    all_pending,
+    card_of,
+    created,
+    find,
+    last_triggered,
+    own_row,
+    trigger_of,
+)
+from engine.prediction.confidence import wilson_lower_bound
+from engine.prediction.intake import Intake
+from engine.prediction.lifecycle import Move
+from engine.prediction.phases import phase_of
+from engine.prediction.ports import ActiveTime, Calibrator, History, Landings, Launcher, Rails
+from engine.prediction.routing import check_registered, route
+from engine.prediction.transitions import Transitions, moved
+from engine.storage.database import Database, Transaction
+from engine.values import (
+    Assignment,
+    Card,
+    DecidedBy,
+    DecisionSignal,
+    Permit,
+    RailVerdict,
+    Randomness,
+    Refusal,
+    RunnerInfo,
+    SessionView,
+    Status,
+    Trigger,
+    Verdict,
+    part_of_day,
+    sanitise,
+)
+
+LONGEST_PROMPT = 20_000
+"""Characters that a prompt of one's own may have."""
+
+LONGEST_SNOOZE = timedelta(days=30)
+
+
+class Cards:
+    """The port `engine.cards`. Blocking calls of milliseconds, from any thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        settings: SettingsSource,
+        randomness: Randomness,
+        rails: Rails,
+        launcher: Launcher,
+        landings: Landings,
+        history: History,
+        calibrator: Calibrator,
+        active_time: ActiveTime,
+        on_decision: Callable[[Transaction], object] = lambda tx: None,
+    ) -> None:
+        """`on_decision` is called inside the transaction of each decision by a person (the rails count rejections)."""
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._randomness = randomness
+        self._rails = rails
+        self._launcher = launcher
+        self._landings = landings
+        self._history = history
+        self._calibrator = calibrator
+        self._active_time = active_time
+        self._transitions = Transitions(rails, history, settings, active_time, on_decision)
+        self._deciding = threading.RLock()
+        self.intake = Intake(self._transitions, settings, randomness, active_time)
+        """What the cycle does to cards."""
+
+    # -- reading
+
+    def pending(
+        self, *, workspace: str | None = None, channel: str | None = None, include_snoozed: bool = False
+    ) -> list[Card]:
+        """The stack, highest rank first, in a stable order. A woken card waits until there is a seat for it."""
+        now = self._clock.now()
+        with self._database.read() as session:
+            rows = {row.id: row for row in all_pending(session) if not row.due(now)}
+        seats = [row.seat for row in rows.values()]
+        asleep = limits.overdue_for_a_seat(seats, now, self._settings.current.max_pending_cards)
+        return [
+            card_of(rows[seat.id])
+            for seat in limits.order(seats)
+            if (include_snoozed or not (limits.is_snoozed(seat, now) or seat.id in asleep))
+            and workspace in (None, rows[seat.id].workspace)
+            and channel in (None, rows[seat.id].target_channel)
+        ]
+
+    def get(self, card_id: str) -> Card:
+        """One card. Raises `Refusal` `unknown_card`."""
+        with self._database.read() as session:
+            return card_of(find(session, card_id))
+
+    def recent(self, limit: int = 50, workspace: str | None = None) -> list[Card]:
+        """Cards of any status, newest first."""
+        query = select(Prediction).order_by(desc(col(Prediction.created_at)), desc(col(Prediction.id))).limit(limit)
+        if workspace is not None:
+            query = query.where(col(Prediction.workspace) == workspace)
+        with self._database.read() as session:
+            return [card_of(row) for row in session.exec(query)]
+
+    def similar(self, card_id: str) -> tuple[int, int, str]:
+        """(approved, decided, in words) of the operator's decisions on like cards (SPEC 2.5)."""
+        with self._database.read() as session:
+            row = find(session, card_id)
+            approved, count = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
+        if count == 0:
+            return 0, 0, "nothing like this was decided here before"
+        return approved, count, f"approved {approved} of {count} like this"
+
+    # -- deciding
+
+    def approve(
+        self,
+        card_id: str,
+        *,
+        edit: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        by: DecidedBy = DecidedBy.OPERATOR,
+    ) -> Card:
+        """Approve and start. `edit` is a new prompt, or a flow's new parameters; `parameters` are the latter as data.
+
+        Raises `Refusal`: `unknown_card`, `already_decided`, `no_runner`, `bad_parameters`, `empty_prompt`, `blocked`
+        (a rail said no), `needs_acknowledgement` (a rail asks for a person; the card now shows what), or why the
+        session could not start. After each of them the card is as it was, or pending with the reason in its note.
+        """
+        with self._deciding:
+            with self._database.read() as session:
+                row = find(session, card_id)
+                moved(row, Move.APPROVE, self._clock.now())
+            assignment = self._edited(row.assignment, edit, parameters)
+            info = self._launcher.check(assignment)
+            if not info.takes:
+                raise Refusal("no_runner", info.reason, "name a flow, or set up a runner that takes prose")
+            permit, blocked_by = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, by))
+            if permit is None:
+                assert blocked_by is not None
+                told = f"{blocked_by.rail}: {blocked_by.reason}"
+                if _asks(blocked_by):
+                    raise Refusal("needs_acknowledgement", told, "look at the card and approve it again")
+                raise Refusal("blocked", told, "the card stays pending; mend the reason and approve it again")
+            self._start(card_id, permit, by)
+            return self.get(card_id)
+
+    def dismiss(self, card_id: str, *, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
+        """Turn down. The same evidence stays away for 7 days. Raises `Refusal` `unknown_card`, `already_decided`."""
+        return self._change(card_id, lambda tx, row: self._transitions.reject(tx, row, by))
+
+    def snooze(self, card_id: str, *, span: timedelta = limits.SNOOZE) -> Card:
+        """Put off for `span`, in (0, 30 days]; its 24 h begin anew when it wakes. No signal.
+
+        Raises `Refusal` `unknown_card`, `already_decided`, `bad_span`.
+        """
+        if not timedelta(0) < span <= LONGEST_SNOOZE:
+            raise Refusal("bad_span", f"cannot snooze for {span}", "more than nothing, at most 30 days: --for 2h")
+        return self._change(card_id, lambda tx, row: self._transitions.snooze(tx, row, span))
+
+    def undo(self, card_id: str) -> Card:
+        """Take the last decision back (SPEC 2.7).
+
+        A snooze ends; a dismissal or an approval whose session has not started is pending again, its signal taken
+        back; a running session is stopped; what it landed is reversed. Raises `Refusal` `unknown_card`,
+        `nothing_to_undo`, `evidence_gone`, or why a landing cannot be reversed.
+        """
+        with self._deciding:
+            with self._database.read() as session:
+                row = find(session, card_id)
+            view = self._launcher.session_of(card_id) if row.status == Status.CONFIRMED else None
+            if view is not None and not view.state.over:
+                self._change(card_id, _ask_undo)
+                self._launcher.stop(view.id, "undone by the operator")
+                return self.get(card_id)
+            if row.status == Status.EXECUTED:
+                self._reverse(row)
+                return self._change(
+                    card_id, lambda tx, row: self._transitions.turn_down(tx, row, DecisionSignal.UNDONE)
+                )
+            return self._change(card_id, self._bring_back)
+
+    def propose(self, text: str, *, workspace: str, channel: str | None = None) -> Card:
+        """A card of the operator's own. Text that names a flow becomes one; other text waits for a runner of prose.
+
+        Raises `Refusal` `empty_prompt`, `unknown_channel`, `bad_parameters`.
+        """
+        prompt = _checked_prompt(text)
+        now, settings = self._clock.now(), self._settings.current
+        registered = list(settings.channels)
+        flow, parameters = self._launcher.recognise(prompt) or (None, {})
+        with self._database.read() as session:
+            triggered = last_triggered(session)
+        channel = route(
+            twin=channel,
+            affinity=registered[0] if flow is not None and registered else "",
+            registered=registered,
+            triggered=triggered,
+            routed={},
+            part=part_of_day(self._clock.local()),
+            now=now,
+            randomness=self._randomness,
+        ).channel
+        serving = settings.channels[check_registered(channel, registered)]
+        runner = "flow" if flow is not None else serving.runner
+        assignment = Assignment(prompt, channel, workspace, runner, flow, dict(parameters))
+        info = self._launcher.check(assignment)
+        card_id, expires_at = self._randomness.new_id("pred"), self._active_time(now, limits.LIFE)
+        row = own_row(card_id, assignment, info, agent=serving.agent, now=now, expires_at=expires_at)
+        row.judge(self._rails.preview(self._trigger(row, assignment, info, DecidedBy.OPERATOR, None)))
+
+        def work(tx: Transaction) -> Card:
+            tx.session.add(row)
+            tx.record(created(row))
+            return card_of(row)
+
+        return self._database.write(work)
+
+    def mark_shown(self, card_ids: Iterable[str]) -> None:
+        """The operator has had these on his screen; ids that are unknown or decided are passed over."""
+        wanted = set(card_ids)
+
+        def work(tx: Transaction) -> None:
+            for row in tx.session.exec(select(Prediction).where(col(Prediction.id).in_(wanted))):
+                if row.status == Status.PENDING and row.shown_at is None:
+                    row.shown_at = tx.now
+
+        if wanted:
+            self._database.write(work)
+
+    def expire_due(self) -> int:
+        """Expire every card whose time is over; returns how many. One that was never shown gives no signal."""
+        now = self._clock.now()
+        with self._database.read() as session:
+            if not any(row.due(now) for row in all_pending(session)):
+                return 0
+
+        def work(tx: Transaction) -> int:
+            due = [row for row in all_pending(tx.session) if row.due(tx.now)]
+            for row in due:
+                self._transitions.expire(tx, row)
+            return len(due)
+
+        return self._database.write(work)
+
+    # -- what others tell: sessions, change sets, tasks, each inside its own transaction
+
+    def session_started(self, tx: Transaction, view: SessionView) -> None:
+        """A session of this card has been queued or has begun."""
+        row = tx.session.get(Prediction, view.prediction_id)
+        if row is not None:
+            row.session_id = view.id
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object = None) -> None:
+        """The card is executed, with its outcome; or pending again when it was undone before it had started."""
+        row = tx.session.get(Prediction, view.prediction_id)
+        if row is not None and row.status == Status.CONFIRMED:
+            self._transitions.execute(tx, row, view)
+
+    def landing_undone(self, tx: Transaction, prediction_id: str) -> None:
+        """What this card's session landed was taken back: rejected 0.8."""
+        row = tx.session.get(Prediction, prediction_id)
+        if row is not None:
+            self._transitions.turn_down(tx, row, DecisionSignal.UNDONE)
+
+    def change_set_discarded(self, tx: Transaction, prediction_id: str) -> None:
+        """What this card's session changed was thrown away: rejected 0.8."""
+        row = tx.session.get(Prediction, prediction_id)
+        if row is not None:
+            self._transitions.turn_down(tx, row, DecisionSignal.DISCARDED)
+
+    def link_task(self, tx: Transaction, prediction_id: str, task_id: str) -> None:
+        """The task that stands for this card's session."""
+        row = tx.session.get(Prediction, prediction_id)
+        if row is not None:
+            row.task_id = task_id
+
+    def recover(self, unconsumed: Sequence[Permit]) -> list[str]:
+        """At start-up: start what was approved and never began, while its permit holds, else make it pending again.
+
+        Returns in words what was done. A card whose session exists is left to the sessions' own recovery.
+        """
+        now = self._clock.now()
+        permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
+        with self._database.read() as session:
+            confirmed = session.exec(select(Prediction).where(col(Prediction.status) == Status.CONFIRMED.value)).all()
+        told = []
+        for row in confirmed:
+            if row.session_id is not None or self._launcher.session_of(row.id) is not None:
+                continue
+            permit = permits.get(row.id)
+            if permit is None:
+                self._reopen_unstarted(row.id, "it was approved but never started; approve it again")
+                told.append(f"pending again, its permit has run out: {row.prompt}")
+                continue
+            try:
+                self._start(row.id, permit, DecidedBy(row.decided_by or DecidedBy.OPERATOR))
+                told.append(f"started, it was approved before the interruption: {row.prompt}")
+            except Refusal as refusal:
+                told.append(f"pending again, it could not start: {row.prompt}: {refusal.message}")
+        return told
+
+    # -- inside
+
+    def _change(self, card_id: str, change: Callable[[Transaction, Prediction], None]) -> Card:
+        """One transition in one transaction."""
+
+        def work(tx: Transaction) -> Card:
+            row = find(tx.session, card_id)
+            change(tx, row)
+            return card_of(row)
+
+        with self._deciding:
+            return self._database.write(work)
+
+    def _edited(self, assignment: Assignment, edit: str | None, parameters: Mapping[str, Any] | None) -> Assignment:
+        if edit is None and parameters is None:
+            return assignment
+        if assignment.flow is not None:
+            text = edit if parameters is None else json.dumps(dict(parameters))
+            return self._launcher.reparameterise(assignment, text or "")
+        if edit is None:
+            raise Refusal("bad_parameters", "this card is prose, it has no parameters", "edit its prompt instead")
+        return replace(assignment, prompt=_checked_prompt(edit))
+
+    def _trigger(
+        self, row: Prediction, assignment: Assignment, info: RunnerInfo, by: DecidedBy, session: Session | None
+    ) -> Trigger:
+        """The trigger of a card; without a session (a card just made) nothing is known of like ones."""
+        phase, bound = 0, 0.0
+        if session is not None:
+            phase = phase_of(self._history.total(session), self._calibrator.check()).number
+            like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
+            bound = wilson_lower_bound(*like)
+        return trigger_of(row, assignment, by=by, estimate=info.estimate, phase=phase, approval_bound=bound)
+
+    def _rule(
+        self, tx: Transaction, card_id: str, assignment: Assignment, info: RunnerInfo, by: DecidedBy
+    ) -> tuple[Permit | None, RailVerdict | None]:
+        """Ask the rails and carry their word out, in one transaction."""
+        row = find(tx.session, card_id)
+        moved(row, Move.APPROVE, tx.now)
+        ruling = self._rails.rule(tx, self._trigger(row, assignment, info, by, tx.session))
+        changed = assignment.digest != row.assignment.digest
+        if (
+            changed
+        ):  # blocked or not: the card holds what was asked for, so that it shows what the rails say of just that
+            row.take(assignment)
+            row.estimate_microusd = info.estimate
+        if ruling.permit is not None:
+            row.judge(ruling.verdicts)
+            self._transitions.confirm(tx, row, ruling.permit, by)
+            return ruling.permit, None
+        assert ruling.blocked_by is not None, "a ruling has a permit or what blocked it"
+        if changed or _asks(ruling.blocked_by):
+            row.judge(ruling.verdicts)
+        row.note = f"{ruling.blocked_by.rail}: {ruling.blocked_by.reason}"
+        return None, ruling.blocked_by
+
+    def _start(self, card_id: str, permit: Permit, by: DecidedBy) -> None:
+        card = self.get(card_id)
+        mode = "autonomous" if by is DecidedBy.AUTONOMY else "approved"
+        try:
+            self._launcher.start(permit, card.assignment, agent=card.agent, mode=mode, estimate=card.estimate)
+        except BaseException as error:
+            self._reopen_unstarted(card_id, f"could not start: {error}")
+            raise
+
+    def _reopen_unstarted(self, card_id: str, note: str) -> None:
+        def change(tx: Transaction, row: Prediction) -> None:
+            if row.status == Status.CONFIRMED:
+                self._transitions.reopen(tx, row, note)
+
+        self._change(card_id, change)
+
+    def _bring_back(self, tx: Transaction, row: Prediction) -> None:
+        if row.status == Status.PENDING and row.snoozed_until is not None:
+            self._transitions.wake(tx, row)
+            self._transitions.make_room(tx, row)
+        else:
+            self._transitions.reopen(tx, row)
+
+    def _reverse(self, row: Prediction) -> None:
+        if row.session_id is None or not self._landings.reverse(row.session_id):
+            told = f"nothing of card {row.id} is landed"
+            raise Refusal("nothing_to_undo", told, f"throw away what waits: clawpy discard {row.id}")
+
+
+def _ask_undo(tx: Transaction, row: Prediction) -> None:
+    row.undo_requested_at = tx.now
+
+
+def _asks(verdict: RailVerdict) -> bool:
+    """The content filter asks for a person; approving a card that shows it satisfies it (SPEC 3.5)."""
+    return verdict.rail == "content" and verdict.verdict is Verdict.ASK
+
+
+def _checked_prompt(text: str) -> str:
+    prompt = sanitise(text).strip()
+    if not prompt:
+        raise Refusal("empty_prompt", "the prompt is empty", "say what is to be done")
+    if len(prompt) > LONGEST_PROMPT:
+        raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {LONGEST_PROMPT}")
+    return prompt

@@ -1,0 +1,312 @@
+"""The `predictions` table (the seed's columns, then ours), and how a row becomes the `Card` that others see."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, Column, Index, text
+from sqlmodel import Field, Session, SQLModel, col, func, select
+
+from engine.events import PredictionCreated
+from engine.prediction.confidence import COLD_START, band_of
+from engine.prediction.limits import Seat
+from engine.storage.types import utc
+from engine.values import (
+    Assignment,
+    Card,
+    ConfidenceParts,
+    DecidedBy,
+    DecidedCard,
+    Outcome,
+    RailVerdict,
+    Refusal,
+    RunnerInfo,
+    Signal,
+    Source,
+    Status,
+    Trigger,
+    TriggerType,
+    Verdict,
+)
+
+LOCAL_USER = "local"
+"""The `user_id` of every row: one home, one operator."""
+
+
+def _one_of(column: str, words: Any, *, nullable: bool = False) -> str:
+    rule = f"{column} IN ({', '.join(repr(str(word)) for word in words)})"
+    return f"{column} IS NULL OR {rule}" if nullable else rule
+
+
+class Prediction(SQLModel, table=True):
+    """One card. Money in micro-dollars; `rank` is the sum of its signals' shares, `urgency` breaks ties."""
+
+    __tablename__ = "predictions"
+    __table_args__ = (
+        CheckConstraint("confidence >= 0 AND confidence <= 1", name="confidence_range"),
+        CheckConstraint(_one_of("status", Status), name="status_known"),
+        CheckConstraint(_one_of("source", Source), name="source_known"),
+        CheckConstraint(_one_of("decided_by", DecidedBy, nullable=True), name="decided_by_known"),
+        CheckConstraint(_one_of("outcome", Outcome, nullable=True), name="outcome_known"),
+        CheckConstraint(_one_of("trigger_type", TriggerType, nullable=True), name="trigger_type_known"),
+        CheckConstraint("estimate_microusd >= 0", name="estimate_range"),
+        Index("idx_predictions_status", "status"),
+        Index("idx_predictions_user", "user_id", text("created_at DESC")),
+        Index("ix_predictions_fingerprint", "fingerprint", "closed_at"),
+        Index("ux_predictions_pending", "fingerprint", unique=True, sqlite_where=text("status = 'pending'")),
+        Index("ix_predictions_session", "session_id"),
+        Index("ix_predictions_triggered", "target_channel", "confirmed_at"),
+    )
+
+    id: str = Field(primary_key=True)
+    user_id: str = LOCAL_USER
+    prompt: str
+    target_agent: str
+    target_channel: str
+    confidence: float
+    reasoning: str = ""
+    status: str = Status.PENDING.value
+    source: str = Source.TEMPLATE.value
+    created_at: datetime = Field(sa_column=utc())
+    confirmed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    executed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    task_id: str | None = None
+    dpo_exported: bool = False
+
+    kind: str
+    workspace: str
+    runner: str
+    flow: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    original_prompt: str = ""
+    fingerprint: str
+    facts: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    signals: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    parts: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True), nullable=True))
+    verdicts: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    context: str = ""
+    estimate_microusd: int = 0
+    check_only: bool = True
+    undo_note: str = ""
+    novel: bool = False
+    rank: float = 0.0
+    urgency: float = 0.0
+    from_channel: str = "owner"
+    evidence_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    evidence_gone: bool = False
+    expires_at: datetime = Field(sa_column=utc())
+    shown_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    snoozed_until: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    decided_by: str | None = None
+    decided_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    trigger_type: str | None = None
+    permit_id: str | None = None
+    session_id: str | None = None
+    outcome: str | None = None
+    closed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    """When it was dismissed, executed, expired or withdrawn: cool-downs count from here."""
+    undo_requested_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    note: str = ""
+
+    @property
+    def assignment(self) -> Assignment:
+        """Exactly what would run."""
+        return Assignment(
+            self.prompt, self.target_channel, self.workspace, self.runner, self.flow, dict(self.parameters)
+        )
+
+    @property
+    def seat(self) -> Seat:
+        """What the limits look at."""
+        return Seat(
+            id=self.id,
+            source=Source(self.source),
+            snoozed_until=self.snoozed_until,
+            shown=self.shown_at is not None,
+            rank=(self.rank, self.urgency),
+            created_at=self.created_at,
+        )
+
+    @property
+    def asks(self) -> bool:
+        """True when the content filter asks for a person and the card says so (SPEC 3.5)."""
+        return any(one["rail"] == "content" and one["verdict"] == Verdict.ASK for one in self.verdicts)
+
+    @property
+    def edited(self) -> bool:
+        """True when the operator made something else of it."""
+        return bool(self.original_prompt) and self.original_prompt != self.prompt
+
+    def take(self, assignment: Assignment) -> None:
+        """Become what an edit made of it; the prompt it had at first is kept."""
+        self.original_prompt = self.original_prompt or self.prompt
+        self.prompt = assignment.prompt
+        self.flow = assignment.flow
+        self.runner = assignment.runner
+        self.parameters = dict(assignment.parameters)
+
+    def judge(self, verdicts: tuple[RailVerdict, ...]) -> None:
+        """Carry the rails' word, and the NEW badge that comes from it."""
+        self.verdicts = [asdict(verdict) for verdict in verdicts]
+        self.novel = is_novel(verdicts)
+
+    def due(self, now: datetime) -> bool:
+        """True when its time is over; a card that is snoozed sleeps on."""
+        return self.expires_at <= now and not (self.snoozed_until is not None and self.snoozed_until > now)
+
+
+def is_novel(verdicts: tuple[RailVerdict, ...]) -> bool:
+    """The human gate found a pair of channels that never ran before: the NEW badge (SPEC 3.6)."""
+    return any("novel-pair" in verdict.rule.split(",") for verdict in verdicts)
+
+
+def card_of(row: Prediction) -> Card:
+    """A row as the operator sees it."""
+    return Card(
+        id=row.id,
+        kind=row.kind,
+        assignment=row.assignment,
+        agent=row.target_agent,
+        confidence=row.confidence,
+        band=band_of(row.confidence),
+        parts=None if row.parts is None else ConfidenceParts(**{**row.parts, "words": tuple(row.parts["words"])}),
+        reasoning=row.reasoning,
+        status=Status(row.status),
+        source=Source(row.source),
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        signals=tuple(Signal(**{**signal, "evidence": tuple(signal["evidence"])}) for signal in row.signals),
+        verdicts=tuple(RailVerdict(**{**one, "verdict": Verdict(one["verdict"])}) for one in row.verdicts),
+        estimate=row.estimate_microusd,
+        check_only=row.check_only,
+        undo_note=row.undo_note,
+        novel=row.novel,
+        snoozed_until=row.snoozed_until,
+        shown_at=row.shown_at,
+        decided_by=None if row.decided_by is None else DecidedBy(row.decided_by),
+        decided_at=row.decided_at,
+        outcome=None if row.outcome is None else Outcome(row.outcome),
+        session_id=row.session_id,
+        task_id=row.task_id,
+        note=row.note,
+    )
+
+
+def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
+    """A row as the history of decisions takes it."""
+    return DecidedCard(
+        prediction_id=row.id,
+        kind=row.kind,
+        channel=row.target_channel,
+        workspace=row.workspace,
+        flow=row.flow or "",
+        prompt=row.prompt,
+        confidence=row.confidence,
+        decided_by=by,
+        context=row.context,
+        evidence_at=row.evidence_at or row.created_at,
+        original_prompt=row.original_prompt if row.edited else "",
+    )
+
+
+def trigger_of(
+    row: Prediction,
+    assignment: Assignment,
+    *,
+    by: DecidedBy,
+    estimate: int,
+    phase: int,
+    approval_bound: float,
+) -> Trigger:
+    """The request to execute this card as `assignment`, which may be an edit of what the row holds.
+
+    An operator's approval starts a new chain (SPEC 3.2); what a card that shows its `ask` asked for, he has seen.
+    """
+    person = by is not DecidedBy.AUTONOMY
+    if person:
+        kind = TriggerType.MANUAL
+    else:
+        kind = TriggerType.FOLLOW_UP if row.source == Source.FOLLOW_UP else TriggerType.AUTONOMOUS
+    return Trigger(
+        prediction_id=row.id,
+        type=kind,
+        assignment=assignment,
+        agent=row.target_agent,
+        confidence=row.confidence,
+        estimate=estimate,
+        decided_by=by,
+        from_channel="owner" if person else row.from_channel,
+        phase=phase,
+        approval_bound=approval_bound,
+        acknowledged_digest=row.assignment.digest if person and row.asks else "",
+    )
+
+
+def own_row(
+    card_id: str, assignment: Assignment, info: RunnerInfo, *, agent: str, now: datetime, expires_at: datetime
+) -> Prediction:
+    """A card of the operator's own. Nothing estimates it, so its confidence is that of a cold start."""
+    return Prediction(
+        id=card_id,
+        prompt=assignment.prompt,
+        target_agent=agent,
+        target_channel=assignment.channel,
+        confidence=COLD_START,
+        reasoning="your own prompt" if info.takes else f"your own prompt; {info.reason}",
+        source=Source.OPERATOR.value,
+        created_at=now,
+        kind=assignment.flow or "prose",
+        workspace=assignment.workspace,
+        runner=assignment.runner,
+        flow=assignment.flow,
+        parameters=dict(assignment.parameters),
+        fingerprint=card_id,
+        estimate_microusd=info.estimate,
+        check_only=info.check_only,
+        undo_note=info.undo_note,
+        evidence_at=now,
+        expires_at=expires_at,
+    )
+
+
+def created(row: Prediction) -> PredictionCreated:
+    """The fact that a row has become a card."""
+    return PredictionCreated(
+        subject=row.id,
+        workspace=row.workspace,
+        flow=row.flow or "",
+        channel=row.target_channel,
+        confidence=row.confidence,
+        source=row.source,
+    )
+
+
+def find(session: Session, card_id: str) -> Prediction:
+    """The row of a card, or `Refusal` `unknown_card`."""
+    row = session.get(Prediction, card_id)
+    if row is None:
+        raise Refusal("unknown_card", f"there is no card {card_id}", "clawpy cards lists what is pending")
+    return row
+
+
+def all_pending(session: Session) -> list[Prediction]:
+    """Every pending row, oldest first."""
+    return list(
+        session.exec(
+            select(Prediction)
+            .where(col(Prediction.status) == Status.PENDING.value)
+            .order_by(col(Prediction.created_at), col(Prediction.id))
+        )
+    )
+
+
+def last_triggered(session: Session) -> dict[str, datetime]:
+    """When each channel was last triggered."""
+    rows = session.execute(
+        select(col(Prediction.target_channel), func.max(col(Prediction.confirmed_at)))
+        .where(col(Prediction.confirmed_at).is_not(None))
+        .group_by(col(Prediction.target_channel))
+    ).all()
+    return {channel: at for channel, at in rows if at is not None}

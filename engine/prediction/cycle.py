@@ -1,0 +1,323 @@
+"""One round of prediction (SPEC 2): sense → propose → route → Twin → confidence → rails → cards.
+
+Reading and judging happen before the one transaction that withdraws and creates; nothing slow runs inside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sqlmodel import Session
+
+from engine.clock import Clock
+from engine.config import Autonomy, Settings, SettingsSource
+from engine.events import TriggerBlocked
+from engine.prediction import templates
+from engine.prediction.cards import Cards
+from engine.prediction.cards_store import Prediction, last_triggered, trigger_of
+from engine.prediction.confidence import band_of, confidence_of, urgency_of, wilson_lower_bound
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.intake import Draft, Sensed, unavailable
+from engine.prediction.phases import phase_of
+from engine.prediction.ports import Calibrator, History, Launcher, Rails
+from engine.prediction.routing import route
+from engine.prediction.twin import EmbeddedTwin, Query, Twin
+from engine.storage.database import Database
+from engine.values import (
+    Assignment,
+    Band,
+    CycleReport,
+    DecidedBy,
+    Phase,
+    Proposal,
+    Randomness,
+    Refusal,
+    Signal,
+    Source,
+    Verdict,
+    part_of_day,
+    prompt_words,
+    sanitise,
+)
+
+log = logging.getLogger(__name__)
+
+Contexts = Callable[[Sequence[str]], Sequence[WorkspaceContext]]
+"""Reads the contexts of workspaces, side by side; slow."""
+
+Propose = Callable[[WorkspaceContext], Sequence[Proposal]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What stays the same for every proposal of one cycle."""
+
+    now: datetime
+    local: datetime
+    settings: Settings
+    phase: Phase
+    triggered: dict[str, datetime]
+    routed: dict[str, int]
+
+
+class Predictions:
+    """The port `engine.predictions`. `embedded` also answers for habits when `twin` is a model."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        settings: SettingsSource,
+        randomness: Randomness,
+        cards: Cards,
+        rails: Rails,
+        launcher: Launcher,
+        history: History,
+        calibrator: Calibrator,
+        contexts: Contexts,
+        workspaces: Callable[[], Sequence[str]],
+        stopped: Callable[[], str],
+        twin: Twin | None = None,
+        propose: Propose = templates.propose,
+    ) -> None:
+        """`stopped` says why no cycle may run now (SPEC 3.1), "" when it may."""
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._randomness = randomness
+        self._cards = cards
+        self._rails = rails
+        self._launcher = launcher
+        self._history = history
+        self._calibrator = calibrator
+        self._contexts = contexts
+        self._workspaces = workspaces
+        self._stopped = stopped
+        self._embedded = EmbeddedTwin(history)
+        self._twin: Twin = twin or self._embedded
+        self._propose = propose
+        self._lock = threading.Lock()
+        self._running: Future[CycleReport] | None = None
+        self._signals: dict[str, tuple[Signal, ...]] = {}
+        self._told: set[str] = set()
+
+    def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
+        """One cycle, in a thread of its own; waits for its end. Never two at once: who comes meanwhile gets the
+        report of the one that runs.
+
+        Raises `Refusal` `stopped` when the kill switch is thrown and the operator `requested` it; otherwise that is
+        an error of the report.
+        """
+        future, mine = self.begin_cycle(workspaces=workspaces, requested=requested)
+        report = future.result()
+        return report if mine else replace(report, fresh=False)
+
+    def begin_cycle(
+        self, *, workspaces: Sequence[str] | None = None, requested: bool = False
+    ) -> tuple[Future[CycleReport], bool]:
+        """The cycle that runs, begun now if none does, and whether it was begun now. Returns at once."""
+        with self._lock:
+            if self._running is not None:
+                return self._running, False
+            future = self._running = Future()
+        names = None if workspaces is None else list(workspaces)
+        thread = threading.Thread(
+            target=self._run, args=(future, names, requested), name="clawpy-prediction", daemon=True
+        )
+        thread.start()
+        return future, True
+
+    def signals(self, workspace: str) -> tuple[Signal, ...]:
+        """The six signals of the workspace as the last cycle saw them; read now if none has."""
+        known = self._signals.get(workspace)
+        if known is None:
+            known = next((context.signals for context in self._contexts([workspace])), ())
+            self._signals[workspace] = known
+        return known
+
+    def phase(self) -> Phase:
+        """How far the operator's decisions carry (SPEC 2.6)."""
+        with self._database.read() as session:
+            return phase_of(self._history.total(session), self._calibrator.check())
+
+    def _run(self, future: Future[CycleReport], workspaces: list[str] | None, requested: bool) -> None:
+        try:
+            report = self._cycle(workspaces, requested)
+        except BaseException as error:
+            with self._lock:
+                self._running = None
+            future.set_exception(error)
+        else:
+            with self._lock:
+                self._running = None
+            future.set_result(report)
+
+    def _cycle(self, workspaces: list[str] | None, requested: bool) -> CycleReport:
+        began = self._clock.monotonic()
+        stopped = self._stopped()
+        if stopped:
+            if requested:
+                raise Refusal("stopped", stopped, "clawpy resume")
+            return CycleReport(errors=(stopped,))
+        self._cards.expire_due()
+        settings = self._settings.current
+        asked = self._workspaces() if workspaces is None else workspaces
+        wanted = [path for path in asked if settings.workspace(path).autonomy is not Autonomy.OFF]
+        errors = [f"{path}: autonomy is off, it gets no cards" for path in asked if path not in wanted and requested]
+        sensed, proposals = self._sense(wanted, errors)
+        contexts = {one.context.workspace: one.context.text for one in sensed}
+        rows, blocked = self._judge(proposals, contexts, errors)
+        created, withdrawn = self._database.write(
+            lambda tx: self._cards.intake.apply(
+                tx, sensed, rows, blocked, tuple(errors), self._clock.monotonic() - began
+            )
+        )
+        return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), self._clock.monotonic() - began)
+
+    def _sense(self, workspaces: Sequence[str], errors: list[str]) -> tuple[list[Sensed], list[Proposal]]:
+        """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""
+        sensed: list[Sensed] = []
+        every: list[Proposal] = []
+        for context in self._contexts(workspaces) if workspaces else ():
+            self._signals[context.workspace] = context.signals
+            errors.extend(f"{context.workspace}: {error}" for error in context.errors)
+            complete = context.git is not None and not context.errors
+            try:
+                proposals = list(self._propose(context))
+            except Exception as error:  # a template's fault is told, and costs only this workspace its cards
+                log.exception("the templates failed on %s", context.workspace)
+                errors.append(f"{context.workspace}: {type(error).__name__}: {sanitise(str(error))}")
+                proposals, complete = [], False
+            sensed.append(Sensed(context, frozenset(one.fingerprint for one in proposals), complete))
+            every.extend(proposals)
+        return sensed, every
+
+    def _judge(
+        self, proposals: Sequence[Proposal], contexts: dict[str, str], errors: list[str]
+    ) -> tuple[list[Prediction], list[TriggerBlocked]]:
+        """The rows that may become cards, best first, with the rails' verdicts; and what the content rail blocked."""
+        with self._database.read() as session:
+            now = self._clock.now()
+            taken = unavailable(session, [one.fingerprint for one in proposals], now)
+            this = _Round(
+                now=now,
+                local=self._clock.local(),
+                settings=self._settings.current,
+                phase=phase_of(self._history.total(session), self._calibrator.check()),
+                triggered=last_triggered(session),
+                routed={},
+            )
+            drafts = []
+            for proposal in proposals:
+                if proposal.fingerprint in taken:
+                    continue
+                try:
+                    draft = self._draft(proposal, this, contexts.get(proposal.workspace, ""))
+                except Refusal as refusal:
+                    errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
+                    continue
+                if band_of(draft.parts.total) is not Band.DISCARDED:
+                    drafts.append(draft)
+            drafts.sort(key=lambda draft: draft.rank, reverse=True)
+            return self._seatable(session, drafts, this)
+
+    def _seatable(
+        self, session: Session, drafts: Sequence[Draft], this: _Round
+    ) -> tuple[list[Prediction], list[TriggerBlocked]]:
+        """Ask the rails, best draft first, until there are as many as the stack can ever take."""
+        rows: list[Prediction] = []
+        blocked: list[TriggerBlocked] = []
+        for draft in drafts:
+            if len(rows) == this.settings.max_pending_cards:
+                break
+            row = self._cards.intake.prepare(draft, this.now)
+            like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
+            trigger = trigger_of(
+                row,
+                draft.assignment,
+                by=DecidedBy.OPERATOR,
+                estimate=draft.info.estimate,
+                phase=this.phase.number,
+                approval_bound=wilson_lower_bound(*like),
+            )
+            verdicts = self._rails.preview(trigger)
+            content = next((one for one in verdicts if one.rail == "content" and one.verdict is Verdict.BLOCK), None)
+            if content is not None:
+                log.warning("not shown, the content filter blocks it: %s: %s", row.prompt, content.reason)
+                if row.fingerprint not in self._told:
+                    self._told.add(row.fingerprint)
+                    blocked.append(
+                        TriggerBlocked(
+                            subject=row.id,
+                            workspace=row.workspace,
+                            rail=content.rail,
+                            verdict=content.verdict.value,
+                            reason=content.reason,
+                        )
+                    )
+                continue
+            row.judge(verdicts)
+            rows.append(row)
+        return rows, blocked
+
+    def _draft(self, proposal: Proposal, this: _Round, context: str) -> Draft:
+        """Channel, assignment and confidence of one proposal. Raises `Refusal` `unknown_channel`."""
+        registered = list(this.settings.channels)
+        channel_of_twin = self._twin.channel(proposal.kind, registered) if this.phase.number > 0 else None
+        path = route(
+            twin=channel_of_twin,
+            affinity=proposal.channel,
+            registered=registered,
+            triggered=this.triggered,
+            routed=this.routed,
+            part=part_of_day(this.local),
+            now=this.now,
+            randomness=self._randomness,
+        )
+        this.routed[path.channel] = this.routed.get(path.channel, 0) + 1
+        serving = this.settings.channels[path.channel]
+        assignment = Assignment(
+            prompt=sanitise(proposal.prompt),
+            channel=path.channel,
+            workspace=proposal.workspace,
+            runner="flow" if proposal.flow is not None else serving.runner,
+            flow=proposal.flow,
+            parameters=dict(proposal.parameters),
+        )
+        query = Query(
+            kind=proposal.kind,
+            channel=path.channel,
+            workspace=proposal.workspace,
+            flow=proposal.flow or "",
+            words=prompt_words(assignment.prompt),
+            part=part_of_day(this.local),
+            weekend=this.local.weekday() >= 5,
+        )
+        word, habits = self._twin.predict(query), self._embedded.habits
+        parts = confidence_of(
+            twin=word.probability,
+            pattern=habits.pattern(query),
+            urgency=urgency_of(
+                proposal.evidence_at, this.now, habits.usual(proposal.kind) or timedelta(hours=proposal.usual_hours)
+            ),
+            time=habits.time(query),
+            phase=this.phase.number,
+            calibrate=self._calibrator.apply,
+            words=word.words if this.phase.number > 0 else (*word.words, this.phase.reason),
+        )
+        own = proposal.source is Source.TEMPLATE and this.phase.number > 0
+        return Draft(
+            proposal=proposal,
+            assignment=assignment,
+            agent=serving.agent,
+            parts=parts,
+            source=self._twin.source if own else proposal.source,
+            info=self._launcher.check(assignment),
+            context=context,
+        )

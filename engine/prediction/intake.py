@@ -1,0 +1,201 @@
+"""What one cycle does to the cards, in one transaction: withdraw what is over, seat what is new (SPEC 2.7, 2.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, or_, select
+
+from engine.config import SettingsSource
+from engine.events import CycleFinished, TriggerBlocked
+from engine.prediction import limits
+from engine.prediction.cards_store import Prediction, all_pending, card_of, created
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.handled import Made, did_himself
+from engine.prediction.ports import ActiveTime
+from engine.prediction.transitions import Transitions
+from engine.storage.database import Transaction
+from engine.values import (
+    Assignment,
+    Card,
+    ConfidenceParts,
+    Outcome,
+    Proposal,
+    Randomness,
+    RunnerInfo,
+    Source,
+    Status,
+    sanitise,
+)
+
+LONGEST_COOL_DOWN = timedelta(days=7)
+
+BOUND_TO_EVIDENCE = (Source.TEMPLATE.value, Source.EMBEDDED_TWIN.value, Source.TWIN_MODEL.value)
+"""Cards of these sources stand and fall with what the collectors see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sensed:
+    """What the cycle found in one workspace. `complete` is False when a collector failed: then nothing is withdrawn,
+    since what was not seen is not gone."""
+
+    context: WorkspaceContext
+    fingerprints: frozenset[str]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A proposal that is ready to be a card."""
+
+    proposal: Proposal
+    assignment: Assignment
+    agent: str
+    parts: ConfidenceParts
+    source: Source
+    info: RunnerInfo
+    context: str
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Sum of the signals' shares, then urgency."""
+        return sum(signal.share for signal in self.proposal.signals), self.parts.urgency
+
+    def row(self, card_id: str, now: datetime, expires_at: datetime) -> Prediction:
+        """The card as it would be stored; the rails have not spoken yet."""
+        proposal, assignment = self.proposal, self.assignment
+        rank, urgency = self.rank
+        return Prediction(
+            id=card_id,
+            prompt=assignment.prompt,
+            target_agent=self.agent,
+            target_channel=assignment.channel,
+            confidence=self.parts.total,
+            reasoning=sanitise(proposal.reasoning),
+            source=self.source.value,
+            created_at=now,
+            task_id=proposal.task_id,
+            kind=proposal.kind,
+            workspace=proposal.workspace,
+            runner=assignment.runner,
+            flow=assignment.flow,
+            parameters=dict(assignment.parameters),
+            fingerprint=proposal.fingerprint,
+            facts=dict(proposal.facts),
+            signals=[asdict(signal) for signal in proposal.signals],
+            parts=asdict(self.parts),
+            context=self.context,
+            estimate_microusd=self.info.estimate,
+            check_only=self.info.check_only,
+            undo_note=self.info.undo_note,
+            rank=rank,
+            urgency=urgency,
+            evidence_at=proposal.evidence_at,
+            expires_at=expires_at,
+        )
+
+
+class Intake:
+    """Seats and withdraws cards for the cycle."""
+
+    def __init__(
+        self, transitions: Transitions, settings: SettingsSource, randomness: Randomness, active_time: ActiveTime
+    ) -> None:
+        self._transitions = transitions
+        self._settings = settings
+        self._randomness = randomness
+        self._active_time = active_time
+
+    def prepare(self, draft: Draft, now: datetime) -> Prediction:
+        """The row of a draft, not stored yet."""
+        return draft.row(self._randomness.new_id("pred"), now, self._active_time(now, limits.LIFE))
+
+    def free_seats(self, session: Session, now: datetime) -> int:
+        """How many more cards the stack takes; woken cards that wait for a seat come before new ones."""
+        seats = [row.seat for row in all_pending(session)]
+        return max(0, self._settings.current.max_pending_cards - sum(limits.counts(seat, now) for seat in seats))
+
+    def apply(
+        self,
+        tx: Transaction,
+        sensed: Sequence[Sensed],
+        rows: Sequence[Prediction],
+        blocked: Sequence[TriggerBlocked],
+        errors: tuple[str, ...],
+        seconds: float,
+    ) -> tuple[list[Card], list[str]]:
+        """Carry the cycle out: (cards created, ids withdrawn). `rows` best first; those without a seat are dropped."""
+        withdrawn = self._withdraw(tx, sensed)
+        self._note_evidence(tx, sensed)
+        tx.session.flush()
+        taken = unavailable(tx.session, [row.fingerprint for row in rows], tx.now)
+        seats = self.free_seats(tx.session, tx.now)
+        cards = []
+        for row in rows:
+            if seats == 0:
+                break
+            if row.fingerprint in taken:
+                continue
+            taken.add(row.fingerprint)
+            seats -= 1
+            tx.session.add(row)
+            tx.record(created(row))
+            cards.append(card_of(row))
+        for fact in blocked:
+            tx.record(fact)
+        tx.record(CycleFinished(created=len(cards), withdrawn=len(withdrawn), seconds=seconds, errors=errors))
+        return cards, withdrawn
+
+    def _withdraw(self, tx: Transaction, sensed: Sequence[Sensed]) -> list[str]:
+        by_workspace = {one.context.workspace: one for one in sensed if one.complete}
+        withdrawn = []
+        for row in all_pending(tx.session):
+            one = by_workspace.get(row.workspace)
+            if one is None or row.source not in BOUND_TO_EVIDENCE or row.fingerprint in one.fingerprints:
+                continue
+            himself = did_himself(Made(row.kind, row.facts, row.parameters, row.created_at), one.context)
+            reason = "you did it yourself" if himself else "what it was about is no longer so"
+            self._transitions.withdraw(tx, row, reason, did_himself=himself)
+            withdrawn.append(row.id)
+        return withdrawn
+
+    def _note_evidence(self, tx: Transaction, sensed: Sequence[Sensed]) -> None:
+        """Remember of dismissed cards whether undoing them still makes sense."""
+        by_workspace = {one.context.workspace: one for one in sensed if one.complete}
+        rejected = tx.session.exec(
+            select(Prediction).where(
+                col(Prediction.status) == Status.REJECTED.value,
+                col(Prediction.workspace).in_(by_workspace),
+                col(Prediction.source).in_(BOUND_TO_EVIDENCE),
+                col(Prediction.closed_at) >= tx.now - LONGEST_COOL_DOWN,
+            )
+        )
+        for row in rejected:
+            gone = row.fingerprint not in by_workspace[row.workspace].fingerprints
+            if row.evidence_gone != gone:
+                row.evidence_gone = gone
+
+
+def unavailable(session: Session, fingerprints: Collection[str], now: datetime) -> set[str]:
+    """Which of these have a card that is pending or under way, or cool down (SPEC 2.9)."""
+    rows = session.exec(
+        select(Prediction).where(
+            col(Prediction.fingerprint).in_(set(fingerprints)),
+            or_(col(Prediction.closed_at).is_(None), col(Prediction.closed_at) >= now - LONGEST_COOL_DOWN),
+        )
+    )
+    return {row.fingerprint for row in rows if _holds(row, now)}
+
+
+def _holds(row: Prediction, now: datetime) -> bool:
+    if row.closed_at is None:
+        return True
+    span = limits.cool_down(
+        Status(row.status),
+        None if row.outcome is None else Outcome(row.outcome),
+        shown=row.shown_at is not None,
+        undone=row.undo_requested_at is not None,
+    )
+    return now < row.closed_at + span

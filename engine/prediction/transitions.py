@@ -1,0 +1,179 @@
+"""Carrying out a card's transitions (SPEC 2.7, 8.1): what changes in its row, which signal it gives, which fact it is.
+
+Every method works inside the caller's transaction; `lifecycle.py` says which are legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from sqlmodel import col, select
+
+from engine.config import SettingsSource
+from engine.events import (
+    PredictionConfirmed,
+    PredictionExecuted,
+    PredictionExpired,
+    PredictionRejected,
+    PredictionReopened,
+    PredictionSnoozed,
+)
+from engine.prediction import limits
+from engine.prediction.cards_store import Prediction, all_pending, decided
+from engine.prediction.lifecycle import OUTCOMES, Move, after
+from engine.prediction.ports import ActiveTime, History, Rails
+from engine.storage.database import Transaction
+from engine.values import (
+    DecidedBy,
+    DecisionSignal,
+    Outcome,
+    Permit,
+    Refusal,
+    SessionState,
+    SessionView,
+    Status,
+)
+
+
+def moved(row: Prediction, move: Move, now: datetime) -> str:
+    """The status after an operator's `move`; a pending card whose time is over is treated as expired."""
+    if row.status == Status.PENDING and row.due(now):
+        raise Refusal("already_decided", f"card {row.id} has expired", "clawpy predict makes cards of what is now")
+    return after(row.id, Status(row.status), move).value
+
+
+class Transitions:
+    """One method a transition."""
+
+    def __init__(
+        self,
+        rails: Rails,
+        history: History,
+        settings: SettingsSource,
+        active_time: ActiveTime,
+        on_decision: Callable[[Transaction], object],
+    ) -> None:
+        self._rails = rails
+        self._history = history
+        self._settings = settings
+        self._active_time = active_time
+        self._on_decision = on_decision
+
+    def confirm(self, tx: Transaction, row: Prediction, permit: Permit, by: DecidedBy) -> None:
+        """Approved with this permit. An approval by autonomy says nothing about the operator yet."""
+        row.status = moved(row, Move.APPROVE, tx.now)
+        row.decided_by = by.value
+        row.decided_at = row.confirmed_at = tx.now
+        row.permit_id = permit.id
+        row.trigger_type = permit.trigger_type.value
+        row.snoozed_until = row.undo_requested_at = None
+        row.note = ""
+        if by is not DecidedBy.AUTONOMY:
+            self._history.record(tx, DecisionSignal.APPROVED, decided(row, by))
+            self._on_decision(tx)
+        tx.record(PredictionConfirmed(subject=row.id, workspace=row.workspace, decided_by=by.value, edited=row.edited))
+
+    def reject(self, tx: Transaction, row: Prediction, by: DecidedBy) -> None:
+        """Dismissed."""
+        row.status = moved(row, Move.DISMISS, tx.now)
+        row.decided_by = by.value
+        row.decided_at = row.closed_at = tx.now
+        row.snoozed_until = None
+        self._history.record(tx, DecisionSignal.DISMISSED, decided(row, by))
+        self._on_decision(tx)
+        tx.record(PredictionRejected(subject=row.id, workspace=row.workspace, decided_by=by.value))
+
+    def snooze(self, tx: Transaction, row: Prediction, span: timedelta) -> None:
+        """Asleep for `span`; its 24 h begin anew when it wakes. No signal."""
+        row.status = moved(row, Move.SNOOZE, tx.now)
+        row.snoozed_until = tx.now + span
+        row.expires_at = self._active_time(row.snoozed_until, limits.LIFE)
+        tx.record(PredictionSnoozed(subject=row.id, workspace=row.workspace, until=row.snoozed_until.isoformat()))
+
+    def wake(self, tx: Transaction, row: Prediction) -> None:
+        """Its snooze is undone."""
+        row.status = after(row.id, Status(row.status), Move.WAKE).value
+        row.snoozed_until = None
+        tx.record(PredictionReopened(subject=row.id, workspace=row.workspace, was="snoozed"))
+
+    def expire(self, tx: Transaction, row: Prediction) -> None:
+        """Its time is over. One that was never shown gives no signal."""
+        row.status = after(row.id, Status(row.status), Move.EXPIRE).value
+        row.closed_at = tx.now
+        if row.shown_at is not None:
+            self._history.record(tx, DecisionSignal.EXPIRED, decided(row, DecidedBy.OPERATOR))
+        self._expired(tx, row, withdrawn=False, reason="its time was over")
+
+    def withdraw(self, tx: Transaction, row: Prediction, reason: str, *, did_himself: bool = False) -> None:
+        """Off the stack because its evidence is gone. A signal only when the operator saw it and did it himself."""
+        row.status = after(row.id, Status(row.status), Move.WITHDRAW).value
+        row.outcome = Outcome.WITHDRAWN.value
+        row.closed_at = tx.now
+        row.note = reason
+        if did_himself and row.shown_at is not None:
+            self._history.record(tx, DecisionSignal.DID_HIMSELF, decided(row, DecidedBy.OPERATOR))
+        self._expired(tx, row, withdrawn=True, reason=reason)
+
+    def reopen(self, tx: Transaction, row: Prediction, note: str = "") -> None:
+        """Pending again: permit void, signal taken back.
+
+        Raises `Refusal`: `nothing_to_undo`, `evidence_gone` (a dismissed card whose evidence or time is over).
+        """
+        was = Status(row.status)
+        following = after(row.id, was, Move.REOPEN)
+        if was is Status.REJECTED and (row.evidence_gone or row.due(tx.now)):
+            raise Refusal("evidence_gone", f"what card {row.id} was about is no longer so", "clawpy predict")
+        self._check_alone(tx, row)
+        row.status = following.value
+        row.decided_by = row.decided_at = row.confirmed_at = row.closed_at = None
+        row.trigger_type = row.permit_id = row.session_id = row.undo_requested_at = None
+        row.note = note
+        if row.due(tx.now):  # an approval that never started gets its time again, or it would be gone at once
+            row.expires_at = self._active_time(tx.now, limits.LIFE)
+        self._rails.revoke(tx, row.id)
+        self._history.take_back(tx, row.id)
+        tx.record(PredictionReopened(subject=row.id, workspace=row.workspace, was=was.value))
+        self.make_room(tx, row)
+
+    def execute(self, tx: Transaction, row: Prediction, view: SessionView) -> None:
+        """Its session has ended; pending again when the operator undid the approval before it had started."""
+        if row.undo_requested_at is not None and view.started_at is None:
+            self.reopen(tx, row, "undone before it started")
+            return
+        row.status = after(row.id, Status(row.status), Move.EXECUTE).value
+        row.session_id = view.id
+        row.outcome = OUTCOMES.get(view.state, Outcome.FAILED).value
+        row.executed_at = row.closed_at = tx.now
+        if view.state is SessionState.INTERRUPTED:
+            row.note = "interrupted"
+        if row.undo_requested_at is not None:
+            self._history.record(tx, DecisionSignal.UNDONE, decided(row, DecidedBy.OPERATOR))
+        tx.record(PredictionExecuted(subject=row.id, workspace=row.workspace, outcome=row.outcome))
+
+    def turn_down(self, tx: Transaction, row: Prediction, signal: DecisionSignal) -> None:
+        """The operator undid or discarded what came of it: his later word replaces the approval, once."""
+        if self._history.standing(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
+            return
+        row.undo_requested_at = row.undo_requested_at or tx.now
+        self._history.record(tx, signal, decided(row, DecidedBy.OPERATOR))
+
+    def make_room(self, tx: Transaction, returning: Prediction) -> None:
+        """At most five, also after a card came back: the lowest ranked goes, without signal and without cool-down."""
+        tx.session.flush()
+        rows = {row.id: row for row in all_pending(tx.session)}
+        seats = [row.seat for row in rows.values()]
+        for card_id in limits.makes_room(seats, returning.id, tx.now, self._settings.current.max_pending_cards):
+            self.withdraw(tx, rows[card_id], "made room for a card that came back")
+
+    def _check_alone(self, tx: Transaction, row: Prediction) -> None:
+        other = tx.session.exec(
+            select(col(Prediction.id)).where(
+                col(Prediction.fingerprint) == row.fingerprint, col(Prediction.status) == Status.PENDING.value
+            )
+        ).first()
+        if other is not None:
+            raise Refusal("nothing_to_undo", f"card {other} for the same thing is pending already", "decide that one")
+
+    def _expired(self, tx: Transaction, row: Prediction, *, withdrawn: bool, reason: str) -> None:
+        tx.record(PredictionExpired(subject=row.id, workspace=row.workspace, withdrawn=withdrawn, reason=reason))
