@@ -1,0 +1,106 @@
+"""Finds the engine to ask: the one that holds the home, or one opened for the verb's own time (SPEC 7.5, 9.8)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from engine.doors.control import Unreachable, ask
+from engine.doors.wire import Document
+from engine.home import Home
+from engine.lock import held, read_holder
+from engine.safety.stop_file import request_stop
+from engine.values import Refusal
+
+PATIENCE = 10.0
+"""Seconds to wait for an engine that has the home but does not listen yet, or not any more."""
+
+SLOW = {"predict": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0}
+"""Verbs that may take longer than a minute to answer, and how long."""
+
+Opener = Callable[..., Any]
+
+
+def call(
+    home: Home,
+    verb: str,
+    arguments: Mapping[str, Any],
+    *,
+    workspaces: Sequence[str] = (),
+    opener: Opener | None = None,
+) -> Document:
+    """Do a verb in `home` and return its document. Raises `Refusal`.
+
+    An engine of one's own is closed again afterwards, so `approve` then waits for the session's end. `opener` opens it
+    (`engine.open_engine` by default).
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        holder = read_holder(home)
+        if holder is not None and holder.address:
+            timeout = None if arguments.get("wait") else SLOW.get(verb, 60.0)
+            try:
+                return ask(holder.address, verb, dict(arguments), timeout=timeout)
+            except Unreachable:
+                pass  # the note is a dead engine's, or this one is just closing
+        try:
+            return _alone(home, verb, arguments, workspaces, opener)
+        except Refusal as error:
+            if error.code != "home_held":
+                raise
+        if time.monotonic() > deadline:
+            raise held(home)
+        time.sleep(0.05)
+
+
+def stop(home: Home, reason: str) -> Document:
+    """Stop everything in `home`, whatever state its engine is in (SPEC 3.7).
+
+    The file comes first and suffices: the engine finds it within a tenth of a second, or at its next start. Then the
+    engine is asked, and given two seconds to say what it stopped. Raises `Refusal` `unwritable_home`.
+    """
+    try:
+        path = request_stop(home.data, reason or "stopped from outside", "clawpy stop")
+    except OSError as error:
+        raise Refusal(
+            "unwritable_home",
+            f"the stop file cannot be written in {home.data}: {error.strerror or error}",
+            "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
+        ) from error
+    holder = read_holder(home)
+    if holder is not None and holder.address:
+        try:
+            return ask(holder.address, "stop", {"reason": reason} if reason else {}, timeout=2.0)
+        except Unreachable:
+            pass
+        except Refusal as error:
+            if error.code != "no_answer":
+                raise
+    return {
+        "holds": [{"word": "stop", "reason": reason or "stopped from outside", "since": None, "until": None}],
+        "stopped": [],
+        "reached": False,
+        "file": str(path),
+    }
+
+
+def _alone(
+    home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str], opener: Opener | None
+) -> Document:
+    from engine.doors.verbs import dispatch
+
+    own = dict(arguments)
+    if verb == "approve":
+        own["wait"] = True
+    engine = (opener or _open)(home, workspaces=list(workspaces), start_schedule=False)
+    try:
+        return dispatch(engine, verb, own)
+    finally:
+        engine.close()
+
+
+def _open(home: Home, **options: Any) -> Any:
+    from engine import open_engine
+
+    return open_engine(home, **options)

@@ -1,0 +1,208 @@
+"""The private socket by which verbs reach the engine that holds the home (SPEC 7.5).
+
+One line of JSON asks, one line answers: `{"verb", "arguments"}` → `{"ok": document}` or `{"error": {...}}`. A
+connection may ask again. The socket is 0600 in a folder of its own, 0700; whoever connects must be the same user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from engine.doors import wire
+from engine.home import Home
+from engine.values import Refusal
+
+log = logging.getLogger(__name__)
+
+LONGEST_PATH = 100
+"""Bytes; the operating systems' limits are 104 and 108."""
+
+LARGEST_REQUEST = 4 * 1024 * 1024
+LARGEST_ANSWER = 64 * 1024 * 1024
+CLIENTS = 64
+IDLE_SECONDS = 60.0
+
+Dispatch = Callable[[str, Any], wire.Document]
+
+
+class Unreachable(Exception):
+    """Nobody answers at the address."""
+
+
+class ControlServer:
+    """Answers on the socket of one home, each client in a thread of its own.
+
+    `dispatch(verb, arguments)` does the work and may raise `Refusal`; it is called from many threads at once.
+    """
+
+    def __init__(self, home: Home, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+        self._folder, self._temporary = _folder(home)
+        self._path = self._folder / "control.sock"
+        self._path.unlink(missing_ok=True)  # a dead engine's: who has the home's lock is alone here
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(str(self._path))
+        self._path.chmod(0o600)
+        self._socket.listen(CLIENTS)
+        self._clients: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._accept, name="clawpy-control", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """The socket's path."""
+        return str(self._path)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Answer nobody any more; what is being done goes on to its end, unheard. Safe to call twice."""
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            clients = list(self._clients)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread on Linux; close() does elsewhere
+        self._socket.close()
+        for client in clients:
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
+        self._path.unlink(missing_ok=True)
+        if self._temporary:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                if not self._closed.is_set():
+                    log.exception("the control socket could not take a client")
+                return
+            with self._lock:
+                welcome = len(self._clients) < CLIENTS and not self._closed.is_set() and _is_ours(client)
+                if welcome:
+                    self._clients.add(client)
+            if welcome:
+                threading.Thread(target=self._serve, args=(client,), name="clawpy-control-client", daemon=True).start()
+            else:
+                client.close()
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            with client, client.makefile("rb") as reader:
+                client.settimeout(IDLE_SECONDS)
+                while line := reader.readline(LARGEST_REQUEST + 1):
+                    answer = self._answer(line)
+                    client.settimeout(None)  # a slow verb is no reason to hang up
+                    client.sendall(json.dumps(answer, ensure_ascii=True).encode() + b"\n")
+                    client.settimeout(IDLE_SECONDS)
+                    if not line.endswith(b"\n"):
+                        return
+        except (OSError, TimeoutError):
+            pass  # the client went away or fell silent; there is nobody left to tell
+        finally:
+            with self._lock:
+                self._clients.discard(client)
+
+    def _answer(self, line: bytes) -> wire.Document:
+        try:
+            if len(line) > LARGEST_REQUEST:
+                raise Refusal("too_large", f"a request has at most {LARGEST_REQUEST} bytes", "send less at a time")
+            try:
+                request = json.loads(line)
+                verb, arguments = request["verb"], request.get("arguments", {})
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                fix = '{"verb": "status", "arguments": {}}'
+                raise Refusal("bad_request", "a request is one line of JSON with a verb", fix) from error
+            return {"ok": self._dispatch(verb, arguments)}
+        except Refusal as error:
+            return wire.refusal(error)
+        except Exception as error:
+            # The caller must hear of it, and the engine must go on.
+            log.exception("a verb failed")
+            return wire.refusal(
+                Refusal("internal", f"{type(error).__name__}: {error}", "this is a fault of the program; see the log")
+            )
+
+
+def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> wire.Document:
+    """Ask the engine at `address`; wait `timeout` seconds for its answer, None for as long as it takes.
+
+    Raises `Unreachable` when nobody is there, `Refusal` with the engine's own refusal, or `no_answer`.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(2.0)
+        try:
+            client.connect(address)
+        except (OSError, ValueError) as error:
+            raise Unreachable(str(error)) from error
+        client.settimeout(timeout)
+        try:
+            client.sendall(json.dumps({"verb": verb, "arguments": arguments}).encode() + b"\n")
+            with client.makefile("rb") as reader:
+                line = reader.readline(LARGEST_ANSWER)
+        except TimeoutError as error:
+            raise Refusal(
+                "no_answer",
+                f"the engine that holds this home did not answer within {timeout:g} s",
+                "`clawpy stop` stops its work without an answer; `clawpy doctor` names its process",
+            ) from error
+        except OSError as error:
+            raise Unreachable(str(error)) from error
+    if not line.endswith(b"\n"):
+        raise Unreachable("the engine hung up before it answered")
+    answer = json.loads(line)
+    if "error" in answer:
+        raise Refusal(**answer["error"])
+    return dict(answer["ok"])
+
+
+def _is_ours(client: socket.socket) -> bool:
+    try:
+        return peer_user(client) in (None, os.geteuid())
+    except OSError:
+        return False
+
+
+def peer_user(client: socket.socket) -> int | None:
+    """The user id at the other end; None where the platform does not tell, and the folder alone guards."""
+    platform: str = sys.platform
+    if platform == "linux":
+        return int(struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1])
+    if platform == "darwin":
+        # LOCAL_PEERCRED (1) at level 0 gives a struct xucred of 76 bytes: version, user, groups.
+        return int(struct.unpack_from("2I", client.getsockopt(0, 1, 76))[1])
+    return None
+
+
+def _folder(home: Home) -> tuple[Path, bool]:
+    """A folder that is ours alone and short enough for a socket's path; True when it goes with the engine."""
+    folder = home.data / "run"
+    if len(os.fsencode(folder / "control.sock")) <= LONGEST_PATH:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.chmod(0o700)
+        return folder, False
+    room = LONGEST_PATH - len("/clawpy-12345678/control.sock")
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
+        if base and Path(base).is_dir() and len(os.fsencode(base)) <= room:
+            return Path(tempfile.mkdtemp(prefix="clawpy-", dir=base)), True  # 0700 by itself
+    raise Refusal("no_socket", f"{home.data} is too long for a socket, as is every other place", "use a shorter --home")
