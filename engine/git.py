@@ -103,9 +103,15 @@ class Git:
         return done
 
 
+OWN_CONFIGURATION = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+"""Where the operator keeps the configuration; the only variables of git that are passed on."""
+
+
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The process environment without anything that would point git elsewhere or let it ask questions."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in OWN_CONFIGURATION
+    }
     kept |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8", "GIT_PAGER": "cat"}
     return kept | dict(extra or {})
 

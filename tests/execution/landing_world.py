@@ -1,0 +1,110 @@
+"""A home, a repository and the port over change sets, for the tests of SPEC 3.9; and exact pictures of what is there."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.execution.changesets import ChangeSets
+from engine.execution.worktrees import WorkspaceLocks, Worktrees
+from engine.home import Home
+from engine.memory.ledger import append
+from engine.storage.database import Database
+from engine.values import ChangeSet, CheckResult, Randomness
+from tests.conftest import Repository
+
+Picture = dict[str, tuple[str, int, bytes]]
+
+
+class World:
+    """Everything that decides on change sets of one repository, over a real database in a folder."""
+
+    def __init__(self, folder: Path, step: Callable[[str], None] = lambda name: None) -> None:
+        self.folder = folder
+        self.home = Home.locate(folder / "home")
+        self.home.data.mkdir(parents=True, exist_ok=True)
+        self.repository = Repository(folder / "shop")
+        self.clock = FakeClock(datetime(2026, 1, 5, 9, 30, tzinfo=UTC))
+        self.bus = EventBus()
+        self.database = Database(self.home.database, clock=self.clock, bus=self.bus, recorder=append)
+        self.locks = WorkspaceLocks()
+        self.worktrees = Worktrees(home=self.home, database=self.database, locks=self.locks)
+        self.step = step
+        self.changes = ChangeSets(
+            home=self.home,
+            database=self.database,
+            clock=self.clock,
+            randomness=Randomness(),
+            worktrees=self.worktrees,
+            locks=self.locks,
+            step=lambda name: self.step(name),
+        )
+
+    @property
+    def root(self) -> Path:
+        return self.repository.path
+
+    def session(
+        self, edit: Callable[[Path], None], *, name: str = "session_1", check: CheckResult | None = None
+    ) -> ChangeSet | None:
+        """Run `edit` in a worktree of its own and keep what it changed."""
+        worktree = self.worktrees.create(name, self.root)
+        edit(worktree.folder)
+        captured = self.changes.capture(worktree)
+        if captured is None:
+            return None
+        return self.database.write(
+            lambda tx: self.changes.store(tx, captured, prediction_id="pred_1", title="Mend the cart", check=check)
+        )
+
+    def changed(self, edit: Callable[[Path], None], *, name: str = "session_1") -> ChangeSet:
+        """`session`, when it must have changed something."""
+        change_set = self.session(edit, name=name)
+        assert change_set is not None
+        return change_set
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def picture(root: Path) -> Picture:
+    """Every file, link and folder below `root` but git's own: kind, permission bits, bytes."""
+    found: Picture = {}
+    for folder, folders, files in os.walk(root):
+        if Path(folder) == root and ".git" in folders:
+            folders.remove(".git")
+        for name in [*folders, *files]:
+            path = Path(folder, name)
+            status = path.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                entry = ("link", 0, os.fsencode(os.readlink(path)))
+            elif stat.S_ISDIR(status.st_mode):
+                entry = ("folder", stat.S_IMODE(status.st_mode), b"")
+            else:
+                entry = ("file", stat.S_IMODE(status.st_mode), path.read_bytes())
+            found[os.path.relpath(path, root)] = entry
+    return found
+
+
+def git_state(root: Path) -> dict[str, bytes]:
+    """What of git must never change: index, HEAD, branches, tags, stash, configuration, our own refs not counted."""
+    state = {
+        name: (root / ".git" / name).read_bytes()
+        for name in ("index", "HEAD", "config", "logs/HEAD", "refs/stash")
+        if (root / ".git" / name).exists()
+    }
+    refs = subprocess.run(["git", "for-each-ref"], cwd=root, check=True, capture_output=True).stdout
+    state["refs"] = b"\n".join(line for line in refs.splitlines() if b"refs/clawpy/" not in line)
+    return state
+
+
+def our_refs(root: Path) -> list[str]:
+    """The refs that we keep in a repository."""
+    out = subprocess.run(["git", "for-each-ref", "refs/clawpy"], cwd=root, check=True, capture_output=True, text=True)
+    return out.stdout.splitlines()

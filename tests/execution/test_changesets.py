@@ -1,0 +1,278 @@
+"""Change sets: what the operator sees of one, and what may be decided when (SPEC 3.9)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.execution.change_rows import NEXT
+from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
+from tests.execution.landing_world import World, git_state, our_refs, picture
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    world.repository.commit("one", {"a.txt": "1\n2\n3\n", "b.txt": "b\n", "old.txt": "some\nlonger\ntext\n"})
+    yield world
+    world.close()
+
+
+def edit_a(folder: Path) -> None:
+    (folder / "a.txt").write_text("1\n2\n3\nfour\n")
+
+
+def code_of(action: Callable[[], object]) -> str:
+    with pytest.raises(Refusal) as refused:
+        action()
+    return refused.value.code
+
+
+def test_a_session_that_changed_nothing_leaves_none(world: World) -> None:
+    assert world.session(lambda folder: None) is None
+    assert world.changes.list() == []
+    assert world.changes.for_session("session_1") is None
+
+
+def test_what_one_says_of_itself(world: World) -> None:
+    def edit(folder: Path) -> None:
+        edit_a(folder)
+        (folder / "b.txt").unlink()
+        (folder / "old.txt").rename(folder / "new name.txt")
+        (folder / "bin").write_bytes(bytes(range(256)))
+        (folder / "esc\x1b[31m.txt").write_text("\x1b[2Jhello\n")
+
+    check = CheckResult("pytest", 3, 1, failing=("t::x",), durations=(("t::x", 0.5),))
+    worktree_session = world.session(edit, check=check)
+    assert worktree_session is not None
+
+    change_set = world.changes.get(worktree_session.id)
+
+    assert change_set.state is ChangeState.WAITING
+    assert change_set.check == check
+    assert set(change_set.files) == {
+        FileChange("a.txt", "modified", 1, 0),
+        FileChange("b.txt", "deleted", 0, 1),
+        FileChange("new name.txt", "renamed", 0, 0, old_path="old.txt"),
+        FileChange("bin", "added", None, None),
+        FileChange("esc.txt", "added", 1, 0),
+    }
+    assert world.changes.list(state=ChangeState.WAITING, workspace=str(world.root)) == [change_set]
+    assert world.changes.list(state=ChangeState.LANDED) == []
+    assert world.changes.for_session("session_1") == change_set
+
+
+def test_the_diff_by_file(world: World) -> None:
+    def edit(folder: Path) -> None:
+        edit_a(folder)
+        (folder / "b.txt").unlink()
+        (folder / "b.txt").symlink_to("a.txt")
+        (folder / "bin").write_bytes(b"\0\1")
+        (folder / "new\nline \"q\".txt").write_text("diff --git a/x b/x\n\x1b[2Jred\n")
+        (folder / "run.sh").write_text("x\n")
+        (folder / "old.txt").chmod(0o755)
+        (folder / "long.txt").write_text("line\n" * 50_000)
+
+    found = {one.path: one for one in world.changes.diff(world.changed(edit).id)}
+
+    assert found["a.txt"].hunks == "@@ -1,3 +1,4 @@\n 1\n 2\n 3\n+four\n"
+    assert "-b\n" in found["b.txt"].hunks
+    assert "+a.txt\n" in found["b.txt"].hunks
+    assert (found["bin"].binary, found["bin"].hunks) == (True, "")
+    assert found['new\\nline "q".txt'].hunks.endswith("+diff --git a/x b/x\n+red\n")
+    assert (found["old.txt"].status, found["old.txt"].hunks) == ("mode", "")
+    assert found["long.txt"].cut
+    assert len(found) == 7
+
+
+def test_landing_and_undo_pass_through_the_ledger(world: World) -> None:
+    change_set = world.changed(edit_a)
+    heard = world.bus.subscribe(lambda: None)
+
+    landed = world.changes.land(change_set.id)
+    undone = world.changes.undo(change_set.id)
+    again = world.changes.land(change_set.id)
+
+    assert [landed.state, undone.state, again.state] == [ChangeState.LANDED, ChangeState.UNDONE, ChangeState.LANDED]
+    assert [event.kind for event in heard.drain()] == ["ChangeSetLanded", "LandingUndone", "ChangeSetLanded"]
+    assert landed.decided_at == world.clock.now()
+
+
+def test_the_worktree_stays_while_it_waits_and_the_trees_while_undo_is_possible(world: World) -> None:
+    change_set = world.changed(edit_a)
+    folder = world.worktrees.folder("session_1")
+
+    assert world.changes.recover() == []
+    assert folder.exists()
+    world.changes.land(change_set.id)
+    assert not folder.exists()
+    assert world.changes.recover() == []
+    assert len(our_refs(world.root)) == 3  # base, result, landing
+    world.repository.git("-c", "gc.pruneExpire=now", "gc", "-q", "--prune=now")
+    world.changes.undo(change_set.id)
+    assert (world.root / "a.txt").read_text() == "1\n2\n3\n"
+
+
+@pytest.mark.parametrize("before", list(ChangeState))
+def test_only_legal_transitions(world: World, before: ChangeState) -> None:
+    change_set = world.changed(edit_a)
+    bring: dict[ChangeState, list[str]] = {
+        ChangeState.WAITING: [],
+        ChangeState.LANDED: ["land"],
+        ChangeState.UNDONE: ["land", "undo"],
+        ChangeState.BRANCHED: ["branch"],
+        ChangeState.DISCARDED: ["discard"],
+    }
+    verbs = {
+        "land": ChangeState.LANDED,
+        "branch": ChangeState.BRANCHED,
+        "discard": ChangeState.DISCARDED,
+        "undo": ChangeState.UNDONE,
+    }
+    for verb in bring[before]:
+        getattr(world.changes, verb)(change_set.id)
+
+    for verb, after in verbs.items():
+        if after not in NEXT.get(before, set()):
+            assert code_of(lambda verb=verb: getattr(world.changes, verb)(change_set.id)) == "already_decided"
+            assert world.changes.get(change_set.id).state is before
+
+
+def test_an_unknown_one(world: World) -> None:
+    for verb in ("get", "diff", "preview_land", "land", "branch", "discard", "undo"):
+        assert code_of(lambda verb=verb: getattr(world.changes, verb)("change_x")) == "unknown_change_set"
+
+
+def test_deciding_at_once_from_many_threads_decides_once(world: World) -> None:
+    change_set = world.changed(edit_a)
+    done: list[ChangeSet] = []
+    refused: list[str] = []
+
+    def decide(verb: str) -> None:
+        try:
+            done.append(getattr(world.changes, verb)(change_set.id))
+        except Refusal as refusal:
+            refused.append(refusal.code)
+
+    threads = [threading.Thread(target=decide, args=(verb,)) for verb in ("land", "discard", "branch") * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(done) == 1
+    assert refused == ["already_decided"] * 8
+
+
+def test_two_landings_at_once_both_arrive(world: World) -> None:
+    one = world.changed(edit_a, name="session_1")
+    two = world.changed(lambda folder: (folder / "b.txt").write_text("B\n") and None, name="session_2")
+
+    threads = [threading.Thread(target=world.changes.land, args=(one_of.id,)) for one_of in (one, two)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert (world.root / "a.txt").read_text().endswith("four\n")
+    assert (world.root / "b.txt").read_text() == "B\n"
+
+
+def test_branch_has_the_sessions_diff_alone(world: World) -> None:
+    world.repository.write("b.txt", "uncommitted\n")
+    world.repository.write("mine.txt", "untracked\n")
+    change_set = world.changed(edit_a)
+    files, state = picture(world.root), git_state(world.root)
+
+    branched = world.changes.branch(change_set.id)
+
+    git = world.repository.git
+    assert branched.branch == "clawpy/session_1"
+    assert git("diff", "--name-only", "main", "clawpy/session_1") == "a.txt"
+    assert git("rev-parse", "clawpy/session_1^") == git("rev-parse", "main")
+    assert git("log", "-1", "--format=%s|%an|%ae|%cI", "clawpy/session_1") == (
+        "Mend the cart|Test|test@example.org|2026-01-05T09:30:00+00:00"
+    )
+    assert picture(world.root) == files
+    git("branch", "-q", "-D", "clawpy/session_1")
+    assert git_state(world.root) == state
+    assert our_refs(world.root) == []
+    assert not world.worktrees.folder("session_1").exists()
+
+
+def test_branch_names_give_way(world: World) -> None:
+    world.repository.git("branch", "clawpy/session_1")
+    assert world.changes.branch(world.changed(edit_a).id).branch == "clawpy/session_1-2"
+    world.repository.git("branch", "-q", "-D", "clawpy/session_1", "clawpy/session_1-2")
+    world.repository.git("branch", "clawpy")
+    change_set = world.changed(edit_a, name="session_2")
+    assert world.changes.branch(change_set.id).branch == "clawpy-session_2"
+
+
+def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    world = World(tmp_path)
+    world.repository.write("x.txt", "operator's\n")
+    change_set = world.changed(lambda folder: (folder / "y.txt").write_text("session's\n") and None)
+
+    world.changes.branch(change_set.id)
+
+    git = world.repository.git
+    assert git("ls-tree", "-r", "--name-only", "clawpy/session_1") == "y.txt"
+    assert git("log", "--format=%an <%ae>", "clawpy/session_1") == "Clawpy Console <clawpy@localhost>"
+    world.close()
+
+
+def test_branch_refuses_what_builds_on_uncommitted_work(world: World) -> None:
+    world.repository.write("a.txt", "1\n2\nmine\n")
+    change_set = world.changed(lambda folder: (folder / "a.txt").write_text("1\n2\nmine too\n") and None)
+
+    with pytest.raises(Refusal, match=r"a\.txt") as refused:
+        world.changes.branch(change_set.id)
+
+    assert refused.value.code == "conflict"
+    assert world.changes.get(change_set.id).state is ChangeState.WAITING
+
+
+def test_branch_of_what_head_has_already(world: World) -> None:
+    change_set = world.changed(edit_a)
+    world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
+
+    assert code_of(lambda: world.changes.branch(change_set.id)) == "nothing_to_commit"
+
+
+def test_discard_leaves_nothing(world: World) -> None:
+    files, state = picture(world.root), git_state(world.root)
+    change_set = world.changed(edit_a)
+
+    assert world.changes.discard(change_set.id).state is ChangeState.DISCARDED
+
+    assert our_refs(world.root) == []
+    assert not world.worktrees.folder("session_1").exists()
+    assert (picture(world.root), git_state(world.root)) == (files, state)
+    world.repository.git("gc", "-q", "--prune=now")
+    assert code_of(lambda: world.changes.diff(change_set.id)) == "diff_gone"
+
+
+def test_discard_works_when_the_repository_is_gone(world: World) -> None:
+    change_set = world.changed(edit_a)
+    shutil.rmtree(world.root)
+
+    assert world.changes.discard(change_set.id).state is ChangeState.DISCARDED
+    assert code_of(lambda: world.changes.diff(change_set.id)) == "no_folder"
+
+
+def test_our_own_writes_are_remembered(world: World) -> None:
+    change_set = world.changed(edit_a)
+    assert world.changes.written_by_us(str(world.root)) == {}
+
+    world.changes.land(change_set.id)
+    assert world.changes.written_by_us(str(world.root)) == {"a.txt": (world.root / "a.txt").stat().st_mtime_ns}
+    world.changes.undo(change_set.id)
+    assert world.changes.written_by_us(str(world.root)) == {"a.txt": (world.root / "a.txt").stat().st_mtime_ns}
+    assert world.changes.written_by_us("/elsewhere") == {}
