@@ -1,0 +1,295 @@
+"""The cost ledger (SPEC 3.4): what is reserved and what was spent, for triggers and for every other paid call.
+
+A reservation is made in the transaction that decided, so concurrent triggers never pass a cap together. It counts in
+every window until it is settled with the real price, which then counts from the moment it was settled, or released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, Index, and_, case, func, or_
+from sqlmodel import Field, Session, SQLModel, col, desc, select
+
+from engine.clock import Clock
+from engine.config import SettingsSource
+from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
+from engine.safety import cost
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import CostState, Refusal, SessionView, Trigger, microusd
+
+RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
+HISTORY = 20
+"""So many settled prices of a runner and channel make its estimate."""
+_WARNED_DAY = "safety.day_cap_notified"
+
+
+class CostEntry(SQLModel, table=True):
+    """One price. `amount_microusd` is the estimate while reserved, the real price once settled; `at` moves with it."""
+
+    __tablename__ = "cost_entries"
+    __table_args__ = (
+        CheckConstraint(f"state IN ('{RESERVED}', '{SETTLED}', '{RELEASED}')", name="ck_cost_entries_state"),
+        CheckConstraint("amount_microusd >= 0", name="ck_cost_entries_amount"),
+        Index("ix_cost_entries_window", "state", "at", "amount_microusd", "agent"),
+        Index("ix_cost_entries_history", "runner", "channel", "state", "at"),
+        Index("ix_cost_entries_prediction", "prediction_id", "state"),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    purpose: str
+    state: str
+    amount_microusd: int
+    estimate_microusd: int
+    at: datetime = Field(sa_column=utc())
+    prediction_id: str | None = None
+    permit_id: str | None = None
+    session_id: str | None = None
+    agent: str = ""
+    channel: str = ""
+    runner: str = ""
+    workspace: str = ""
+
+
+class Costs:
+    """Reserves, settles and tells what was spent.
+
+    `agent_budget` answers with an agent's budget of a day in micro-dollars, or None. `month_reached` is called inside
+    the transaction that found the month's cap reached, with the reason: the kill switch places its hold.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: SettingsSource,
+        clock: Clock,
+        *,
+        agent_budget: Callable[[str], int | None] = lambda agent: None,
+        month_reached: Callable[[Transaction, str], object] = lambda transaction, reason: None,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._agent_budget = agent_budget
+        self._month_reached = month_reached
+
+    def state(self) -> CostState:
+        """Settled plus reserved cost in each window, and the caps."""
+        with self._database.read() as session:
+            return self.spent(session)
+
+    def spent(self, session: Session) -> CostState:
+        """`state` as this session sees it, so that a decision and its reservation agree."""
+        hour, day, month = self._sums(session)
+        settings = self._settings.current
+        return CostState(
+            hour=hour,
+            day=day,
+            month=month,
+            hour_cap=microusd(settings.cross_poll_cost_cap_per_hour),
+            day_cap=microusd(settings.cross_poll_cost_cap_per_day),
+            month_cap=microusd(settings.cross_poll_cost_cap_per_month),
+        )
+
+    def budget(self, session: Session, agent: str) -> cost.AgentBudget:
+        """What `agent` spent today and may spend."""
+        budget = self._agent_budget(agent) if agent else None
+        if budget is None:
+            return cost.AgentBudget(agent)
+        return cost.AgentBudget(agent, self._sums(session, agent)[1], budget)
+
+    def estimate(self, runner: str, channel: str) -> int:
+        """What a trigger of this runner on this channel is expected to cost, in micro-dollars.
+
+        The mean of its last 20 settled prices once there is one; before that `costPerTrigger` ($0.05).
+        """
+        with self._database.read() as session:
+            settled = session.exec(
+                select(CostEntry.amount_microusd)
+                .where(CostEntry.runner == runner, CostEntry.channel == channel, CostEntry.state == SETTLED)
+                .order_by(desc(col(CostEntry.at)))
+                .limit(HISTORY)
+            ).all()
+        mean = cost.mean_price(settled)
+        return microusd(self._settings.current.cost_per_trigger) if mean is None else mean
+
+    def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str) -> int:
+        """Set the trigger's estimate aside; returns the entry's id. The caller decided in this same transaction."""
+        assignment = trigger.assignment
+        return self._reserve(
+            transaction,
+            CostEntry(
+                purpose="session",
+                state=RESERVED,
+                amount_microusd=trigger.estimate,
+                estimate_microusd=trigger.estimate,
+                at=transaction.now,
+                prediction_id=trigger.prediction_id,
+                permit_id=permit_id,
+                agent=trigger.agent,
+                channel=assignment.channel,
+                runner=assignment.runner,
+                workspace=assignment.workspace,
+            ),
+        )
+
+    def reserve_call(
+        self, transaction: Transaction, purpose: str, estimate: int, *, agent: str = "", channel: str = ""
+    ) -> int:
+        """Set aside the price of a paid call that is no session: `twin`, `judge`, `extraction`, `training`.
+
+        Returns the entry's id for `settle` or `release`. Raises `Refusal` `cost_cap` when a cap would be passed.
+        """
+        session = transaction.session
+        verdict = cost.decide_cost(self.spent(session), estimate, self.budget(session, agent))
+        if verdict.verdict != "allow":
+            raise Refusal("cost_cap", f"{purpose}: {verdict.reason}", "wait, or raise the cap in the settings")
+        return self._reserve(
+            transaction,
+            CostEntry(
+                purpose=purpose,
+                state=RESERVED,
+                amount_microusd=estimate,
+                estimate_microusd=estimate,
+                at=transaction.now,
+                agent=agent,
+                channel=channel,
+            ),
+        )
+
+    def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
+        """Put the real price (micro-dollars, at least 0) in the place of the estimate. Harmless when settled already."""
+        entry = transaction.session.get(CostEntry, entry_id)
+        if entry is None or entry.state != RESERVED:
+            return
+        before = self.spent(transaction.session)
+        entry.state, entry.amount_microusd, entry.at = SETTLED, max(0, amount), transaction.now
+        transaction.session.flush()
+        transaction.record(
+            CostSettled(
+                subject=entry.prediction_id or entry.purpose,
+                workspace=entry.workspace,
+                amount=entry.amount_microusd,
+                channel=entry.channel,
+            )
+        )
+        self._warn(transaction, before, entry)
+
+    def release(self, transaction: Transaction, entry_id: int) -> None:
+        """Give a reservation back: nothing was spent. Harmless when it is settled or released already."""
+        entry = transaction.session.get(CostEntry, entry_id)
+        if entry is not None and entry.state == RESERVED:
+            entry.state, entry.amount_microusd = RELEASED, 0
+
+    def release_prediction(self, transaction: Transaction, prediction_id: str) -> None:
+        """Give back what is reserved for a card whose session never started."""
+        for entry in self._reserved(transaction.session, prediction_id):
+            self.release(transaction, entry.id or 0)
+
+    def session_started(self, transaction: Transaction, view: SessionView) -> None:
+        """A session began: its reservation is now held by it."""
+        for entry in self._reserved(transaction.session, view.prediction_id):
+            entry.session_id = view.id
+
+    def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
+        """A session is over: settle with its real price, or release when it never started."""
+        for entry in self._reserved(transaction.session, view.prediction_id):
+            if entry.session_id not in (None, view.id):
+                continue
+            if view.started_at is None:
+                self.release(transaction, entry.id or 0)
+            else:
+                self.settle(transaction, entry.id or 0, view.cost)
+
+    def recover(
+        self, transaction: Transaction, session_of: Callable[[str], SessionView | None], waiting: set[str]
+    ) -> int:
+        """At start-up: settle or release what a crash left reserved; returns how many entries.
+
+        `session_of` finds a card's session; `waiting` are the ids of permits that may still start. Entries of calls
+        that no process waits for any more are released.
+        """
+        mended = 0
+        for entry in transaction.session.exec(select(CostEntry).where(CostEntry.state == RESERVED)).all():
+            view = session_of(entry.prediction_id) if entry.prediction_id else None
+            if view is not None and not view.state.over:
+                continue
+            if view is None and entry.permit_id in waiting:
+                continue
+            if view is not None and view.started_at is not None:
+                self.settle(transaction, entry.id or 0, view.cost)
+            else:
+                self.release(transaction, entry.id or 0)
+            mended += 1
+        return mended
+
+    def breached(self, transaction: Transaction, rule: str, trigger: Trigger) -> None:
+        """A cap stopped a trigger: the month's places its hold, the day's notifies once a day, an agent's is recorded."""
+        spent = self.spent(transaction.session)
+        if rule == "month":
+            self._month_reached(transaction, f"the month's cap of {cost.money(spent.month_cap)} is reached")
+        elif rule == "day":
+            today = self._clock.local().date().isoformat()
+            if state.get(transaction.session, _WARNED_DAY) != today:
+                state.put(transaction, _WARNED_DAY, today)
+                transaction.record(CostWarned(window="day", spent=spent.day, cap=spent.day_cap))
+        elif rule == "agent-budget":
+            agent = self.budget(transaction.session, trigger.agent)
+            transaction.record(BudgetExceeded(subject=trigger.agent, spent=agent.spent, budget=agent.budget or 0))
+
+    def _reserve(self, transaction: Transaction, entry: CostEntry) -> int:
+        before = self.spent(transaction.session)
+        transaction.session.add(entry)
+        transaction.session.flush()
+        transaction.record(
+            CostReserved(
+                subject=entry.prediction_id or entry.purpose,
+                workspace=entry.workspace,
+                amount=entry.amount_microusd,
+                channel=entry.channel,
+            )
+        )
+        self._warn(transaction, before, entry)
+        assert entry.id is not None
+        return entry.id
+
+    def _warn(self, transaction: Transaction, before: CostState, entry: CostEntry) -> None:
+        after = self.spent(transaction.session)
+        for window, was, now, cap in (
+            ("day", before.day, after.day, after.day_cap),
+            ("month", before.month, after.month, after.month_cap),
+        ):
+            if cost.warned(was, now, cap):
+                transaction.record(CostWarned(window=window, spent=now, cap=cap))
+        if after.month > after.month_cap:
+            self._month_reached(transaction, f"the month's cap of {cost.money(after.month_cap)} is passed")
+        if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
+            agent = self.budget(transaction.session, entry.agent)
+            if agent.budget is not None and agent.spent > agent.budget:
+                transaction.record(BudgetExceeded(subject=entry.agent, spent=agent.spent, budget=agent.budget))
+
+    def _reserved(self, session: Session, prediction_id: str) -> list[CostEntry]:
+        return list(
+            session.exec(select(CostEntry).where(CostEntry.prediction_id == prediction_id, CostEntry.state == RESERVED))
+        )
+
+    def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
+        """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
+        begin = cost.windows(self._clock.local())
+        at, amount = col(CostEntry.at), col(CostEntry.amount_microusd)
+        held = col(CostEntry.state) == RESERVED
+
+        def since(instant: datetime) -> object:
+            return func.coalesce(func.sum(case((or_(held, at >= instant), amount), else_=0)), 0)
+
+        earliest = min(begin.hour, begin.month)
+        query = select(since(begin.hour), since(begin.day), since(begin.month)).where(  # type: ignore[call-overload]
+            or_(held, and_(col(CostEntry.state) == SETTLED, at >= earliest))
+        )
+        if agent is not None:
+            query = query.where(CostEntry.agent == agent)
+        hour, day, month = session.exec(query).one()
+        return int(hour), int(day), int(month)

@@ -1,0 +1,184 @@
+"""The human gate (SPEC 3.6): what needs a person's word before it runs.
+
+An operator's approval is that word and satisfies every row (SPEC 3.2). For all else each row that applies says ask,
+or block after a content hit. The rows for acting without an operator (SPEC 2.5, 2.6, 7.3, 7.4) stand here too, so
+that nothing that runs by itself finds a way around them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Any
+
+from engine.config import Production
+from engine.safety.content.shell import words_of
+from engine.values import MICRO, RailVerdict, Trigger, Verdict
+
+RAIL = "gate"
+SUGGESTED_FROM = 0.6
+APPROVAL_ABOVE = 1 * MICRO
+REJECTIONS = 3
+ONBOARDING = 10
+"""Decisions until which everything is a card."""
+BOUND = 0.8
+"""Wilson's lower bound of past approvals that acting alone needs (SPEC 2.5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateFacts:
+    """What the gate looks at. Money in micro-dollars; `targets` are the production targets found, in words."""
+
+    confidence: float
+    estimate: int
+    targets: tuple[str, ...]
+    novel_pair: bool
+    rejections: int
+    decisions: int
+    content: Verdict
+    day_cost: int
+    day_cap: int
+    by_operator: bool
+    autonomous: bool = True
+    workspace_acts: bool = True
+    quiet: bool = False
+    phase: int = 1
+    approval_bound: float = 1.0
+    threshold: float = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the gate that applies."""
+
+    rule: str
+    verdict: Verdict
+    words: str
+
+
+def rows(facts: GateFacts) -> list[Row]:
+    """Every row that applies, in SPEC's order, whoever decides."""
+    found: list[Row] = []
+
+    def ask(applies: bool, rule: str, words: str) -> None:
+        if applies:
+            found.append(Row(rule, Verdict.ASK, words))
+
+    ask(facts.confidence < SUGGESTED_FROM, "low-confidence", f"confidence {facts.confidence:.2f} is below 0.60")
+    ask(facts.estimate > APPROVAL_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00")
+    ask(bool(facts.targets), "production", f"touches production: {', '.join(facts.targets[:3])}")
+    ask(facts.novel_pair, "novel-pair", "NEW: this pair of channels never ran before")
+    ask(facts.rejections >= REJECTIONS, "rejections", f"{facts.rejections} rejections in a row")
+    if facts.content is Verdict.BLOCK:
+        found.append(Row("content", Verdict.BLOCK, "the content filter hit: kept for review"))
+    ask(facts.content is Verdict.ASK, "content", "the content filter asks for a person")
+    ask(near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent")
+    ask(
+        facts.decisions < ONBOARDING,
+        "onboarding",
+        f"first days: {facts.decisions} of {ONBOARDING} decisions made, everything is a card",
+    )
+    ask(not facts.autonomous, "autonomy-off", "autonomousModeEnabled is off")
+    ask(not facts.workspace_acts, "workspace", "the workspace's autonomy is not `act`")
+    ask(facts.quiet, "quiet", "quiet hours: nothing executes by itself")
+    ask(facts.phase < 1, "cold-start", "phase 0 never executes by itself")
+    ask(
+        SUGGESTED_FROM <= facts.confidence < facts.threshold,
+        "below-threshold",
+        f"confidence {facts.confidence:.2f} is below {facts.threshold:.2f}",
+    )
+    ask(
+        facts.approval_bound < BOUND,
+        "track-record",
+        f"lower bound of past approvals {facts.approval_bound:.2f} is below {BOUND:.2f}",
+    )
+    return found
+
+
+def decide_gate(facts: GateFacts) -> RailVerdict:
+    """The gate's word. `rule` joins the rows that apply with commas, `novel-pair` among them for the NEW badge."""
+    found = rows(facts)
+    rule = ",".join(row.rule for row in found)
+    words = "; ".join(row.words for row in found)
+    if facts.by_operator:
+        return RailVerdict(RAIL, Verdict.ALLOW, f"approved by the operator ({words})" if words else "approved", rule)
+    if not found:
+        return RailVerdict(RAIL, Verdict.ALLOW, "no row applies")
+    blocked = any(row.verdict is Verdict.BLOCK for row in found)
+    return RailVerdict(RAIL, Verdict.BLOCK if blocked else Verdict.ASK, words, rule)
+
+
+def near_cap(spent: int, cap: int) -> bool:
+    """More than 80 % of `cap`; a cap of 0 is always near."""
+    return spent * 5 > cap * 4 or cap == 0
+
+
+def production_targets(trigger: Trigger, production: Production) -> tuple[str, ...]:
+    """Which production targets the prompt and the parameters name, as `branch main`, `host prod-1`, ...
+
+    Every word is compared with hosts, contexts and paths; with branches and remotes only where the words speak of
+    writing to one, or where a parameter has that name, because `main` is also a plain word. A flow writes to no
+    branch and no remote, whatever it compares or rehearses (SPEC 3.9).
+    """
+    assignment = trigger.assignment
+    found: dict[str, None] = {}
+    words = [word.strip(".,:;!?()[]{}`'\"") for word in words_of(assignment.prompt)]
+    texts = [*words, *_strings(assignment.parameters)]
+    lower = [text.lower() for text in words]
+    prose = assignment.flow is None
+    speaks_of_git = prose and any(word in _WRITES_TO_BRANCH for word in lower)
+    for key, value in _pairs(assignment.parameters):
+        if prose and key in ("target", "branch", "base", "onto"):
+            _add(found, "branch", value, production.branches)
+        if prose and key == "remote":
+            _add(found, "remote", value, production.remotes)
+    for text in texts:
+        if speaks_of_git:
+            _add(found, "branch", text.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
+            _add(found, "remote", text.split("/")[0], production.remotes)
+        for part in _addressed(text):
+            _add(found, "host", part, production.hosts)
+            _add(found, "context", part, production.contexts)
+        _add(found, "path", text, production.paths)
+    return tuple(found)
+
+
+_WRITES_TO_BRANCH = frozenset({"push", "merge", "rebase", "deploy", "release", "reset", "force-push", "cherry-pick"})
+
+
+def _addressed(text: str) -> list[str]:
+    """What of a word may be a host or a context: the whole, the host of `user@host:path` or of a URL, a `key=value`."""
+    parts = [text]
+    if "://" in text:
+        parts.append(text.split("://", 1)[1].split("/")[0].rsplit("@", 1)[-1].split(":")[0])
+    elif "@" in text:
+        parts.append(text.rsplit("@", 1)[1].split(":")[0])
+    if "=" in text:
+        parts.append(text.split("=", 1)[1])
+    return parts
+
+
+def _add(found: dict[str, None], kind: str, text: str, patterns: Iterable[str]) -> None:
+    if not text or len(text) > 300:
+        return
+    folded = text.lower()
+    spellings = {folded, str(PurePosixPath(folded))} if kind == "path" else {folded}
+    if any(fnmatchcase(spelling, pattern.lower()) for spelling in spellings for pattern in patterns):
+        found[f"{kind} {text}"] = None
+
+
+def _pairs(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(key.lower(), value) for key, value in parameters.items() if isinstance(value, str)]
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for one in value.values() for text in _strings(one)]
+    if isinstance(value, (list, tuple)):
+        return [text for one in value for text in _strings(one)]
+    return [] if value is None else [json.dumps(value, default=str)]

@@ -1,0 +1,302 @@
+"""The kill switch (SPEC 3.7) and the holds that only their own word lifts.
+
+Four levels, any one stops: `crossPollEnabled = false`, the API's toggle for this run, F12 in the console, and the stop
+file from outside (`engine.safety.stop_file`). F12 and the stop file place the hold `stop`, which survives a restart.
+`pause` (three rejections in a row) lasts two hours and stops what runs by itself; an operator's approval is itself the
+word that the pause waits for (SPEC 3.2, 3.6). `month` stops everything until it is lifted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import CheckConstraint
+from sqlmodel import Field, Session, SQLModel, select
+
+from engine.clock import Clock
+from engine.config import SettingsSource
+from engine.events import HoldLifted, HoldPlaced
+from engine.safety import stop_file
+from engine.safety.gate import REJECTIONS
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import Hold, RailVerdict, Refusal, TriggerType, Verdict
+
+log = logging.getLogger(__name__)
+
+RAIL = "kill"
+STOP, PAUSE, MONTH = "stop", "pause", "month"
+WORDS = (STOP, PAUSE, MONTH)
+PAUSE_LASTS = timedelta(hours=2)
+WATCH_EVERY = 0.1
+"""Seconds between two looks at the stop file and the settings."""
+_DECISIONS_AT_RESUME = "safety.decisions_at_resume"
+
+
+class Decisions(Protocol):
+    """The operator's decisions, as the rails need them."""
+
+    def consecutive_rejections(self, session: Session) -> int:
+        """How many of the newest decisions in a row were rejections."""
+
+    def total(self, session: Session) -> int:
+        """How many decisions were ever made."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillFacts:
+    """What the kill switch looks at; `holds` are those in force."""
+
+    enabled: bool
+    enabled_this_run: bool
+    stop_requested: bool
+    holds: tuple[Hold, ...]
+
+
+def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
+    """May anything run? A pause stops only what no operator approved."""
+    if facts.stop_requested:
+        return RailVerdict(RAIL, Verdict.BLOCK, "stopped from outside", "stop-file")
+    for hold in facts.holds:
+        if hold.word == PAUSE and by_operator:
+            continue
+        until = f" until {hold.until:%H:%M} UTC" if hold.until else ""
+        return RailVerdict(RAIL, Verdict.BLOCK, f"{hold.word}{until}: {hold.reason}", hold.word)
+    if not facts.enabled:
+        return RailVerdict(RAIL, Verdict.BLOCK, "crossPollEnabled is false in the settings", "config")
+    if not facts.enabled_this_run:
+        return RailVerdict(RAIL, Verdict.BLOCK, "switched off for this run over the API", "api")
+    return RailVerdict(RAIL, Verdict.ALLOW, "not stopped")
+
+
+def in_force(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
+    """The holds that still stand at `now`, the hardest first. At `until` itself a hold is over."""
+    standing = [hold for hold in holds if hold.until is None or now < hold.until]
+    return tuple(sorted(standing, key=lambda hold: (STOP, MONTH, PAUSE).index(hold.word)))
+
+
+def rejections_since_resume(consecutive: int, total: int, total_at_resume: int) -> int:
+    """Rejections in a row that were made after the last pause was lifted: resuming resets the count (SPEC 7.1)."""
+    return max(0, min(consecutive, total - total_at_resume))
+
+
+class HoldRow(SQLModel, table=True):
+    """One hold in force."""
+
+    __tablename__ = "holds"
+    __table_args__ = (
+        CheckConstraint("word IN ({})".format(", ".join(f"'{word}'" for word in WORDS)), name="ck_holds_word"),
+    )
+
+    word: str = Field(primary_key=True)
+    reason: str
+    by: str
+    since: datetime = Field(sa_column=utc())
+    until: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+
+
+class KillSwitch:
+    """Answers whether anything may run, and ends what runs when it may not.
+
+    `stop_sessions(reason)` ends every running session within a second. `on_change` is called after holds changed,
+    possibly on the writer thread: it must be quick and not write.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: SettingsSource,
+        clock: Clock,
+        *,
+        data: Path,
+        decisions: Decisions,
+        stop_sessions: Callable[[str], object],
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._file = stop_file.stop_file(data)
+        self._decisions = decisions
+        self._stop_sessions = stop_sessions
+        self._on_change = on_change
+        self._enabled_this_run = True
+        self._stopping = False
+        self._was_killed = False
+        self._changing = threading.Lock()
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
+        with database.read() as session:
+            self._holds = _read(session)
+
+    def start(self) -> None:
+        """Begin to watch the stop file and the settings; a stop that was asked for meanwhile is adopted at once."""
+        self.poll()
+        self._watcher = threading.Thread(target=self._watch, name="clawpy-kill-switch", daemon=True)
+        self._watcher.start()
+
+    def close(self) -> None:
+        """Stop watching. Safe to call twice."""
+        self._closing.set()
+        if self._watcher is not None:
+            self._watcher.join()
+            self._watcher = None
+
+    def holds(self) -> list[Hold]:
+        """The holds in force, the hardest first."""
+        return list(in_force(self._holds, self._clock.now()))
+
+    def ask(self, *, by_operator: bool = False) -> RailVerdict:
+        """May anything run now? Before a cycle, before a session, and while it runs. A stat and no database."""
+        return decide_kill(self._facts(self._holds), by_operator)
+
+    def verdict(self, session: Session, trigger_type: TriggerType) -> RailVerdict:
+        """The same from the database, for decisions inside a transaction."""
+        return decide_kill(self._facts(_read(session)), trigger_type is TriggerType.MANUAL)
+
+    def stop(self, reason: str, by: str) -> None:
+        """Stop everything (F12, `clawpy stop`): sessions end now, the hold is kept.
+
+        The stop file comes first, so that the stop holds even when the database hangs or this process dies here.
+        """
+        self._stopping = True
+        try:
+            stop_file.request_stop(self._file.parent, reason, by)
+        except OSError:
+            log.exception("the stop file could not be written; the stop goes on without it")
+        try:
+            self._stop_sessions(reason)
+        finally:
+            self._adopt(reason, by)
+
+    def resume(self, word: str) -> None:
+        """Lift one hold by its own word. Raises `Refusal` `unknown_hold`, or `not_held` when it is not in force."""
+        if word not in WORDS:
+            raise Refusal("unknown_hold", f"there is no hold called {word!r}", f"one of {', '.join(WORDS)}")
+        with self._changing:
+            filed = word == STOP and stop_file.requested(self._file)
+            if word not in {hold.word for hold in self.holds()} and not (word == STOP and (filed or self._stopping)):
+                raise Refusal("not_held", f"there is no {word} in force", "clawpy status shows what is")
+            if filed:
+                try:
+                    stop_file.clear(self._file)
+                except OSError as error:
+                    raise Refusal("stop_file", f"{self._file} cannot be taken away: {error}", "remove it") from error
+            self._database.write(lambda transaction: self._lift(transaction, word, "resumed by the operator"))
+            if word == STOP:
+                self._stopping = False
+
+    def set_enabled(self, enabled: bool) -> None:
+        """The API's toggle, for this run only. Switching off ends running sessions."""
+        self._enabled_this_run = enabled
+        self.poll()
+        self._on_change()
+
+    def place(self, transaction: Transaction, word: str, reason: str, *, by: str = "engine") -> bool:
+        """Place a hold in the caller's transaction; False when it is in force already."""
+        existing = transaction.session.get(HoldRow, word)
+        if existing is not None and (existing.until is None or transaction.now < existing.until):
+            return False
+        until = transaction.now + PAUSE_LASTS if word == PAUSE else None
+        transaction.session.merge(HoldRow(word=word, reason=reason, by=by, since=transaction.now, until=until))
+        transaction.session.flush()
+        transaction.record(HoldPlaced(subject=word, reason=reason))
+        transaction.after_commit(self._refresh_after(transaction))
+        return True
+
+    def month_reached(self, transaction: Transaction, reason: str) -> None:
+        """The month's cap is reached (SPEC 3.4): a hard stop until it is lifted by hand."""
+        self.place(transaction, MONTH, reason)
+
+    def rejections(self, session: Session) -> int:
+        """Rejections in a row since the last pause was lifted."""
+        return rejections_since_resume(
+            self._decisions.consecutive_rejections(session),
+            self._decisions.total(session),
+            state.get(session, _DECISIONS_AT_RESUME, 0),
+        )
+
+    def decided(self, transaction: Transaction) -> None:
+        """A decision was recorded in this transaction: the third rejection in a row pauses (SPEC 3.6)."""
+        count = self.rejections(transaction.session)
+        if count >= REJECTIONS:
+            self.place(transaction, PAUSE, f"{count} rejections in a row")
+
+    def lift_expired(self, transaction: Transaction) -> None:
+        """Take holds away whose time is over."""
+        for hold in _read(transaction.session):
+            if hold.until is not None and transaction.now >= hold.until:
+                self._lift(transaction, hold.word, "its time is over")
+
+    def poll(self) -> None:
+        """One look: adopt a stop file, lift what ran out, end sessions when a level was thrown since the last look."""
+        if stop_file.requested(self._file) and not self._stopping:
+            request = stop_file.read(self._file)
+            self.stop(request.reason, request.by)
+        now = self._clock.now()
+        if any(hold.until is not None and now >= hold.until for hold in self._holds):
+            self._database.write(self.lift_expired)
+        facts = self._facts(self._holds)
+        killed = facts.stop_requested or not (facts.enabled and facts.enabled_this_run)
+        if killed and not self._was_killed:
+            self._stop_sessions(decide_kill(facts, by_operator=True).reason)
+        if killed != self._was_killed:
+            self._was_killed = killed
+            self._on_change()
+
+    def _watch(self) -> None:
+        while not self._closing.wait(WATCH_EVERY):
+            try:
+                self.poll()
+            except Exception:
+                # The watcher outlives a fault of the disk: the next look may succeed, and `ask` blocks meanwhile.
+                log.exception("the kill switch could not do what it found")
+
+    def _facts(self, holds: tuple[Hold, ...]) -> KillFacts:
+        return KillFacts(
+            enabled=self._settings.current.cross_poll_enabled,
+            enabled_this_run=self._enabled_this_run,
+            stop_requested=self._stopping or stop_file.requested(self._file),
+            holds=in_force(holds, self._clock.now()),
+        )
+
+    def _adopt(self, reason: str, by: str) -> None:
+        """Turn a stop into a hold, then take the file away: at no instant is neither there."""
+        with self._changing:
+            self._database.write(lambda transaction: self.place(transaction, STOP, reason, by=by))
+            try:
+                stop_file.clear(self._file)
+            except OSError:
+                log.exception("the stop file stays; `resume stop` will say so")
+            self._stopping = False
+
+    def _lift(self, transaction: Transaction, word: str, reason: str) -> None:
+        row = transaction.session.get(HoldRow, word)
+        if row is None:
+            return
+        transaction.session.delete(row)
+        transaction.session.flush()
+        if word == PAUSE:
+            state.put(transaction, _DECISIONS_AT_RESUME, self._decisions.total(transaction.session))
+        transaction.record(HoldLifted(subject=word, reason=reason))
+        transaction.after_commit(self._refresh_after(transaction))
+
+    def _refresh_after(self, transaction: Transaction) -> Callable[[], None]:
+        holds = _read(transaction.session)
+
+        def refresh() -> None:
+            self._holds = holds
+            self._on_change()
+
+        return refresh
+
+
+def _read(session: Session) -> tuple[Hold, ...]:
+    return tuple(Hold(row.word, row.reason, row.since, row.until) for row in session.exec(select(HoldRow)))

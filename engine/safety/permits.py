@@ -1,0 +1,146 @@
+"""Permits (SPEC 3.1): the one thing that lets a session start. Persisted, single-use, bound to a digest, 15 minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from sqlalchemy import CheckConstraint, Index
+from sqlmodel import Field, Session, SQLModel, col, select
+
+from engine.events import PermitIssued
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import Permit, RailVerdict, Randomness, Refusal, Trigger, TriggerType, Verdict
+
+LIFE = timedelta(minutes=15)
+
+KillQuestion = Callable[[Session, TriggerType], RailVerdict]
+"""What the kill switch says to a trigger of this type now."""
+
+
+class PermitRow(SQLModel, table=True):
+    """A permit as it is stored. At most one of `consumed_at` and `revoked_at` is set."""
+
+    __tablename__ = "permits"
+    __table_args__ = (
+        CheckConstraint("consumed_at IS NULL OR revoked_at IS NULL", name="ck_permits_one_end"),
+        CheckConstraint(
+            "trigger_type IN ({})".format(", ".join(f"'{one}'" for one in TriggerType)), name="ck_permits_trigger_type"
+        ),
+        Index("ix_permits_open", "consumed_at", "revoked_at", "expires_at"),
+        Index("ix_permits_prediction", "prediction_id"),
+    )
+
+    id: str = Field(primary_key=True)
+    prediction_id: str
+    digest: str
+    trigger_type: str
+    issued_at: datetime = Field(sa_column=utc())
+    expires_at: datetime = Field(sa_column=utc())
+    consumed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    revoked_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+
+
+class Permits:
+    """Issues permits for the pipeline and takes them back from whoever starts sessions."""
+
+    def __init__(self, database: Database, randomness: Randomness, kill: KillQuestion) -> None:
+        self._database = database
+        self._randomness = randomness
+        self._kill = kill
+
+    def issue(self, transaction: Transaction, trigger: Trigger) -> Permit:
+        """A fresh permit. Only the pipeline calls this, after every rail let the trigger pass."""
+        permit = Permit(
+            id=self._randomness.new_id("permit"),
+            prediction_id=trigger.prediction_id,
+            digest=trigger.assignment.digest,
+            trigger_type=trigger.type,
+            issued_at=transaction.now,
+            expires_at=transaction.now + LIFE,
+        )
+        transaction.session.add(
+            PermitRow(
+                id=permit.id,
+                prediction_id=permit.prediction_id,
+                digest=permit.digest,
+                trigger_type=permit.trigger_type.value,
+                issued_at=permit.issued_at,
+                expires_at=permit.expires_at,
+            )
+        )
+        transaction.record(
+            PermitIssued(
+                subject=permit.id,
+                workspace=trigger.assignment.workspace,
+                prediction_id=permit.prediction_id,
+                digest=permit.digest,
+            )
+        )
+        return permit
+
+    def consume(self, transaction: Transaction, permit: Permit, digest: str) -> None:
+        """Use the permit up for what has this digest; the session starts in the same transaction.
+
+        Raises `Refusal`: `permit_unknown`, `permit_used` (or revoked), `permit_mismatch` (for something else),
+        `permit_expired`, `stopped` (the kill switch was thrown meanwhile; the permit is not used up).
+        """
+        row = transaction.session.get(PermitRow, permit.id)
+        if row is None:
+            raise Refusal("permit_unknown", f"there is no permit {permit.id}", "approve the card again")
+        if row.consumed_at is not None or row.revoked_at is not None:
+            ended = "used" if row.consumed_at is not None else "revoked"
+            raise Refusal("permit_used", f"permit {permit.id} was {ended} already", "approve the card again")
+        same = (row.prediction_id, row.trigger_type) == (permit.prediction_id, permit.trigger_type.value)
+        if row.digest != digest or row.digest != permit.digest or not same:
+            raise Refusal("permit_mismatch", f"permit {permit.id} is for something else", "approve the card again")
+        if transaction.now >= row.expires_at:
+            raise Refusal(
+                "permit_expired",
+                f"permit {permit.id} was good until {row.expires_at:%H:%M} UTC",
+                "approve the card again",
+            )
+        stopped = self._kill(transaction.session, permit.trigger_type)
+        if stopped.verdict is not Verdict.ALLOW:
+            raise Refusal("stopped", stopped.reason, "clawpy resume")
+        row.consumed_at = transaction.now
+
+    def revoke(self, transaction: Transaction, prediction_id: str) -> int:
+        """Make every permit of a card void that was not used; returns how many."""
+        open_rows = transaction.session.exec(
+            select(PermitRow).where(
+                PermitRow.prediction_id == prediction_id,
+                col(PermitRow.consumed_at).is_(None),
+                col(PermitRow.revoked_at).is_(None),
+            )
+        ).all()
+        for row in open_rows:
+            row.revoked_at = transaction.now
+        return len(open_rows)
+
+    def expired(self, transaction: Transaction) -> list[str]:
+        """Void what ran out unused; returns the cards' ids, whose reservations the caller gives back."""
+        rows = transaction.session.exec(
+            select(PermitRow).where(
+                col(PermitRow.consumed_at).is_(None),
+                col(PermitRow.revoked_at).is_(None),
+                col(PermitRow.expires_at) <= transaction.now,
+            )
+        ).all()
+        for row in rows:
+            row.revoked_at = transaction.now
+        return [row.prediction_id for row in rows]
+
+    def unconsumed(self) -> list[Permit]:
+        """Permits neither used nor revoked, oldest first, run out or not: what a crash left between two steps."""
+        with self._database.read() as session:
+            rows = session.exec(
+                select(PermitRow)
+                .where(col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))
+                .order_by(col(PermitRow.issued_at))
+            ).all()
+        return [
+            Permit(row.id, row.prediction_id, row.digest, TriggerType(row.trigger_type), row.issued_at, row.expires_at)
+            for row in rows
+        ]

@@ -1,0 +1,354 @@
+"""The pipeline (SPEC 3.1): rate → loop → cost → content → gate → kill, then a permit.
+
+All six rails are asked and logged, whatever the first says; the first that does not allow decides. A rail that raises
+blocks. `rule` runs inside the caller's transaction on the one writer thread, so what it looked at is still so when it
+reserves the cost, records the link and issues the permit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, Column, Index, text
+from sqlmodel import Field, Session, SQLModel, col, desc, select
+
+from engine.clock import Clock
+from engine.config import Autonomy, SettingsSource
+from engine.events import LoopDetected, TriggerBlocked
+from engine.safety import cost, gate, loops, rates
+from engine.safety.content import ContentFacts, check_assignment, decide_content
+from engine.safety.costs import Costs
+from engine.safety.gate import GateFacts, decide_gate
+from engine.safety.kill_switch import PAUSE, KillSwitch
+from engine.safety.permits import Permits
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import (
+    DecidedBy,
+    Permit,
+    RailVerdict,
+    Refusal,
+    Ruling,
+    SessionView,
+    Trigger,
+    TriggerType,
+    Verdict,
+    dollars,
+)
+
+log = logging.getLogger(__name__)
+
+LOCAL_USER = "local"
+LOOPS_KEY = "safety.loop_detections"
+ORDER = (rates.RAIL, loops.RAIL, cost.RAIL, "content", gate.RAIL, "kill")
+
+
+class CrosspollLog(SQLModel, table=True):
+    """One row for every decision on a trigger (columns of the seed's §9.1, and what the rails add).
+
+    `prediction_id` is no foreign key: the log outlives the card. `verdicts` holds every rail's word in order.
+    """
+
+    __tablename__ = "crosspoll_log"
+    __table_args__ = (
+        CheckConstraint(
+            "trigger_type IN ({})".format(", ".join(f"'{one}'" for one in TriggerType)),
+            name="ck_crosspoll_log_trigger_type",
+        ),
+        Index("idx_crosspoll_log_user", "user_id", text("created_at DESC")),
+        Index("ix_crosspoll_log_let_through", "unattended", "blocked", "created_at"),
+        Index("ix_crosspoll_log_blocked", "blocked", "id"),
+        Index("ix_crosspoll_log_prediction", "prediction_id", "id"),
+        Index("ix_crosspoll_log_pair", "target_channel", "from_channel", "blocked"),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    user_id: str = LOCAL_USER
+    prediction_id: str | None
+    trigger_type: str
+    target_channel: str
+    prompt: str
+    result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
+    cost_estimate: float = 0.05
+    blocked: bool = False
+    block_reason: str | None = None
+    created_at: datetime = Field(sa_column=utc())
+    verdicts: list[dict[str, str]] = Field(sa_column=Column(JSON, nullable=False))
+    workspace: str
+    permit_id: str | None = None
+    digest: str
+    from_channel: str
+    decided_by: str
+    unattended: bool
+
+
+class Allowance(SQLModel, table=True):
+    """The operator's *allow once* (SPEC 3.5): lifts one content block for one digest, one time."""
+
+    __tablename__ = "content_allowances"
+
+    digest: str = Field(primary_key=True)
+    granted_at: datetime = Field(sa_column=utc())
+    used_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+
+
+class Pipeline:
+    """Decides on triggers. `quiet` says whether it is quiet hours now (SPEC 7.3)."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: SettingsSource,
+        clock: Clock,
+        *,
+        costs: Costs,
+        permits: Permits,
+        kill_switch: KillSwitch,
+        decisions_total: Callable[[Session], int],
+        quiet: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._costs = costs
+        self._permits = permits
+        self._kill_switch = kill_switch
+        self._decisions_total = decisions_total
+        self._quiet = quiet
+
+    def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
+        """Every rail's word on a card that nobody decided yet; changes nothing.
+
+        Gate and content speak as if no operator had approved, so that the card shows what they ask. `novel-pair` in
+        the gate's `rule` is the NEW badge.
+        """
+        with self._database.read() as session:
+            return self._ask_all(session, trigger, self._clock.now(), decided=False)
+
+    def rule(self, transaction: Transaction, trigger: Trigger) -> Ruling:
+        """Decide on a trigger: log it, and when every rail allows, reserve its cost and issue its permit."""
+        session = transaction.session
+        self._kill_switch.lift_expired(transaction)
+        for prediction_id in self._permits.expired(transaction):
+            self._costs.release_prediction(transaction, prediction_id)
+        verdicts = self._ask_all(session, trigger, transaction.now, decided=True)
+        blocked_by = next((one for one in verdicts if one.verdict is not Verdict.ALLOW), None)
+        permit: Permit | None = None
+        if blocked_by is None:
+            permit = self._permits.issue(transaction, trigger)
+            self._costs.reserve(transaction, trigger, permit.id)
+            loops.record(transaction, loops.link_of(trigger, chain_start(trigger), transaction.now))
+            self._use_allowance(transaction, trigger.assignment.digest)
+        else:
+            self._blocked(transaction, trigger, verdicts, blocked_by)
+        session.add(_row(trigger, verdicts, blocked_by, permit, transaction.now))
+        return Ruling(verdicts, permit, blocked_by)
+
+    def revoke(self, transaction: Transaction, prediction_id: str) -> None:
+        """An approval is taken back before its session started: permit void, reservation released."""
+        self._permits.revoke(transaction, prediction_id)
+        self._costs.release_prediction(transaction, prediction_id)
+
+    def allow_once(self, transaction: Transaction, prediction_id: str) -> str:
+        """Lift the content block of what this card last asked for, for one run of exactly that; returns its digest.
+
+        Raises `Refusal` `nothing_blocked` when the content filter did not block it at its last decision.
+        """
+        last = transaction.session.exec(
+            select(CrosspollLog)
+            .where(CrosspollLog.prediction_id == prediction_id)
+            .order_by(desc(col(CrosspollLog.id)))
+            .limit(1)
+        ).first()
+        content = next((one for one in last.verdicts if one["rail"] == "content"), None) if last else None
+        if last is None or content is None or content["verdict"] != Verdict.BLOCK.value:
+            raise Refusal(
+                "nothing_blocked", f"the content filter did not block {prediction_id}", "approve the card first"
+            )
+        transaction.session.merge(Allowance(digest=last.digest, granted_at=transaction.now, used_at=None))
+        return last.digest
+
+    def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
+        """Write what became of a trigger into its log row."""
+        row = transaction.session.exec(
+            select(CrosspollLog)
+            .where(CrosspollLog.prediction_id == view.prediction_id, col(CrosspollLog.blocked).is_(False))
+            .order_by(desc(col(CrosspollLog.id)))
+            .limit(1)
+        ).first()
+        if row is not None:
+            row.result = {
+                "session": view.id,
+                "state": view.state.value,
+                "summary": view.summary,
+                "cost": dollars(view.cost),
+            }
+
+    def _ask_all(self, session: Session, trigger: Trigger, now: datetime, *, decided: bool) -> tuple[RailVerdict, ...]:
+        by_operator = decided and rates.by_operator(trigger)
+        content = self._guard("content", lambda: self._content(session, trigger, by_operator))
+        rails: tuple[tuple[str, Callable[[], RailVerdict]], ...] = (
+            (rates.RAIL, lambda: self._rate(session, trigger, now)),
+            (loops.RAIL, lambda: self._loop(session, trigger, now)),
+            (cost.RAIL, lambda: self._cost(session, trigger)),
+            ("content", lambda: content),
+            (gate.RAIL, lambda: self._gate(session, trigger, content, by_operator)),
+            ("kill", lambda: self._kill(session, trigger)),
+        )
+        return tuple(self._guard(name, rail) for name, rail in rails)
+
+    def _guard(self, name: str, rail: Callable[[], RailVerdict]) -> RailVerdict:
+        """A rail that raises blocks: what cannot be judged does not run."""
+        try:
+            return rail()
+        except Exception as error:
+            log.exception("the rail %s failed", name)
+            return RailVerdict(name, Verdict.BLOCK, f"the rail failed ({type(error).__name__}); nothing runs", "fault")
+
+    def _rate(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
+        last = session.exec(
+            select(CrosspollLog.created_at)
+            .where(col(CrosspollLog.unattended).is_(True), col(CrosspollLog.blocked).is_(False))
+            .order_by(desc(col(CrosspollLog.created_at)))
+            .limit(1)
+        ).first()
+        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
+        return rates.decide_rate(trigger, last, now, interval)
+
+    def _loop(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
+        return loops.decide_loop(loops.link_of(trigger, chain_start(trigger), now), loops.recent(session, now))
+
+    def _cost(self, session: Session, trigger: Trigger) -> RailVerdict:
+        return cost.decide_cost(
+            self._costs.spent(session), trigger.estimate, self._costs.budget(session, trigger.agent)
+        )
+
+    def _content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
+        allowance = session.get(Allowance, trigger.assignment.digest)
+        return decide_content(
+            check_assignment(trigger.assignment, self._settings.current.channels),
+            ContentFacts(
+                by_operator=by_operator,
+                acknowledged=trigger.acknowledged_digest == trigger.assignment.digest,
+                allowed_once=allowance is not None and allowance.used_at is None,
+            ),
+        )
+
+    def _gate(self, session: Session, trigger: Trigger, content: RailVerdict, by_operator: bool) -> RailVerdict:
+        settings = self._settings.current
+        spent = self._costs.spent(session)
+        return decide_gate(
+            GateFacts(
+                confidence=trigger.confidence,
+                estimate=trigger.estimate,
+                targets=gate.production_targets(trigger, settings.production),
+                novel_pair=self._novel(session, trigger),
+                rejections=self._kill_switch.rejections(session),
+                decisions=self._decisions_total(session),
+                content=content.verdict,
+                day_cost=spent.day,
+                day_cap=spent.day_cap,
+                by_operator=by_operator,
+                autonomous=settings.autonomous_mode_enabled,
+                workspace_acts=settings.workspace(trigger.assignment.workspace).autonomy is Autonomy.ACT,
+                quiet=self._quiet(),
+                phase=trigger.phase,
+                approval_bound=trigger.approval_bound,
+                threshold=settings.cross_poll_auto_execute_threshold,
+            )
+        )
+
+    def _novel(self, session: Session, trigger: Trigger) -> bool:
+        """True when this pair of channels never was let through before."""
+        known = session.exec(
+            select(CrosspollLog.id)
+            .where(
+                CrosspollLog.target_channel == trigger.assignment.channel,
+                CrosspollLog.from_channel == chain_start(trigger),
+                col(CrosspollLog.blocked).is_(False),
+            )
+            .limit(1)
+        ).first()
+        return known is None
+
+    def _kill(self, session: Session, trigger: Trigger) -> RailVerdict:
+        kind = (
+            trigger.type if rates.by_operator(trigger) or trigger.type is not TriggerType.MANUAL else TriggerType.CRON
+        )
+        return self._kill_switch.verdict(session, kind)
+
+    def _blocked(
+        self, transaction: Transaction, trigger: Trigger, verdicts: tuple[RailVerdict, ...], first: RailVerdict
+    ) -> None:
+        """What follows from a block besides the log: events, counters, holds."""
+        transaction.record(
+            TriggerBlocked(
+                subject=trigger.prediction_id,
+                workspace=trigger.assignment.workspace,
+                rail=first.rail,
+                verdict=first.verdict.value,
+                reason=first.reason,
+            )
+        )
+        for one in verdicts:
+            if one.verdict is Verdict.ALLOW:
+                continue
+            if one.rail == loops.RAIL and one.rule != "fault":
+                count = state.get(transaction.session, LOOPS_KEY, 0) + 1
+                state.put(transaction, LOOPS_KEY, count)
+                log.warning("loop %d: %s", count, one.reason)
+                transaction.record(
+                    LoopDetected(
+                        subject=trigger.prediction_id, workspace=trigger.assignment.workspace, reason=one.reason
+                    )
+                )
+            if one.rail == cost.RAIL:
+                self._costs.breached(transaction, one.rule, trigger)
+            if one.rail == gate.RAIL and "rejections" in one.rule.split(","):
+                count = self._kill_switch.rejections(transaction.session)
+                self._kill_switch.place(transaction, PAUSE, f"{count} rejections in a row")
+
+    def _use_allowance(self, transaction: Transaction, digest: str) -> None:
+        allowance = transaction.session.get(Allowance, digest)
+        if allowance is not None and allowance.used_at is None:
+            allowance.used_at = transaction.now
+
+
+def chain_start(trigger: Trigger) -> str:
+    """The channel a trigger's link comes from: `owner` for an operator's approval and for cron (SPEC 3.3)."""
+    if rates.by_operator(trigger) or trigger.type is TriggerType.CRON:
+        return loops.OWNER
+    return trigger.from_channel
+
+
+def _row(
+    trigger: Trigger,
+    verdicts: tuple[RailVerdict, ...],
+    blocked_by: RailVerdict | None,
+    permit: Permit | None,
+    now: datetime,
+) -> CrosspollLog:
+    assignment = trigger.assignment
+    return CrosspollLog(
+        prediction_id=trigger.prediction_id,
+        trigger_type=trigger.type.value,
+        target_channel=assignment.channel,
+        prompt=assignment.prompt,
+        cost_estimate=dollars(trigger.estimate),
+        blocked=blocked_by is not None,
+        block_reason=f"{blocked_by.rail}: {blocked_by.reason}" if blocked_by else None,
+        created_at=now,
+        verdicts=[
+            {"rail": one.rail, "verdict": one.verdict.value, "reason": one.reason, "rule": one.rule} for one in verdicts
+        ],
+        workspace=assignment.workspace,
+        permit_id=permit.id if permit else None,
+        digest=assignment.digest,
+        from_channel=chain_start(trigger),
+        decided_by=DecidedBy(trigger.decided_by).value,
+        unattended=not rates.by_operator(trigger),
+    )

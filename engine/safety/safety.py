@@ -1,0 +1,187 @@
+"""The safety port: what console, verbs, socket and the other services ask of the rails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from sqlmodel import col, desc, select
+
+from engine.clock import Clock
+from engine.config import SettingsSource
+from engine.safety.content import check_command, check_prompt
+from engine.safety.costs import Costs
+from engine.safety.kill_switch import Decisions, KillSwitch
+from engine.safety.permits import Permits
+from engine.safety.pipeline import LOOPS_KEY, CrosspollLog, Pipeline
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.values import (
+    Hold,
+    RailVerdict,
+    Randomness,
+    SessionView,
+    TriggerType,
+    Verdict,
+    microusd,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One decision as the safety screen shows it; `estimate` in micro-dollars."""
+
+    id: int
+    at: datetime
+    prediction_id: str
+    trigger_type: TriggerType
+    channel: str
+    from_channel: str
+    workspace: str
+    prompt: str
+    estimate: int
+    blocked: bool
+    reason: str
+    decided_by: str
+    verdicts: tuple[RailVerdict, ...]
+
+
+class Safety:
+    """All rails of one home. `pipeline`, `permits`, `costs`, `kill_switch` are its parts.
+
+    `stop_sessions(reason)` ends every running session within a second; `agent_budget` gives an agent's budget of a day
+    in micro-dollars or None; `quiet` says whether it is quiet hours; `on_change` is called after holds changed, possibly
+    on the writer thread, and must neither write nor wait.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: SettingsSource,
+        clock: Clock,
+        randomness: Randomness,
+        *,
+        data: Path,
+        decisions: Decisions,
+        stop_sessions: Callable[[str], object],
+        agent_budget: Callable[[str], int | None] = lambda agent: None,
+        quiet: Callable[[], bool] = lambda: False,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._database = database
+        self.kill_switch = KillSwitch(
+            database,
+            settings,
+            clock,
+            data=data,
+            decisions=decisions,
+            stop_sessions=stop_sessions,
+            on_change=on_change,
+        )
+        self.costs = Costs(
+            database,
+            settings,
+            clock,
+            agent_budget=agent_budget,
+            month_reached=self.kill_switch.month_reached,
+        )
+        self.permits = Permits(database, randomness, self.kill_switch.verdict)
+        self.pipeline = Pipeline(
+            database,
+            settings,
+            clock,
+            costs=self.costs,
+            permits=self.permits,
+            kill_switch=self.kill_switch,
+            decisions_total=decisions.total,
+            quiet=quiet,
+        )
+
+    def start(self) -> None:
+        """Begin to watch for a stop from outside."""
+        self.kill_switch.start()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self.kill_switch.close()
+
+    def recover(self, session_of: Callable[[str], SessionView | None]) -> int:
+        """At start-up, after sessions were recovered: mend reservations that a crash left; returns how many."""
+
+        def mend(transaction: Transaction) -> int:
+            waiting = {permit.id for permit in self.permits.unconsumed() if transaction.now < permit.expires_at}
+            return self.costs.recover(transaction, session_of, waiting)
+
+        return self._database.write(mend)
+
+    def holds(self) -> list[Hold]:
+        """The holds in force, the hardest first."""
+        return self.kill_switch.holds()
+
+    def stop(self, reason: str, by: str) -> None:
+        """Stop everything now (SPEC 3.7)."""
+        self.kill_switch.stop(reason, by)
+
+    def resume(self, word: str) -> None:
+        """Lift `stop`, `pause` or `month`. Raises `Refusal` `unknown_hold` or `not_held`."""
+        self.kill_switch.resume(word)
+
+    def decided(self, transaction: Transaction) -> None:
+        """Call in the transaction that recorded an operator's decision, after recording it."""
+        self.kill_switch.decided(transaction)
+
+    def allow_once(self, prediction_id: str) -> str:
+        """Lift one content block for exactly what this card last asked for. Raises `Refusal` `nothing_blocked`."""
+        return self._database.write(lambda transaction: self.pipeline.allow_once(transaction, prediction_id))
+
+    def check_command(self, text: str, cwd: Path | None = None) -> RailVerdict:
+        """The content filter on a shell command (SPEC 3.5)."""
+        return check_command(text, cwd=cwd)
+
+    def check_prompt(self, text: str) -> RailVerdict:
+        """The content filter on words."""
+        return check_prompt(text)
+
+    def loop_detection_count(self) -> int:
+        """How many loops were stopped, ever (`loopDetectionCount`)."""
+        with self._database.read() as session:
+            return int(state.get(session, LOOPS_KEY, 0))
+
+    def log(self, limit: int = 50, blocked_only: bool = False) -> list[LogEntry]:
+        """The newest decisions first."""
+        query = select(CrosspollLog).order_by(desc(col(CrosspollLog.id))).limit(limit)
+        if blocked_only:
+            query = query.where(col(CrosspollLog.blocked).is_(True))
+        with self._database.read() as session:
+            return [_entry(row) for row in session.exec(query)]
+
+    def session_started(self, transaction: Transaction, view: SessionView) -> None:
+        """Observer of sessions: the reservation is theirs now."""
+        self.costs.session_started(transaction, view)
+
+    def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
+        """Observer of sessions: settle the cost, write the result into the log."""
+        self.costs.session_ended(transaction, view, result)
+        self.pipeline.session_ended(transaction, view, result)
+
+
+def _entry(row: CrosspollLog) -> LogEntry:
+    return LogEntry(
+        id=row.id or 0,
+        at=row.created_at,
+        prediction_id=row.prediction_id or "",
+        trigger_type=TriggerType(row.trigger_type),
+        channel=row.target_channel,
+        from_channel=row.from_channel,
+        workspace=row.workspace,
+        prompt=row.prompt,
+        estimate=microusd(row.cost_estimate),
+        blocked=row.blocked,
+        reason=row.block_reason or "",
+        decided_by=row.decided_by,
+        verdicts=tuple(
+            RailVerdict(one["rail"], Verdict(one["verdict"]), one["reason"], one["rule"]) for one in row.verdicts
+        ),
+    )

@@ -1,0 +1,68 @@
+"""The stop from outside (SPEC 3.7): a file named STOP in the home's data folder.
+
+Whoever can write that file stops the engine, whatever state it is in: `clawpy stop` writes it before it even tries
+to reach the engine, so it works when the console hangs; `touch DATA/STOP` does too. The kill switch looks for it on
+every question, and its watcher every tenth of a second: it ends running sessions, makes the file a stop hold, which
+survives a restart, and takes the file away. Only `resume stop` lifts the hold. An engine that is not running finds
+the file when it starts.
+
+Standard library and engine.storage.files only, so that a verb can import it at once.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.storage.files import write_json
+
+NAME = "STOP"
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """What the file says. An empty or unreadable file is a stop all the same."""
+
+    reason: str
+    by: str
+
+
+def stop_file(data: Path) -> Path:
+    """Where the file of a home with this data folder is."""
+    return data / NAME
+
+
+def request_stop(data: Path, reason: str = "stopped from outside", by: str = "clawpy stop") -> Path:
+    """Write the stop file, whole and on disk; needs no engine. Raises OSError when the folder cannot be written."""
+    data.mkdir(parents=True, exist_ok=True)
+    path = stop_file(data)
+    write_json(path, {"reason": reason, "by": by})
+    return path
+
+
+def requested(path: Path) -> bool:
+    """Is there a stop file? One `stat`. A folder that cannot be searched counts as a stop: the switch fails closed."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def read(path: Path) -> StopRequest:
+    """What the file says, with defaults for what it does not."""
+    try:
+        content = json.loads(path.read_bytes()[:4096])
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        content = {}
+    return StopRequest(str(content.get("reason") or "stop file found"), str(content.get("by") or "outside"))
+
+
+def clear(path: Path) -> None:
+    """Take the file away. Raises OSError when it cannot be."""
+    path.unlink(missing_ok=True)
