@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 
 from engine.values import sanitise
 
-_IRREGULAR = {"branch": "branches", "run of": "runs of"}
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 def count(number: int, noun: str) -> str:
     """`1 file`, `3 files`, `2 branches`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {_IRREGULAR.get(noun, noun + 's')}"
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
 def counted(items: Sequence[object], noun: str) -> str:

@@ -67,7 +67,7 @@ def _first_run(context: WorkspaceContext) -> Proposal:
     return _run(
         context,
         "Run the test suite once, so that later runs have something to compare with",
-        f"This project has tests for {context.test_tool.name}, and no run of them is known here.",
+        f"This project's tests run with {context.test_tool.name}, and no run of them is known here.",
         facts={"scope": "first", "tool": context.test_tool.name},
         paths=(),
         strength=0.8,
@@ -331,8 +331,7 @@ def check_clean_head(context: WorkspaceContext) -> list[Proposal]:
             context,
             "check_clean_head",
             f"Does HEAD pass without {which}?",
-            f"{listing(files)}: what others get from you is {plain(git.branch, 30) or 'HEAD'} without "
-            + ("it." if number == 1 else "them."),
+            f"{listing(files)}: others get {plain(git.branch, 30) or 'HEAD'} without {'it' if number == 1 else 'them'}.",
             facts={"head": git.head, "files": files},
             parameters={"files": files[: 4 * MOST_PATHS]},
             activities=(Activity.REPAIR,) if red else (Activity.WORK, Activity.REVIEW),

@@ -1,0 +1,142 @@
+"""Shared by the tests of collectors and templates: contexts made of real repositories, with history made up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from engine.clock import FakeClock
+from engine.config import FixedSettings
+from engine.prediction.collectors.github import GitHub
+from engine.prediction.context import ContextReader, ToolFound, WorkspaceContext
+from engine.values import CheckResult, SessionState, SessionView, Task
+from tests.conftest import Repository
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)  # a Monday morning
+PYTEST = ToolFound("pytest", (".py",), linter="ruff", lint_suffixes=(".py",))
+
+
+@dataclass(frozen=True)
+class MadeRun:
+    """A past run; `check` is made of passed and failing."""
+
+    head: str
+    failing: tuple[str, ...] = ()
+    passed: int = 10
+    durations: tuple[tuple[str, float], ...] = ()
+    tree: str = ""
+    clean: bool = True
+    full: bool = True
+    ran_at: datetime = NOW - timedelta(hours=1)
+    session_id: str = "s"
+
+    @property
+    def check(self) -> CheckResult:
+        return CheckResult("pytest", self.passed, len(self.failing), failing=self.failing, durations=self.durations)
+
+
+@dataclass
+class World:
+    """Everything a context is made of; change what a test is about, then `sense`."""
+
+    path: Path
+    runs: Sequence[MadeRun] = ()
+    tasks: Sequence[Task] = ()
+    sessions: Sequence[SessionView] = ()
+    tool: ToolFound | None = PYTEST
+    now: datetime = NOW
+    github: GitHub | None = None
+    broken: set[str] = field(default_factory=set)
+
+    def latest(self, workspace: str) -> Sequence[MadeRun]:
+        self._fail("runs")
+        return self.runs
+
+    def find_tool(self, folder: Path) -> ToolFound | None:
+        self._fail("tool")
+        return self.tool
+
+    def _fail(self, name: str) -> None:
+        if name in self.broken:
+            raise RuntimeError(f"no {name} today")
+
+    def reader(self) -> ContextReader:
+        world = self
+
+        class Tasks:
+            def list(self, *, workspace: str) -> Sequence[Task]:
+                world._fail("tasks")
+                return world.tasks
+
+        class Sessions:
+            def list(self, *, workspace: str, limit: int) -> Sequence[SessionView]:
+                world._fail("sessions")
+                return world.sessions[:limit]
+
+        return ContextReader(
+            clock=FakeClock(self.now),
+            settings=FixedSettings(),
+            runs=self,
+            tasks=Tasks(),
+            sessions=Sessions(),
+            find_tool=self.find_tool,
+            github=self.github,
+        )
+
+    def sense(self, last_input: datetime | None = None) -> WorkspaceContext:
+        return self.reader().read(str(self.path), last_input=last_input)
+
+
+def dated_commit(repository: Repository, message: str, files: dict[str, str], at: datetime) -> str:
+    """A commit made at `at`, whatever the time is."""
+    stamp = at.isoformat()
+    before = {name: os.environ.get(name) for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE")}
+    os.environ.update(dict.fromkeys(before, stamp))
+    try:
+        return repository.commit(message, files)
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def touch(path: Path, at: datetime) -> None:
+    os.utime(path, (at.timestamp(), at.timestamp()))
+
+
+def session(
+    flow: str | None = "run_tests",
+    state: SessionState = SessionState.SUCCEEDED,
+    *,
+    ended_at: datetime | None = NOW - timedelta(hours=1),
+    check: CheckResult | None = None,
+    prompt: str = "Run the tests",
+    summary: str = "",
+) -> SessionView:
+    return SessionView(
+        id="ses_1",
+        prediction_id="pred_1",
+        prompt=prompt,
+        workspace="/w",
+        channel="koji-core",
+        agent="backend_builder",
+        runner="flow",
+        flow=flow,
+        state=state,
+        mode="approved",
+        sandbox="none",
+        cwd="/w",
+        created_at=NOW - timedelta(hours=2),
+        started_at=NOW - timedelta(hours=2),
+        ended_at=ended_at,
+        tokens=0,
+        cost=0,
+        summary=summary,
+        check=check,
+    )
+
+
+def task(title: str, age: timedelta, *, state: str = "open", channel: str = "", session_id: str | None = None) -> Task:
+    return Task("task_1", title, state, channel, "/w", "operator", NOW - age, NOW - age, session_id)

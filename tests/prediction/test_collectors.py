@@ -1,0 +1,243 @@
+"""Relevances are pure and stay in [0, 1]; silence counts signs of life and nothing else (SPEC 2.1, 2.2)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.prediction.collectors import WEIGHTS, attempt, signal
+from engine.prediction.collectors.calendar import calendar_signal
+from engine.prediction.collectors.conversations import conversations_signal, thread_relevance
+from engine.prediction.collectors.git import Branch, FileState, GitState, git_relevance
+from engine.prediction.collectors.github import GitHubState, PullRequest
+from engine.prediction.collectors.silence import (
+    OurWrite,
+    Touch,
+    last_sign_of_life,
+    silence_of,
+    silence_relevance,
+    silence_signal,
+)
+from engine.prediction.collectors.tasks import related_task, tasks_relevance, tasks_signal
+from engine.prediction.collectors.time_of_day import Activity, time_relevance, time_signal
+from engine.prediction.words import count, listing, moment, plain, span, tail
+from engine.values import CheckResult, PartOfDay, Refusal, SessionState
+from tests.prediction.sensing import NOW, session, task
+
+HALF_HOUR = timedelta(minutes=30)
+
+
+def test_weights_are_those_of_the_spec() -> None:
+    assert WEIGHTS == {
+        "time": 0.3, "silence": 0.2, "tasks": 0.2, "conversations": 0.15, "git": 0.1, "calendar": 0.05
+    }  # fmt: skip
+    assert sum(WEIGHTS.values()) == pytest.approx(1.0)
+
+
+def test_a_collector_that_fails_says_so_and_weighs_nothing() -> None:
+    def refuse() -> object:
+        raise Refusal("git_failed", "git broke\x1b[31m", "mend it")
+
+    def crash() -> object:
+        raise ValueError("odd")
+
+    assert attempt("git", refuse).error == "git broke"  # type: ignore[arg-type]
+    assert attempt("tasks", crash).error == "ValueError: odd"  # type: ignore[arg-type]
+    assert attempt("git", refuse).relevance == 0.0  # type: ignore[arg-type]
+
+
+# -- time -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "best"),
+    [
+        (PartOfDay.MORNING, Activity.REVIEW),
+        (PartOfDay.AFTERNOON, Activity.WORK),
+        (PartOfDay.EVENING, Activity.SUMMARY),
+    ],
+)
+def test_each_part_of_the_day_has_its_activity(part: PartOfDay, best: Activity) -> None:
+    ordinary = [activity for activity in Activity if activity is not Activity.REPAIR]
+    assert max(ordinary, key=lambda activity: time_relevance(part, activity)) is best
+    assert time_relevance(part, *ordinary) == time_relevance(part, best)
+
+
+def test_the_hour_decides_the_part() -> None:
+    at_noon = time_signal(datetime(2026, 1, 5, 12, tzinfo=UTC), Activity.WORK)
+    before = time_signal(datetime(2026, 1, 5, 11, 59, 59, tzinfo=UTC), Activity.WORK)
+    assert (before.relevance, at_noon.relevance) == (0.6, 1.0)
+    assert "afternoon" in at_noon.evidence[0]
+
+
+# -- silence --------------------------------------------------------------------------------------------------------
+
+
+def test_silence_grows_to_one_at_the_threshold() -> None:
+    assert silence_relevance(None, HALF_HOUR) == 0.0
+    assert silence_relevance(timedelta(0), HALF_HOUR) == 0.0
+    assert silence_relevance(timedelta(minutes=15), HALF_HOUR) == 0.5
+    assert silence_relevance(timedelta(minutes=29, seconds=59), HALF_HOUR) < 1.0
+    assert silence_relevance(HALF_HOUR, HALF_HOUR) == 1.0
+    assert silence_relevance(timedelta(days=3), HALF_HOUR) == 1.0
+
+
+def test_input_and_edits_both_end_the_silence() -> None:
+    edit = Touch("cart.py", NOW - timedelta(minutes=5))
+    assert silence_of(NOW, NOW - timedelta(minutes=2), [edit]) == timedelta(minutes=2)
+    assert silence_of(NOW, NOW - timedelta(hours=2), [edit]) == timedelta(minutes=5)
+    assert silence_of(NOW, None, [edit]) == timedelta(minutes=5)
+    assert silence_of(NOW, None, []) is None
+
+
+def test_what_our_landing_wrote_is_no_sign_of_life() -> None:
+    landed = NOW - timedelta(minutes=5)
+    ours = [OurWrite("cart.py", landed - timedelta(seconds=1), landed)]
+    assert last_sign_of_life(NOW, None, [Touch("cart.py", landed)], ours) is None
+    assert last_sign_of_life(NOW, None, [Touch("other.py", landed)], ours) == landed
+    later = landed + timedelta(microseconds=1)
+    assert last_sign_of_life(NOW, None, [Touch("cart.py", later)], ours) == later
+
+
+def test_a_file_from_the_future_says_nothing() -> None:
+    assert silence_of(NOW, None, [Touch("old.tar", NOW + timedelta(days=1))]) is None
+    assert silence_of(NOW, None, [Touch("now.py", NOW + timedelta(minutes=1))]) == timedelta(0)
+    assert silence_of(NOW, NOW + timedelta(hours=1), []) == timedelta(0)
+
+
+instants = st.datetimes(datetime(2000, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+
+
+@given(st.none() | instants, st.lists(instants), st.timedeltas(timedelta(seconds=1), timedelta(days=9)))
+def test_silence_is_never_negative_and_relevance_stays_within_bounds(
+    last_input: datetime | None, touched: list[datetime], threshold: timedelta
+) -> None:
+    silence = silence_of(NOW, last_input, [Touch("f", at) for at in touched])
+    assert silence is None or silence >= timedelta(0)
+    assert 0.0 <= silence_signal(silence, threshold).relevance <= 1.0
+
+
+# -- tasks ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_stalest_task_counts_and_is_named_first() -> None:
+    tasks = [task("ship it", timedelta(hours=1)), task("cart rounding", timedelta(days=4))]
+    found = tasks_signal(tasks, NOW)
+    assert found.evidence[0] == "“cart rounding” 4 days old"
+    assert found.relevance == pytest.approx(0.3 + 0.7 * 4 / 7)
+    assert tasks_relevance([task("x", timedelta(days=7))], NOW) == 1.0
+    assert tasks_relevance([task("x", timedelta(days=70))], NOW) == 1.0
+
+
+def test_tasks_of_sessions_and_done_ones_do_not_count() -> None:
+    tasks = [task("a", timedelta(days=9), state="done"), task("b", timedelta(days=9), session_id="ses_1")]
+    assert tasks_signal(tasks, NOW).relevance == 0.0
+    assert tasks_signal(tasks, NOW).evidence == ("no open tasks",)
+
+
+def test_a_related_task_counts_in_full_others_half() -> None:
+    tasks = [task("rounding in the cart", timedelta(days=7))]
+    assert related_task(tasks, "Run the tests of cart.py") == tasks[0]
+    assert tasks_relevance(tasks, NOW, "tests of cart.py") == 1.0
+    assert tasks_relevance(tasks, NOW, "branches") == 0.5
+
+
+# -- conversations --------------------------------------------------------------------------------------------------
+
+
+def test_a_thread_that_was_left_open_matters_more_than_one_that_ended_well() -> None:
+    red = CheckResult("pytest", 3, 1)
+    at = NOW
+    failed = session(state=SessionState.FAILED, ended_at=at)
+    assert thread_relevance(failed, NOW) == 1.0
+    assert thread_relevance(session(check=red, ended_at=at), NOW) == 0.8
+    assert thread_relevance(session(ended_at=at), NOW) == 0.4
+    assert thread_relevance(session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
+    assert thread_relevance(failed, NOW, {"bisect"}) == 0.5
+    assert thread_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
+    assert thread_relevance(failed, NOW + timedelta(hours=24)) == 0.0
+
+
+def test_the_most_pressing_thread_is_told() -> None:
+    found = conversations_signal([session(), session(state=SessionState.FAILED, prompt="Bisect it")], NOW)
+    assert found.evidence == ("“Bisect it” failed 1 h ago",)
+    assert conversations_signal([], NOW).evidence == ("no recent sessions",)
+
+
+# -- git and calendar -----------------------------------------------------------------------------------------------
+
+
+def test_the_calendar_says_that_there_is_none() -> None:
+    assert (calendar_signal().relevance, calendar_signal().evidence) == (0.0, ("no calendar configured",))
+
+
+@given(
+    st.builds(
+        GitState,
+        operation=st.sampled_from(["", "merge"]),
+        files=st.sampled_from([(), (FileState("a"),)]),
+        ahead=st.integers(0, 9),
+        behind_base=st.integers(0, 9),
+        branches=st.sampled_from([(), (Branch("x", "1", NOW),)]),
+    ),
+    st.sampled_from([None, GitHubState(), GitHubState((PullRequest(1, "t", "b", ("ci",)),))]),
+    st.booleans(),
+)
+def test_git_relevance_stays_within_bounds_and_grows_with_every_part(
+    state: GitState, github: GitHubState | None, stale: bool
+) -> None:
+    relevance = git_relevance(state, github, stale)
+    assert 0.0 <= relevance <= 1.0
+    assert git_relevance(state, github, True) >= relevance
+
+
+@given(
+    st.lists(st.tuples(st.timedeltas(timedelta(0), timedelta(days=400)), st.sampled_from(list(SessionState)))),
+    st.lists(st.timedeltas(timedelta(0), timedelta(days=400))),
+    st.text(),
+)
+def test_every_relevance_stays_within_bounds(
+    threads: list[tuple[timedelta, SessionState]], ages: list[timedelta], about: str
+) -> None:
+    sessions = [session(state=state, ended_at=NOW - ago) for ago, state in threads]
+    tasks = [task("cart rounding", age) for age in ages]
+    for found in (
+        conversations_signal(sessions, NOW),
+        conversations_signal(sessions, NOW, {"bisect"}),
+        tasks_signal(tasks, NOW),
+        tasks_signal(tasks, NOW, about),
+    ):
+        assert 0.0 <= found.relevance <= 1.0
+
+
+@given(st.floats(allow_nan=False))
+def test_a_signal_is_clamped(relevance: float) -> None:
+    assert 0.0 <= signal("git", relevance).relevance <= 1.0
+
+
+# -- words ----------------------------------------------------------------------------------------------------------
+
+
+def test_words() -> None:
+    assert [count(1, "branch"), count(2, "branch"), count(0, "file")] == ["1 branch", "2 branches", "0 files"]
+    assert [listing([]), listing(["a"]), listing("ab"), listing("abcd")] == ["", "a", "a and b", "a, b and 2 more"]
+    assert span(timedelta(seconds=59)) == "under a minute"
+    assert [span(timedelta(hours=1)), span(timedelta(hours=48))] == ["1 h", "2 days"]
+    assert moment(NOW, NOW) == "09:30"
+    assert moment(NOW - timedelta(hours=10), NOW) == "yesterday 23:30"
+    assert moment(NOW - timedelta(days=5), NOW) == "31 December 2025"
+    assert plain("a\x1b[31m\nb\udcff") == "a b?"
+    assert len(plain("x" * 99, 20)) == 20
+    assert [tail("src/cart/total.py", 9), tail("a.py", 9)] == ["…total.py", "a.py"]
+
+
+@given(st.text(), st.integers(1, 80))
+def test_plain_text_is_one_short_line_without_controls(text: str, longest: int) -> None:
+    line = plain(text, longest)
+    assert len(line) <= longest
+    assert "\n" not in line
+    assert "\x1b" not in line
+    line.encode()

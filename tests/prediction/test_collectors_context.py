@@ -1,0 +1,170 @@
+"""A context is whole even when its sources are not."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.prediction.collectors import WEIGHTS
+from engine.prediction.collectors.git import FileState
+from engine.prediction.collectors.silence import OurWrite
+from engine.prediction.context import Changed, changed_since
+from engine.prediction.templates import propose
+from engine.values import SessionState
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, task, touch
+
+BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
+
+
+@pytest.fixture
+def world(repository: Repository) -> World:
+    dated_commit(repository, "one", {"a.py": "1", "b.py": "1"}, BEFORE)
+    for path in (".git/index", ".git/logs/HEAD"):
+        touch(repository.path / path, BEFORE)
+    return World(repository.path)
+
+
+def test_the_six_signals_are_there_in_order(world: World) -> None:
+    context = world.sense(last_input=AFTER)
+    assert [signal.name for signal in context.signals] == list(WEIGHTS)
+    assert context.silence == timedelta(minutes=5)
+    assert context.errors == ()
+
+
+def test_an_edit_ends_the_silence_a_landing_does_not(world: World) -> None:
+    edited = world.path / "a.py"
+    edited.write_text("2")
+    touch(edited, AFTER)
+    assert world.sense().silence == timedelta(minutes=5)
+    ours = [OurWrite("a.py", AFTER - timedelta(seconds=1), AFTER + timedelta(seconds=1))]
+    context = world.reader().read(str(world.path), last_input=None, ours=ours)
+    assert context.silence == timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("broken", "signal"), [("tasks", "tasks"), ("sessions", "conversations"), ("runs", ""), ("tool", "")]
+)
+def test_one_broken_source_fails_nothing_else(world: World, broken: str, signal: str) -> None:
+    world.broken = {broken}
+    context = world.sense()
+    assert any(f"no {broken} today" in error for error in context.errors)
+    failed = [found.name for found in context.signals if found.error]
+    assert failed == ([signal] if signal else [])
+    for proposal in propose(context):
+        assert [found.name for found in proposal.signals if found.error] == failed
+
+
+@pytest.mark.parametrize("kind", ["bare", "gone", "plain"])
+def test_no_working_tree_no_proposals_and_the_reason(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "folder"
+    if kind == "bare":
+        subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
+    if kind == "plain":
+        folder.mkdir()
+    context = World(folder).sense()
+    assert context.git is None
+    assert context.signal("git").error
+    assert propose(context) == []
+
+
+def test_several_workspaces_are_read_in_their_order(world: World, tmp_path: Path) -> None:
+    other = Repository(tmp_path / "other")
+    other.commit("one", {"x.py": "1"})
+    paths = [str(world.path), str(tmp_path / "gone"), str(other.path)]
+    contexts = world.reader().read_all(paths, last_input=None)
+    assert [context.workspace for context in contexts] == paths
+    assert [context.git is None for context in contexts] == [False, True, False]
+    assert world.reader().read_all([], last_input=None) == []
+
+
+# -- what changed since the last run --------------------------------------------------------------------------------
+
+
+def names(changed: tuple[Changed, ...]) -> list[str]:
+    return [file.path for file in changed]
+
+
+@pytest.mark.parametrize(
+    ("between", "exact", "at", "expected"),
+    [
+        ((), True, BEFORE, ["a"]),  # the run saw a as HEAD has it, now it differs
+        (("a",), True, BEFORE, []),  # the run saw it differ, untouched since
+        (("a",), True, AFTER, ["a"]),  # touched since
+        ((), False, BEFORE, []),  # what the run saw of a is unknown: its time decides
+        ((), False, AFTER, ["a"]),
+        (None, True, BEFORE, []),
+        (None, False, AFTER, ["a"]),
+        (None, False, RUN, []),  # exactly then: seen
+    ],
+)
+def test_an_uncommitted_file(between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]) -> None:
+    files = [FileState("a", modified=True, modified_at=at)]  # type: ignore[arg-type]
+    assert names(changed_since(RUN, between, files, exact=exact)) == expected
+
+
+def test_committed_changes_count_deleted_files_do_not() -> None:
+    files = [FileState("gone", deleted=True), FileState("sub", submodule=True, modified_at=AFTER)]
+    assert names(changed_since(RUN, ("z", "b", "gone"), files, exact=True)) == ["b", "z"]
+
+
+@given(st.lists(st.sampled_from("abcdef")), st.lists(st.sampled_from("abcdef"), unique=True), st.booleans())
+def test_changed_files_are_sorted_and_unique(between: list[str], files: list[str], exact: bool) -> None:
+    found = names(changed_since(RUN, between, [FileState(name, modified_at=AFTER) for name in files], exact=exact))
+    assert found == sorted(set(found)) == sorted({*between, *files})
+
+
+def test_changes_since_a_run_of_an_older_commit(world: World, repository: Repository) -> None:
+    old = repository.git("rev-parse", "HEAD")
+    dated_commit(repository, "two", {"b.py": "2"}, AFTER)
+    repository.write("new.py", "1")
+    world.runs = [MadeRun(old, tree=repository.git("rev-parse", f"{old}^{{tree}}"))]
+    context = world.sense()
+    assert names(context.changed) == ["b.py", "new.py"]
+    assert context.ancestors == {old}
+
+
+def test_a_run_whose_commit_is_gone(world: World, repository: Repository) -> None:
+    repository.write("new.py", "1")
+    touch(repository.path / "new.py", BEFORE)
+    world.runs = [MadeRun("1" * 40, tree="2" * 40)]
+    context = world.sense()
+    assert names(context.changed) == []
+    assert context.ancestors == frozenset()
+
+
+# -- the text -------------------------------------------------------------------------------------------------------
+
+
+def test_the_text_tells_the_situation(world: World, repository: Repository) -> None:
+    repository.git("tag", "v1.2")
+    repository.write("a.py", "2")
+    world.tasks = [task("cart rounding", timedelta(days=4))]
+    world.sessions = [session(state=SessionState.FAILED)]
+    world.runs = [MadeRun(repository.git("rev-parse", "HEAD"), failing=("t",), passed=2)]
+    assert world.sense(last_input=NOW - timedelta(minutes=3)).text.splitlines() == [
+        "workspace: shop",
+        "time: Monday 09:30, morning; silence: 3 min",
+        "branch: main; 1 uncommitted file",
+        "uncommitted: a.py",
+        "tag: v1.2, 0 commits since",
+        "last commit: 07:30 one",
+        "tools: pytest, ruff",
+        "last test run: 08:30 1 failed, 2 passed",
+        "changed since: a.py",
+        "task: cart rounding, 4 days old",
+        "session: Run the tests: failed",
+    ]
+
+
+def test_the_text_is_harmless(world: World, repository: Repository) -> None:
+    repository.commit("bad \x1b]0;title\x07subject", {"x\x1b[31m.py": "1"})
+    repository.write("y\x1b[2J.py", "1")
+    text = world.sense().text
+    assert "\x1b" not in text
+    assert "bad subject" in text

@@ -1,0 +1,280 @@
+"""The git reader on real repositories, the odd ones included."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.git import Git
+from engine.prediction.collectors.git_reader import GitReader, instant
+from engine.values import Refusal
+from tests.conftest import Repository
+from tests.prediction.sensing import dated_commit, touch
+
+T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def reader() -> GitReader:
+    return GitReader()
+
+
+def test_before_the_first_commit(repository: Repository, reader: GitReader) -> None:
+    repository.write("a.py", "1")
+    state = reader.read(repository.path)
+    assert (state.head, state.branch, state.detached, state.base) == ("", "main", False, "")
+    assert [file.path for file in state.untracked] == ["a.py"]
+    assert (state.recent, state.tag) == ((), "")
+
+
+def test_what_differs_from_head(repository: Repository, reader: GitReader) -> None:
+    repository.commit("one", {"kept.py": "1", "edited.py": "1", "gone.py": "1", "staged.py": "1"})
+    repository.write("edited.py", "2")
+    repository.write("staged.py", "2")
+    repository.git("add", "staged.py")
+    (repository.path / "gone.py").unlink()
+    repository.write("new/folder with ü/näher.py", "1")
+    state = reader.read(repository.path)
+    files = {file.path: file for file in state.files}
+    assert set(files) == {"edited.py", "gone.py", "staged.py", "new/folder with ü/näher.py"}
+    assert files["edited.py"].modified
+    assert not files["edited.py"].staged
+    assert files["staged.py"].staged
+    assert not files["staged.py"].modified
+    assert files["gone.py"].deleted
+    assert files["gone.py"].modified_at is None
+    assert files["new/folder with ü/näher.py"].untracked
+    assert not state.clean
+
+
+def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repository, reader: GitReader) -> None:
+    repository.commit("one", {"a.py": "1"})
+    touch(repository.path / "a.py", T0)
+    index = repository.path / ".git/index"
+    before = index.stat().st_mtime_ns
+    assert reader.read(repository.path).clean
+    assert index.stat().st_mtime_ns == before, "reading must not write"
+
+
+def test_touches_are_files_index_and_head(repository: Repository, reader: GitReader) -> None:
+    repository.commit("one", {"a.py": "1"})
+    repository.write("a.py", "2")
+    touch(repository.path / "a.py", T0)
+    touch(repository.path / ".git/index", T0 + timedelta(minutes=1))
+    touch(repository.path / ".git/logs/HEAD", T0 + timedelta(minutes=2))
+    assert {(item.path, item.at) for item in reader.read(repository.path).touches} == {
+        ("a.py", T0),
+        (".git/index", T0 + timedelta(minutes=1)),
+        (".git/HEAD", T0 + timedelta(minutes=2)),
+    }
+
+
+def test_ahead_and_behind_the_upstream(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
+    repository.commit("one", {"a.py": "1"})
+    repository.git("clone", "-q", ".", str(tmp_path / "clone"))
+    clone = Repository(tmp_path / "clone")
+    clone.commit("mine 1", {"b.py": "1"})
+    clone.commit("mine 2", {"b.py": "2"})
+    repository.commit("theirs", {"c.py": "1"})
+    clone.git("fetch", "-q")
+    state = reader.read(clone.path)
+    assert (state.upstream, state.ahead, state.behind) == ("origin/main", 2, 1)
+    assert [commit.subject for commit in state.recent] == ["mine 2", "mine 1", "one"]
+
+
+def test_an_upstream_that_is_gone_is_none(repository: Repository, reader: GitReader) -> None:
+    repository.commit("one", {"a.py": "1"})
+    repository.git("config", "branch.main.remote", "origin")
+    repository.git("config", "branch.main.merge", "refs/heads/main")
+    repository.git("config", "remote.origin.url", "/nowhere")
+    repository.git("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
+    state = reader.read(repository.path)
+    assert (state.upstream, state.ahead) == ("", 0)
+
+
+def test_branches_their_dates_and_whether_they_are_merged(repository: Repository, reader: GitReader) -> None:
+    dated_commit(repository, "one", {"a.py": "1"}, T0)
+    repository.git("branch", "done")
+    repository.git("checkout", "-q", "-b", "feature/x")
+    tip = dated_commit(repository, "x", {"x.py": "1"}, T0 + timedelta(days=1))
+    repository.git("checkout", "-q", "main")
+    dated_commit(repository, "two", {"a.py": "2"}, T0 + timedelta(days=2))
+    state = reader.read(repository.path)
+    branches = {branch.name: branch for branch in state.branches}
+    assert [branch.name for branch in state.branches] == ["main", "feature/x", "done"]
+    assert branches["feature/x"].tip == tip
+    assert branches["feature/x"].at == T0 + timedelta(days=1)
+    assert (branches["done"].merged, branches["feature/x"].merged) == (True, False)
+    assert [branch.name for branch in state.open_branches] == ["feature/x"]
+
+
+def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader: GitReader) -> None:
+    repository.commit("one", {"a.py": "1"})
+    repository.git("checkout", "-q", "-b", "feature/x")
+    repository.commit("x", {"x.py": "1"})
+    repository.git("checkout", "-q", "main")
+    for number in range(3):
+        repository.commit(f"m{number}", {"a.py": str(number)})
+    repository.git("checkout", "-q", "feature/x")
+    state = reader.read(repository.path)
+    assert (state.base, state.ahead_of_base, state.behind_base) == ("main", 1, 3)
+
+
+def test_the_remote_names_the_base_of_a_clone(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
+    repository.git("branch", "-m", "stable")
+    dated_commit(repository, "one", {"a.py": "1"}, T0)
+    repository.git("branch", "idea")
+    repository.git("clone", "-q", ".", str(tmp_path / "clone"))
+    dated_commit(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
+    clone = Repository(tmp_path / "clone")
+    assert reader.read(clone.path).base == "stable"
+    clone.git("fetch", "-q")
+    state = reader.read(clone.path)
+    assert (state.base, state.behind) == ("origin/stable", 1)
+    assert {branch.name for branch in state.branches} == {"stable", "origin/stable", "origin/idea"}
+
+
+def test_the_last_tag_and_the_commits_since(repository: Repository, reader: GitReader) -> None:
+    dated_commit(repository, "one", {"a.py": "1"}, T0)
+    repository.git("tag", "v1.1")
+    dated_commit(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
+    repository.git("tag", "-a", "v1.2", "-m", "release")
+    at_tag = reader.read(repository.path)
+    assert (at_tag.tag, at_tag.previous_tag, at_tag.commits_since_tag) == ("v1.2", "v1.1", 0)
+    for number in range(5):
+        dated_commit(repository, f"c{number}", {"a.py": f"x{number}"}, T0 + timedelta(days=2 + number))
+    state = reader.read(repository.path)
+    assert (state.tag, state.previous_tag, state.commits_since_tag) == ("v1.2", "v1.1", 5)
+
+
+def test_a_tag_elsewhere_does_not_count(repository: Repository, reader: GitReader) -> None:
+    repository.commit("one", {"a.py": "1"})
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit("side", {"b.py": "1"})
+    repository.git("tag", "v9")
+    repository.git("checkout", "-q", "main")
+    state = reader.read(repository.path)
+    assert (state.tag, state.commits_since_tag) == ("", 1)
+
+
+def test_detached(repository: Repository, reader: GitReader) -> None:
+    first = repository.commit("one", {"a.py": "1"})
+    repository.commit("two", {"a.py": "2"})
+    repository.git("checkout", "-q", "--detach", first)
+    state = reader.read(repository.path)
+    assert (state.head, state.branch, state.detached) == (first, "", True)
+
+
+def test_an_unfinished_merge_with_a_conflict(repository: Repository, reader: GitReader) -> None:
+    repository.commit("one", {"a.py": "1"})
+    repository.git("checkout", "-q", "-b", "x")
+    repository.commit("x", {"a.py": "x"})
+    repository.git("checkout", "-q", "main")
+    repository.commit("m", {"a.py": "m"})
+    subprocess.run(["git", "merge", "x"], cwd=repository.path, capture_output=True, check=False)
+    state = reader.read(repository.path)
+    assert state.operation == "merge"
+    assert [file.path for file in state.files if file.conflicted] == ["a.py"]
+    repository.git("merge", "--abort")
+    assert reader.read(repository.path).operation == ""
+
+
+def test_an_unfinished_bisect(repository: Repository, reader: GitReader) -> None:
+    first = repository.commit("one", {"a.py": "1"})
+    repository.commit("two", {"a.py": "2"})
+    repository.commit("three", {"a.py": "3"})
+    repository.git("bisect", "start", "HEAD", first)
+    assert reader.read(repository.path).operation == "bisect"
+
+
+def test_submodules_are_noted_and_not_entered(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
+    library = Repository(tmp_path / "library")
+    library.commit("one", {"lib.py": "1"})
+    repository.commit("one", {"a.py": "1"})
+    repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "vendor/lib")
+    repository.commit("with submodule")
+    (repository.path / "vendor/lib/lib.py").write_text("dirty")
+    state = reader.read(repository.path)
+    assert state.submodules == ("vendor/lib",)
+    assert state.clean
+    Repository(repository.path / "vendor/lib").commit("moved", {"lib.py": "2"})
+    assert [file.submodule for file in reader.read(repository.path).files] == [True]
+
+
+def test_a_bare_repository_is_refused_in_words(tmp_path: Path, reader: GitReader) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "bare")], check=True)
+    with pytest.raises(Refusal) as refusal:
+        reader.read(tmp_path / "bare")
+    assert refusal.value.code == "bare_repository"
+
+
+def test_a_folder_that_is_gone_is_refused_in_words(tmp_path: Path, reader: GitReader) -> None:
+    with pytest.raises(Refusal) as refusal:
+        reader.read(tmp_path / "gone")
+    assert refusal.value.code == "no_folder"
+
+
+def test_a_linked_worktree_has_its_own_state(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
+    repository.commit("one", {"a.py": "1"})
+    repository.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "a side"))
+    state = reader.read(tmp_path / "a side")
+    assert (state.branch, state.clean) == ("side", True)
+    assert {item.path for item in state.touches} == {".git/index", ".git/HEAD"}
+
+
+def test_names_that_are_no_utf8_survive(repository: Repository, reader: GitReader) -> None:
+    repository.commit("one", {"a.py": "1"})
+    Path(os.fsdecode(os.fsencode(repository.path) + b"/caf\xe9.py")).write_text("1")
+    (file,) = reader.read(repository.path).files
+    assert os.fsencode(file.path) == b"caf\xe9.py"
+    assert file.modified_at is not None
+
+
+def test_nothing_is_walked_again_until_a_ref_moves(
+    repository: Repository, reader: GitReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = Git.run
+
+    def run(self: Git, *arguments: str, **details: object) -> object:
+        asked.append(arguments[0])
+        return real(self, *arguments, **details)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Git, "run", run)
+    repository.commit("one", {"a.py": "1"})
+    reader.read(repository.path)
+    asked.clear()
+    repository.write("a.py", "2")
+    assert not reader.read(repository.path).clean
+    assert asked == ["status", "for-each-ref"]
+    repository.git("tag", "v1")
+    assert reader.read(repository.path).tag == "v1"
+
+
+def test_relations_of_commits(repository: Repository, reader: GitReader) -> None:
+    first = repository.commit("one", {"a.py": "1", "b.py": "1"})
+    second = repository.commit("two", {"a.py": "2"})
+    assert reader.is_ancestor(repository.path, first, second)
+    assert not reader.is_ancestor(repository.path, second, first)
+    assert not reader.is_ancestor(repository.path, "0" * 40, second)
+    assert reader.files_between(repository.path, first, second) == ("a.py",)
+    assert reader.files_between(repository.path, repository.git("rev-parse", f"{first}^{{tree}}"), second) == ("a.py",)
+    assert reader.files_between(repository.path, "1" * 40, second) is None
+
+
+@pytest.mark.parametrize("seconds", ["1e30", "-1e30", "nonsense", "nan"])
+def test_dates_that_no_calendar_holds(seconds: str) -> None:
+    assert instant(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def test_files_of_the_latest_commits_without_the_one_that_made_everything(
+    repository: Repository, reader: GitReader
+) -> None:
+    repository.commit("one", {f"f{number}.py": "1" for number in range(5)})
+    repository.commit("two", {"f1.py": "2"})
+    repository.commit("three", {"f3.py": "3"})
+    assert reader.read(repository.path).recent_files == ("f3.py", "f1.py")

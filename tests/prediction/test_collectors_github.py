@@ -1,0 +1,116 @@
+"""`gh` is asked in the background, rarely, and whatever it does never fails or holds up a cycle (SPEC 2.1)."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.prediction.collectors.github import GitHub, ask, parse
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, World
+
+ANSWER = [
+    {
+        "number": 7,
+        "title": "Carts\x1b[31m",
+        "headRefName": "feature/x",
+        "statusCheckRollup": [
+            {"name": "tests", "conclusion": "FAILURE"},
+            {"context": "old/status", "state": "ERROR"},
+            {"name": "lint", "conclusion": "SUCCESS"},
+            {"name": "slow", "conclusion": "", "status": "IN_PROGRESS"},
+        ],
+    },
+    {"number": 8, "title": "Docs", "headRefName": "docs", "statusCheckRollup": None},
+]
+
+
+def fake_gh(folder: Path, script: str) -> str:
+    program = folder / "gh"
+    program.write_text(f"#!/bin/sh\necho asked >> {folder}/calls\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def answering(folder: Path) -> str:
+    (folder / "answer.json").write_text(json.dumps(ANSWER))
+    return fake_gh(folder, f"cat {folder}/answer.json")
+
+
+def calls(folder: Path) -> int:
+    return len((folder / "calls").read_text().splitlines())
+
+
+def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
+    state = ask(str(tmp_path), answering(tmp_path))
+    assert [request.number for request in state.pull_requests] == [7, 8]
+    assert state.pull_requests[0].title == "Carts"
+    assert [(check.branch, check.name) for check in state.failing] == [
+        ("feature/x", "tests"),
+        ("feature/x", "old/status"),
+    ]
+
+
+def test_asked_in_the_background_and_at_most_every_five_minutes(tmp_path: Path, clock: FakeClock) -> None:
+    github = GitHub(clock, answering(tmp_path))
+    assert github.latest(str(tmp_path)) is None
+    github.settle(10)
+    assert github.latest(str(tmp_path)) is not None
+    clock.advance(timedelta(seconds=299))
+    github.latest(str(tmp_path))
+    github.settle(10)
+    assert calls(tmp_path) == 1
+    clock.advance(timedelta(seconds=1))
+    github.latest(str(tmp_path))
+    github.settle(10)
+    assert calls(tmp_path) == 2
+
+
+def test_without_the_command_nothing_is_said(tmp_path: Path, clock: FakeClock) -> None:
+    github = GitHub(clock, str(tmp_path / "no-gh"))
+    assert github.latest(str(tmp_path)) is None
+    github.settle(10)
+    assert github.latest(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("echo 'not logged in' >&2; exit 4", "not logged in"),
+        ("exit 3", "exit code 3"),
+        ("echo '{'", "JSONDecodeError"),
+        ("echo '{}'", ""),
+        ("echo '[1]'", "AttributeError"),
+        ("echo '[{}]'", "KeyError"),
+    ],
+)
+def test_what_goes_wrong_is_named(tmp_path: Path, script: str, error: str) -> None:
+    state = ask(str(tmp_path), fake_gh(tmp_path, script))
+    assert error in state.error
+    assert state.pull_requests == ()
+
+
+def test_checks_without_a_name_are_still_checks() -> None:
+    entry = {"number": 1, "title": "t", "headRefName": "b", "statusCheckRollup": [{"conclusion": "FAILURE"}]}
+    assert parse(json.dumps([entry]).encode()).failing[0].name == "a check"
+
+
+def test_the_context_holds_what_is_known(repository: Repository, tmp_path: Path, clock: FakeClock) -> None:
+    repository.commit("one", {"a.py": "1"})
+    github = GitHub(clock, answering(tmp_path))
+    world = World(repository.path, github=github)
+    assert world.sense().github is None
+    github.settle(10)
+    assert not (tmp_path / "calls").exists(), "no remote on GitHub, nothing asked"
+    repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
+    repository.git("branch", "feature/x")
+    world.sense()
+    github.settle(10)
+    context = world.sense()
+    assert context.github is not None
+    assert "CI fails: tests" in context.signal("git").evidence
+    assert context.now == NOW

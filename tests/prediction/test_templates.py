@@ -1,0 +1,325 @@
+"""Cards about branches, history and lint, and what holds of every proposal (SPEC 2.1, 2.3c, 2.9)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.prediction.collectors import WEIGHTS
+from engine.prediction.context import ToolFound
+from engine.prediction.templates import propose
+from engine.prediction.templates.branches import forecast_conflicts, rehearse_merge, report_branches
+from engine.prediction.templates.history import day_begin, draft_changelog, review_unpushed, summarise_day
+from engine.prediction.templates.making import usable
+from engine.prediction.templates.quality import fix_lint, lint
+from engine.values import Proposal
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, World, dated_commit, session, task
+
+DAY = timedelta(days=1)
+EVENING = NOW.replace(hour=19)
+
+
+@pytest.fixture
+def world(repository: Repository) -> World:
+    dated_commit(repository, "one", {"cart.py": "1"}, NOW - 3 * DAY)
+    dated_commit(repository, "two", {"cart.py": "2"}, NOW - 2 * DAY)
+    return World(repository.path)
+
+
+def only(proposals: list[Proposal]) -> Proposal:
+    (proposal,) = proposals
+    return proposal
+
+
+def branch(repository: Repository, name: str, at: datetime) -> None:
+    repository.git("checkout", "-q", "-b", name, "main")
+    dated_commit(repository, name, {f"{name.replace('/', '_')}.py": "1"}, at)
+    repository.git("checkout", "-q", "main")
+
+
+# -- branches -------------------------------------------------------------------------------------------------------
+
+
+def test_a_branch_behind_its_base_rehearses_the_merge(world: World, repository: Repository) -> None:
+    branch(repository, "feature/x", NOW - DAY)
+    repository.git("checkout", "-q", "feature/x")
+    assert rehearse_merge(world.sense()) == []
+    repository.git("checkout", "-q", "main")
+    dated_commit(repository, "three", {"cart.py": "3"}, NOW - DAY)
+    assert rehearse_merge(world.sense()) == []
+    repository.git("checkout", "-q", "feature/x")
+    proposal = only(rehearse_merge(world.sense()))
+    assert proposal.prompt == "Rehearse merging main into feature/x"
+    assert proposal.reasoning == "main has 1 commit that feature/x lacks; feature/x has 1 commit of its own."
+    assert proposal.parameters == {"source": "main", "target": "feature/x"}
+    dated_commit(repository, "more of mine", {"x.py": "2"}, NOW)
+    assert only(rehearse_merge(world.sense())).fingerprint == proposal.fingerprint
+    repository.git("checkout", "-q", "--detach")
+    assert rehearse_merge(world.sense()) == []
+
+
+def test_a_branch_that_parted_from_its_upstream(world: World, repository: Repository, tmp_path: Path) -> None:
+    repository.git("clone", "-q", ".", str(tmp_path / "clone"))
+    clone = Repository(tmp_path / "clone")
+    dated_commit(repository, "theirs", {"b.py": "1"}, NOW - DAY)
+    clone.git("fetch", "-q")
+    world.path = clone.path
+    assert rehearse_merge(world.sense()) == [], "nothing of one's own, a pull is enough"
+    dated_commit(clone, "mine", {"c.py": "1"}, NOW - DAY)
+    assert only(rehearse_merge(world.sense())).prompt == "Rehearse merging origin/main into main"
+
+
+def test_two_open_branches_are_forecast(world: World, repository: Repository) -> None:
+    branch(repository, "a", NOW - DAY)
+    assert forecast_conflicts(world.sense()) == []
+    branch(repository, "b", NOW)
+    proposal = only(forecast_conflicts(world.sense()))
+    assert proposal.prompt == "Forecast the conflicts of 2 open branches with main"
+    assert proposal.parameters == {"base": "main", "branches": ["b", "a"]}
+    branch(repository, "old", NOW - 91 * DAY)
+    assert only(forecast_conflicts(world.sense())).fingerprint == proposal.fingerprint
+    branch(repository, "young", NOW - 90 * DAY)
+    assert only(forecast_conflicts(world.sense())).fingerprint != proposal.fingerprint
+
+
+def test_merged_and_stale_branches_are_reported(world: World, repository: Repository) -> None:
+    assert report_branches(world.sense()) == []
+    branch(repository, "alive", NOW - 30 * DAY)
+    assert report_branches(world.sense()) == []
+    branch(repository, "stale", NOW - 30 * DAY - timedelta(seconds=1))
+    repository.git("branch", "done", "main~1")
+    proposal = only(report_branches(world.sense()))
+    assert proposal.prompt == "Report 1 merged branch and 1 stale branch, with the commands to tidy up"
+    assert proposal.parameters == {"days": 30}
+    repository.git("branch", "-D", "stale", "done")
+    assert report_branches(world.sense()) == []
+
+
+# -- history --------------------------------------------------------------------------------------------------------
+
+
+def test_the_change_log_since_the_last_tag(world: World, repository: Repository) -> None:
+    repository.git("tag", "v1.2")
+    for number in range(5):
+        dated_commit(repository, f"c{number}", {"cart.py": f"c{number}"}, NOW - DAY + timedelta(hours=number))
+    proposal = only(draft_changelog(world.sense()))
+    assert proposal.prompt == "Draft the change log of the 5 commits since v1.2"
+    assert proposal.parameters == {"since": "v1.2", "until": "HEAD"}
+    assert proposal.channel == "chronicle-hub"
+    assert proposal.evidence_at == NOW - DAY
+    repository.git("tag", "v1.3", "HEAD~1")
+    assert only(draft_changelog(world.sense())).prompt == "Draft the change log of the commit since v1.3"
+
+
+def test_the_change_log_of_a_release_that_head_is(world: World, repository: Repository) -> None:
+    repository.git("tag", "v1")
+    assert draft_changelog(world.sense()) == []
+    repository.git("tag", "v0", "HEAD~1")
+    proposal = only(draft_changelog(world.sense()))
+    assert proposal.prompt == "Draft the change log of v1, from v0 on"
+    assert proposal.parameters == {"since": "v0", "until": "v1"}
+
+
+def test_a_first_change_log_without_tags(world: World) -> None:
+    proposal = only(draft_changelog(world.sense()))
+    assert proposal.prompt == "Draft a first change log from the 2 commits so far"
+    assert proposal.parameters == {"since": "", "until": "HEAD"}
+
+
+def test_unpushed_commits_are_reviewed(world: World, repository: Repository, tmp_path: Path) -> None:
+    assert review_unpushed(world.sense()) == [], "there is nobody to push to"
+    repository.git("clone", "-q", ".", str(tmp_path / "clone"))
+    clone = Repository(tmp_path / "clone")
+    world.path = clone.path
+    assert review_unpushed(world.sense()) == []
+    dated_commit(clone, "mine", {"c.py": "1"}, NOW - DAY)
+    proposal = only(review_unpushed(world.sense()))
+    assert proposal.prompt == "Review the commit not pushed to origin/main yet"
+    assert proposal.parameters == {"upstream": "origin/main"}
+    dated_commit(clone, "mine too", {"c.py": "2"}, NOW - DAY)
+    assert only(review_unpushed(world.sense())).prompt == "Review the 2 commits not pushed to origin/main yet"
+
+
+def test_a_branch_without_upstream_is_reviewed_against_the_base(world: World, repository: Repository) -> None:
+    branch(repository, "feature/x", NOW - DAY)
+    repository.git("checkout", "-q", "feature/x")
+    assert only(review_unpushed(world.sense())).prompt == "Review the commit that main does not have"
+
+
+def test_in_the_evening_the_day_is_summed_up(world: World, repository: Repository) -> None:
+    dated_commit(repository, "today", {"cart.py": "3"}, NOW)
+    assert summarise_day(world.sense()) == []
+    world.now = EVENING
+    proposal = only(summarise_day(world.sense()))
+    assert proposal.prompt == "Sum up today: 1 commit"
+    assert proposal.parameters == {"since": "2026-01-05T05:00:00+00:00"}
+    repository.write("cart.py", "4")
+    assert only(summarise_day(world.sense())).prompt == "Sum up today: 1 commit, 1 file uncommitted"
+
+
+def test_after_days_off_the_last_day_of_work_is_summed_up(world: World) -> None:
+    proposal = only(summarise_day(world.sense()))
+    assert proposal.prompt == "Sum up the last day of work here, 3 January: 1 commit"
+    assert proposal.parameters == {"since": "2026-01-03T05:00:00+00:00"}
+    world.now += DAY
+    assert only(summarise_day(world.sense())).fingerprint == proposal.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("at", "begin"),
+    [
+        (datetime(2026, 1, 5, 5, tzinfo=UTC), datetime(2026, 1, 5, 5, tzinfo=UTC)),
+        (datetime(2026, 1, 5, 4, 59, tzinfo=UTC), datetime(2026, 1, 4, 5, tzinfo=UTC)),
+        (datetime(2026, 1, 5, 23, 59, tzinfo=UTC), datetime(2026, 1, 5, 5, tzinfo=UTC)),
+    ],
+)
+def test_a_working_day_begins_at_five(at: datetime, begin: datetime) -> None:
+    assert day_begin(at) == begin
+
+
+# -- lint -----------------------------------------------------------------------------------------------------------
+
+
+def test_changed_files_are_linted(world: World, repository: Repository) -> None:
+    repository.write("cart.py", "3")
+    repository.write("notes.md", "3")
+    proposal = only(lint(world.sense()))
+    assert proposal.prompt == "Lint the uncommitted file with ruff"
+    assert proposal.parameters == {"paths": ["cart.py"]}
+    world.tool = ToolFound("pytest", (".py",))
+    assert lint(world.sense()) == []
+
+
+def test_a_clean_tree_is_linted_once_for_its_latest_commits(world: World) -> None:
+    assert only(lint(world.sense())).prompt == "Lint the file that the latest commits touched, with ruff"
+    world.sessions = [session("lint")]
+    assert lint(world.sense()) == []
+
+
+def test_findings_are_mended_once(world: World) -> None:
+    assert fix_lint(world.sense()) == []
+    world.sessions = [session("lint", summary="ruff found nothing in 3 files")]
+    assert fix_lint(world.sense()) == []
+    found = session("lint", summary="ruff: 4 findings in 2 files (F401 3, E501 1)")
+    world.sessions = [found]
+    proposal = only(fix_lint(world.sense()))
+    assert proposal.prompt == "Let ruff mend what it found where that is safe"
+    assert proposal.reasoning.startswith("4 findings at 08:30")
+    later = session("fix_lint")
+    object.__setattr__(later, "created_at", NOW)
+    world.sessions = [later, found]
+    assert fix_lint(world.sense()) == []
+
+
+# -- every proposal -------------------------------------------------------------------------------------------------
+
+
+def test_a_fresh_clone_has_three_to_eight_cards_at_any_hour(
+    world: World, repository: Repository, tmp_path: Path
+) -> None:
+    repository.git("tag", "v1", "HEAD~1")
+    branch(repository, "idea", NOW - DAY)
+    branch(repository, "other", NOW - DAY)
+    repository.git("clone", "-q", ".", str(tmp_path / "clone"))
+    world.path = tmp_path / "clone"
+    for hour in (3, 9, 14, 20):
+        world.now = NOW.replace(hour=hour)
+        kinds = [proposal.kind for proposal in propose(world.sense())]
+        assert 3 <= len(kinds) <= 8
+        assert {"run_tests", "draft_changelog", "lint", "forecast_conflicts"} <= set(kinds)
+
+
+def test_a_clone_with_nothing_but_one_commit_and_no_tools(repository: Repository) -> None:
+    dated_commit(repository, "one", {"README": "1"}, NOW - 3 * DAY)
+    proposals = propose(World(repository.path, tool=None).sense())
+    assert [proposal.kind for proposal in proposals] == ["summarise_day"]
+
+
+def test_before_the_first_commit_only_what_makes_sense(repository: Repository) -> None:
+    world = World(repository.path)
+    assert propose(world.sense()) == []
+    repository.write("cart.py", "1")
+    kinds = [proposal.kind for proposal in propose(world.sense())]
+    assert kinds == ["run_tests", "lint"]
+
+
+def busy(world: World, repository: Repository) -> list[Proposal]:
+    """A state in which most templates have something to say."""
+    repository.git("tag", "v1", "HEAD~1")
+    branch(repository, "a", NOW - 40 * DAY)
+    branch(repository, "b", NOW - DAY)
+    repository.git("branch", "done", "main~1")
+    branch(repository, "feature/x", NOW - DAY)
+    dated_commit(repository, "three", {"cart.py": "3"}, NOW - DAY)
+    repository.git("checkout", "-q", "feature/x")
+    repository.write("cart.py", "4")
+    world.tasks = [task("cart rounding", 8 * DAY, channel="garden")]
+    world.sessions = [session("lint", summary="ruff: 1 finding in 1 file")]
+    return propose(world.sense())
+
+
+def test_what_holds_of_every_proposal(world: World, repository: Repository) -> None:
+    proposals = busy(world, repository)
+    assert len({proposal.kind for proposal in proposals}) >= 9
+    assert len({proposal.fingerprint for proposal in proposals}) == len(proposals)
+    for proposal in proposals:
+        assert proposal.flow == proposal.kind
+        assert proposal.workspace == str(world.path)
+        assert [found.name for found in proposal.signals] == list(WEIGHTS)
+        assert all(0.0 <= found.relevance <= 1.0 and found.evidence for found in proposal.signals)
+        assert 0 < len(proposal.prompt) <= 120
+        assert 0 < len(proposal.reasoning) <= 160
+        assert proposal.channel
+        assert proposal.evidence_at is not None
+        assert proposal.usual_hours > 0
+        json.dumps([dict(proposal.facts), dict(proposal.parameters)])
+
+
+def test_facts_do_not_depend_on_the_time(world: World, repository: Repository) -> None:
+    before = {proposal.kind: proposal.fingerprint for proposal in busy(world, repository)}
+    world.now += timedelta(hours=4)
+    after = {proposal.kind: proposal.fingerprint for proposal in propose(world.sense())}
+    assert after == before
+
+
+def test_a_related_task_lends_its_channel(world: World, repository: Repository) -> None:
+    related = [proposal for proposal in busy(world, repository) if proposal.task_id]
+    assert {proposal.channel for proposal in related} == {"garden"}
+    assert {proposal.kind for proposal in related} >= {"run_tests", "check_clean_head"}
+
+
+def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, repository: Repository) -> None:
+    repository.commit("evil \x1b]0;gone\x07 subject\x1b[2J", {"bad\x1b[31m.py": "1", "-rf.py": "1", "ok.py": "1"})
+    repository.git("tag", "v1\u202e2", "HEAD~1")
+    repository.write("bad\x1b[31m.py", "2")
+    repository.write("new\nline.py", "2")
+    (repository.path / b"caf\xe9.py".decode(errors="surrogateescape")).write_text("1")
+    repository.write("ok.py", "2")
+    subprocess.run(
+        ["git", "update-ref", "refs/heads/--output=x", "HEAD~1"], cwd=repository.path, check=True, capture_output=True
+    )
+    repository.git("update-ref", "refs/heads/x\u202e", "HEAD~1")
+    for proposal in propose(world.sense()):
+        shown = proposal.prompt + proposal.reasoning + "".join("".join(found.evidence) for found in proposal.signals)
+        assert not any(ord(character) < 32 or character == "\u202e" for character in shown)
+        given = json.dumps(dict(proposal.parameters), ensure_ascii=False)
+        given.encode()
+        assert "\x1b" not in given
+        assert "\\u001b" not in given
+        for value in proposal.parameters.values():
+            for name in value if isinstance(value, list) else [value]:
+                assert not str(name).startswith("-")
+
+
+@pytest.mark.parametrize("name", ["", "-x", " x", "x ", "a\nb", "a\x1bb", "a\u202eb", "caf\udce9"])
+def test_names_that_no_parameter_may_hold(name: str) -> None:
+    assert not usable(name)
+
+
+def test_ordinary_names_are_usable() -> None:
+    assert all(usable(name) for name in ("a.py", "src/ä ö.py", "feature/x", "v1.2", "日本.py"))

@@ -1,0 +1,283 @@
+"""Cards about the project's tests: each appears on its evidence and on nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.prediction.collectors.github import GitHub
+from engine.prediction.context import ToolFound
+from engine.prediction.templates import propose
+from engine.prediction.templates.tests import (
+    bisect,
+    check_clean_head,
+    flipped_tests,
+    hunt_flakes,
+    repetitions,
+    run_tests,
+    short_test,
+    verdict_on,
+)
+from engine.values import Proposal
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, touch
+from tests.prediction.test_collectors_github import answering
+
+CART = "tests/test_cart.py::TestCart::test_cart"
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def world(repository: Repository) -> World:
+    dated_commit(repository, "one", {"cart.py": "1", "tax.py": "1", "notes.md": "1"}, NOW - 30 * HOUR)
+    dated_commit(repository, "two", {"cart.py": "2"}, NOW - 20 * HOUR)
+    return World(repository.path)
+
+
+@pytest.fixture
+def head(repository: Repository, world: World) -> str:
+    return repository.git("rev-parse", "HEAD")
+
+
+@pytest.fixture
+def older(repository: Repository, world: World) -> str:
+    return repository.git("rev-parse", "HEAD~1")
+
+
+def only(proposals: list[Proposal]) -> Proposal:
+    (proposal,) = proposals
+    return proposal
+
+
+# -- run_tests ------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_run_is_of_the_whole_suite_and_a_quick_one_beside_it(world: World) -> None:
+    whole, quick = run_tests(world.sense())
+    assert whole.prompt == "Run the test suite once, so that later runs have something to compare with"
+    assert whole.parameters == {"paths": []}
+    assert quick.prompt == "Run the tests of the module that the latest commits touched"
+    assert quick.parameters == {"paths": ["cart.py"]}
+    assert whole.fingerprint != quick.fingerprint
+
+
+def test_modules_changed_since_the_last_run(world: World, repository: Repository, older: str, head: str) -> None:
+    world.runs = [MadeRun(older, tree=repository.git("rev-parse", "HEAD~1^{tree}"), ran_at=NOW - 25 * HOUR)]
+    repository.write("tax.py", "2")
+    touch(repository.path / "tax.py", NOW - 3 * HOUR)
+    repository.write("new/shop.py", "2")
+    repository.write("notes.md", "2")
+    proposal = only(run_tests(world.sense()))
+    assert proposal.prompt == "Run the tests of the 3 modules changed since the last run"
+    assert proposal.reasoning == "cart.py, new/shop.py and 1 more changed since yesterday 08:30 (10 passed)."
+    assert proposal.parameters == {"paths": ["cart.py", "new/shop.py", "tax.py"]}
+    assert proposal.evidence_at == NOW - 3 * HOUR
+    assert proposal.channel == "koji-core"
+
+
+def test_the_same_state_is_the_same_card_later_and_another_change_is_another(
+    world: World, repository: Repository, head: str
+) -> None:
+    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
+    repository.write("tax.py", "2")
+    first = only(run_tests(world.sense()))
+    world.now += 3 * HOUR
+    repository.write("tax.py", "3")
+    assert only(run_tests(world.sense())).fingerprint == first.fingerprint
+    repository.write("cart.py", "3")
+    assert only(run_tests(world.sense())).fingerprint != first.fingerprint
+
+
+def test_one_module_is_one_module_and_other_tools_speak_of_files(
+    world: World, repository: Repository, head: str
+) -> None:
+    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
+    repository.write("tax.py", "2")
+    assert only(run_tests(world.sense())).prompt == "Run the tests of the module changed since the last run"
+    world.tool = ToolFound("make")
+    assert only(run_tests(world.sense())).prompt == "Run the tests of the file changed since the last run"
+
+
+def test_too_many_changes_are_the_whole_suite(world: World, repository: Repository, head: str) -> None:
+    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
+    for number in range(51):
+        repository.write(f"many/m{number}.py", "1")
+    proposal = only(run_tests(world.sense()))
+    assert proposal.prompt == "Run the whole suite: 51 modules changed since the last run"
+    assert proposal.parameters == {"paths": []}
+
+
+def test_nothing_changed_nothing_to_run(world: World, repository: Repository, head: str) -> None:
+    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
+    assert run_tests(world.sense()) == []
+    repository.write("notes.md", "2")
+    assert run_tests(world.sense()) == []
+
+
+def test_only_parts_ran_on_this_head(world: World, repository: Repository, head: str, older: str) -> None:
+    tree = repository.git("rev-parse", "HEAD^{tree}")
+    world.runs = [MadeRun(head, tree=tree, full=False), MadeRun(older, ran_at=NOW - 25 * HOUR)]
+    proposal = only(run_tests(world.sense()))
+    assert proposal.prompt == "Run the whole suite on the present HEAD"
+    assert "the last full run was yesterday 08:30" in proposal.reasoning
+
+
+def test_failing_ci_asks_for_a_run_here(
+    world: World, repository: Repository, head: str, tmp_path: Path, clock: FakeClock
+) -> None:
+    repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
+    repository.git("checkout", "-q", "-b", "feature/x")
+    world.github = GitHub(clock, answering(tmp_path))
+    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
+    world.sense()
+    world.github.settle(10)
+    assert only(run_tests(world.sense())).prompt == "CI fails on feature/x: run the whole suite here"
+
+
+def test_without_a_test_tool_there_are_no_test_cards(world: World, repository: Repository, head: str) -> None:
+    repository.write("tax.py", "2")
+    world.runs = [MadeRun(head, failing=(CART,), durations=((CART, 1.0),))]
+    for tool in (None, ToolFound(linter="ruff")):
+        world.tool = tool
+        kinds = {proposal.kind for proposal in propose(world.sense())}
+        assert not kinds & {"run_tests", "bisect", "hunt_flakes", "check_clean_head"}
+
+
+# -- bisect ---------------------------------------------------------------------------------------------------------
+
+
+def red_head(head: str, older: str) -> list[MadeRun]:
+    return [
+        MadeRun(head, failing=(CART,), tree="t2", ran_at=NOW - HOUR),
+        MadeRun(head, failing=(CART,), tree="t2", ran_at=NOW - 2 * HOUR),
+        MadeRun(older, tree="t1", ran_at=NOW - 26 * HOUR),
+    ]
+
+
+def test_a_red_head_is_bisected_from_the_commit_that_was_green(world: World, head: str, older: str) -> None:
+    world.runs = red_head(head, older)
+    proposal = only(bisect(world.sense()))
+    assert proposal.prompt == "HEAD is red since 07:30: bisect `test_cart`"
+    assert proposal.reasoning == f"It passed at {older[:7]} (yesterday 07:30) and fails at HEAD."
+    assert proposal.parameters == {"test": CART, "good": older, "bad": head}
+    assert proposal.evidence_at == NOW - 2 * HOUR
+
+
+def change(runs: list[MadeRun], index: int, **details: object) -> list[MadeRun]:
+    return [dataclasses.replace(run, **details) if at == index else run for at, run in enumerate(runs)]  # type: ignore[arg-type]
+
+
+def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: str, repository: Repository) -> None:
+    runs = red_head(head, older)
+    repository.git("checkout", "-q", "-b", "side", older)
+    elsewhere = repository.commit("side", {"side.py": "1"})
+    repository.git("checkout", "-q", "main")
+    green_now = MadeRun(head, tree="t3", ran_at=NOW)
+    for case in (
+        runs[:2],  # never green
+        [green_now, *runs],  # green by now
+        [dataclasses.replace(run, clean=False) if run.head == head else run for run in runs],  # red with local edits
+        change(runs, 2, clean=False),  # green with local edits
+        change(runs, 2, head=elsewhere),  # green on another line of history
+        change(runs, 2, full=False),  # a part ran, without this test
+        change(runs, 2, passed=0),  # nothing ran
+        change(runs, 2, failing=(CART,)),  # red already
+    ):
+        world.runs = case
+        assert bisect(world.sense()) == []
+
+
+def test_a_part_that_contained_the_test_is_evidence(world: World, head: str, older: str) -> None:
+    world.runs = change(red_head(head, older), 2, full=False, durations=((CART, 0.1),))
+    assert bisect(world.sense())
+
+
+def test_an_unreliable_test_is_not_bisected_but_hunted(world: World, head: str, older: str) -> None:
+    flip = MadeRun(head, tree="t2", ran_at=NOW - 3 * HOUR)
+    runs = red_head(head, older)
+    world.runs = [*runs[:2], flip, runs[2]]
+    context = world.sense()
+    assert bisect(context) == []
+    proposal = only(hunt_flakes(context))
+    assert proposal.prompt == "`test_cart` failed and passed on the same files: rerun it 20 times"
+    assert proposal.parameters == {"tests": [CART], "times": 20}
+
+
+# -- hunt_flakes ----------------------------------------------------------------------------------------------------
+
+
+def test_the_slowest_tests_are_hunted(world: World, head: str) -> None:
+    timed = tuple((f"tests/test_a.py::test_{number}", 5.0 - number) for number in range(5))
+    world.runs = [MadeRun(head, durations=timed)]
+    proposal = only(hunt_flakes(world.sense()))
+    assert proposal.prompt == "Rerun the 4 slowest tests 20 times for flakiness"
+    assert proposal.parameters == {"tests": [name for name, _ in timed[:4]], "times": 20}
+    world.runs = [MadeRun(head, durations=timed[:1])]
+    assert only(hunt_flakes(world.sense())).prompt == "Rerun the slowest test 20 times for flakiness"
+
+
+def test_no_hunt_on_red_on_nothing_and_where_tests_have_no_names(world: World, head: str) -> None:
+    timed = MadeRun(head, durations=((CART, 1.0),))
+    for runs in ([], [MadeRun(head)], [dataclasses.replace(timed, failing=("x",))]):
+        world.runs = runs
+        assert hunt_flakes(world.sense()) == []
+    world.runs = [timed]
+    world.tool = ToolFound("make", exact=False)
+    assert hunt_flakes(world.sense()) == []
+
+
+@pytest.mark.parametrize(("seconds", "times"), [(0.0, 20), (45.0, 20), (45.1, 19), (300.0, 3), (900.0, 3)])
+def test_slow_tests_are_repeated_less_often(seconds: float, times: int) -> None:
+    assert repetitions(seconds) == times
+
+
+def test_what_a_run_says_of_a_test() -> None:
+    assert verdict_on(MadeRun("h", failing=("t",)), "t") is False
+    assert verdict_on(MadeRun("h"), "t") is True
+    assert verdict_on(MadeRun("h", full=False), "t") is None
+    assert verdict_on(MadeRun("h", full=False, durations=(("t", 0.1),)), "t") is True
+    assert verdict_on(MadeRun("h", passed=0), "t") is None
+
+
+def test_a_flip_needs_the_same_files() -> None:
+    red, green = MadeRun("h", failing=("t",), tree="1"), MadeRun("h", tree="1")
+    assert flipped_tests([red, green]) == [("t", "1")]
+    assert flipped_tests([red, dataclasses.replace(green, tree="2")]) == []
+    assert flipped_tests([dataclasses.replace(red, tree=""), dataclasses.replace(green, tree="")]) == []
+
+
+def test_short_names_of_tests() -> None:
+    assert short_test(CART) == "test_cart"
+    assert short_test("pkg.TestThing") == "pkg.TestThing"
+
+
+# -- check_clean_head -----------------------------------------------------------------------------------------------
+
+
+def test_does_head_pass_without_the_uncommitted_files(world: World, repository: Repository, head: str) -> None:
+    repository.write("cart.py", "3")
+    repository.write("new.py", "1")
+    proposal = only(check_clean_head(world.sense()))
+    assert proposal.prompt == "Does HEAD pass without your 2 uncommitted files?"
+    assert proposal.reasoning == "cart.py and new.py: others get main without them."
+    assert proposal.parameters == {"files": ["cart.py", "new.py"]}
+    (repository.path / "new.py").unlink()
+    assert only(check_clean_head(world.sense())).prompt == "Does HEAD pass without your uncommitted file?"
+
+
+def test_not_asked_when_known_when_clean_or_in_the_middle_of_a_merge(
+    world: World, repository: Repository, head: str
+) -> None:
+    assert check_clean_head(world.sense()) == []
+    repository.write("cart.py", "3")
+    world.runs = [MadeRun(head)]
+    assert check_clean_head(world.sense()) == []
+    for unknown in (MadeRun(head, clean=False), MadeRun(head, full=False)):
+        world.runs = [unknown]
+        assert check_clean_head(world.sense())
+    (repository.path / ".git/MERGE_HEAD").write_text(head)
+    assert check_clean_head(world.sense()) == []
