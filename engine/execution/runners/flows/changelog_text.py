@@ -34,7 +34,7 @@ _SILENT = re.compile(
 _VERSION = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\]?"
 _ATX = re.compile(rf"^(?P<marks>#{{1,3}})\s+(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
 _PLAIN = re.compile(rf"^(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
-_RULE = re.compile(r"^(?P<mark>[=\-~^*+])\1{2,}\s*$".replace(r"\1", "(?P=mark)"))
+_RULE = re.compile(r"^(?P<mark>[=\-~^*+])(?P=mark){2,}\s*$")
 _GROUP = re.compile(rf"^(?P<before>#+\s+|\*\*|__|)(?P<name>{'|'.join(SECTIONS)})(?P<after>:?\*\*:?|:?__|:|)\s*$", re.I)
 _BULLET = re.compile(r"^(?P<indent> {0,3})(?P<mark>[-*+])(?P<space> +)\S")
 

@@ -26,7 +26,8 @@ class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=1000)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A word that can stand on a command line: no option, no control characters. Raises `ValueError` saying what is wrong."""
     if not text.strip() or text != text.strip():
         raise ValueError("must not be empty or begin or end with white space")
     if text.startswith("-"):
@@ -47,10 +48,10 @@ def _path(text: str) -> str:
 RepoPath = Annotated[str, AfterValidator(_path)]
 """A file of the repository, relative to its top, `/` between folders."""
 
-Revision = Annotated[str, AfterValidator(_plain)]
+Revision = Annotated[str, AfterValidator(plain)]
 """A commit, tag or branch as git writes it; it cannot be an option."""
 
-TestId = Annotated[str, AfterValidator(_plain)]
+TestId = Annotated[str, AfterValidator(plain)]
 """A test as its own tool names it, for instance `tests/test_cart.py::test_total`."""
 
 

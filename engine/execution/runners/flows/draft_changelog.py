@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.changelog_text import SECTIONS, classify, extended, mentioned
-from engine.execution.runners.flows.common import Parameters, Revision, clean, count, resolve
+from engine.execution.runners.flows.common import Parameters, Revision, clean, count, plain, resolve
 from engine.execution.runners.flows.lint import is_own_file
 
 FILES = ("CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst",
@@ -17,12 +17,14 @@ FILES = ("CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CH
 MAX_COMMITS = 500
 
 
+def _from(text: str) -> str:
+    return plain(text) if text else ""
+
+
 class DraftChangelogParameters(Parameters):
     """Between which commits."""
 
-    since: Revision | str = Field(
-        default="", pattern=r"^(?:[^-\s].*)?$", description='a tag or commit; "" = the beginning'
-    )
+    since: Annotated[str, AfterValidator(_from)] = Field(default="", description='a tag or commit; "" = the beginning')
     until: Revision = Field(default="HEAD", description="the last commit to speak of")
 
 

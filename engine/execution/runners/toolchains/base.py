@@ -109,6 +109,10 @@ class Toolchain(ABC):
     def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
         """For each changed file its tests, as `test_command` takes them; [] when none are known."""
 
+    def present(self, tests: Sequence[str]) -> list[str]:
+        """What to run so that those of `tests` run that exist in this state of the files; [] when none does."""
+        return list(tests)
+
     def linter(self) -> Linter | None:
         """The project's own linter, or None."""
         return None

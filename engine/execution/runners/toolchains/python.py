@@ -26,6 +26,8 @@ SKIPPED = {".git", ".venv", "venv", "env", "node_modules", "__pycache__", ".tox"
 MAX_TEST_FILES = 3000
 """A scan for imports reads at most so many test files."""
 
+_HAS_PYTEST = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pytest') is None)"
+
 USAGE_ERRORS = {2: "collection failed", 3: "pytest broke", 4: "pytest did not understand its arguments"}
 
 
@@ -127,6 +129,10 @@ class Pytest(Toolchain):
     def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
         return related(paths, self._test_files)
 
+    def present(self, tests: Sequence[str]) -> list[str]:
+        files = dict.fromkeys(test.partition("::")[0] for test in tests)  # pytest stops at the first id it lacks
+        return [file for file in files if (self.folder / file).is_file()]
+
     @cached_property
     def _test_files(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -205,7 +211,7 @@ def find_pytest(folder: Path, workspace: Path, looked: list[str]) -> Pytest | No
         return None
     for where, interpreter in interpreters(workspace):
         looked.append(f"pytest in {where}")
-        if succeeds([str(interpreter), "-c", "import pytest"], workspace):
+        if succeeds([str(interpreter), "-c", _HAS_PYTEST], workspace):
             return Pytest(folder, workspace, interpreter)
     return None
 

@@ -1,0 +1,130 @@
+"""What flow tests share: a bench of real processes, real repositories, the pytest that runs these tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.execution.runners.flow import CommandResult, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows import FLOWS
+from engine.git import Git, clean_environment
+from tests.conftest import Repository
+
+
+@dataclass
+class RealBench:
+    """A session's bench without sandbox and transcript: keeps what was said and run."""
+
+    scratch: Path
+    cancelled: bool = False
+    said: list[str] = field(default_factory=list)
+    ran: list[list[str]] = field(default_factory=list)
+
+    def say(self, text: str, *, error: bool = False) -> None:
+        self.said.append(text)
+
+    def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        quiet: bool = False,
+    ) -> CommandResult:
+        self.ran.append(list(argv))
+        begun = time.monotonic()
+        try:
+            done = subprocess.run(
+                argv,
+                cwd=cwd,
+                env=clean_environment(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=timeout or 120,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise FlowUnable(f"{argv[0]} is not there") from error
+        return CommandResult(done.returncode, done.stdout, time.monotonic() - begun)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.said)
+
+
+@dataclass
+class Ran:
+    """A finished flow with what it said and the folder it worked in."""
+
+    result: FlowResult
+    bench: RealBench
+    folder: Path
+
+
+RunFlow = Callable[..., Ran]
+
+
+@pytest.fixture
+def project(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository whose own environment is the one that runs these tests, without its plugins."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    repository.commit("begin", {".gitignore": ".venv\nnode_modules\ntarget\n", "pyproject.toml": "[tool.pytest]\n"})
+    return repository
+
+
+@pytest.fixture
+def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
+    """Runs a flow by name on `repository`, in a worktree of its present files where the flow's place asks for one."""
+    number = 0
+
+    def run(name: str, **parameters: Any) -> Ran:
+        nonlocal number
+        number += 1
+        flow = FLOWS[name]
+        scratch = tmp_path / f"scratch-{number}"
+        scratch.mkdir()
+        folder = repository.path
+        if flow.place is not Place.OPERATOR_TREE:
+            folder = _worktree(repository, tmp_path / f"worktree-{number}")
+        bench = RealBench(scratch)
+        job = Job(
+            workspace=repository.path,
+            folder=folder,
+            parameters=flow.parameters(**parameters),
+            git=Git(folder),
+            toolchain=None,
+            bench=bench,
+        )
+        return Ran(flow.run(job), bench, folder)
+
+    return run
+
+
+def _worktree(repository: Repository, folder: Path) -> Path:
+    """As sessions make it: a commit of the present files, uncommitted and untracked included, checked out detached."""
+    index = {**os.environ, "GIT_INDEX_FILE": str(folder) + "-index"}
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=repository.path, env=index, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    git("read-tree", "HEAD")
+    git("add", "-A")
+    start = git("commit-tree", "-p", "HEAD", "-m", "snapshot", git("write-tree"))
+    repository.git("worktree", "add", "-q", "--detach", str(folder), start)
+    return folder

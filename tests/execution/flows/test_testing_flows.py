@@ -1,0 +1,256 @@
+"""Flows that run tests: real pytest, cargo and node on small real projects."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from engine.execution.runners.flow import FlowUnable
+from engine.execution.runners.flows.hunt_flakes import tally
+from engine.values import CheckResult
+from tests.conftest import Repository
+from tests.execution.flows.conftest import RunFlow
+
+CART = "def total(prices):\n    return sum(prices)\n"
+TEST_CART = "from shop.cart import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n"
+TEST_TAX = "def test_tax():\n    assert True\n"
+
+
+def shop(project: Repository) -> str:
+    return project.commit(
+        "shop",
+        {
+            "shop/__init__.py": "",
+            "shop/cart.py": CART,
+            "tests/test_cart.py": TEST_CART,
+            "tests/test_tax.py": TEST_TAX,
+        },
+    )
+
+
+# -- run_tests ------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunFlow) -> None:
+    shop(project)
+    ran = run_flow("run_tests", paths=["shop/cart.py", "README.md"])
+    assert ran.result.check is not None
+    assert (ran.result.check.passed, ran.result.check.failed) == (1, 0)
+    assert not ran.result.full
+    assert ran.result.facts["tests_by_path"] == {"shop/cart.py": ["tests/test_cart.py"]}
+    assert "shop/cart.py → tests/test_cart.py" in ran.bench.text
+    assert project.git("status", "--porcelain") == ""
+    assert not list(project.path.rglob("__pycache__"))
+
+
+def test_failing_ids_can_be_handed_back(project: Repository, run_flow: RunFlow) -> None:
+    shop(project)
+    project.write("tests/test_tax.py", "class TestTax:\n    def test_a(self):\n        assert 0\n")
+    ran = run_flow("run_tests")
+    assert ran.result.full
+    assert ran.result.check is not None
+    assert ran.result.check.failing == ("tests/test_tax.py::TestTax::test_a",)
+    assert ran.result.summary.startswith("1 of 2 tests failed in ")
+    assert dict(ran.result.check.durations).keys() == {"tests/test_cart.py::test_total", ran.result.check.failing[0]}
+    again = run_flow("hunt_flakes", tests=list(ran.result.check.failing), times=2)
+    assert again.result.facts["tests"][0]["verdict"] == "broken"
+
+
+def test_whole_suite_when_nothing_maps(project: Repository, run_flow: RunFlow) -> None:
+    shop(project)
+    ran = run_flow("run_tests", paths=["README.md"])
+    assert ran.result.full
+    assert "the whole suite" in ran.result.summary
+    assert ran.result.check is not None
+    assert ran.result.check.passed == 2
+
+
+def test_no_tool_is_said_with_what_was_looked_for(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("notes", {"notes.txt": "nothing to run"})
+    with pytest.raises(FlowUnable) as caught:
+        run_flow("run_tests")
+    assert "Makefile" in caught.value.message
+    assert caught.value.fix
+
+
+def test_make_is_the_last_resort(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("make", {"Makefile": "test:\n\t@echo broken; exit 3\n"})
+    check = run_flow("run_tests").result.check
+    assert check is not None
+    assert (check.passed, check.failed, check.failing) == (0, 1, ("make test",))
+
+
+@pytest.mark.skipif(shutil.which("node") is None or shutil.which("npm") is None, reason="needs node and npm")
+def test_npm_with_node_test(repository: Repository, run_flow: RunFlow) -> None:
+    body = "const test = require('node:test'); const assert = require('assert');\n"
+    body += "test('adds up', () => {}); test('goes (wrong)', () => assert.equal(1, 2));\n"
+    repository.commit(
+        "node", {"package.json": '{"name": "x", "scripts": {"test": "node --test"}}', "test/cart.test.js": body}
+    )
+    check = run_flow("run_tests").result.check
+    assert check is not None
+    assert (check.tool, check.passed, check.failed) == ("npm", 1, 1)
+    assert check.failing == ("goes (wrong)",)
+    flaky = run_flow("hunt_flakes", tests=["goes (wrong)"], times=2)
+    assert [(one["test"], one["verdict"]) for one in flaky.result.facts["tests"]][:1] == [("goes (wrong)", "broken")]
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
+def test_cargo(repository: Repository, run_flow: RunFlow) -> None:
+    library = '#[cfg(test)]\nmod tests {\n#[test] fn good() {}\n#[test] fn bad() { println!("x"); assert!(false) }\n}\n'
+    repository.commit(
+        "crate",
+        {
+            "Cargo.toml": '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n',
+            "src/lib.rs": library,
+            ".gitignore": "Cargo.lock\n",
+        },
+    )
+    check = run_flow("run_tests", paths=["src/lib.rs"]).result.check
+    assert check is not None
+    assert (check.passed, check.failed, check.failing) == (1, 1, ("tests::bad",))
+    assert not (repository.path / "target").exists()
+
+
+# -- bisect ---------------------------------------------------------------------------------------------------------
+
+
+def history(project: Repository) -> list[str]:
+    """Good, good, unrunnable, bad, bad; with an uncommitted edit on top."""
+    shas = [shop(project)]
+    shas.append(project.commit("docs", {"README.md": "a shop"}))
+    shas.append(project.commit("half a refactoring", {"shop/cart.py": "def total(prices:\n"}))
+    shas.append(project.commit("round the total", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")}))
+    shas.append(project.commit("more docs", {"README.md": "a big shop"}))
+    project.write("shop/cart.py", CART)
+    project.write("tests/untracked.txt", "mine")
+    return shas
+
+
+def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Repository, run_flow: RunFlow) -> None:
+    shas = history(project)
+    ran = run_flow("bisect", test="tests/test_cart.py::test_total", good=shas[0], bad="HEAD")
+    assert ran.result.facts["skipped"] == [shas[2]]
+    assert set(ran.result.facts["candidates"]) == {shas[2], shas[3]}
+    assert project.path.joinpath("tests/untracked.txt").read_text() == "mine"
+
+
+def test_bisect_names_the_culprit(project: Repository, run_flow: RunFlow) -> None:
+    first = shop(project)
+    project.commit("docs", {"README.md": "a shop"})
+    culprit = project.commit("round the total", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
+    project.commit("more docs", {"README.md": "a big shop"})
+    ran = run_flow("bisect", test="tests/test_cart.py::test_total", good=first, bad="main")
+    assert ran.result.facts["culprit"] == culprit
+    assert ran.result.facts["subject"] == "round the total"
+    assert f"{culprit[:10]} “round the total” by Test broke it" in ran.result.summary
+    assert "shop/cart.py | 2 +-" in ran.bench.text
+    assert not list((project.path / ".git").rglob("BISECT_LOG"))
+
+
+def test_bisect_checks_both_ends(project: Repository, run_flow: RunFlow) -> None:
+    first = shop(project)
+    last = project.commit("docs", {"README.md": "a shop"})
+    with pytest.raises(FlowUnable, match="passes at"):
+        run_flow("bisect", test="tests/test_cart.py::test_total", good=first, bad=last)
+    with pytest.raises(FlowUnable, match="no ancestor"):
+        run_flow("bisect", test="tests/test_cart.py::test_total", good=last, bad=first)
+    broken = project.commit("break", {"shop/cart.py": CART.replace("sum(", "-sum(")})
+    project.commit("still", {"README.md": "x"})
+    with pytest.raises(FlowUnable, match="does not pass at"):
+        run_flow("bisect", test="tests/test_cart.py::test_total", good=broken, bad="HEAD")
+
+
+# -- rehearse_merge -------------------------------------------------------------------------------------------------
+
+
+def test_merge_rehearsed_clean_and_tested(project: Repository, run_flow: RunFlow) -> None:
+    shop(project)
+    project.git("checkout", "-q", "-b", "feature")
+    project.commit("callers want 3", {"tests/test_more.py": TEST_CART.replace("test_total", "test_more")})
+    project.git("checkout", "-q", "main")
+    project.commit("total changes", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1"),
+                                     "tests/test_cart.py": TEST_CART.replace("== 3", "== 4")})  # fmt: skip
+    project.write("shop/cart.py", "uncommitted rubbish(")
+    heads = project.git("rev-parse", "main", "feature")
+    ran = run_flow("rehearse_merge", source="feature", target="main")
+    assert "merges cleanly" in ran.result.summary
+    assert "1 of them only when merged" in ran.result.summary
+    assert ran.result.facts["red_before"] == {"tests/test_more.py::test_more": []}
+    assert ran.result.full
+    assert project.git("rev-parse", "main", "feature") == heads
+
+
+def test_merge_conflicts_are_named(project: Repository, run_flow: RunFlow) -> None:
+    shop(project)
+    project.git("checkout", "-q", "-b", "feature")
+    project.commit("one", {"shop/cart.py": CART.replace("sum", "max")})
+    project.git("checkout", "-q", "main")
+    project.commit("other", {"shop/cart.py": CART.replace("sum", "min")})
+    ran = run_flow("rehearse_merge", source="feature", target="main")
+    assert ran.result.summary == "Merging feature into main conflicts in 1 file: shop/cart.py"
+    assert "conflict  shop/cart.py  (1 place)" in ran.bench.text
+    assert ran.result.check is None
+    assert run_flow("rehearse_merge", source="main~1", target="main").result.summary.startswith("Nothing to merge")
+
+
+# -- hunt_flakes ----------------------------------------------------------------------------------------------------
+
+
+def test_flaky_steady_and_broken_are_told_apart(project: Repository, run_flow: RunFlow) -> None:
+    counter = project.path / ".git" / "counter"
+    body = f"""from pathlib import Path
+def test_flaky():
+    file = Path({str(counter)!r})
+    n = int(file.read_text()) + 1 if file.exists() else 1
+    file.write_text(str(n))
+    assert n % 3
+def test_steady(): pass
+def test_broken(): assert 0
+"""
+    project.commit("flaky", {"test_x.py": body})
+    ran = run_flow("hunt_flakes", tests=["test_x.py"], times=3)
+    verdicts = {one["test"]: (one["verdict"], one["failed"], one["runs"]) for one in ran.result.facts["tests"]}
+    assert verdicts == {
+        "test_x.py::test_flaky": ("flaky", 1, 3),
+        "test_x.py::test_steady": ("steady", 0, 3),
+        "test_x.py::test_broken": ("broken", 3, 3),
+    }
+    assert ran.result.summary.startswith("1 flaky: test_x.py::test_flaky (1 of 3); 1 broken")
+
+
+def test_tally_of_runs() -> None:
+    runs = [
+        CheckResult("pytest", 2, 0, durations=(("a", 2.0), ("b", 1.0))),
+        CheckResult("pytest", 1, 1, failing=("b",), durations=(("a", 4.0), ("b", 1.0))),
+    ]
+    assert [(one.test, one.failed, one.mean_seconds, one.verdict) for one in tally(runs)] == [
+        ("b", 1, 1.0, "flaky"),
+        ("a", 0, 3.0, "steady"),
+    ]
+
+
+def test_a_test_that_is_not_there_is_said(project: Repository, run_flow: RunFlow) -> None:
+    shop(project)
+    with pytest.raises(FlowUnable, match="exit code 4"):
+        run_flow("hunt_flakes", tests=["tests/test_cart.py::test_gone"], times=2)
+
+
+# -- check_clean_head -----------------------------------------------------------------------------------------------
+
+
+def test_head_without_the_uncommitted_files(project: Repository, run_flow: RunFlow) -> None:
+    shop(project)
+    project.commit("uses a helper", {"tests/test_tax.py": "def test_tax():\n    import shop.tax\n"})
+    project.write("shop/tax.py", "RATE = 2\n")
+    ran = run_flow("check_clean_head", files=["shop/tax.py"])
+    assert ran.result.check is not None
+    assert ran.result.check.failing == ("tests/test_tax.py::test_tax",)
+    assert ran.result.facts["left_out"] == ["shop/tax.py"]
+    assert ran.result.facts["passes_with_files"] == ["tests/test_tax.py::test_tax"]
+    assert "1 of them pass" in ran.result.summary
+    assert (project.path / "shop/tax.py").exists()
+    project.git("add", "-A")
+    project.commit("helper")
+    assert run_flow("check_clean_head").result.summary.startswith("HEAD is whole: all 2 tests passed")
