@@ -7,6 +7,7 @@ one that its observers hear of, and over in a last one. A crash between any two 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from engine.events import SessionEnded, SessionQueued, SessionStarted
@@ -109,9 +110,10 @@ class SessionRecords:
         *,
         lines: int,
         cwd: str = "",
-        write: Callable[[Transaction], None] | None = None,
+        write: Callable[[Transaction], str] | None = None,
     ) -> bool:
-        """The last transaction, with what else `write` puts into it. False when it was over already: nothing is done.
+        """The last transaction, with what else `write` puts into it; that returns the id of a change set, or "".
+        False when the session was over already: nothing is done.
 
         `lines` of transcript; `cwd` is where it worked, if not where it was to.
         """
@@ -120,13 +122,13 @@ class SessionRecords:
             row = store.move_to(tx, session_id, result.state)
             if row is None:
                 return False
-            store.put_result(row, result, lines=lines)
+            change_set = write(tx) if write is not None else ""
+            final = replace(result, change_set_id=change_set or None)
+            store.put_result(row, final, lines=lines)
             row.cwd = cwd or row.cwd
-            if write is not None:
-                write(tx)
             view = row.view
             for observer in self._observers:
-                observer.session_ended(tx, view, result)
+                observer.session_ended(tx, view, final)
             tx.record(
                 SessionEnded(
                     subject=row.id,

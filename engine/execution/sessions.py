@@ -124,7 +124,8 @@ class Sessions:
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
         self._channels.get(assignment.channel)
-        self.runner_of(assignment)
+        if not (info := self.runner_of(assignment).check(assignment)).takes:
+            raise Refusal("no_runner", info.reason)
         if mode == AUTONOMOUS and not self.sandbox.confines:
             raise Refusal(
                 "no_sandbox", "nothing runs by itself without a sandbox, and none works here", "install bubblewrap"
@@ -413,7 +414,6 @@ def _result(outcome: Stop | RunnerResult, live: LiveSession | None) -> SessionRe
             cost=cost,
             tokens=tokens,
             seconds=seconds,
-            change_set_id=outcome.change_set_id,
             facts=dict(outcome.facts),
         )
     return SessionResult(

@@ -13,13 +13,15 @@ from engine.values import Assignment, CheckResult, RunnerInfo, SessionView
 
 @dataclass(frozen=True, slots=True)
 class RunnerResult:
-    """What work that ran to its end has to say. `write` puts what belongs to it into the session's last transaction."""
+    """What work that ran to its end has to say.
+
+    `write` puts what belongs to it into the session's last transaction, and returns the id of its change set or "".
+    """
 
     summary: str
     check: CheckResult | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-    change_set_id: str | None = None
-    write: Callable[[Transaction], None] | None = None
+    write: Callable[[Transaction], str] | None = None
 
 
 class Runner(Protocol):
