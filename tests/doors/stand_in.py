@@ -1,0 +1,256 @@
+"""An engine whose cards, sessions and rails are small stand-ins; agents, tasks and settings are the real ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.hierarchy.agents import Agents
+from engine.home import Home
+from engine.memory.ledger import append
+from engine.settings_store import SettingsStore
+from engine.storage.database import Database
+from engine.tasks.board import TaskBoard
+from engine.values import (
+    Assignment,
+    Band,
+    Card,
+    ChangeSet,
+    ChangeState,
+    CostState,
+    FileChange,
+    Hold,
+    RailVerdict,
+    Randomness,
+    Refusal,
+    SessionState,
+    SessionView,
+    Source,
+    Status,
+    TranscriptLine,
+    Verdict,
+    microusd,
+)
+
+
+def card(card_id: str, now: datetime, workspace: str = "/srv/shop", **changes: Any) -> Card:
+    one = Card(
+        id=card_id, kind="run_tests",
+        assignment=Assignment("Run the tests", "koji-core", workspace, "flow", "run_tests", {"paths": ["cart.py"]}),
+        agent="backend_builder", confidence=0.72, band=Band.SUGGESTED, parts=None, reasoning="3 modules changed",
+        status=Status.PENDING, source=Source.TEMPLATE, created_at=now, expires_at=now + timedelta(hours=24),
+        estimate=microusd(0.05),
+    )  # fmt: skip
+    return replace(one, **changes)
+
+
+def session(session_id: str, card_id: str, now: datetime, **changes: Any) -> SessionView:
+    one = SessionView(
+        id=session_id, prediction_id=card_id, prompt="Run the tests", workspace="/srv/shop", channel="koji-core",
+        agent="backend_builder", runner="flow", flow="run_tests", state=SessionState.SUCCEEDED, mode="approved",
+        sandbox="bubblewrap", cwd="/srv/shop", created_at=now, started_at=now, ended_at=now, tokens=0, cost=0,
+        summary="23 passed", lines=3,
+    )  # fmt: skip
+    return replace(one, **changes)
+
+
+class Shelf:
+    """Things by id, with the refusal their real keeper has."""
+
+    def __init__(self, unknown: str) -> None:
+        self.things: dict[str, Any] = {}
+        self._unknown = unknown
+
+    def get(self, wanted: str) -> Any:
+        if wanted not in self.things:
+            raise Refusal(self._unknown, f"there is no {wanted}", "look again")
+        return self.things[wanted]
+
+
+@dataclass
+class Cards(Shelf):
+    now: datetime
+    shown: list[str] = field(default_factory=list)
+    spans: list[timedelta] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__("unknown_card")
+
+    def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
+        found = [one for one in self.things.values() if one.status is Status.PENDING]
+        return [one for one in found if channel in (None, one.assignment.channel)]
+
+    def recent(self, limit: int = 50) -> list[Card]:
+        return list(self.things.values())[:limit]
+
+    def _become(self, card_id: str, **changes: Any) -> Card:
+        if self.get(card_id).status is not Status.PENDING and "status" in changes:
+            raise Refusal("already_decided", f"{card_id} was decided already", "undo it first")
+        self.things[card_id] = replace(self.get(card_id), **changes)
+        return self.things[card_id]
+
+    def approve(self, card_id: str, *, edit: str | None = None, parameters: Any = None) -> Card:
+        return self._become(card_id, status=Status.CONFIRMED, session_id="sess_aaa", note=edit or "")
+
+    def dismiss(self, card_id: str) -> Card:
+        return self._become(card_id, status=Status.REJECTED)
+
+    def snooze(self, card_id: str, *, span: timedelta) -> Card:
+        self.spans.append(span)
+        return self._become(card_id, snoozed_until=self.now + span)
+
+    def undo(self, card_id: str) -> Card:
+        self.things[card_id] = replace(self.get(card_id), status=Status.PENDING)
+        return self.things[card_id]
+
+    def propose(self, text: str, *, workspace: str, channel: str | None) -> Card:
+        one = card("pred_own", self.now, workspace)
+        one = replace(one, assignment=replace(one.assignment, prompt=text), source=Source.OPERATOR)
+        self.things[one.id] = one
+        return one
+
+    def mark_shown(self, card_ids: list[str]) -> None:
+        self.shown.extend(card_ids)
+
+
+class Sessions(Shelf):
+    def __init__(self) -> None:
+        super().__init__("unknown_session")
+        self.waited: list[str] = []
+
+    def list(self, *, limit: int) -> list[SessionView]:
+        return list(self.things.values())[:limit]
+
+    def running(self) -> list[SessionView]:
+        return [one for one in self.things.values() if one.state is SessionState.RUNNING]
+
+    def wait(self, session_id: str, timeout: float | None) -> SessionView:
+        self.waited.append(session_id)
+        return self.get(session_id)
+
+    def transcript(self, session_id: str, *, after: int, limit: int) -> list[TranscriptLine]:
+        one = self.get(session_id)
+        return [TranscriptLine(n, one.created_at, "output", f"line {n}") for n in range(after + 1, one.lines + 1)]
+
+
+class Changes(Shelf):
+    def __init__(self) -> None:
+        super().__init__("unknown_change_set")
+
+    def list(self, *, state: ChangeState | None = None, limit: int) -> list[ChangeSet]:
+        return [one for one in self.things.values() if state in (None, one.state)][:limit]
+
+    def for_session(self, session_id: str) -> ChangeSet | None:
+        return next((one for one in self.things.values() if one.session_id == session_id), None)
+
+    def _become(self, change_id: str, state: ChangeState) -> None:
+        self.things[change_id] = replace(self.get(change_id), state=state)
+
+    def land(self, change_id: str) -> None:
+        self._become(change_id, ChangeState.LANDED)
+
+    def branch(self, change_id: str) -> None:
+        self._become(change_id, ChangeState.BRANCHED)
+
+    def discard(self, change_id: str) -> None:
+        self._become(change_id, ChangeState.DISCARDED)
+
+    def diff(self, change_id: str) -> list[Any]:
+        return [SimpleNamespace(path="a.py", status="added", old_path="", binary=False, hunks="+x")]
+
+
+class Safety:
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._holds: dict[str, Hold] = {}
+        self.costs = SimpleNamespace(
+            state=lambda: CostState(150_000, 1_200_000, 9_000_000, *map(microusd, (2, 20, 200)))
+        )
+
+    def holds(self) -> list[Hold]:
+        return list(self._holds.values())
+
+    def stop(self, reason: str, by: str) -> None:
+        self._holds["stop"] = Hold("stop", reason, self._now)
+
+    def resume(self, word: str) -> None:
+        if self._holds.pop(word, None) is None:
+            raise Refusal("not_held", f"there is no {word} in force", "clawpy status shows what is")
+
+    def triggers(self) -> tuple[int, datetime | None]:
+        return 47, self._now
+
+    def loop_detection_count(self) -> int:
+        return 1
+
+    def check_command(self, text: str, cwd: Path | None = None) -> RailVerdict:
+        bad = "rm -rf" in text
+        return RailVerdict(
+            "content", Verdict.BLOCK if bad else Verdict.ALLOW, "deletes" if bad else "", "rm" if bad else ""
+        )
+
+    def check_prompt(self, text: str) -> RailVerdict:
+        return RailVerdict("content", Verdict.ASK, "a person must look", "mail")
+
+
+class StandIn:
+    """Has every port that verbs use."""
+
+    def __init__(self, home: Home, clock: FakeClock, workspaces: tuple[str, ...] = ("/srv/shop",)) -> None:
+        home.data.mkdir(parents=True, exist_ok=True)
+        self.home, self.workspaces = home, list(workspaces)
+        self.bus = EventBus()
+        self.database = Database(home.database, clock=clock, bus=self.bus, recorder=append)
+        self.settings = SettingsStore(home.config_file, clock=clock, environment={})
+        self.settings.attach(self.database)
+        self.hierarchy = Agents(
+            home.agents,
+            cascade_config=home.data / "wisdom_cascade_config.json",
+            settings=self.settings,
+            database=self.database,
+        )
+        self.hierarchy.ensure_organisation()
+        self.tasks = TaskBoard(self.database, randomness=Randomness(1))
+        now = clock.now()
+        self.cards = Cards(now)
+        self.cards.things = {one.id: one for one in (card("pred_abc1", now), card("pred_abd2", now, "/srv/other"))}
+        self.sessions = Sessions()
+        self.sessions.things = {"sess_aaa": session("sess_aaa", "pred_abc1", now, change_set_id="chg_x1")}
+        self.changes = Changes()
+        files = (FileChange("a.py", "added", 1, 0),)
+        self.changes.things = {
+            "chg_x1": ChangeSet(
+                "chg_x1", "sess_aaa", "pred_abc1", "/srv/shop", ChangeState.WAITING, files, "Draft the change log", now
+            )
+        }
+        self.safety = Safety(now)
+        self.heard: list[str] = []
+        self.autonomy = SimpleNamespace(
+            state=lambda: SimpleNamespace(state="WATCHING", cause="started", since=now, next_change=None),
+            next_cycle=lambda: now + timedelta(minutes=10),
+            silence=lambda: timedelta(minutes=12),
+            heard=self.heard.append,
+        )
+        self.predictions = SimpleNamespace(
+            phase=lambda: SimpleNamespace(number=0, decisions=3, reason="3 of 30 decisions"),
+            run_cycle=lambda *, workspaces, requested: SimpleNamespace(
+                created=[self.cards.things["pred_abc1"]],
+                withdrawn=["pred_old"],
+                errors=["gh: not there"],
+                seconds=0.1234,
+            ),
+        )
+        self.feedback = SimpleNamespace(recent=lambda limit: [])
+        self.closed = False
+
+    def queue(self) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        self.closed = True
+        self.database.close()
