@@ -1,0 +1,49 @@
+"""When the operator was last heard (SPEC 2.2): console, verbs, API, and files he changed himself."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta
+
+from engine.clock import Clock
+from engine.storage import state
+from engine.storage.database import Database
+
+KEY = "autonomy.presence"
+WRITE_EVERY = timedelta(seconds=30)
+"""A crash may lose so much of it: a key press is no reason for a write to disk."""
+
+
+class Presence:
+    """The last input, in memory exact, on disk to half a minute. Before any input: when it was created."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._lock = threading.Lock()
+        with database.read() as session:
+            stored = state.get(session, KEY)
+        self._written = datetime.fromisoformat(stored["at"]) if stored else None
+        self._last = self._written or clock.now()
+        self._what = stored["what"] if stored else "start"
+
+    def heard(self, what: str) -> None:
+        """The operator did something; `what` is a word for it, such as `key`, `verb`, `files`."""
+        now = self._clock.now()
+        with self._lock:
+            self._last, self._what = max(now, self._last), what
+            due = self._written is None or abs(now - self._written) >= WRITE_EVERY
+            if due:
+                self._written = now
+        if due:
+            self._database.write(lambda tx: state.put(tx, KEY, {"at": now.isoformat(), "what": what}))
+
+    def silence(self) -> timedelta:
+        """Time since the last input, never negative."""
+        with self._lock:
+            return max(timedelta(0), self._clock.now() - self._last)
+
+    def last(self) -> tuple[datetime, str]:
+        """When, and what it was."""
+        with self._lock:
+            return self._last, self._what

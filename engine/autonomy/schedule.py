@@ -1,0 +1,137 @@
+"""Jobs that come round (SPEC 7.2), on APScheduler with a memory store and our own record of when each last ran.
+
+A job that was missed, however often, runs once. After a suspend nothing fires by itself, so the scheduler is woken
+every 30 seconds. Nothing heavy is imported before `start`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from engine.clock import Clock
+from engine.storage import state
+from engine.storage.database import Database
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT = 30.0
+"""Seconds between two wake-ups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job. `interval` is asked anew after each run, since settings change; `wanted` says whether to run now."""
+
+    name: str
+    interval: Callable[[], timedelta]
+    action: Callable[[], object]
+    wanted: Callable[[], bool] = lambda: True
+
+
+def next_run(now: datetime, last: datetime | None, interval: timedelta) -> datetime:
+    """When a job is due: an interval after it last ran, but not in the past; at once when it never ran.
+
+    A last run in the future (the clock was set back) counts as now.
+    """
+    return now if last is None else max(now, min(last, now) + interval)
+
+
+class Schedule:
+    """Runs jobs in threads of its own between `start` and `close`."""
+
+    def __init__(self, database: Database, clock: Clock, jobs: list[Job]) -> None:
+        self._database = database
+        self._clock = clock
+        self._jobs = {job.name: job for job in jobs}
+        self._scheduler: Any = None
+        self._closing = threading.Event()
+        self._heart: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Import APScheduler and begin."""
+        from apscheduler.executors.pool import ThreadPoolExecutor
+        from apscheduler.schedulers.background import BackgroundScheduler
+
+        # Its own log handler of last resort writes to stderr and would tear the screen: ours goes to the log file.
+        logging.getLogger("apscheduler").addHandler(logging.NullHandler())
+        self._scheduler = BackgroundScheduler(
+            executors={"default": ThreadPoolExecutor(2)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+            timezone="UTC",
+        )
+        for job in self._jobs.values():
+            self._plan(job)
+        self._scheduler.start()
+        self._heart = threading.Thread(target=self._beat, name="clawpy-heartbeat", daemon=True)
+        self._heart.start()
+
+    def close(self) -> None:
+        """Stop; waits for a running job. Safe to call twice."""
+        self._closing.set()
+        if self._scheduler is not None:
+            self._scheduler.shutdown(wait=True)
+            self._scheduler = None
+        if self._heart is not None:
+            self._heart.join()
+            self._heart = None
+
+    def due(self, name: str) -> datetime:
+        """When the job runs next, by what is stored."""
+        return next_run(self._clock.now(), self.last_run(name), self._jobs[name].interval())
+
+    def last_run(self, name: str) -> datetime | None:
+        """When the job last ran; survives a restart."""
+        with self._database.read() as session:
+            stored = state.get(session, _key(name))
+        return datetime.fromisoformat(stored) if stored else None
+
+    def soon(self, name: str) -> None:
+        """Run the job as soon as a thread is free, whatever its interval. Callable from anywhere; does not wait."""
+        scheduler = self._scheduler
+        if scheduler is not None:
+            scheduler.modify_job(name, next_run_time=self._clock.now())
+
+    def run(self, name: str) -> bool:
+        """Run the job now, in this thread, if it is wanted; True when it ran. A fault is logged, and it runs again."""
+        job = self._jobs[name]
+        if not job.wanted():
+            return False
+        now = self._clock.now()
+        self._database.write(lambda tx: state.put(tx, _key(name), now.isoformat()))
+        try:
+            job.action()
+        except Exception:
+            log.exception("the job %s failed", name)
+        return True
+
+    def _fire(self, name: str) -> None:
+        self.run(name)
+        job = self._jobs[name]
+        if self._scheduler is not None and not self._closing.is_set():
+            self._scheduler.modify_job(name, next_run_time=self._clock.now() + job.interval())
+
+    def _plan(self, job: Job) -> None:
+        interval = job.interval()
+        self._scheduler.add_job(
+            self._fire,
+            "interval",
+            seconds=interval.total_seconds(),
+            id=job.name,
+            args=[job.name],
+            next_run_time=self.due(job.name),
+        )
+
+    def _beat(self) -> None:
+        while not self._closing.wait(HEARTBEAT):
+            scheduler = self._scheduler
+            if scheduler is not None and scheduler.running:
+                scheduler.wakeup()
+
+
+def _key(name: str) -> str:
+    return f"schedule.last_run.{name}"

@@ -1,0 +1,100 @@
+"""The state machine of SPEC 7.1 as a table, and the pure functions that walk it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where the engine stands."""
+
+    DISABLED = "DISABLED"
+    WATCHING = "WATCHING"
+    PRIMING = "PRIMING"
+    AUTONOMOUS = "AUTONOMOUS"
+    PAUSED = "PAUSED"
+
+
+class Input(StrEnum):
+    """What moves it; the value is the cause as it is recorded and shown."""
+
+    ENABLED = "enabled and not stopped"
+    KILLED = "kill switch"
+    SILENT = "the operator is silent"
+    OPERATOR_SPOKE = "the operator spoke"
+    AUTONOMY_OFF = "autonomous mode switched off"
+    PREDICTION_READY = "prediction ready"
+    PREDICTION_DROPPED = "prediction discarded or blocked"
+    REJECTED = "3 rejections in a row"
+    COST_CAP = "cost cap reached"
+    RESUMED = "resumed by the operator"
+    PAUSE_OVER = "2 h passed"
+
+
+_ENABLED = (State.WATCHING, State.PRIMING, State.AUTONOMOUS, State.PAUSED)
+
+TABLE: dict[tuple[State, Input], State] = {
+    (State.DISABLED, Input.ENABLED): State.WATCHING,
+    (State.WATCHING, Input.SILENT): State.PRIMING,
+    (State.PRIMING, Input.PREDICTION_READY): State.AUTONOMOUS,
+    (State.PRIMING, Input.PREDICTION_DROPPED): State.PRIMING,
+    (State.PRIMING, Input.OPERATOR_SPOKE): State.WATCHING,
+    (State.AUTONOMOUS, Input.OPERATOR_SPOKE): State.WATCHING,
+    (State.PRIMING, Input.AUTONOMY_OFF): State.WATCHING,
+    (State.AUTONOMOUS, Input.AUTONOMY_OFF): State.WATCHING,
+    (State.PAUSED, Input.RESUMED): State.WATCHING,
+    (State.PAUSED, Input.PAUSE_OVER): State.WATCHING,
+    **{(state, Input.KILLED): State.DISABLED for state in _ENABLED},
+    **{(state, Input.REJECTED): State.PAUSED for state in _ENABLED},
+    **{(state, Input.COST_CAP): State.PAUSED for state in _ENABLED},
+}
+"""Every legal move. An input that has no entry for a state changes nothing."""
+
+
+def next_state(state: State, given: Input) -> State:
+    """The state after `given`."""
+    return TABLE.get((state, given), state)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the machine looks at. `holds` are the words in force (`stop`, `pause`, `month`); `resumed` is True when
+    the last hold was lifted by hand rather than by time."""
+
+    enabled: bool
+    holds: frozenset[str]
+    autonomous: bool
+    silence: timedelta
+    threshold: timedelta
+    resumed: bool = False
+
+
+def suggest(state: State, facts: Facts) -> Input | None:
+    """What the facts put into the machine in this state; None when it stands where it should."""
+    if not facts.enabled or "stop" in facts.holds:
+        return None if state is State.DISABLED else Input.KILLED
+    if state is State.DISABLED:
+        return Input.ENABLED
+    if "month" in facts.holds:
+        return None if state is State.PAUSED else Input.COST_CAP
+    if "pause" in facts.holds:
+        return None if state is State.PAUSED else Input.REJECTED
+    if state is State.PAUSED:
+        return Input.RESUMED if facts.resumed else Input.PAUSE_OVER
+    silent = facts.silence >= facts.threshold
+    if state is State.WATCHING:
+        return Input.SILENT if silent and facts.autonomous else None
+    if not facts.autonomous:
+        return Input.AUTONOMY_OFF
+    return None if silent else Input.OPERATOR_SPOKE
+
+
+def settle(state: State, facts: Facts) -> list[tuple[State, Input]]:
+    """The moves that the facts make from `state`, one after the other, until it stands."""
+    moves: list[tuple[State, Input]] = []
+    while (given := suggest(state, facts)) is not None and len(moves) < len(State):
+        state = next_state(state, given)
+        moves.append((state, given))
+    return moves
