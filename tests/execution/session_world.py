@@ -1,0 +1,191 @@
+"""Sessions with everything around them real but the rails: permits that are counted, brakes that can be pulled."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from engine.clock import Clock
+from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.events import EventBus
+from engine.execution.channels import Channels
+from engine.execution.live import LiveSession
+from engine.execution.runners.base import RunnerResult
+from engine.execution.sandbox import NoSandbox, Sandbox
+from engine.execution.sessions import Sessions
+from engine.execution.sessions_store import SessionResult
+from engine.home import Home
+from engine.storage.database import Database, Transaction
+from engine.values import (
+    Assignment,
+    Permit,
+    RailVerdict,
+    Randomness,
+    Refusal,
+    RunnerInfo,
+    SessionState,
+    SessionView,
+    TriggerType,
+    Verdict,
+)
+
+PYTHON = sys.executable
+
+
+def until(condition: Callable[[], object], seconds: float = 8.0) -> None:
+    """Wait for a condition of real processes or threads; fail when it does not come true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.005)
+
+
+class Permits:
+    """Every permit is good once."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+
+    def consume(self, tx: Transaction, permit: Permit, digest: str, /) -> None:
+        if permit.id in self.used:
+            raise Refusal("permit_used", f"permit {permit.id} was used already")
+        if permit.digest != digest:
+            raise Refusal("permit_mismatch", "for something else")
+        self.used.add(permit.id)
+
+
+@dataclass
+class Brakes:
+    reason: str | None = None
+
+    def stopped(self) -> str | None:
+        return self.reason
+
+
+@dataclass
+class Watcher:
+    """An observer that writes down what it is told."""
+
+    started: list[SessionView] = field(default_factory=list)
+    ended: list[tuple[SessionView, SessionResult]] = field(default_factory=list)
+
+    def session_started(self, tx: Transaction, view: SessionView, /) -> None:
+        self.started.append(view)
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: SessionResult, /) -> None:
+        self.ended.append((view, result))
+
+
+class ScriptRunner:
+    """Runs what a test gives it, by the name in the assignment's `flow`."""
+
+    name = "flow"
+
+    def __init__(self) -> None:
+        self.works: dict[str, Callable[[LiveSession], str]] = {}
+        self.begun: list[str] = []
+        self.gate = threading.Event()
+
+    def check(self, assignment: Assignment) -> RunnerInfo:
+        return RunnerInfo(takes=assignment.flow is not None, reason="" if assignment.flow else "no runner for prose")
+
+    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+        return assignment
+
+    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
+        self.begun.append(view.id)
+        assert live.assignment.flow is not None
+        if live.assignment.flow == "gate":
+            until(lambda: self.gate.is_set() or live.cancelled)
+            return RunnerResult("through the gate")
+        return RunnerResult(self.works[live.assignment.flow](live))
+
+    def recover(self) -> list[str]:
+        return []
+
+
+def shell(live: LiveSession, script: str, **options: object) -> str:
+    """Run Python code as a command of the session; its output."""
+    return live.execute([PYTHON, "-c", script], cwd=live.folder, **options).output  # type: ignore[arg-type]
+
+
+class World:
+    """A home, a workspace, and sessions in it."""
+
+    def __init__(
+        self,
+        root: Path,
+        database: Database,
+        clock: Clock,
+        bus: EventBus,
+        *,
+        sandbox: Sandbox | None = None,
+        settings: Settings | None = None,
+        channel: Mapping[str, object] | None = None,
+        verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW,
+    ) -> None:
+        self.home = Home.locate(root / "home")
+        self.workspace = root / "work space ü"
+        self.workspace.mkdir(exist_ok=True)
+        self.clock = clock
+        self.permits = Permits()
+        self.brakes = Brakes()
+        self.watcher = Watcher()
+        self.runner = ScriptRunner()
+        channels = {"koji-core": ChannelSettings.model_validate({"agent": "builder", **(channel or {})})}
+        self.settings = FixedSettings((settings or Settings()).model_copy(update={"channels": channels}))
+        self._numbers = itertools.count(1)
+        self.sessions = Sessions(
+            database,
+            home=self.home,
+            clock=clock,
+            bus=bus,
+            randomness=Randomness(7),
+            settings=self.settings,
+            channels=Channels(self.settings),
+            permits=self.permits,
+            brakes=self.brakes,
+            check=lambda command, cwd: RailVerdict("content", verdict(command), "a rule says so"),
+            runners=[self.runner],
+            observers=[self.watcher],
+            sandbox=sandbox or NoSandbox(),
+        )
+
+    def permit(self, assignment: Assignment) -> Permit:
+        number = next(self._numbers)
+        now = self.clock.now()
+        return Permit(
+            f"permit_{number}",
+            f"pred_{number}",
+            assignment.digest,
+            TriggerType.MANUAL,
+            now,
+            now + timedelta(minutes=15),
+        )
+
+    def assignment(self, work: str | Callable[[LiveSession], str], prompt: str = "do it") -> Assignment:
+        name = work if isinstance(work, str) else f"work_{len(self.runner.works)}"
+        if not isinstance(work, str):
+            self.runner.works[name] = work
+        return Assignment(prompt, "koji-core", str(self.workspace), "flow", name)
+
+    def start(self, work: str | Callable[[LiveSession], str], mode: str = "approved") -> SessionView:
+        assignment = self.assignment(work)
+        return self.sessions.start(self.permit(assignment), assignment, agent="builder", mode=mode, estimate=50_000)
+
+    def run(self, work: str | Callable[[LiveSession], str], mode: str = "approved") -> SessionView:
+        view = self.sessions.wait(self.start(work, mode).id, 10)
+        assert view.state.over, "did not end in time"
+        return view
+
+    def texts(self, view: SessionView, kinds: Sequence[str] = ("output",)) -> list[str]:
+        return [line.text for line in self.sessions.transcript(view.id, limit=10**6) if line.kind in kinds]
+
+    def state(self, view: SessionView) -> SessionState:
+        return self.sessions.get(view.id).state

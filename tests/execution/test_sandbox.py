@@ -1,0 +1,292 @@
+"""What a session's commands may touch, tried for real (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.execution.live import LiveSession
+from engine.execution.processes import marked
+from engine.execution.sandbox import (
+    SESSION_MARK,
+    Bubblewrap,
+    Confinement,
+    NoSandbox,
+    best_sandbox,
+    secret_places,
+    session_environment,
+)
+from engine.home import Home
+from engine.storage.database import Database
+from engine.values import SessionState
+from tests.execution.session_world import PYTHON, World, shell, until
+
+needs_bubblewrap = pytest.mark.skipif(not best_sandbox().confines, reason="bubblewrap does not work on this machine")
+
+
+def confinement(root: Path, **changes: object) -> Confinement:
+    folder, scratch, caches = root / "folder", root / "scratch", root / "caches"
+    for one in (folder, scratch / "tmp", caches):
+        one.mkdir(parents=True, exist_ok=True)
+    (scratch / "empty").touch()
+    return Confinement(folder, scratch, caches, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home folder of the operator's with secrets in it, outside /tmp, which is private anyway."""
+    user = Path(tempfile.mkdtemp(prefix=".clawpy-test-", dir=Path.home()))
+    (user / ".ssh").mkdir(parents=True)
+    (user / ".ssh" / "id_ed25519").write_text("PRIVATE")
+    (user / "real-netrc").write_text("SECRET")
+    (user / ".netrc").symlink_to(user / "real-netrc")
+    (user / ".config" / "gh").mkdir(parents=True)
+    (user / ".config" / "gh" / "hosts.yml").write_text("TOKEN")
+    (user / ".cargo" / "bin").mkdir(parents=True)
+    (user / ".cargo" / "credentials.toml").write_text("TOKEN")
+    (user / ".cargo" / "bin" / "cargo").write_text("a toolchain")
+    monkeypatch.setenv("HOME", str(user))
+    yield user
+    shutil.rmtree(user)
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, user: Path) -> Iterator[World]:
+    world = World(tmp_path, database, clock, bus, sandbox=best_sandbox())
+    for folder in (world.home.config, world.home.data, world.home.logs):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "keep.txt").write_text("PRIVATE")
+    yield world
+    world.sessions.close()
+
+
+READ = "import sys; print(open({path!r}).read() or 'EMPTY')"
+
+
+def reads(world: World, path: Path) -> str:
+    """What a session's command gets when it reads `path`."""
+    view = world.run(lambda live: shell(live, READ.format(path=str(path))))
+    assert view.state is SessionState.SUCCEEDED
+    return view.summary.splitlines()[-1] if view.summary else ""
+
+
+@needs_bubblewrap
+def test_secrets_are_hidden_and_toolchains_are_not(world: World, user: Path) -> None:
+    for secret in (
+        user / ".ssh" / "id_ed25519",
+        user / ".netrc",
+        user / "real-netrc",
+        user / ".config" / "gh" / "hosts.yml",
+        user / ".cargo" / "credentials.toml",
+        world.home.config / "keep.txt",
+        world.home.data / "keep.txt",
+        world.home.logs / "keep.txt",
+    ):
+        answer = reads(world, secret)
+        assert "No such file" in answer or answer == "EMPTY", f"{secret} can be read: {answer}"
+    assert reads(world, user / ".cargo" / "bin" / "cargo") == "a toolchain"
+
+
+@needs_bubblewrap
+def test_only_the_session_folder_scratch_and_caches_are_writable(world: World, user: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
+    hook = world.workspace / ".git" / "hooks" / "pre-commit"
+    script = """
+import os, sys
+for path in sys.argv[1:]:
+    try:
+        open(path, "w").write("x"); print("yes")
+    except OSError as error:
+        print("no")
+"""
+
+    def work(live: LiveSession) -> str:
+        targets = [
+            live.folder / "made.txt",
+            live.scratch / "made.txt",
+            Path("/tmp/made.txt"),
+            Path("/var/tmp/made.txt"),
+            world.home.data / "made.txt",
+            hook,
+            world.workspace / ".git" / "config",
+            user / "made.txt",
+            Path("/etc/made.txt"),
+        ]
+        return live.execute([PYTHON, "-c", script, *map(str, targets)], cwd=live.folder).output
+
+    view = world.run(work)
+    assert view.summary.split() == ["yes"] * 5 + ["no"] * 4  # in /tmp and under it: a private one
+    assert (world.workspace / "made.txt").exists()
+    assert not Path("/tmp/made.txt").exists()
+    assert not (world.home.data / "made.txt").exists()
+    assert not hook.exists()
+    assert view.sandbox == "bubblewrap, no network"
+
+
+@needs_bubblewrap
+def test_no_network_but_loopback(world: World) -> None:
+    with socket.socket() as outside:
+        outside.bind(("127.0.0.1", 0))
+        outside.listen()
+        script = f"""
+import socket
+def reach(address):
+    try:
+        socket.create_connection(address, timeout=2).close(); print("reached")
+    except OSError: print("not reached")
+reach(("127.0.0.1", {outside.getsockname()[1]}))
+reach(("192.0.2.1", 80))
+own = socket.socket(); own.bind(("127.0.0.1", 0)); own.listen(); reach(own.getsockname())
+"""
+        view = world.run(lambda live: shell(live, script))
+    assert world.texts(view) == ["not reached", "not reached", "reached"]
+
+
+@needs_bubblewrap
+def test_sockets_of_other_programs_are_out_of_reach(world: World) -> None:
+    path = Path("/tmp") / f"clawpy-test-{os.getpid()}.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        try:
+            script = f"import os; print(os.path.exists({str(path)!r}), os.listdir('/run'))"
+            assert world.texts(world.run(lambda live: shell(live, script)))[0].startswith("False")
+        finally:
+            path.unlink()
+
+
+@needs_bubblewrap
+def test_nothing_escapes_the_end_of_a_session(world: World) -> None:
+    script = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.environ.clear(); os.execve("/bin/sleep", ["sleep", "61.25"], {})
+    os._exit(0)
+print("ready", flush=True)
+time.sleep(60)
+"""
+    view = world.start(lambda live: shell(live, script))
+    until(lambda: world.texts(view))
+    until(lambda: _sleepers())
+    began = time.monotonic()
+    world.sessions.stop(view.id, "enough")
+    world.sessions.wait(view.id, 5)
+    assert time.monotonic() - began < 1.0
+    assert marked(view.id) == []
+    assert not _sleepers()
+
+
+def _sleepers() -> list[str]:
+    found = subprocess.run(["pgrep", "-f", "^sleep 61.25$"], capture_output=True, text=True)
+    return found.stdout.split()
+
+
+@needs_bubblewrap
+def test_polite_end_reaches_what_is_inside(world: World) -> None:
+    script = (
+        "import signal,sys,time\n"
+        "def bye(*_): open('tidied', 'w').close(); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, bye); print('ready', flush=True); time.sleep(60)"
+    )
+    view = world.start(lambda live: shell(live, script))
+    until(lambda: world.texts(view))
+    world.sessions.stop(view.id, "enough")
+    world.sessions.wait(view.id, 5)
+    assert (world.workspace / "tidied").exists()
+
+
+@needs_bubblewrap
+def test_workspace_that_holds_secrets_or_lies_among_them(tmp_path: Path) -> None:
+    inside = confinement(tmp_path, hidden=(tmp_path / "folder" / ".ssh", tmp_path))
+    (inside.folder / ".ssh").mkdir()
+    (inside.folder / ".ssh" / "key").write_text("PRIVATE")
+    (inside.folder / "code.py").write_text("code")
+    (tmp_path / "other").write_text("PRIVATE")
+    argv = best_sandbox().wrap(["sh", "-c", "ls -A . .ssh; ls .."], inside, cwd=inside.folder)
+    listed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert "code.py" in listed
+    assert "key" not in listed
+    assert "other" not in listed
+
+
+@needs_bubblewrap
+def test_network_where_the_operator_allows_it(tmp_path: Path) -> None:
+    with socket.socket() as outside:
+        outside.bind(("127.0.0.1", 0))
+        outside.listen()
+        script = f"import socket; socket.create_connection({outside.getsockname()!r}, timeout=2)"
+        allowed = confinement(tmp_path, network=True)
+        argv = best_sandbox().wrap([PYTHON, "-c", script], allowed, cwd=allowed.folder)
+        assert subprocess.run(argv, capture_output=True).returncode == 0
+    assert best_sandbox().describe(network=True) == "bubblewrap, with network"
+
+
+def test_a_bubblewrap_that_does_not_work_is_not_used(tmp_path: Path) -> None:
+    for body in ("exit 1", "sleep 0; exit 127"):
+        program = tmp_path / "bwrap"
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+        assert not Bubblewrap(str(program)).works()
+    assert not Bubblewrap(str(tmp_path / "not-there")).works()
+
+
+@pytest.mark.parametrize("rung", [NoSandbox, Bubblewrap])
+def test_environment_has_no_secret(tmp_path: Path, rung: Callable[[], NoSandbox | Bubblewrap]) -> None:
+    inherited = {
+        "PATH": "/usr/bin",
+        "HOME": "/home/ann",
+        "LC_ALL": "C.UTF-8",
+        "GITHUB_TOKEN": "ghp_1",
+        "OPENAI_API_KEY": "sk-1",
+        "AWS_SECRET_ACCESS_KEY": "1",
+        "AWS_PROFILE": "prod",
+        "SSH_AUTH_SOCK": "/tmp/agent",
+        "CLAWPY_TOGETHER_API_KEY": "1",
+        "DATABASE_URL": "postgres://u:p@h/db",
+        "PIP_INDEX_URL": "https://user:pass@index/simple",
+        "GOFLAGS": "-x=https://user:pass@proxy/",
+        "DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/1/bus",
+        "PYTEST_CURRENT_TEST": "x",
+        "GIT_DIR": "/elsewhere",
+        "FORCE_COLOR": "1",
+    }
+    environment = session_environment(confinement(tmp_path), rung(), "sess_1", inherited)
+    assert {name for name in inherited if name in environment} == {"PATH", "HOME", "LC_ALL"}
+    assert environment[SESSION_MARK] == "sess_1"
+    assert environment["PYTHONDONTWRITEBYTECODE"] == "1"
+    assert environment["TMPDIR"] == ("/tmp" if rung is Bubblewrap else str(tmp_path / "scratch" / "tmp"))
+
+
+def test_commands_of_a_session_see_that_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_SERVICE_TOKEN", "hunter2")
+    view = world.run(lambda live: shell(live, "import os; print(sorted(os.environ))"))
+    assert "SOME_SERVICE_TOKEN" not in view.summary
+    assert "PATH" in view.summary
+
+
+def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
+    home = Home.locate(tmp_path / "clawpy")
+    home.data.mkdir(parents=True)
+    user = tmp_path / "ann"
+    (user / ".aws").mkdir(parents=True)
+    elsewhere = tmp_path / "kube.yml"
+    elsewhere.touch()
+    (user / ".ssh").symlink_to(tmp_path / "keys")
+    (tmp_path / "keys").mkdir()
+    found = secret_places(home, {"HOME": str(user), "KUBECONFIG": f"{elsewhere}:{tmp_path / 'gone'}"})
+    assert found == tuple(sorted([user / ".aws", tmp_path / "keys", elsewhere, home.data]))
+    (user / ".gnupg").symlink_to(user)
+    assert user not in secret_places(home, {"HOME": str(user)})

@@ -1,0 +1,491 @@
+"""Sessions: permit, queue, limits, stop, transcript (SPEC 3.7, 3.8)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlmodel import select
+
+from engine.clock import FakeClock
+from engine.config import Settings
+from engine.events import EventBus, SessionOutput
+from engine.execution.channels import AUTONOMOUS_TOKENS
+from engine.execution.live import LiveSession
+from engine.execution.processes import marked
+from engine.execution.runners.flow import FlowUnable
+from engine.execution.sessions_store import LEGAL, SessionRow, may_become, outcome_of
+from engine.storage.database import Database
+from engine.values import Outcome, Refusal, SessionState, Verdict
+from tests.execution.session_world import PYTHON, World, shell, until
+
+SLEEP = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[World]:
+    world = World(tmp_path, database, clock, bus)
+    yield world
+    world.sessions.close()
+
+
+def kinds(database: Database) -> list[str]:
+    from engine.memory.ledger import Ledger
+
+    return [entry.kind for entry in reversed(Ledger(database).latest())]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+# A whole life
+
+
+def test_a_session_from_permit_to_summary(world: World, database: Database) -> None:
+    view = world.run(lambda live: shell(live, "print('hello'); print('wörld')") and "said hello")
+    assert view.state is SessionState.SUCCEEDED
+    assert view.summary == "said hello"
+    assert view.sandbox == "none"
+    assert view.prediction_id == "pred_1"
+    assert world.texts(view) == ["hello", "wörld"]
+    assert [line.kind for line in world.sessions.transcript(view.id)] == ["command", "output", "output", "exit", "note"]
+    assert view.lines == 5
+    assert kinds(database) == ["SessionQueued", "SessionStarted", "SessionEnded"]
+    assert [one.state for one in world.watcher.started] == [SessionState.RUNNING]
+    (ended, result), *rest = world.watcher.ended
+    assert (ended.id, result.outcome, rest) == (view.id, Outcome.SUCCEEDED, [])
+    until(lambda: not (world.home.cache / "scratch" / view.id).exists())
+
+
+def test_a_permit_is_good_once_and_for_one_thing(world: World) -> None:
+    assignment = world.assignment(lambda live: "done")
+    permit = world.permit(assignment)
+    world.sessions.start(permit, assignment, agent="builder")
+    with pytest.raises(Refusal, match="used"):
+        world.sessions.start(permit, assignment, agent="builder")
+    other = world.assignment("gate")
+    with pytest.raises(Refusal) as refusal:
+        world.sessions.start(permit, other, agent="builder")
+    assert refusal.value.code in ("permit_used", "permit_mismatch")
+    assert len(world.sessions.list()) == 1
+
+
+def test_what_cannot_start_is_refused_and_uses_no_permit(world: World) -> None:
+    good = world.assignment("gate")
+    from dataclasses import replace
+
+    for change, code in (
+        ({"channel": "nowhere"}, "unknown_channel"),
+        ({"runner": "acp"}, "no_runner"),
+        ({"flow": None}, "no_runner"),
+    ):
+        bad = replace(good, **change)  # type: ignore[arg-type]
+        with pytest.raises(Refusal) as refusal:
+            world.sessions.start(world.permit(bad), bad, agent="builder")
+        assert refusal.value.code == code
+    world.brakes.reason = "F12 was pressed"
+    with pytest.raises(Refusal, match="F12 was pressed"):
+        world.start("gate")
+    assert not world.permits.used
+    assert world.sessions.list() == []
+    with pytest.raises(Refusal) as refusal:
+        world.sessions.get("sess_nobody")
+    assert refusal.value.code == "unknown_session"
+
+
+def test_autonomous_work_needs_a_sandbox(world: World) -> None:
+    with pytest.raises(Refusal) as refusal:
+        world.start("gate", mode="autonomous")
+    assert refusal.value.code == "no_sandbox"
+
+
+def test_errors_of_every_kind_end_it_with_words(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    def unable(live: LiveSession) -> str:
+        raise FlowUnable("there is no test runner", "install pytest")
+
+    def refused(live: LiveSession) -> str:
+        raise Refusal("git_failed", "git says no")
+
+    def broken(live: LiveSession) -> str:
+        raise KeyError("oh \x1b[31mdear")
+
+    for work, words in (
+        (unable, "there is no test runner (install pytest)"),
+        (refused, "git says no"),
+        (broken, "unexpected error: KeyError: "),
+    ):
+        view = world.run(work)
+        assert view.state is SessionState.FAILED
+        assert view.summary.startswith(words)
+        assert "\x1b" not in view.summary
+        assert world.texts(view, ["error"])[-1].startswith(words)
+    assert "KeyError" in caplog.text
+
+
+def test_a_missing_program_is_named(world: World) -> None:
+    view = world.run(lambda live: live.execute(["no-such-tool", "x"], cwd=live.folder).output)
+    assert view.state is SessionState.FAILED
+    assert "no-such-tool" in view.summary
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ASK, Verdict.BLOCK])
+def test_the_content_filter_is_asked_before_every_command(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, verdict: Verdict
+) -> None:
+    seen: list[str] = []
+
+    def judge(command: str) -> Verdict:
+        seen.append(command)
+        return verdict if "rm" in command else Verdict.ALLOW
+
+    world = World(tmp_path, database, clock, bus, verdict=judge)
+    victim = world.workspace / "precious"
+    victim.touch()
+
+    def work(live: LiveSession) -> str:
+        live.execute(["true"], cwd=live.folder)
+        live.execute(["rm", "precious"], cwd=live.folder)
+        return "not reached"
+
+    view = world.run(work)
+    assert view.state is SessionState.BLOCKED
+    assert "a rule says so" in view.summary
+    assert seen == ["true", "rm precious"]
+    assert victim.exists()
+    world.sessions.close()
+
+
+def test_command_results(world: World) -> None:
+    found = {}
+
+    def work(live: LiveSession) -> str:
+        found["code"] = live.execute([PYTHON, "-c", "raise SystemExit(5)"], cwd=live.folder).exit_code
+        found["env"] = live.execute(
+            [PYTHON, "-c", "import os; print(os.environ['EXTRA'])"], cwd=live.folder, env={"EXTRA": "yes"}
+        ).output
+        found["slow"] = live.execute([PYTHON, "-c", SLEEP], cwd=live.folder, timeout=0.3)
+        live.execute([PYTHON, "-c", "print('hidden')"], cwd=live.folder, quiet=True)
+        return "ok"
+
+    view = world.run(work)
+    assert found["code"] == 5
+    assert found["env"] == "yes\n"
+    assert found["slow"].timed_out
+    assert found["slow"].exit_code == 124
+    assert "hidden" not in world.texts(view)
+
+
+# Stop
+
+
+def test_stop_ends_the_family_within_a_second(world: World) -> None:
+    family = (
+        "import os,signal,subprocess,sys,time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print(os.getpid(), flush=True)\n"
+        f"subprocess.Popen([sys.executable, '-c', {'import signal; signal.signal(15, signal.SIG_IGN); ' + SLEEP!r}],"
+        " start_new_session=True)\n"
+        "time.sleep(60)"
+    )
+    view = world.start(lambda live: shell(live, family))
+    until(lambda: len(world.texts(view)) == 2)
+    pids = [int(text) for text in world.texts(view)]
+    began = time.monotonic()
+    world.sessions.stop(view.id, "the operator said so")
+    ended = world.sessions.wait(view.id, 5)
+    assert time.monotonic() - began < 1.0
+    assert not any(alive(pid) for pid in pids)
+    assert marked(view.id) == []
+    assert ended.state is SessionState.CANCELLED
+    assert ended.summary == "the operator said so"
+    assert world.watcher.ended[0][1].outcome is Outcome.CANCELLED
+    world.sessions.stop(view.id, "again")
+    assert world.sessions.get(view.id).summary == "the operator said so"
+
+
+def test_stop_all_ends_what_runs_and_what_waits_within_a_second(world: World) -> None:
+    views = [world.start(lambda live: shell(live, SLEEP)) for _ in range(4)]
+    until(lambda: all(world.texts(view) for view in views[:2]))
+    began = time.monotonic()
+    assert world.sessions.stop_all("F12") == 4
+    assert time.monotonic() - began < 1.0
+    assert {world.state(view) for view in views} == {SessionState.CANCELLED}
+    assert len(world.runner.begun) == 2
+    assert len(world.watcher.ended) == 4
+
+
+def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -> None:
+    release = threading.Event()
+
+    def stubborn(live: LiveSession) -> str:
+        release.wait(20)
+        return "too late"
+
+    view = world.start(stubborn)
+    until(lambda: world.runner.begun)
+    began = time.monotonic()
+    world.sessions.stop(view.id, "enough")
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    assert time.monotonic() - began < 1.2
+    release.set()
+    until(lambda: not any(thread.name == f"clawpy-{view.id}" for thread in threading.enumerate()))
+    assert world.sessions.get(view.id).summary == "enough"
+    assert len(world.watcher.ended) == 1
+
+
+def test_the_kill_switch_ends_what_runs(world: World) -> None:
+    view = world.start(lambda live: shell(live, SLEEP))
+    until(lambda: world.texts(view))
+    began = time.monotonic()
+    world.brakes.reason = "clawpy stop"
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    assert time.monotonic() - began < 1.0
+    assert world.sessions.get(view.id).summary == "clawpy stop"
+
+
+def test_git_of_a_session_ends_with_it(world: World) -> None:
+    from engine.git import Git
+
+    subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
+
+    def work(live: LiveSession) -> str:
+        git = live.git(Git(live.folder))
+        git.output("-c", "alias.wait=!sleep 60", "wait")
+        return "not reached"
+
+    view = world.start(work)
+    until(lambda: len(marked(view.id)) >= 2)
+    began = time.monotonic()
+    world.sessions.stop(view.id, "enough")
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    assert time.monotonic() - began < 1.0
+    assert marked(view.id) == []
+
+
+# Queue
+
+
+def test_at_most_so_many_run_and_the_rest_in_order(world: World) -> None:
+    views = [world.start("gate") for _ in range(5)]
+    until(lambda: len(world.runner.begun) == 2)
+    assert [world.state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
+    assert {view.id for view in world.sessions.running()} == {views[0].id, views[1].id}
+    world.sessions.stop(views[3].id, "changed my mind")
+    assert world.state(views[3]) is SessionState.CANCELLED
+    world.runner.gate.set()
+    for index in (0, 1, 2, 4):
+        assert world.sessions.wait(views[index].id, 5).state is SessionState.SUCCEEDED
+    assert sorted(world.runner.begun[:2]) == sorted(view.id for view in views[:2])
+    assert world.runner.begun[2:] == [views[2].id, views[4].id]
+
+
+def test_close_ends_what_runs_and_keeps_the_queue(world: World) -> None:
+    views = [world.start("gate") for _ in range(3)]
+    until(lambda: len(world.runner.begun) == 2)
+    world.sessions.close()
+    assert [world.state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
+    with pytest.raises(Refusal, match="closing"):
+        world.start("gate")
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("channel", "span", "words"),
+    [
+        ({"session_minutes": 45, "session_silence_minutes": 60}, timedelta(minutes=45), "ran for 45 min"),
+        ({}, timedelta(minutes=10), "printed nothing for 10 min"),
+    ],
+)
+def test_time_limits_of_approved_sessions(
+    tmp_path: Path,
+    database: Database,
+    clock: FakeClock,
+    bus: EventBus,
+    channel: dict[str, object],
+    span: timedelta,
+    words: str,
+) -> None:
+    world = World(tmp_path, database, clock, bus, channel=channel)
+    view = world.start(lambda live: shell(live, SLEEP))
+    until(lambda: world.texts(view))
+    clock.advance(span - timedelta(microseconds=1))
+    live = world.sessions._live[view.id]
+    assert live.over_limit() == ""
+    clock.advance(timedelta(microseconds=1))
+    ended = world.sessions.wait(view.id, 5)
+    assert ended.state is SessionState.FAILED
+    assert words in ended.summary
+    world.sessions.close()
+
+
+def test_autonomous_sessions_have_120_seconds(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    from engine.config import FixedSettings
+    from engine.execution.channels import Channels
+
+    limits = Channels(FixedSettings()).get("koji-core").limits("autonomous")
+    assert (limits.seconds, limits.tokens) == (120, 50_000)
+
+
+def test_cost_cap_ends_it_while_it_runs(world: World) -> None:
+    spent: list[int] = []
+
+    def work(live: LiveSession) -> str:
+        for _ in range(100):
+            live.charge(100_000, tokens=10)
+            spent.append(1)
+        return "not reached"
+
+    view = world.run(work)
+    assert view.state is SessionState.FAILED
+    assert len(spent) == 10  # $1.00 is allowed, the next cent is not
+    assert view.summary == "it spent $1.10 of $1.00"
+    assert view.cost == 1_100_000
+    assert view.tokens == 110
+    assert AUTONOMOUS_TOKENS == 50_000
+
+
+# Transcript and events
+
+
+def test_output_streams_while_it_runs(world: World, bus: EventBus) -> None:
+    seen = bus.subscribe(lambda: None)
+    script = "import time\nfor n in range(3000): print('line', n, flush=True); time.sleep(0.0005)"
+    view = world.start(lambda live: shell(live, script) and "done")
+    until(lambda: len(world.texts(view)) > 10)
+    assert world.state(view) is SessionState.RUNNING
+    world.sessions.wait(view.id, 10)
+    assert world.texts(view) == [f"line {n}" for n in range(3000)]
+    events = [event for event in seen.drain() if isinstance(event, SessionOutput)]
+    seconds = float(world.texts(view, ["exit"])[0].split("·")[1].split()[0])
+    assert 1 < len(events) <= seconds * 10 + 3
+    assert events[-1].last_line == world.sessions.get(view.id).lines
+    page = world.sessions.transcript(view.id, after=2500, limit=3)
+    assert [(line.number, line.text) for line in page] == [(n, f"line {n - 2}") for n in (2501, 2502, 2503)]
+
+
+def test_nothing_wakes_up_when_nothing_runs(world: World) -> None:
+    world.run(lambda live: "done")
+    until(lambda: not any(thread.name.startswith("clawpy-keeper") for thread in threading.enumerate()))
+
+
+# Crash
+
+
+CRASHER = """
+import sys, time
+from pathlib import Path
+from engine.clock import SystemClock
+from engine.events import EventBus
+from engine.memory.ledger import append
+from engine.storage import migrations
+from engine.storage.database import Database
+from sqlmodel import SQLModel
+import sqlalchemy
+def create(path):
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}"); SQLModel.metadata.create_all(engine); engine.dispose()
+migrations.bring_up_to_date = create
+from tests.execution.session_world import World, shell
+root = Path(sys.argv[1]); clock = SystemClock(); bus = EventBus()
+world = World(root, Database(root / "clawpy.db", clock=clock, bus=bus, recorder=append), clock, bus)
+SLEEP = "import os,subprocess,sys,time; print(os.getpid(), flush=True); time.sleep(60)"
+for _ in range(3):
+    world.start(lambda live: shell(live, SLEEP))
+while not all(world.texts(view) for view in world.sessions.running()) or len(world.sessions.running()) < 2:
+    time.sleep(0.01)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_kill_minus_nine_loses_nothing_and_runs_nothing_twice(
+    tmp_path: Path, clock: FakeClock, bus: EventBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.memory.ledger import append
+
+    root = tmp_path / "crash"
+    root.mkdir()
+    engine = subprocess.Popen([sys.executable, "-c", CRASHER, str(root)], stdout=subprocess.PIPE, cwd=Path.cwd())
+    assert engine.stdout is not None
+    assert engine.stdout.readline() == b"ready\n"
+    engine.kill()
+    engine.wait()
+    engine.stdout.close()
+    database = Database(root / "clawpy.db", clock=clock, bus=bus, recorder=append)
+    world = World(root, database, clock, bus)
+    world.runner.works = {f"work_{n}": lambda live: "run after the crash" for n in range(3)}
+    with database.read() as session:
+        before = {row.id: row for row in session.exec(select(SessionRow))}
+    running = [row for row in before.values() if row.state == "running"]
+    queued = [row for row in before.values() if row.state == "queued"]
+    assert (len(running), len(queued)) == (2, 1)
+    assert all(marked(row.id) for row in running)
+    words = world.sessions.recover()
+    assert len(words) == 3
+    for row in running:
+        assert marked(row.id) == []
+        view = world.sessions.get(row.id)
+        assert view.state is SessionState.INTERRUPTED
+        assert view.lines == len(world.sessions.transcript(row.id)) > 1
+    assert {result.outcome for view, result in world.watcher.ended if view.id != queued[0].id} == {Outcome.FAILED}
+    assert world.sessions.wait(queued[0].id, 5).summary == "run after the crash"
+    assert world.runner.begun == [queued[0].id]
+    assert world.sessions.recover() == []
+    world.sessions.close()
+    database.close()
+
+
+# Transitions
+
+
+STATES = st.sampled_from(list(SessionState))
+
+
+@given(st.lists(STATES, max_size=8))
+def test_whatever_is_asked_only_legal_steps_are_taken(wanted: list[SessionState]) -> None:
+    state, ended = SessionState.QUEUED, 0
+    for after in wanted:
+        if may_become(state, after):
+            assert not state.over
+            assert after is not SessionState.QUEUED
+            state = after
+            ended += after.over
+    assert ended <= 1
+    assert set(LEGAL) == {SessionState.QUEUED, SessionState.RUNNING}
+
+
+@given(STATES)
+def test_exactly_what_is_over_has_an_outcome(state: SessionState) -> None:
+    if state.over:
+        assert outcome_of(state) in Outcome
+    else:
+        with pytest.raises(ValueError, match="no outcome"):
+            outcome_of(state)
+
+
+def test_more_may_run_when_the_setting_says_so(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    world = World(tmp_path, database, clock, bus, settings=Settings(max_running_sessions=3))
+    for _ in range(4):
+        world.start("gate")
+    until(lambda: len(world.runner.begun) == 3)
+    world.runner.gate.set()
+    until(lambda: len(world.runner.begun) == 4)
+    world.sessions.close()

@@ -1,0 +1,164 @@
+"""Transcripts: harmless text, caps that are said, pages, and what a crash leaves (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.execution.transcripts import (
+    LINE_CAP,
+    TOTAL_CAP,
+    LineSplitter,
+    TranscriptReader,
+    TranscriptWriter,
+)
+from engine.values import sanitise
+
+
+def split(*chunks: bytes) -> list[str]:
+    splitter = LineSplitter()
+    return [line for chunk in chunks for line in splitter.feed(chunk)] + splitter.end()
+
+
+def test_lines_across_chunks() -> None:
+    assert split(b"on", b"e\ntw", b"o\n\nthr", b"ee") == ["one", "two", "", "three"]
+
+
+def test_characters_and_escapes_across_chunks() -> None:
+    assert split("gr\xfc".encode()[:3], "gr\xfcn".encode()[3:] + b"\n") == ["grün"]
+    assert split(b"\x1b[3", b"1mred\x1b[0m\x1b]0;title\x07\n") == ["red"]
+
+
+def test_progress_bars_show_their_last_state() -> None:
+    assert split(b"10 %\r50 %\r100 %\ndone\r\n") == ["100 %", "done"]
+    endless = split(*[b"x" * 900 + b"\r" for _ in range(100)], b"ready\n")
+    assert len(endless) == 1
+    assert len(endless[0]) < LINE_CAP + 50
+
+
+def test_long_lines_are_cut_and_say_so() -> None:
+    (line,) = split(b"a" * (LINE_CAP + 1), b"b" * 10_000, b"\n")
+    assert line.startswith("a" * LINE_CAP)
+    assert line.endswith("… [10,001 more bytes cut]")
+    assert split(b"a" * LINE_CAP + b"\n") == ["a" * LINE_CAP]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20))
+def test_any_bytes_in_any_pieces_give_the_same_harmless_lines(chunks: list[bytes]) -> None:
+    lines = split(*chunks)
+    assert lines == split(b"".join(chunks))
+    for line in lines:
+        assert "\n" not in line
+        assert sanitise(line) == line
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "one.jsonl"
+
+
+def test_pages(path: Path, clock: FakeClock) -> None:
+    writer, reader = TranscriptWriter(path, clock), TranscriptReader()
+    assert reader.page(path) == []
+    for start in range(0, 5000, 500):
+        writer.append("output", [f"line {n}" for n in range(start + 1, start + 501)])
+        writer.flush()
+        page = reader.page(path, after=start, limit=1000)
+        assert [line.number for line in page] == list(range(start + 1, start + 501))
+        assert page[-1].text == f"line {start + 500}"
+    for after in (0, 1, 999, 1000, 1001, 4998, 4999, 5000, 9999):
+        page = reader.page(path, after=after, limit=2)
+        assert [line.number for line in page] == [n for n in (after + 1, after + 2) if n <= 5000]
+    assert reader.page(path, after=-5, limit=1)[0].number == 1
+    assert reader.page(path, limit=0) == []
+    writer.close()
+    writer.close()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_half_written_line_is_left_out_and_mended(path: Path, clock: FakeClock) -> None:
+    writer = TranscriptWriter(path, clock)
+    writer.append("output", ["whole"])
+    writer.close()
+    with path.open("ab") as file:
+        file.write(b'{"at": "2026-01-0')
+    assert [line.text for line in TranscriptReader().page(path)] == ["whole"]
+    again = TranscriptWriter(path, clock)
+    again.append("note", ["goes on"])
+    again.close()
+    assert [(line.number, line.text) for line in TranscriptReader().page(path)] == [(1, "whole"), (2, "goes on")]
+
+
+def test_too_much_output_is_dropped_and_said_once(path: Path, clock: FakeClock) -> None:
+    writer = TranscriptWriter(path, clock)
+    for _ in range(TOTAL_CAP // 1000 + 3):
+        writer.append("output", ["x"] * 1000)
+        writer.flush()
+    writer.append("exit", ["exit 0"])
+    writer.close()
+    assert writer.lines == TOTAL_CAP + 2
+    last = TranscriptReader().page(path, after=TOTAL_CAP - 1)
+    assert [line.kind for line in last] == ["output", "note", "exit"]
+    assert "200,000 lines" in last[1].text
+
+
+def test_a_full_disk_is_told_and_nothing_is_half_written(
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = TranscriptWriter(path, clock)
+    writer.append("output", ["a" * 3000])
+    writer.flush()
+    size = path.stat().st_size
+    writer.append("output", ["b" * 3000])
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    import signal
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limit[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            writer.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert path.stat().st_size == size
+    writer.close()
+    assert [line.text[0] for line in TranscriptReader().page(path)] == ["a", "b"]
+
+
+def test_words_after_the_last_are_dropped(path: Path, clock: FakeClock) -> None:
+    writer = TranscriptWriter(path, clock)
+    writer.close()
+    writer.append("output", ["late"])
+    assert writer.flush() == ""
+
+
+@pytest.mark.benchmark
+def test_cost_of_a_thousand_lines_a_second(path: Path, clock: FakeClock) -> None:
+    """CPU and memory of ten seconds at 1,000 lines/s, in chunks of 50 lines as a pipe gives them."""
+    chunks = [
+        b"".join(b"\x1b[32mtests/test_%d.py::test_x\x1b[0m PASSED\n" % (c * 50 + n) for n in range(50))
+        for c in range(200)
+    ]
+    writer, splitter = TranscriptWriter(path, clock), LineSplitter()
+    tracemalloc.start()
+    started, cpu = time.perf_counter(), time.process_time()
+    for number, chunk in enumerate(chunks):
+        writer.append("output", splitter.feed(chunk))
+        if number % 2 == 1:
+            writer.flush()
+    used, peak = time.process_time() - cpu, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    writer.close()
+    print(
+        f"10,000 lines: {used * 1000:.0f} ms CPU, {time.perf_counter() - started:.3f} s, peak {peak / 1024:.0f} KiB; pid {os.getpid()}"
+    )
+    assert used < 1.0
+    assert peak < 1 << 20
