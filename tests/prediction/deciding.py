@@ -1,0 +1,226 @@
+"""A small real world around cards: rails that issue permits, a launcher that keeps sessions, everything in SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from engine.clock import FakeClock
+from engine.config import FixedSettings, Settings
+from engine.feedback.calibration import IdentityCalibrator
+from engine.feedback.decisions import Decisions
+from engine.prediction.cards import Cards
+from engine.prediction.collectors.git import GitState
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.cycle import Predictions
+from engine.storage.database import Database, Transaction
+from engine.values import (
+    Assignment,
+    Card,
+    Permit,
+    Proposal,
+    RailVerdict,
+    Randomness,
+    Refusal,
+    Ruling,
+    RunnerInfo,
+    SessionState,
+    SessionView,
+    Signal,
+    Trigger,
+    Verdict,
+)
+
+SHOP = "/shop"
+
+
+def plain_time(start: datetime, span: timedelta) -> datetime:
+    """Active time without quiet hours."""
+    return start + span
+
+
+class SimpleRails:
+    """Lets everything pass but prompts with `forbidden` (blocked) and `risky` (asks, until it was acknowledged)."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, Permit] = {}
+        self.ruled: list[Trigger] = []
+        self.revoked: list[str] = []
+        self.novel = False
+
+    def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
+        return (self._content(trigger), RailVerdict("gate", Verdict.ASK, "", "novel-pair" if self.novel else ""))
+
+    def rule(self, transaction: Transaction, trigger: Trigger) -> Ruling:
+        self.ruled.append(trigger)
+        verdict = self._content(trigger)
+        if verdict.verdict is Verdict.ASK and trigger.acknowledged_digest == trigger.assignment.digest:
+            verdict = replace(verdict, verdict=Verdict.ALLOW)
+        if verdict.verdict is not Verdict.ALLOW:
+            return Ruling((verdict,), None, verdict)
+        now = transaction.now
+        permit = Permit(
+            f"permit_{len(self.ruled)}", trigger.prediction_id, trigger.assignment.digest, trigger.type, now,
+            now + timedelta(minutes=15),
+        )  # fmt: skip
+        self.open[trigger.prediction_id] = permit
+        return Ruling((verdict,), permit, None)
+
+    def revoke(self, transaction: Transaction, prediction_id: str) -> None:
+        self.open.pop(prediction_id, None)
+        self.revoked.append(prediction_id)
+
+    def _content(self, trigger: Trigger) -> RailVerdict:
+        prompt = trigger.assignment.prompt
+        if "forbidden" in prompt:
+            return RailVerdict("content", Verdict.BLOCK, "it is forbidden", "rule")
+        if "risky" in prompt:
+            return RailVerdict("content", Verdict.ASK, "it is risky", "rule")
+        return RailVerdict("content", Verdict.ALLOW, "harmless")
+
+
+class Bench:
+    """Starts sessions that run until the test ends them. `hold` queues them, `broken` refuses to start."""
+
+    def __init__(self, database: Database, clock: FakeClock) -> None:
+        self._database = database
+        self._clock = clock
+        self.cards: Cards
+        self.sessions: dict[str, SessionView] = {}
+        self.started: list[tuple[Permit, Assignment, str]] = []
+        self.hold = False
+        self.broken = False
+
+    def start(self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int) -> SessionView:
+        assert permit.digest == assignment.digest
+        if self.broken:
+            raise Refusal("permit_used", "the permit was used already")
+        self.started.append((permit, assignment, mode))
+        state = SessionState.QUEUED if self.hold else SessionState.RUNNING
+        view = SessionView(
+            f"session_{len(self.started)}", permit.prediction_id, assignment.prompt, assignment.workspace,
+            assignment.channel, agent, assignment.runner, assignment.flow, state, mode, "none", assignment.workspace,
+            self._clock.now(), None if self.hold else self._clock.now(), None, 0, 0, "",
+        )  # fmt: skip
+        self.sessions[permit.prediction_id] = view
+        self._database.write(lambda tx: self.cards.session_started(tx, view))
+        return view
+
+    def session_of(self, prediction_id: str) -> SessionView | None:
+        return self.sessions.get(prediction_id)
+
+    def stop(self, session_id: str, reason: str) -> None:
+        card = next(view.prediction_id for view in self.sessions.values() if view.id == session_id)
+        self.end(card, SessionState.CANCELLED)
+
+    def end(self, card_id: str, state: SessionState = SessionState.SUCCEEDED) -> None:
+        view = self.sessions[card_id] = replace(self.sessions[card_id], state=state, ended_at=self._clock.now())
+        self._database.write(lambda tx: self.cards.session_ended(tx, view))
+
+    def check(self, assignment: Assignment) -> RunnerInfo:
+        if assignment.flow is None:
+            return RunnerInfo(False, f"no runner {assignment.runner!r} takes prose")
+        return RunnerInfo(True, estimate=0, undo_note="nothing to undo")
+
+    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+        key, separator, value = edit.partition("=")
+        if not separator:
+            raise Refusal("bad_parameters", f"{edit!r} is not key=value", "for instance paths=src")
+        return replace(assignment, prompt=f"{assignment.flow} {edit}", parameters={key: value})
+
+    def recognise(self, text: str) -> tuple[str, Mapping[str, Any]] | None:
+        return ("run_tests", {"paths": []}) if text.startswith("run_tests") else None
+
+
+class Landed:
+    """Sessions whose change sets are landed."""
+
+    def __init__(self) -> None:
+        self.sessions: set[str] = set()
+
+    def reverse(self, session_id: str) -> bool:
+        landed = session_id in self.sessions
+        self.sessions.discard(session_id)
+        return landed
+
+
+def proposal(
+    name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, share: float = 0.5, **more: Any
+) -> Proposal:
+    """A proposal whose facts are `name`."""
+    given: dict[str, Any] = {
+        "prompt": f"run the tests of {name}",
+        "reasoning": f"{name} changed",
+        "facts": {"name": name},
+        "flow": kind,
+        "parameters": {"paths": [name]},
+        "channel": "koji-core",
+        "signals": (Signal("git", 1.0, share, (name,)),),
+    }
+    return Proposal(kind=kind, workspace=workspace, **(given | more))
+
+
+@dataclass
+class World:
+    """Everything that a test of cards works with; `seen` is what the next cycle's templates propose."""
+
+    database: Database
+    clock: FakeClock
+    settings: Settings = field(default_factory=Settings)
+    active_time: Callable[[datetime, timedelta], datetime] = plain_time
+    seen: list[Proposal] = field(default_factory=list)
+    stopped: str = ""
+    state: GitState | None = field(default_factory=GitState)
+    errors: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.rails = SimpleRails()
+        self.bench = Bench(self.database, self.clock)
+        self.landed = Landed()
+        self.decisions = Decisions(self.database, self.clock)
+        self.workspaces = [SHOP]
+        common: dict[str, Any] = {
+            "clock": self.clock,
+            "settings": FixedSettings(self.settings),
+            "randomness": Randomness(1),
+            "rails": self.rails,
+            "launcher": self.bench,
+            "history": self.decisions,
+            "calibrator": IdentityCalibrator(),
+        }
+        self.cards = Cards(self.database, landings=self.landed, active_time=self.active_time, **common)
+        self.bench.cards = self.cards
+        self.predictions = Predictions(
+            self.database,
+            cards=self.cards,
+            contexts=self.contexts,
+            workspaces=lambda: self.workspaces,
+            stopped=lambda: self.stopped,
+            propose=lambda context: [one for one in self.seen if one.workspace == context.workspace],
+            **common,
+        )
+
+    def contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+        return [
+            WorkspaceContext(
+                name, self.clock.now(), self.clock.local(), git=self.state, errors=self.errors,
+                signals=(Signal("git", 0.1, 0.5, ("1 uncommitted file",)),),
+            )
+            for name in workspaces
+        ]  # fmt: skip
+
+    def see(self, *proposals: Proposal) -> list[Card]:
+        """One cycle that finds exactly these; the cards it made."""
+        self.seen = list(proposals)
+        return list(self.predictions.run_cycle().created)
+
+    def one(self, name: str = "a", **more: Any) -> Card:
+        """A card for one proposal."""
+        (card,) = self.see(proposal(name, **more))
+        return card
+
+    def signals(self) -> list[str]:
+        """The standing signals, oldest first."""
+        return [view.signal.value for view in reversed(self.decisions.recent())]

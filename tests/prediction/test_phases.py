@@ -1,0 +1,29 @@
+"""Phases are derived from what is stored (SPEC 2.6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.feedback.calibration import IdentityCalibrator
+from engine.prediction.phases import phase_of
+from engine.values import CalibrationCheck
+
+
+@pytest.mark.parametrize(("decisions", "number"), [(0, 0), (29, 0), (30, 1), (5000, 1)])
+def test_thirty_decisions_and_no_calibration(decisions: int, number: int) -> None:
+    phase = phase_of(decisions, IdentityCalibrator().check())
+    assert phase.number == number
+    assert phase.decisions == decisions
+
+
+def test_it_says_what_is_missing() -> None:
+    assert "2 more" in phase_of(28, IdentityCalibrator().check()).reason
+    assert "not calibrated yet" in phase_of(30, IdentityCalibrator().check()).reason
+
+
+@pytest.mark.parametrize(
+    ("decisions", "held_out", "holds", "number"),
+    [(130, 100, True, 2), (130, 99, True, 1), (130, 100, False, 1), (29, 100, True, 0)],
+)
+def test_phase_2_needs_a_calibration_that_holds(decisions: int, held_out: int, holds: bool, number: int) -> None:
+    assert phase_of(decisions, CalibrationCheck(held_out, holds, "measured")).number == number
