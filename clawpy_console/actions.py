@@ -44,6 +44,7 @@ GROUPS = {
     "work": "Work",
     "safety": "Safety",
     "details": "Card details",
+    "prompt": "A prompt of your own",
 }
 
 ACTIONS: tuple[Action, ...] = (
@@ -56,7 +57,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("app.palette", "ctrl+p", "palette", "every command by name", "app.command_palette", True, "^p"),
     Action("app.quit", "ctrl+q", "", "leave; asks first when sessions run", "app.leave", True, "^q"),
     Action("stack.approve", "right,l", "approve", "approve the card: it runs", "approve", False, "→"),
-    Action("stack.dismiss", "left,h", "dismiss", "dismiss the card; the like stays away for 7 days", "dismiss", False, "←"),
+    Action(
+        "stack.dismiss", "left,h", "dismiss", "dismiss the card; the like stays away for 7 days", "dismiss", False, "←"
+    ),
     Action("stack.snooze", "up,s", "later", "show the card again in 2 hours", "snooze", False, "↑"),
     Action("stack.insist", "A", "", "approve a risky card, after its reason was shown", "insist", False, "A"),
     Action("stack.details", "enter", "why", "why this card, and edit it before approving", "details", False, "⏎"),
@@ -86,7 +89,11 @@ ACTIONS: tuple[Action, ...] = (
     Action("details.approve", "a", "approve as edited", "approve the card as it stands here", "approve"),
     Action("details.approve_here", "ctrl+s", "", "the same, while typing", "approve", True, "^s"),
     Action("details.insist", "A", "", "approve a risky card, after its reason was shown", "insist"),
-    Action("details.close", "escape", "close", "back to the stack", "close", False, "esc"),
+    Action("details.edit", "e", "edit", "edit the prompt or the parameters", "edit"),
+    Action("details.close", "escape", "close", "back to the stack", "close", True, "esc"),
+    Action("prompt.make", "ctrl+s", "make a card", "make a card of the prompt", "make", True, "^s"),
+    Action("prompt.place", "ctrl+w", "next workspace", "for the next workspace", "next_place", True, "^w"),
+    Action("prompt.close", "escape", "leave it", "no card", "close", True, "esc"),
 )
 
 BY_ID = {action.id: action for action in ACTIONS}
@@ -97,6 +104,7 @@ _TOGETHER = (
     {"app", "rows", "panes", "work"},
     {"app", "rows", "panes", "safety"},
     {"app", "details"},
+    {"app", "prompt"},
 )
 
 

@@ -25,7 +25,7 @@ from textual.theme import BUILTIN_THEMES
 from clawpy_console import alerts, last_screen, themes, words
 from clawpy_console.actions import bindings, check_keymap
 from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
-from clawpy_console.known import TOPICS, Known, read
+from clawpy_console.known import TOPICS, read
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from engine.home import Home
@@ -233,6 +233,8 @@ class ConsoleApp(App[None]):
 
     def learn(self, values: dict[str, Any]) -> None:
         """Take over new fields of `Known` and draw what they change."""
+        if "autonomy" in values:
+            values = values | {"autonomy": dataclasses.replace(values["autonomy"], read_at=self.now())}
         changed = frozenset(name for name, value in values.items() if getattr(self.known, name) != value)
         if not changed:
             return

@@ -55,7 +55,9 @@ MOVES: Mapping[str, tuple[str, ...]] = {
 }
 """Which topics of `Known` an event makes old, by the event's kind."""
 
-NOTICED = frozenset({"SessionEnded", "ChangeSetReady", "FaultReported", "CostWarned", "HoldPlaced", "PredictionCreated"})
+NOTICED = frozenset(
+    {"SessionEnded", "ChangeSetReady", "FaultReported", "CostWarned", "HoldPlaced", "PredictionCreated"}
+)
 """Kinds that may be worth a word to the operator; handed on one by one, in order."""
 
 
@@ -65,12 +67,6 @@ class EngineMoved(Message):
 
     topics: frozenset[str]
 
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def can_replace(self, message: Message) -> bool:
-        return False
-
 
 @dataclass
 class OutputGrew(Message):
@@ -78,18 +74,12 @@ class OutputGrew(Message):
 
     sessions: frozenset[str]
 
-    def __post_init__(self) -> None:
-        super().__init__()
-
 
 @dataclass
 class Noticed(Message):
     """One event that may deserve a toast, a bell or a notification of the terminal."""
 
     event: Any
-
-    def __post_init__(self) -> None:
-        super().__init__()
 
 
 class Bridge:

@@ -20,10 +20,14 @@ AGENTS = ("claude", "codex", "gemini", "opencode", "qwen", "vibe")
 def first_run() -> list[Content]:
     """The first-run line: three optional steps. Any key hides it for good."""
     return [
-        Content.styled("Welcome. Nothing to set up: cards about this repository come by themselves.", "bold $ink"),
-        Content.assemble(("if you like: ", "$faint"), "more folders with --workspace DIR · "
-                         "a coding agent or key can wait · autonomy stays off until you turn it on"),
-    ]  # fmt: skip
+        Content.styled("Cards about this repository come by themselves.", "bold $ink"),
+        Content.assemble(
+            ("if you like  ", "$faint"),
+            "--workspace DIR adds folders · an agent or a key can come later · autonomy stays off  ",
+            ("esc", "$accent"),
+            (" hides this", "$faint"),
+        ),
+    ]
 
 
 def found_agents() -> list[str]:

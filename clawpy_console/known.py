@@ -21,6 +21,7 @@ from engine.values import (
     SessionState,
     SessionView,
     Task,
+    Verdict,
     Waiting,
 )
 
@@ -43,7 +44,7 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class Autonomy:
-    """The state machine as it stands; `silence` is what it was at `read_at`."""
+    """The state machine as it stands; `silence` is what it was at `read_at`, which the app fills in."""
 
     state: str = ""
     cause: str = ""
@@ -79,6 +80,7 @@ class Known:
     workspaces: tuple[str, ...] = ()
     place: str = ""
     phase: str = ""
+    sandbox: str = ""
 
     @property
     def running(self) -> tuple[SessionView, ...]:
@@ -117,8 +119,6 @@ def _agents(engine: Engine) -> dict[str, Any]:
 
 
 def _autonomy(engine: Engine) -> dict[str, Any]:
-    from datetime import UTC
-
     view = engine.autonomy.state()
     return {
         "autonomy": Autonomy(
@@ -129,7 +129,6 @@ def _autonomy(engine: Engine) -> dict[str, Any]:
             next_cycle=engine.autonomy.next_cycle(),
             silence=engine.autonomy.silence().total_seconds(),
             threshold=engine.settings.current.silence_threshold_ms / 1000,
-            read_at=datetime.now(UTC),
         )
     }
 
@@ -140,15 +139,16 @@ def _costs(engine: Engine) -> dict[str, Any]:
 
 def _log(engine: Engine) -> dict[str, Any]:
     def logged(entry: Any) -> Logged:
-        stopper = entry.blocked_by
+        no = [one for one in entry.verdicts if one.verdict is not Verdict.ALLOW] if entry.blocked else []
+        no.sort(key=lambda one: one.verdict is not Verdict.BLOCK)
         return Logged(
             id=str(entry.id),
             at=entry.at,
             what=entry.prompt,
             verdicts=tuple(entry.verdicts),
-            blocked_by=stopper.rail if stopper else "",
-            reason=stopper.reason if stopper else "",
-            rule=stopper.rule if stopper else "",
+            blocked_by=no[0].rail if no else "",
+            reason=no[0].reason if no else entry.reason,
+            rule=no[0].rule if no else "",
         )
 
     return {
@@ -168,7 +168,10 @@ SWITCHES = {
 
 def _settings(engine: Engine) -> dict[str, Any]:
     current = engine.settings.current
-    return {"switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items())}
+    return {
+        "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
+        "sandbox": engine.sessions.sandbox.describe(network=False),
+    }
 
 
 def _place(engine: Engine) -> dict[str, Any]:

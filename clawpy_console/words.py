@@ -89,13 +89,18 @@ def fit(text: str, width: int) -> str:
     return set_cell_size(crop(text, width), width)
 
 
-def risk(card: Card) -> RailVerdict | None:
-    """What makes a card risky: the content filter asks, or it targets production; it then needs a second key."""
+def risk(card: Card) -> str:
+    """What makes a card risky, in words, "" when nothing does: the content filter asks, or it touches production.
+
+    Approving such a card needs a second, distinct key.
+    """
     for verdict in card.verdicts:
-        about = f"{verdict.rail} {verdict.rule}".lower()
-        if verdict.verdict is Verdict.ASK and ("content" in about or "production" in about):
-            return verdict
-    return None
+        if verdict.rail == "content" and verdict.verdict is Verdict.ASK:
+            return one_line(verdict.reason)
+        if "production" in verdict.rule.split(","):
+            said = (part for part in verdict.reason.split("; ") if "production" in part)
+            return one_line(next(said, verdict.reason))
+    return ""
 
 
 def blocked(card: Card) -> RailVerdict | None:

@@ -44,7 +44,7 @@ class MissionScreen(ConsoleScreen):
             with Vertical(id="left"):
                 with Vertical(id="pane-agents", classes="pane"):
                     yield Static("AGENTS", classes="heading", markup=False)
-                    yield Rows(id="agents", empty="none yet")
+                    yield Rows(id="agents", empty="none yet", classes="-fit")
                 with Vertical(id="pane-live", classes="pane"):
                     yield Static("LIVE", id="live-title", classes="heading", markup=False)
                     yield Transcript(id="live", tail=400)
@@ -93,12 +93,20 @@ class MissionScreen(ConsoleScreen):
         self.query_one("#tasks", Rows).show([_task_row(one, known, now) for one in _tasks_in_order(known.tasks)])
         self.query_one("#queue", Rows).show([_queue_row(one, now) for one in known.waiting])
         waits = len(known.waiting)
-        self.query_one("#queue-title", Static).update(Content(f"WAITING FOR YOU  {waits}" if waits else "WAITING FOR YOU"))
+        self.query_one("#queue-title", Static).update(
+            Content(f"WAITING FOR YOU  {waits}" if waits else "WAITING FOR YOU")
+        )
         self.query_one("#pane-queue").set_class(bool(waits), "-wants")
         self.query_one("#folded", Static).update(self._folded(known, now))
-        newest = known.newest_running
-        glance = f"{newest.channel}: {newest.summary or newest.state.value}" if newest else ""
-        self.query_one("#glance", Static).update(Content(words.crop(words.one_line(glance), self.size.width - 4)))
+        self._draw_glance()
+
+    def _draw_glance(self) -> None:
+        """On a narrow terminal: the last line of the live output, under the stack."""
+        newest = self.known.newest_running
+        last = self.query_one("#live", Transcript).last_line if newest else ""
+        text = words.crop(words.one_line(last), max(0, self.size.width - 22))
+        channel = words.fit(newest.channel, 14) if newest and text else ""
+        self.query_one("#glance", Static).update(Content.assemble((channel, "$grey"), "  ", (text, "$faint")))
 
     def _folded(self, known: Known, now: datetime) -> Content:
         running = len(known.running)
@@ -146,7 +154,11 @@ class MissionScreen(ConsoleScreen):
         lines: list[Content] = []
         behind = self.query_one("#stack", CardStack).cards[1:]
         if behind:
-            lines += [Content.styled("UP NEXT", "bold $faint"), *(_next_line(one, width) for one in behind[:6]), Content("")]
+            lines += [
+                Content.styled("UP NEXT", "bold $faint"),
+                *(_next_line(one, width) for one in behind[:6]),
+                Content(""),
+            ]
         decided = [one for one in known.recent if one.status is not Status.PENDING]
         if decided:
             lines += [Content.styled("BEFORE", "bold $faint"), *(_past_line(one, now, width) for one in decided[:12])]
@@ -222,6 +234,11 @@ class MissionScreen(ConsoleScreen):
         live = self.query_one("#live", Transcript)
         if live.session_id in sessions and self.app.transcript is not None:
             live.pull(self.app.transcript)
+
+    @on(Transcript.Grew)
+    def _grew(self) -> None:
+        if self.has_class("-narrow"):
+            self._draw_glance()
 
     # The lists
 
@@ -313,8 +330,10 @@ def _past_line(card: Card, now: datetime, width: int) -> Content:
         Outcome.SUCCEEDED: ("✓", "$grey"), Outcome.FAILED: ("✗", "$wrong"), Outcome.CANCELLED: ("✗", "$grey"),
         Outcome.BLOCKED: ("✗", "$wrong"), Outcome.WITHDRAWN: ("·", "$faint"),
     }.get(card.outcome or Outcome.WITHDRAWN, ("·", "$faint"))  # fmt: skip
-    word = card.outcome.value if card.outcome else {Status.REJECTED: "dismissed", Status.CONFIRMED: "running"}.get(
-        card.status, card.status.value
+    word = (
+        card.outcome.value
+        if card.outcome
+        else {Status.REJECTED: "dismissed", Status.CONFIRMED: "running"}.get(card.status, card.status.value)
     )
     at = words.moment(card.decided_at or card.created_at, now)
     prompt = words.fit(words.one_line(card.assignment.prompt), max(8, width - 2 - 11 - 11))

@@ -7,7 +7,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from clawpy_console import words
-from engine.values import Band, Card, Signal, Verdict
+from engine.values import Band, Card, Signal
 
 SHORT = {"time_of_day": "time", "active_tasks": "tasks", "recent_conversations": "talk", "git_state": "git"}
 BAR = 8
@@ -32,7 +32,9 @@ def headline(card: Card, width: int) -> Content:
     if card.novel:
         badges += [("  ", ""), ("NEW", "bold $wants")]
     right = Content.assemble(*badges)
-    place = words.crop(f"{words.name(card.assignment.workspace)} → {card.assignment.channel}", width - right.cell_length - 1)
+    place = words.crop(
+        f"{words.name(card.assignment.workspace)} → {card.assignment.channel}", width - right.cell_length - 1
+    )
     left = Content.styled(place, "$grey")
     return Content.assemble(left, " " * max(1, width - left.cell_length - right.cell_length), right)
 
@@ -64,12 +66,9 @@ def caution(card: Card) -> tuple[str, str] | None:
     if stopper := words.blocked(card):
         return f"✗ {stopper.rail} would block: {words.one_line(stopper.reason)}", "$wrong"
     if risk := words.risk(card):
-        return f"▲ {risk.rail} asks: {words.one_line(risk.reason)}", "$wants"
+        return f"▲ risky: {risk}", "$wants"
     if card.note:
         return f"▲ {words.one_line(card.note)}", "$wants"
-    for one in card.verdicts:
-        if one.verdict is Verdict.ASK:
-            return f"· {one.rail}: {words.one_line(one.reason)}", "$faint"
     return None
 
 
@@ -80,14 +79,20 @@ def layout(card: Card, width: int, height: int) -> list[Content]:
     below: list[Content] = []
     if said := caution(card):
         below.append(Content.styled(words.crop(said[0], width), said[1]))
-    below.append(Content.styled(words.crop(facts(card), width), "$grey"))
+    known = Content.styled(facts(card), "$grey").wrap(width)
+    below += (
+        known if len(known) <= (2 if height > 11 else 1) else [Content.styled(words.crop(facts(card), width), "$grey")]
+    )
     prompt_room = max(1, min(5 if height > 14 else 3, height - 2 - len(below)))
     prompt = Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width)
     if len(prompt) > prompt_room:
-        prompt = [*prompt[: prompt_room - 1], Content.styled(words.crop(prompt[prompt_room - 1].plain + " …", width), "bold $ink")]
+        prompt = [
+            *prompt[: prompt_room - 1],
+            Content.styled(words.crop(prompt[prompt_room - 1].plain + " …", width), "bold $ink"),
+        ]
     lines = [headline(card, width), blank, *prompt]
     room = height - len(lines) - len(below)
-    wanted = sorted((one for one in card.signals if one.share > 0 or one.error), key=lambda one: -one.share)
+    wanted = sorted((one for one in card.signals if one.share > 0), key=lambda one: -one.share)
     if room >= 2 and wanted:
         lines += [blank, *(signal_line(one, width) for one in wanted[: room - 1])]
         room = height - len(lines) - len(below)

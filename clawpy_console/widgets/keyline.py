@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rich.cells import cell_len
-from textual.app import ComposeResult
+from textual import events
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from clawpy_console.actions import BY_ID, shown_key
 
-ORDER = ("stack", "details", "work", "safety", "rows", "panes", "app")
+ORDER = ("stack", "details", "prompt", "work", "safety", "rows", "panes", "app")
 
 
 class KeyLine(Widget):
@@ -20,12 +20,13 @@ class KeyLine(Widget):
 
     keys: reactive[tuple[tuple[str, str, str], ...]] = reactive(())
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: list[tuple[int, int, str]] = []  # first cell, end, action: where a click lands
+
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.look())
         self.call_after_refresh(self.look)
-
-    def compose(self) -> ComposeResult:
-        return iter(())
 
     def look(self) -> None:
         """Take over the bindings that are active now."""
@@ -45,13 +46,20 @@ class KeyLine(Widget):
     def render(self) -> Content:
         width, used = self.size.width, 0
         parts: list[Content | str | tuple[str, str]] = []
+        self._places = []
         for action_id, key, label in self.keys:
             if action_id == "app.stop":
                 continue  # it stands in the status line, always
             size = cell_len(key) + 1 + cell_len(label) + 2
             if used + size > width:
                 break
+            self._places.append((used, used + size - 2, action_id))
             used += size
-            piece = Content.assemble((key, "$accent"), " ", (label, "$grey"))
-            parts += [piece.stylize(f"@click=screen.press('{action_id}')"), "  "]
+            parts += [(key, "$accent"), " ", (label, "$grey"), "  "]
         return Content.assemble(*parts)
+
+    async def on_click(self, event: events.Click) -> None:
+        x = event.x - self.content_region.x + self.region.x
+        for start, end, action_id in self._places:
+            if start <= x < end:
+                await self.run_action(f"screen.press('{action_id}')")

@@ -104,6 +104,8 @@ class Rows(ScrollView, can_focus=True):
         again = next((number for number in places if rows[number].id == was), None)
         nearest = min(places, key=lambda number: abs(number - at), default=0)
         self.virtual_size = Size(self._inner_width(), max(1, len(rows)))
+        if self.has_class("-fit"):
+            self.styles.height = max(1, len(rows))
         self.set_reactive(Rows.cursor, nearest if again is None or not was else again)
         if self.current != was:
             self.post_message(self.Moved(self, self.current))

@@ -52,18 +52,12 @@ class CardStack(Widget, can_focus=True):
         card: Card
         how: str
 
-        def __post_init__(self) -> None:
-            super().__init__()
-
     @dataclass
     class Wanted(Message):
         """The operator wants something else: "details", "undo", "own", "predict", "filter"; `card` is in front."""
 
         what: str
         card: Card | None
-
-        def __post_init__(self) -> None:
-            super().__init__()
 
     class Turned(Message):
         """Another card is in front, or the numbers changed."""
@@ -115,6 +109,14 @@ class CardStack(Widget, can_focus=True):
         again = dataclasses.replace(card, note=note or card.note)
         self._replace((again, *(one for one in self._cards if one.id != card.id)), own=True)
 
+    def decided_elsewhere(self, card: Card) -> None:
+        """`card` was approved in its details: it leaves here too."""
+        if card.id in {one.id for one in self._cards}:
+            self._gone.add(card.id)
+            if self.front is not None and self.front.id == card.id:
+                self._fly(card, Offset(1, 0))
+            self._replace(tuple(one for one in self._cards if one.id != card.id), own=True)
+
     def _replace(self, cards: tuple[Card, ...], *, own: bool) -> None:
         before = self.front
         self._cards = cards
@@ -131,7 +133,7 @@ class CardStack(Widget, can_focus=True):
         front.card = self.front
         front.display = self.front is not None
         self.query_one("#empty").display = self.front is None
-        front.set_class(self.front is not None and words.risk(self.front) is not None, "-risky")
+        front.set_class(self.front is not None and bool(words.risk(self.front)), "-risky")
         front.set_class(self.armed, "-armed")
 
     def _steady(self) -> bool:
@@ -166,7 +168,7 @@ class CardStack(Widget, can_focus=True):
         card = self.front
         if card is None or not self._steady():
             return
-        if words.risk(card) is not None:
+        if words.risk(card):
             self._armed = card.id
             self._draw()
             self.post_message(self.Turned())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from rich.cells import cell_len
+from textual import events
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -24,6 +25,8 @@ STATES = {
     "AUTONOMOUS": ("●", "$accent"),
     "PAUSED": ("▲", "$wants"),
 }
+
+STOP = "F12 stop"
 
 Piece = tuple[str, str]
 
@@ -49,24 +52,31 @@ class StatusBar(Widget):
         tabs: list[Piece] = [("clawpy", "bold $accent")]
         for mode, key, label in SCREENS:
             here = mode == self._screen_name
-            tabs += [("  ", ""), (f"{key} {label}", "bold $ink underline" if here else f"$grey @{mode}")]
+            tabs += [("  ", ""), (f"{key} {label}", "bold $ink underline" if here else "$grey")]
         return tabs
 
     def render(self) -> Content:
         tabs, state, place = self.pieces
         width = self.size.width
-        left = Content.assemble(*(_linked(piece) for piece in tabs))
+        left = Content.assemble(*tabs)
         place = words.crop(place, max(0, width - left.cell_length - 2))
         gap = " " * max(1, width - left.cell_length - cell_len(place))
         return Content.assemble(left, gap, (place, "$grey"), "\n", *state)
 
-
-def _linked(piece: Piece) -> Content:
-    text, style = piece
-    style, _, mode = style.partition(" @")
-    if not mode:
-        return Content.styled(text, style)
-    return Content.styled(text, style).stylize(f"@click=app.go('{mode}')")
+    async def on_click(self, event: events.Click) -> None:
+        """A click on a tab goes there; a click on the stop key stops."""
+        line = event.y
+        pieces = self.pieces[0] if line == 0 else self.pieces[1]
+        at = 1
+        for text, _ in pieces:
+            end = at + cell_len(text)
+            if at <= event.x < end:
+                for mode, key, label in SCREENS:
+                    if line == 0 and text == f"{key} {label}":
+                        await self.run_action(f"app.go('{mode}')")
+                if line == 1 and text == STOP:
+                    await self.run_action("app.stop_everything")
+            at = end
 
 
 def place_words(known: Known) -> str:
@@ -81,11 +91,10 @@ def state_line(known: Known, now: datetime, opening: str, width: int) -> list[Pi
     """State, silence, next cycle, costs against caps, the stop key: the longest wording that fits `width` cells."""
     for full in (True, False):
         pieces = _state_pieces(known, now, opening, full)
-        stop: Piece = ("F12 stop", "$grey @stop")
-        used = sum(cell_len(text) for text, _ in pieces) + cell_len(stop[0])
+        used = sum(cell_len(text) for text, _ in pieces) + cell_len(STOP)
         if used + 2 <= width or not full:
             gap = " " * max(2, width - used)
-            return [*pieces, (gap, ""), (stop[0], "$grey")]
+            return [*pieces, (gap, ""), (STOP, "$grey")]
     raise AssertionError("unreachable")
 
 

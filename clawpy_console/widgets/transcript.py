@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from engine.values import SessionView, TranscriptLine
+from textual.message import Message
 
 from clawpy_console.widgets.lines import LinesView
+from engine.values import SessionView, TranscriptLine
 
 Fetch = Callable[[str, int, int], Sequence[TranscriptLine]]
 """`fetch(session_id, after, limit)`: blocking, called in a thread."""
@@ -18,10 +19,14 @@ PAGE = 2000
 class Transcript(LinesView):
     """Shows one session and pulls what is new when told so. One pull at a time; the next sees all that came meanwhile."""
 
+    class Grew(Message):
+        """New lines are on screen."""
+
     def __init__(self, *, tail: int = 20_000, id: str | None = None) -> None:
         super().__init__(cap=tail, empty="nothing has run yet", id=id)
         self._tail = tail
         self.session_id = ""
+        self.last_line = ""
         self._seen = 0
         self._pulling = False
         self._again = False
@@ -33,6 +38,7 @@ class Transcript(LinesView):
         if session.id != self.session_id:
             self.session_id = session.id
             self._seen = max(0, session.lines - self._tail)
+            self.last_line = ""
             self.clear(empty="no output yet")
         if fetch is not None:
             self.pull(fetch)
@@ -56,6 +62,8 @@ class Transcript(LinesView):
                 if lines:
                     self._seen = lines[-1].number
                     self.extend((_kind(line), line.text) for line in lines)
+                    self.last_line = lines[-1].text
+                    self.post_message(self.Grew())
                 if len(lines) < PAGE and not self._again:
                     return
                 await asyncio.sleep(0.05)
@@ -65,5 +73,5 @@ class Transcript(LinesView):
 
 def _kind(line: TranscriptLine) -> str:
     if line.kind == "exit":
-        return "exit" if line.text.split()[-1:] == ["0"] or line.text.startswith("exit 0") else "failed"
+        return "exit" if line.text.startswith("exit 0") else "failed"
     return line.kind

@@ -24,9 +24,12 @@ from engine.values import (
     CheckResult,
     ConfidenceParts,
     CostState,
+    CycleReport,
     DecidedBy,
     FileChange,
+    FileDiff,
     Hold,
+    LandPreview,
     Outcome,
     RailVerdict,
     Refusal,
@@ -44,7 +47,7 @@ from engine.values import (
 NOW = datetime(2026, 1, 5, 14, 12, 30, tzinfo=UTC)
 SHOP, BLOG = "/home/ada/src/shop", "/home/ada/src/blog"
 
-RAILS = ("rate", "loops", "cost", "content", "gate", "kill")
+RAILS = ("rate", "loop", "cost", "content", "gate", "kill")
 
 
 def ago(**span: float) -> datetime:
@@ -121,7 +124,9 @@ def cards() -> list[Card]:
             flow="rehearse_merge",
             confidence=0.58,
             parameters={"source": "main", "target": "feature/checkout"},
-            verdicts=allow(RailVerdict("gate", Verdict.ASK, "targets production: branch main", "production")),
+            verdicts=allow(
+                RailVerdict("gate", Verdict.ASK, "touches production: branch main; first days", "production,onboarding")
+            ),
         ),
         card(
             4,
@@ -147,7 +152,12 @@ def recent() -> list[Card]:
     ]
     return [
         card(
-            number, prompt, status=status, outcome=outcome, decided_by=DecidedBy.OPERATOR, decided_at=ago(minutes=minutes)
+            number,
+            prompt,
+            status=status,
+            outcome=outcome,
+            decided_by=DecidedBy.OPERATOR,
+            decided_at=ago(minutes=minutes),
         )
         for number, prompt, status, outcome, minutes in past
     ]
@@ -208,7 +218,7 @@ TRANSCRIPTS = {
         ("output", "....F......                                              [ 46%]"),
         ("output", ".............                                            [100%]"),
         ("output", "1 failed, 23 passed in 4.21s"),
-        ("exit", "exit 1 after 4.6 s"),
+        ("exit", "exit 1 · 4.6 s"),
         ("command", "python -m pytest -q tests/test_cart.py tests/test_tax.py -p no:randomly"),
         ("output", ".......... [x] 🎉 wide 漢字 stay in their column"),
         ("output", "result [/not markup]"),
@@ -217,9 +227,9 @@ TRANSCRIPTS = {
         ("note", "worktree made from the present tree, 2 uncommitted files included"),
         ("command", "ruff check --fix shop/cart.py shop/price.py shop/tax.py"),
         ("output", "Found 7 errors (7 fixed, 0 remaining)."),
-        ("exit", "exit 0 after 0.1 s"),
+        ("exit", "exit 0 · 0.1 s"),
         ("command", "ruff format shop/cart.py shop/price.py shop/tax.py"),
-        ("exit", "exit 0 after 0.1 s"),
+        ("exit", "exit 0 · 0.1 s"),
     ],
 }
 
@@ -352,6 +362,7 @@ class Sessions(Port):
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
         self.all = sessions()
+        self.sandbox = SimpleNamespace(describe=lambda network: "bubblewrap: read-only system, no network")
         self.transcripts = {
             id: [TranscriptLine(number, NOW, kind, text) for number, (kind, text) in enumerate(lines, 1)]
             for id, lines in TRANSCRIPTS.items()
@@ -379,7 +390,7 @@ class Changes(Port):
         return self.all[:limit]
 
     def diff(self, id: str) -> list[Any]:
-        return [SimpleNamespace(path=one.path, status=one.status, old_path="", binary=False, hunks=HUNKS)
+        return [FileDiff(one.path, one.status, "", False, HUNKS)
                 for one in self.all[0].files]  # fmt: skip
 
     def _set(self, id: str, state: ChangeState, **more: Any) -> ChangeSet:
@@ -388,7 +399,7 @@ class Changes(Port):
         return self.all[0]
 
     def preview_land(self, id: str) -> Any:
-        return SimpleNamespace(clean=True, conflicts=(), in_the_way=())
+        return LandPreview(True, files=3)
 
     def land(self, id: str) -> ChangeSet:
         return self._set(id, ChangeState.LANDED)
@@ -424,13 +435,34 @@ class Safety(Port):
 
     def log(self, limit: int = 50, blocked_only: bool = False) -> list[Any]:
         block = RailVerdict("content", Verdict.BLOCK, "deletes outside the workspace: rm -rf /", "destructive.rm")
-        loops = RailVerdict("loops", Verdict.BLOCK, "koji-core → research → koji-core within 5 min", "reverse link")
+        loops = RailVerdict("loop", Verdict.BLOCK, "koji-core → research → koji-core within 5 min", "reverse link")
         entries = [
-            SimpleNamespace(id=1, at=ago(minutes=4), prompt="Hunt flakes: 4 slowest tests", verdicts=allow(), blocked_by=None),
-            SimpleNamespace(id=2, at=ago(minutes=33), prompt="clean up with rm -rf /", verdicts=allow(block), blocked_by=block),
-            SimpleNamespace(id=3, at=ago(minutes=90), prompt="follow up on the analysis", verdicts=allow(loops), blocked_by=loops),
+            SimpleNamespace(
+                id=1,
+                at=ago(minutes=4),
+                prompt="Hunt flakes: 4 slowest tests",
+                verdicts=allow(),
+                blocked=False,
+                reason="",
+            ),
+            SimpleNamespace(
+                id=2,
+                at=ago(minutes=33),
+                prompt="clean up with rm -rf /",
+                verdicts=allow(block),
+                blocked=True,
+                reason="content",
+            ),
+            SimpleNamespace(
+                id=3,
+                at=ago(minutes=90),
+                prompt="follow up on the analysis",
+                verdicts=allow(loops),
+                blocked=True,
+                reason="loop",
+            ),
         ]
-        return [one for one in entries if one.blocked_by or not blocked_only][:limit]
+        return [one for one in entries if one.blocked or not blocked_only][:limit]
 
 
 class Settings(Port):
@@ -481,11 +513,14 @@ class StandIn:
 
     def _run_cycle(self, *, workspaces: list[str] | None = None, requested: bool = False) -> Any:
         self.calls.append(("run_cycle", requested))
-        return SimpleNamespace(created=[], withdrawn=[], errors=[], seconds=0.2)
+        return CycleReport(seconds=0.2)
 
     def queue(self) -> list[Waiting]:
         waiting = [one for one in self.changes.all if one.state is ChangeState.WAITING]
-        return [Waiting("change_set", one.id, f"land {len(one.files)} files?", one.created_at, one.session_id) for one in waiting]
+        return [
+            Waiting("change_set", one.id, f"land {len(one.files)} files?", one.created_at, one.session_id)
+            for one in waiting
+        ]
 
     def place(self, workspace: str) -> str:
         return "main*"

@@ -1,0 +1,255 @@
+"""Everything about one card: why it is there, what it would do, and the prompt to edit before approving (SPEC 9.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static, TextArea
+
+from clawpy_console import words
+from clawpy_console.actions import bindings
+from clawpy_console.widgets.card import bar, headline, signal_name
+from clawpy_console.widgets.keyline import KeyLine
+from clawpy_console.widgets.stack import CardStack
+from engine.values import Card, RailVerdict, Refusal, Verdict
+
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+
+TERMS = (("twin", 0.40), ("pattern", 0.25), ("urgency", 0.20), ("time", 0.15))
+"""The terms of the confidence and their weights, as the sum is written (SPEC 2.5)."""
+
+
+def parameter_lines(parameters: Mapping[str, Any]) -> str:
+    """A flow's parameters as `key = value` lines, values as JSON except plain texts."""
+    return "\n".join(
+        f"{key} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for key, value in parameters.items()
+    )
+
+
+def parse_parameters(text: str) -> dict[str, Any]:
+    """The inverse of `parameter_lines`. Raises `Refusal` ("bad_parameters") that names the line."""
+    found: dict[str, Any] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip():
+            raise Refusal(
+                "bad_parameters", f"line {number}: {line.strip()!r} is no `key = value`", "one parameter a line"
+            )
+        value = value.strip()
+        try:
+            found[key.strip()] = json.loads(value) if value[:1] in '[{"0123456789-tfn' else value
+        except json.JSONDecodeError:
+            found[key.strip()] = value  # a text that only begins like JSON, such as a commit id
+    return found
+
+
+def sum_lines(card: Card) -> list[Content]:
+    """The confidence as a sum, each term with its value and where it came from."""
+    parts = card.parts
+    if parts is None:
+        return [Content.styled(f"{card.confidence:.2f}, as its source said", "$grey")]
+    lines = []
+    for number, (name, weight) in enumerate(TERMS):
+        value = getattr(parts, name)
+        why = parts.words[number] if number < len(parts.words) else ""
+        lines.append(
+            Content.assemble(
+                (f"{weight:.2f} · {value:.2f}", "$ink"),
+                (f" = {weight * value:.3f}  ", "$grey"),
+                (f"{name:<8}", "$faint"),
+                (f"  {words.one_line(why)}", "$grey"),
+            )  # fmt: skip
+        )
+    lines.append(Content.assemble(("sum             ", "$faint"), (f"{parts.total:.3f}", "bold $ink"),
+                                  (f"  {card.band.value}", "$accent")))  # fmt: skip
+    return lines
+
+
+def signal_lines(card: Card) -> list[Content]:
+    """All signals with weight, relevance and evidence; those that found nothing too."""
+    lines = []
+    for one in card.signals:
+        said = words.one_line(one.error or "; ".join(one.evidence)) or "nothing"
+        lines.append(
+            Content.assemble(
+                (f"{signal_name(one.name):<8} ", "$faint"),
+                (bar(one.relevance), "$accent"),
+                (f" {one.weight:.2f} · {one.relevance:.2f}  ", "$faint"),
+                (said, "$grey" if not one.error else "$faint"),
+            )  # fmt: skip
+        )
+    return lines
+
+
+def rail_line(one: RailVerdict) -> Content:
+    """A rail's word with its reason."""
+    glyph, style = {Verdict.ALLOW: ("✓", "$grey"), Verdict.ASK: ("▲", "$wants"), Verdict.BLOCK: ("✗", "$wrong")}[
+        one.verdict
+    ]
+    rule = f"  ({one.rule})" if one.rule and one.verdict is not Verdict.ALLOW else ""
+    return Content.assemble(
+        (f"{glyph} {one.rail:<8} ", style), (words.one_line(one.reason) or "allows", "$grey"), (rule, "$faint")
+    )
+
+
+class Details(ModalScreen[None]):
+    """The details of `card`. Closes itself when it was approved."""
+
+    BINDINGS = bindings("details")
+    AUTO_FOCUS = "#details"
+    DEFAULT_CSS = """
+    Details > .dialog { width: 108; height: auto; }
+    Details #editor { height: auto; min-height: 3; max-height: 9; }
+    Details .part { height: auto; }
+    Details KeyLine { background: $surface; dock: bottom; padding: 0; margin-top: 1; }
+    Details #refused { color: $wrong; height: auto; display: none; }
+    Details #details { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
+    """
+
+    app: ConsoleApp  # type: ignore[assignment]
+
+    def __init__(self, card: Card) -> None:
+        super().__init__()
+        self._card = card
+        self._armed = False
+
+    @property
+    def _text(self) -> str:
+        """What can be edited: a flow's parameters, or the prompt."""
+        assignment = self._card.assignment
+        return parameter_lines(assignment.parameters) if assignment.flow else assignment.prompt
+
+    def compose(self) -> ComposeResult:
+        card = self._card
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = Content(f"{words.name(card.assignment.workspace)} → {card.assignment.channel}")
+            dialog.border_subtitle = Content(card.id)
+            with VerticalScroll(id="details"):
+                yield Static(id="head", classes="part", markup=False)
+                yield Static(Content(f"PARAMETERS OF {card.assignment.flow}" if card.assignment.flow else "PROMPT"),
+                             classes="heading", markup=False)  # fmt: skip
+                yield TextArea(self._text, id="editor", show_line_numbers=False, tab_behavior="focus")
+                yield Static(id="refused", markup=False)
+                yield Static(id="why", classes="part", markup=False)
+            yield KeyLine()
+
+    def on_mount(self) -> None:
+        self._draw("…")
+        engine = self.app.engine
+        if engine is not None:
+            self.run_worker(self._ask(engine), group="details")
+
+    async def _ask(self, engine: Any) -> None:
+        def read() -> tuple[Card, tuple[int, int, str]]:
+            return engine.cards.get(self._card.id), engine.cards.similar(self._card.id)
+
+        try:
+            card, (approved, total, said) = await asyncio.to_thread(read)
+        except Refusal as refusal:
+            self._refuse(str(refusal))
+            return
+        self._card = card
+        like = f"approved {approved} of {total}" if total else "never decided before"
+        self._draw(f"{like}{f', {words.one_line(said)}' if said else ''}")
+
+    def _draw(self, like: str) -> None:
+        card = self._card
+        head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
+        self.query_one("#head", Static).update(
+            Content("\n").join([headline(card, max(20, self.query_one("#head").size.width or 90)), Content(""), head])
+        )
+        title = lambda text: Content.styled(text, "bold $faint")  # noqa: E731
+        fact = lambda name, text: Content.assemble((f"{name:<10}", "$faint"), (text, "$grey"))  # noqa: E731
+        assignment = card.assignment
+        lines: list[Content] = [Content("")]
+        if card.reasoning:
+            lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
+        lines += [title("CONFIDENCE"), *sum_lines(card), Content("")]
+        lines += [title("SIGNALS"), *signal_lines(card), Content("")]
+        lines += [title("RAILS"), *(rail_line(one) for one in card.verdicts), Content("")]
+        lines += [
+            title("WORK"),
+            fact("like this", like),
+            fact("cost", f"est. {words.money(card.estimate)}"),
+            fact("runs", f"{assignment.flow or assignment.runner} by {card.agent}"),
+            fact("where", f"{assignment.workspace}, {'read-only' if card.check_only else 'in a worktree of its own'}"),
+            fact("sandbox", self.app.known.sandbox or "not tried yet"),
+            fact("undo", card.undo_note or "–"),
+            fact("source", f"{card.source.value}, made {words.moment(card.created_at, self.app.now())}, "
+                           f"expires {words.moment(card.expires_at, self.app.now())}"),
+        ]  # fmt: skip
+        if card.note:
+            lines.append(fact("note", words.one_line(card.note)))
+        self.query_one("#why", Static).update(Content("\n").join(lines))
+
+    def _refuse(self, text: str) -> None:
+        line = self.query_one("#refused", Static)
+        line.display = True
+        line.update(Content(f"✗ {text}"))
+        self.query_one("#details").scroll_home(animate=False)
+
+    def action_edit(self) -> None:
+        self.query_one("#editor").focus()
+
+    def action_close(self) -> None:
+        editor = self.query_one("#editor")
+        if editor.has_focus:
+            self.query_one("#details").focus()
+        else:
+            self.dismiss()
+
+    def action_approve(self) -> None:
+        """Approve what stands in the editor; a risky card first says so and waits for its own key."""
+        if (risk := words.risk(self._card)) and not self._armed:
+            self._armed = True
+            self._refuse(f"risky: {risk}; A approves it all the same")
+            self.query_one("#details").focus()
+            return
+        if not words.risk(self._card):
+            self._approve()
+
+    def action_insist(self) -> None:
+        if self._armed:
+            self._approve()
+
+    def _approve(self) -> None:
+        engine = self.app.live()
+        if engine is None:
+            return
+        card, text = self._card, self.query_one("#editor", TextArea).text.strip()
+        edited = text != self._text.strip()
+        try:
+            parameters = parse_parameters(text) if edited and card.assignment.flow else None
+        except Refusal as refusal:
+            self._refuse(str(refusal))
+            return
+        edit = text if edited and not card.assignment.flow else None
+
+        def refused(_: Card, reason: str) -> None:
+            self._refuse(reason)
+            self._armed = False
+            self.run_worker(self._ask(engine), group="details")
+
+        def call() -> Card:
+            done = engine.cards.approve(card.id, edit=edit, parameters=parameters)
+            self.app.call_from_thread(self._done)
+            return done
+
+        self.app.decide(card, "approve", refused, call)
+
+    def _done(self) -> None:
+        for screen in self.app.screen_stack:
+            for stack in screen.query(CardStack):
+                stack.decided_elsewhere(self._card)
+        self.dismiss()

@@ -1,0 +1,58 @@
+"""A prompt of one's own, for one of the workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static, TextArea
+
+from clawpy_console import words
+from clawpy_console.actions import bindings
+
+
+class OwnPrompt(ModalScreen[tuple[str, str] | None]):
+    """Gives `(prompt, workspace)`, or None. ctrl+s makes the card, ctrl+w takes the next workspace."""
+
+    BINDINGS = bindings("prompt")
+
+    def __init__(self, workspaces: Sequence[str], workspace: str) -> None:
+        super().__init__()
+        self._workspaces = list(workspaces) or [""]
+        self._at = self._workspaces.index(workspace) if workspace in self._workspaces else 0
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = Content("A prompt of your own")
+            yield Static(id="place", classes="note", markup=False)
+            area = TextArea(id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
+            area.styles.height = 8
+            yield area
+            keys = Content.assemble(
+                ("^s", "$accent"), " make a card of it     ", ("^w", "$accent"), " next workspace     ",
+                ("esc", "$accent"), " leave it",
+            )  # fmt: skip
+            yield Static(keys, classes="note", markup=False)
+
+    def on_mount(self) -> None:
+        self._show_place()
+        self.query_one("#text").focus()
+
+    def _show_place(self) -> None:
+        more = f"  ({self._at + 1} of {len(self._workspaces)})" if len(self._workspaces) > 1 else ""
+        place = words.name(self._workspaces[self._at])
+        self.query_one("#place", Static).update(Content.assemble("for ", (place, "bold $ink"), more))
+
+    def action_make(self) -> None:
+        if text := self.query_one("#text", TextArea).text.strip():
+            self.dismiss((text, self._workspaces[self._at]))
+
+    def action_next_place(self) -> None:
+        self._at = (self._at + 1) % len(self._workspaces)
+        self._show_place()
+
+    def action_close(self) -> None:
+        self.dismiss(None)
