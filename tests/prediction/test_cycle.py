@@ -1,0 +1,255 @@
+"""One prediction cycle (SPEC 2.1-2.9): what becomes a card, what is withdrawn, what is said when something fails."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.config import Autonomy, Settings, WorkspaceSettings
+from engine.events import EventBus
+from engine.prediction.collectors.git import Commit, GitState
+from engine.prediction.context import WorkspaceContext
+from engine.storage.database import Database
+from engine.values import (
+    Band,
+    CycleReport,
+    DecidedBy,
+    DecidedCard,
+    DecisionSignal,
+    Outcome,
+    Proposal,
+    Refusal,
+    Source,
+    Status,
+)
+from tests.prediction.deciding import SHOP, World, proposal
+
+WEEK = timedelta(days=7)
+
+
+@pytest.fixture
+def world(database: Database, clock: FakeClock) -> World:
+    return World(database, clock)
+
+
+def names(*letters: str) -> list[Proposal]:
+    return [proposal(letter) for letter in letters]
+
+
+def teach(
+    world: World, decisions: int, signal: DecisionSignal = DecisionSignal.APPROVED, kind: str = "run_tests"
+) -> None:
+    for number in range(decisions):
+        told = DecidedCard(
+            f"past_{signal}_{number}", kind, "koji-core", SHOP, kind, "run the tests", 0.4, DecidedBy.OPERATOR
+        )
+        world.database.write(lambda tx, told=told: world.decisions.record(tx, signal, told))
+
+
+def test_at_most_five_best_first(world: World) -> None:
+    created = world.see(*(proposal(str(number), share=number / 10) for number in range(8)))
+    assert [card.signals[0].share for card in created] == [0.7, 0.6, 0.5, 0.4, 0.3]
+    assert world.see(*world.seen) == []
+
+
+def test_a_free_seat_is_taken_by_the_next(world: World) -> None:
+    created = world.see(*names(*"abcdef"))
+    world.cards.dismiss(created[0].id)
+    assert len(world.see(*world.seen)) == 1
+
+
+def test_snoozed_own_and_undone_cards_and_the_five(world: World, clock: FakeClock) -> None:
+    five = world.see(*names(*"abcdefgh"))
+    world.cards.propose("run_tests", workspace=SHOP)
+    world.cards.snooze(five[0].id)
+    assert len(world.see(*world.seen)) == 1, "neither a snoozed nor an own card takes a seat"
+    clock.advance(timedelta(hours=2))
+    seats = [card for card in world.cards.pending() if card.source is not Source.OPERATOR]
+    assert len(seats) == 5, "who wakes up waits for a seat"
+    world.cards.dismiss(seats[0].id)
+    assert five[0].id in [card.id for card in world.cards.pending()]
+    assert world.see(*world.seen) == [], "and comes before new ones"
+    returning = world.cards.undo(seats[0].id)
+    after = [card for card in world.cards.pending() if card.source is not Source.OPERATOR]
+    assert len(after) == 5
+    assert returning.id in [card.id for card in after]
+
+
+def test_one_card_a_fingerprint(world: World) -> None:
+    assert len(world.see(proposal("a"), proposal("a"), proposal("a", workspace="/other"))) == 1
+    world.cards.approve(world.cards.pending()[0].id)
+    assert world.see(proposal("a")) == [], "it is under way"
+
+
+def test_a_dismissed_one_cools_down_seven_days_unless_its_facts_change(world: World, clock: FakeClock) -> None:
+    world.cards.dismiss(world.one("a").id)
+    assert world.see(proposal("a")) == []
+    assert len(world.see(proposal("a"), proposal("a", facts={"name": "changed"}))) == 1
+    clock.advance(WEEK - timedelta(microseconds=1))
+    assert world.see(proposal("a")) == []
+    clock.advance(timedelta(microseconds=1))
+    assert len(world.see(proposal("a"))) == 1
+
+
+def test_what_was_done_is_not_proposed_again_at_once(world: World) -> None:
+    world.cards.approve(world.one("a").id)
+    world.bench.end(world.cards.recent()[0].id)
+    assert world.see(proposal("a")) == []
+
+
+def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
+    card = world.one("a")
+    world.cards.mark_shown([card.id])
+    own = world.cards.propose("run_tests", workspace=SHOP)
+    world.seen = []
+    assert world.predictions.run_cycle().withdrawn == (card.id,)
+    after = world.cards.get(card.id)
+    assert (after.status, after.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
+    assert world.signals() == []
+    assert world.cards.get(own.id).status is Status.PENDING
+    assert len(world.see(proposal("a"))) == 1, "a withdrawn one does not cool down"
+
+
+def committed(world: World) -> GitState:
+    now = world.clock.now()
+    return GitState(head="new", recent=(Commit("new", now, "a", "commit"),))
+
+
+@pytest.mark.parametrize(("shown", "signals"), [(True, ["did_himself"]), (False, [])])
+def test_what_the_operator_did_himself_was_chosen(
+    world: World, clock: FakeClock, shown: bool, signals: list[str]
+) -> None:
+    card = world.one(
+        "a", kind="check_clean_head", facts={"head": "old", "files": ["cart.py"]}, parameters={"files": ["cart.py"]}
+    )
+    if shown:
+        world.cards.mark_shown([card.id])
+    clock.advance(timedelta(minutes=5))
+    world.state = committed(world)
+    world.see()
+    assert world.cards.get(card.id).note == "you did it yourself"
+    assert world.signals() == signals
+
+
+def test_what_was_not_seen_is_not_gone(world: World) -> None:
+    card = world.one("a")
+    world.errors = ("runs: the table is locked",)
+    world.seen = []
+    report = world.predictions.run_cycle()
+    assert report.withdrawn == ()
+    assert report.errors == ("/shop: runs: the table is locked",)
+    world.errors, world.state = (), None
+    assert world.predictions.run_cycle().withdrawn == ()
+    assert world.cards.get(card.id).status is Status.PENDING
+
+
+def test_a_fault_of_the_templates_costs_only_its_workspace(world: World) -> None:
+    world.workspaces = [SHOP, "/blog"]
+    card = world.one("a")
+    propose = world.predictions._propose
+
+    def faulty(context: WorkspaceContext) -> list[Proposal]:
+        if context.workspace == SHOP:
+            raise KeyError("head")
+        return list(propose(context))
+
+    world.predictions._propose = faulty
+    world.seen = [proposal("b", workspace="/blog")]
+    report = world.predictions.run_cycle()
+    assert len(report.created) == 1
+    assert report.withdrawn == ()
+    assert "KeyError" in report.errors[0]
+    assert world.cards.get(card.id).status is Status.PENDING
+
+
+def test_what_the_content_rail_blocks_is_logged_and_not_shown(world: World, bus: EventBus) -> None:
+    heard = bus.subscribe(lambda: None)
+    for _ in range(2):
+        assert world.see(proposal("a", prompt="forbidden")) == []
+    assert [event.kind for event in heard.drain()].count("TriggerBlocked") == 1
+
+
+def test_an_unregistered_channel_is_an_error_of_the_report(world: World) -> None:
+    world.seen = [proposal("a", channel="gardn"), proposal("b")]
+    report = world.predictions.run_cycle()
+    assert [card.assignment.channel for card in report.created] == ["koji-core"]
+    assert "gardn" in report.errors[0]
+
+
+def test_phase_0_is_fixed_and_phase_1_asks_the_twin(world: World) -> None:
+    teach(world, 29)
+    card = world.one("a")
+    assert (card.confidence, card.source, world.predictions.phase().number) == (0.4, Source.TEMPLATE, 0)
+    teach(world, 1, DecisionSignal.DISMISSED, kind="other")
+    card = world.one("b", evidence_at=world.clock.now() - timedelta(days=2))
+    assert (card.source, card.band, world.predictions.phase().number) == (Source.EMBEDDED_TWIN, Band.ACT, 1)
+    assert card.parts is not None
+    assert card.parts.words == ("you approved 29 of 29 like this in the morning",)
+
+
+def test_what_the_operator_never_wants_is_discarded(world: World) -> None:
+    teach(world, 40, DecisionSignal.DISMISSED)
+    assert world.see(proposal("a", evidence_at=world.clock.now())) == []
+
+
+def test_a_stopped_engine_predicts_nothing(world: World) -> None:
+    world.stopped = "F12 was pressed"
+    world.seen = [proposal("a")]
+    assert world.predictions.run_cycle() == CycleReport(errors=("F12 was pressed",))
+    with pytest.raises(Refusal) as refused:
+        world.predictions.run_cycle(requested=True)
+    assert refused.value.code == "stopped"
+    world.stopped = ""
+    assert len(world.predictions.run_cycle(requested=True).created) == 1
+
+
+def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeClock) -> None:
+    settings = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=Autonomy.OFF)})
+    world = World(database, clock, settings=settings)
+    assert world.see(proposal("a")) == []
+    assert "off" in world.predictions.run_cycle(requested=True).errors[0]
+
+
+def test_never_two_at_once(world: World) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+    contexts = world.predictions._contexts
+
+    def slow(workspaces: object) -> object:
+        inside.set()
+        assert go_on.wait(10)
+        return contexts(workspaces)  # type: ignore[arg-type]
+
+    world.predictions._contexts = slow  # type: ignore[assignment]
+    world.seen = [proposal("a")]
+    first, mine = world.predictions.begin_cycle()
+    assert inside.wait(10)
+    second, also_mine = world.predictions.begin_cycle()
+    assert (mine, also_mine, second) == (True, False, first)
+    go_on.set()
+    joined = world.predictions.run_cycle()
+    assert len(first.result(10).created) == 1
+    assert joined.fresh is False or joined.created == ()
+
+
+def test_expired_cards_leave_before_new_ones_come(world: World, clock: FakeClock) -> None:
+    world.see(*names(*"abcde"))
+    clock.advance(timedelta(hours=24))
+    assert len(world.see(*names(*"fghij"))) == 5
+
+
+def test_signals_are_those_of_the_last_cycle(world: World) -> None:
+    assert world.predictions.signals(SHOP)[0].evidence == ("1 uncommitted file",)
+    assert world.predictions.signals("/elsewhere")[0].name == "git"
+
+
+def test_the_context_is_kept_with_the_card(world: World, database: Database) -> None:
+    from engine.prediction.cards_store import find
+
+    card = world.one("a")
+    with database.read() as session:
+        assert find(session, card.id).context.startswith("workspace: shop")
+    assert replace(card) == world.cards.get(card.id)

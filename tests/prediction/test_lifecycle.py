@@ -1,0 +1,170 @@
+"""Only legal transitions, one decision each, never more than five: whatever the operator does (SPEC 2.7, 2.9)."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import timedelta
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.memory.ledger import append
+from engine.prediction.lifecycle import TRANSITIONS, Move, after
+from engine.storage.database import Database
+from engine.values import Outcome, Refusal, SessionState, Source, Status
+from tests.conftest import MONDAY_MORNING
+from tests.prediction.deciding import SHOP, World, proposal
+
+STEPS = {
+    (Status.PENDING, Status.CONFIRMED),
+    (Status.PENDING, Status.REJECTED),
+    (Status.PENDING, Status.EXPIRED),
+    (Status.CONFIRMED, Status.EXECUTED),
+    (Status.CONFIRMED, Status.PENDING),
+    (Status.REJECTED, Status.PENDING),
+}
+"""What SPEC 2.7 allows; the last two are undo."""
+
+
+def test_the_table_holds_exactly_the_legal_steps() -> None:
+    assert {(before, now) for (before, _), now in TRANSITIONS.items() if before is not now} == STEPS
+
+
+@pytest.mark.parametrize(("status", "move"), list(product(Status, Move)))
+def test_everything_else_is_refused_in_words(status: Status, move: Move) -> None:
+    if (status, move) in TRANSITIONS:
+        assert after("pred_x", status, move) is TRANSITIONS[status, move]
+        return
+    with pytest.raises(Refusal, match="pred_x") as refused:
+        after("pred_x", status, move)
+    assert refused.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
+
+
+class Operator(RuleBasedStateMachine):
+    """An operator who does anything at any time; after every step the rules of the house still hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.clock = FakeClock(MONDAY_MORNING)
+        self.database = Database(
+            Path(self.folder.name) / "clawpy.db", clock=self.clock, bus=EventBus(), recorder=append
+        )
+        self.world = World(self.database, self.clock)
+        self.status: dict[str, Status] = {}
+
+    def teardown(self) -> None:
+        self.database.close()
+        self.folder.cleanup()
+
+    def pick(self, number: int) -> str:
+        ids = sorted(self.status)
+        return ids[number % len(ids)]
+
+    def attempt(self, call: object, *arguments: object) -> None:
+        try:
+            call(*arguments)  # type: ignore[operator]
+        except Refusal as refusal:
+            if refusal.code not in ("already_decided", "nothing_to_undo", "evidence_gone"):
+                raise
+
+    @initialize()
+    def first(self) -> None:
+        self.sense(range(7))
+
+    @rule(names=st.sets(st.integers(0, 8), max_size=9))
+    def sense(self, names: object) -> None:
+        self.world.see(*(proposal(str(name), share=(name % 5) / 5) for name in sorted(names)))  # type: ignore[call-overload]
+
+    @precondition(lambda self: self.status)
+    @rule(number=st.integers(0, 40), verb=st.sampled_from(["approve", "dismiss", "snooze", "undo"]))
+    def decide(self, number: int, verb: str) -> None:
+        self.attempt(getattr(self.world.cards, verb), self.pick(number))
+
+    @precondition(lambda self: self.world.bench.sessions)
+    @rule(number=st.integers(0, 40), state=st.sampled_from([SessionState.SUCCEEDED, SessionState.FAILED]))
+    def end(self, number: int, state: SessionState) -> None:
+        running = [card for card, view in self.world.bench.sessions.items() if not view.state.over]
+        if running:
+            self.world.bench.end(running[number % len(running)], state)
+
+    @rule(held=st.booleans())
+    def hold(self, held: bool) -> None:
+        self.world.bench.hold = held
+
+    @rule()
+    def show(self) -> None:
+        self.world.cards.mark_shown([card.id for card in self.world.cards.pending()])
+
+    @rule(hours=st.sampled_from([1, 3, 25]))
+    def wait(self, hours: int) -> None:
+        self.clock.advance(timedelta(hours=hours))
+        self.world.cards.expire_due()
+
+    @rule()
+    def own(self) -> None:
+        self.world.cards.propose("run_tests", workspace=SHOP)
+
+    @invariant()
+    def only_legal_steps(self) -> None:
+        for card in self.world.cards.recent(1000):
+            before = self.status.get(card.id, Status.PENDING)
+            # One rule may take several steps (an undone approval starts at confirmed and ends at executed).
+            legal = before is card.status or (before, card.status) in STEPS
+            assert legal, f"{before} -> {card.status}"
+            self.status[card.id] = card.status
+
+    @invariant()
+    def at_most_five(self) -> None:
+        shown = [card for card in self.world.cards.pending() if card.source is not Source.OPERATOR]
+        assert len(shown) <= 5
+
+    @invariant()
+    def one_standing_signal_a_card(self) -> None:
+        said = [view.prediction_id for view in self.world.decisions.recent(1000)]
+        assert len(said) == len(set(said))
+
+    @invariant()
+    def what_stands_agrees_with_the_status(self) -> None:
+        told = {view.prediction_id: view.signal.value for view in self.world.decisions.recent(1000)}
+        for card in self.world.cards.recent(1000):
+            signal = told.get(card.id)
+            match card.status:
+                case Status.PENDING:
+                    assert signal is None
+                case Status.REJECTED:
+                    assert signal == "dismissed"
+                case Status.CONFIRMED:
+                    assert signal == "approved"
+                case Status.EXECUTED:
+                    assert signal == ("undone" if card.outcome is Outcome.CANCELLED else "approved")
+                case Status.EXPIRED:
+                    assert signal in (None, "expired", "did_himself")
+                    assert card.shown_at is not None or signal is None
+
+
+Operator.TestCase.settings = settings(
+    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestOperator = Operator.TestCase
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_any_path_through_the_table_decides_once_between_undos(data: st.DataObject) -> None:
+    status, decisions = Status.PENDING, 0
+    for _ in range(data.draw(st.integers(1, 12))):
+        moves = [move for (before, move) in TRANSITIONS if before is status]
+        if not moves:
+            break
+        move = data.draw(st.sampled_from(moves))
+        decisions += move in (Move.APPROVE, Move.DISMISS)
+        decisions -= move is Move.REOPEN
+        status = after("pred_x", status, move)
+        assert decisions == (status in (Status.CONFIRMED, Status.REJECTED, Status.EXECUTED))

@@ -1,0 +1,99 @@
+"""Seats and cool-downs (SPEC 2.9)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.prediction.limits import Seat, cool_down, counts, makes_room, order, overdue_for_a_seat
+from engine.values import Outcome, Source, Status
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
+
+
+def seat(
+    name: str,
+    rank: float = 0.5,
+    *,
+    snoozed: datetime | None = None,
+    source: Source = Source.TEMPLATE,
+    shown: bool = False,
+    urgency: float = 0.0,
+) -> Seat:
+    return Seat(name, source, snoozed, shown, (rank, urgency), NOW)
+
+
+SEATS = st.lists(
+    st.builds(
+        seat,
+        st.uuids().map(str),
+        st.floats(0, 1),
+        snoozed=st.sampled_from([None, LATER, EARLIER, NOW]),
+        source=st.sampled_from(Source),
+        shown=st.booleans(),
+    ),
+    max_size=14,
+    unique_by=lambda one: one.id,
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "is_one_of_the_five"),
+    [
+        (seat("a"), True),
+        (seat("a", snoozed=LATER), False),
+        (seat("a", snoozed=NOW), True),
+        (seat("a", source=Source.OPERATOR), False),
+        (seat("a", source=Source.FOLLOW_UP), False),
+        (seat("a", source=Source.PREDICTOR_HOOK), True),
+    ],
+)
+def test_who_is_one_of_the_five(one: Seat, is_one_of_the_five: bool) -> None:
+    assert counts(one, NOW) is is_one_of_the_five
+
+
+def test_order_is_rank_then_urgency_and_stable() -> None:
+    stack = [seat("c", 0.2), seat("b", 0.7, urgency=0.1), seat("d", 0.7, urgency=0.9), seat("a", 0.2)]
+    assert [one.id for one in order(stack)] == ["d", "b", "a", "c"]
+    assert order(stack) == order(stack[::-1])
+
+
+@given(SEATS)
+def test_five_who_never_slept_and_woken_ones_on_free_seats(seats: list[Seat]) -> None:
+    asleep = overdue_for_a_seat(seats, NOW, 5)
+    awake = [one for one in seats if counts(one, NOW) and one.id not in asleep]
+    assert all(one.snoozed_until is not None for one in seats if one.id in asleep)
+    assert len(awake) <= max(5, sum(one.snoozed_until is None for one in awake))
+
+
+@given(SEATS, st.data())
+def test_room_is_made_for_whom_the_operator_brings_back(seats: list[Seat], data: st.DataObject) -> None:
+    if not seats:
+        return
+    returning = data.draw(st.sampled_from(seats))
+    gone = makes_room(seats, returning.id, NOW, 5)
+    left = [one for one in seats if one.id not in gone]
+    asleep = overdue_for_a_seat(left, NOW, 5)
+    assert returning.id not in gone
+    assert sum(counts(one, NOW) and one.id not in asleep for one in left) <= 5
+    assert all(counts(one, NOW) for one in seats if one.id in gone)
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "shown", "undone", "days"),
+    [
+        (Status.REJECTED, None, False, False, 7),
+        (Status.EXECUTED, Outcome.SUCCEEDED, True, False, 7),
+        (Status.EXECUTED, Outcome.FAILED, True, False, 1),
+        (Status.EXECUTED, Outcome.CANCELLED, True, True, 7),
+        (Status.EXPIRED, None, True, False, 1),
+        (Status.EXPIRED, None, False, False, 0),
+        (Status.EXPIRED, Outcome.WITHDRAWN, True, False, 0),
+    ],
+)
+def test_cool_downs(status: Status, outcome: Outcome | None, shown: bool, undone: bool, days: int) -> None:
+    assert cool_down(status, outcome, shown=shown, undone=undone) == timedelta(days=days)
