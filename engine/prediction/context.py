@@ -1,40 +1,25 @@
 """The situation of a workspace at one moment: all that templates, learners and people need to understand a card.
 
-`ContextReader` is the edge: it fetches in threads and never raises for one bad workspace or one failed collector.
-Everything else here is a plain value or a plain function over values.
+Plain values and plain functions over values; `engine.prediction.context_reader` fetches them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from engine.clock import Clock
-from engine.config import SettingsSource
-from engine.prediction.collectors import attempt
-from engine.prediction.collectors.calendar import calendar_signal
-from engine.prediction.collectors.conversations import conversations_signal
-from engine.prediction.collectors.git import FileState, GitState, git_evidence, git_signal
-from engine.prediction.collectors.git_reader import GitReader
-from engine.prediction.collectors.github import GitHub, GitHubState
-from engine.prediction.collectors.silence import OurWrite, silence_of, silence_signal
-from engine.prediction.collectors.tasks import open_tasks, tasks_signal
-from engine.prediction.collectors.time_of_day import time_signal
+from engine.prediction.collectors.git import FileState, GitState, git_evidence
+from engine.prediction.collectors.github import GitHubState
+from engine.prediction.collectors.silence import (
+    ANY_NEW_FILE,
+    OurWrite,
+)
+from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span
-from engine.values import CheckResult, PartOfDay, Refusal, SessionView, Signal, Task, part_of_day, sanitise
-
-Value = TypeVar("Value")
-
-RECENT_SESSIONS = 20
-TOOL_FRESH_SECONDS = 60.0
-"""A project's tools are looked for again after so long."""
-
-GREEN_HEADS = 8
-"""So many older commits with a run are checked for being ancestors of HEAD."""
+from engine.values import CheckResult, PartOfDay, SessionView, Signal, Task, part_of_day
 
 
 class Run(Protocol):
@@ -54,24 +39,6 @@ class Run(Protocol):
     def ran_at(self) -> datetime: ...
     @property
     def check(self) -> CheckResult: ...
-
-
-class RunHistory(Protocol):
-    """Past runs of a workspace, newest first."""
-
-    def latest(self, workspace: str) -> Sequence[Run]: ...
-
-
-class TaskList(Protocol):
-    """The task board."""
-
-    def list(self, *, workspace: str) -> Sequence[Task]: ...
-
-
-class SessionList(Protocol):
-    """The history of sessions, newest first."""
-
-    def list(self, *, workspace: str, limit: int) -> Sequence[SessionView]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,144 +171,10 @@ def changed_since(
     return tuple(changed[path] for path in sorted(changed))
 
 
-class ContextReader:
-    """Fetches contexts; safe to call from several threads.
-
-    `find_tool` is asked at most once a minute a workspace. What one source cannot say is named in the context.
-    """
-
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        settings: SettingsSource,
-        runs: RunHistory,
-        tasks: TaskList,
-        sessions: SessionList,
-        find_tool: Callable[[Path], ToolFound | None],
-        git: GitReader | None = None,
-        github: GitHub | None = None,
-    ) -> None:
-        self._clock = clock
-        self._settings = settings
-        self._runs = runs
-        self._tasks = tasks
-        self._sessions = sessions
-        self._find_tool = find_tool
-        self._git = git or GitReader()
-        self._github = github
-        self._tools: dict[str, tuple[float, ToolFound | None]] = {}
-
-    def read_all(
-        self,
-        workspaces: Sequence[str],
-        *,
-        last_input: datetime | None,
-        ours: Mapping[str, Sequence[OurWrite]] | None = None,
-    ) -> list[WorkspaceContext]:
-        """The contexts of all `workspaces`, in their order, read side by side."""
-        ours = ours or {}
-        if not workspaces:
-            return []
-        with ThreadPoolExecutor(min(8, len(workspaces)), thread_name_prefix="context") as pool:
-            return list(
-                pool.map(lambda path: self.read(path, last_input=last_input, ours=ours.get(path, ())), workspaces)
-            )
-
-    def read(self, workspace: str, *, last_input: datetime | None, ours: Sequence[OurWrite] = ()) -> WorkspaceContext:
-        """The context of one workspace. `last_input`: when the operator last used console, verbs or API; `ours`: what
-        our landings wrote there, which is no sign of life. Never raises for what a source says or fails to say."""
-        folder = Path(workspace)
-        now, local = self._clock.now(), self._clock.local()
-        threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
-        failed: dict[str, str] = {}
-        no_runs: tuple[Run, ...] = ()
-        no_tasks: tuple[Task, ...] = ()
-        no_sessions: tuple[SessionView, ...] = ()
-        no_changes: tuple[Changed, ...] = ()
-
-        def fetch(name: str, ask: Callable[[], Value], otherwise: Value) -> Value:
-            try:
-                return ask()
-            except Refusal as refusal:
-                failed[name] = sanitise(refusal.message)
-            except Exception as error:  # told in the context; one source never fails a cycle
-                failed[name] = sanitise(f"{type(error).__name__}: {error}")
-            return otherwise
-
-        git = fetch("git", lambda: self._git.read(folder), None)
-        tool = fetch("tool", lambda: self._tool(workspace), None)
-        runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
-        tasks = fetch("tasks", lambda: tuple(self._tasks.list(workspace=workspace)), no_tasks)
-        sessions = fetch(
-            "conversations",
-            lambda: tuple(self._sessions.list(workspace=workspace, limit=RECENT_SESSIONS)),
-            no_sessions,
-        )
-        github = self._github.latest(workspace) if self._github and git and git.on_github else None
-        changed = fetch("runs", lambda: self._changed(folder, git, runs), no_changes)
-        ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
-        silence = silence_of(now, last_input, git.touches if git else (), ours)
-        signals = (
-            attempt("time", lambda: time_signal(local)),
-            attempt("silence", lambda: silence_signal(silence, threshold)),
-            attempt("tasks", lambda: _unless(failed, "tasks", lambda: tasks_signal(tasks, now))),
-            attempt(
-                "conversations", lambda: _unless(failed, "conversations", lambda: conversations_signal(sessions, now))
-            ),
-            attempt(
-                "git", lambda: _unless(failed, "git", lambda: git_signal(git or GitState(), github, bool(changed)))
-            ),
-            attempt("calendar", calendar_signal),
-        )
-        return WorkspaceContext(
-            workspace=workspace,
-            now=now,
-            local=local,
-            silence=silence,
-            git=git,
-            github=github,
-            runs=runs,
-            changed=changed,
-            ancestors=ancestors,
-            tasks=tasks,
-            sessions=sessions,
-            tool=tool,
-            signals=signals,
-            errors=tuple(f"{name}: {error}" for name, error in failed.items()),
-        )
-
-    def _tool(self, workspace: str) -> ToolFound | None:
-        asked_at, tool = self._tools.get(workspace, (float("-inf"), None))
-        if self._clock.monotonic() - asked_at >= TOOL_FRESH_SECONDS:
-            tool = self._find_tool(Path(workspace))
-            self._tools[workspace] = (self._clock.monotonic(), tool)
-        return tool
-
-    def _changed(self, folder: Path, git: GitState | None, runs: tuple[Run, ...]) -> tuple[Changed, ...]:
-        if git is None or not runs:
-            return ()
-        last = runs[0]
-        for seen, exact in ((last.tree, True), (last.head, last.clean)):
-            if not seen:
-                continue
-            between = self._git.files_between(folder, seen, git.head) if git.head else None
-            if between is not None:
-                return changed_since(last.ran_at, between, git.files, exact=exact)
-        return changed_since(last.ran_at, None, git.files, exact=False)
-
-    def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[Run, ...]) -> frozenset[str]:
-        if git is None or not git.head:
-            return frozenset()
-        recent = {commit.id for commit in git.recent}
-        heads = [head for head in dict.fromkeys(run.head for run in runs if run.head) if head != git.head]
-        return frozenset(
-            head for head in heads[:GREEN_HEADS] if head in recent or self._git.is_ancestor(folder, head, git.head)
-        )
-
-
-def _unless(failed: Mapping[str, str], name: str, collect: Callable[[], Signal]) -> Signal:
-    """What `collect` says, unless its source failed before."""
-    if name in failed:
-        raise Refusal("collector_failed", failed[name])
-    return collect()
+def left_by(sessions: Iterable[SessionView], workspace: str, now: datetime) -> list[OurWrite]:
+    """The times in which our checks ran in the operator's own tree and may have left untracked files there."""
+    return [
+        OurWrite(ANY_NEW_FILE, session.started_at, session.ended_at or now)
+        for session in sessions
+        if session.cwd == workspace and session.started_at is not None
+    ]

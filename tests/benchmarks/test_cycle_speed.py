@@ -21,7 +21,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.git import Git
-from engine.prediction.context import ContextReader
+from engine.prediction.context_reader import ContextReader
 from engine.prediction.templates import propose
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, PYTEST, World

@@ -11,7 +11,8 @@ from pathlib import Path
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.prediction.collectors.github import GitHub
-from engine.prediction.context import ContextReader, ToolFound, WorkspaceContext
+from engine.prediction.context import ToolFound, WorkspaceContext
+from engine.prediction.context_reader import ContextReader
 from engine.values import CheckResult, SessionState, SessionView, Task
 from tests.conftest import Repository
 

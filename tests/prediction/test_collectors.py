@@ -14,6 +14,7 @@ from engine.prediction.collectors.conversations import conversations_signal, thr
 from engine.prediction.collectors.git import Branch, FileState, GitState, git_relevance
 from engine.prediction.collectors.github import GitHubState, PullRequest
 from engine.prediction.collectors.silence import (
+    ANY_NEW_FILE,
     OurWrite,
     Touch,
     last_sign_of_life,
@@ -100,6 +101,15 @@ def test_what_our_landing_wrote_is_no_sign_of_life() -> None:
     assert last_sign_of_life(NOW, None, [Touch("other.py", landed)], ours) == landed
     later = landed + timedelta(microseconds=1)
     assert last_sign_of_life(NOW, None, [Touch("cart.py", later)], ours) == later
+
+
+def test_what_a_check_of_ours_left_lying_about_is_no_sign_of_life() -> None:
+    ours = [OurWrite(ANY_NEW_FILE, NOW - HALF_HOUR, NOW)]
+    at = NOW - timedelta(minutes=5)
+    assert last_sign_of_life(NOW, None, [Touch("coverage.xml", at, untracked=True)], ours) is None
+    assert last_sign_of_life(NOW, None, [Touch("cart.py", at)], ours) == at
+    before = NOW - HALF_HOUR - timedelta(microseconds=1)
+    assert last_sign_of_life(NOW, None, [Touch("coverage.xml", before, untracked=True)], ours) == before
 
 
 def test_a_file_from_the_future_says_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -45,6 +46,21 @@ def test_an_edit_ends_the_silence_a_landing_does_not(world: World) -> None:
     ours = [OurWrite("a.py", AFTER - timedelta(seconds=1), AFTER + timedelta(seconds=1))]
     context = world.reader().read(str(world.path), last_input=None, ours=ours)
     assert context.silence == timedelta(hours=2)
+
+
+def test_silence_over_all_workspaces(world: World, tmp_path: Path) -> None:
+    other = Repository(tmp_path / "other")
+    edited = other.write("x.py", "1")
+    touch(edited, AFTER)
+    paths = [str(world.path), str(tmp_path / "gone"), str(other.path)]
+    reader = world.reader()
+    assert reader.last_sign_of_life(paths, last_input=None) == AFTER
+    assert reader.last_sign_of_life(paths, last_input=NOW - timedelta(minutes=1)) == NOW - timedelta(minutes=1)
+    assert reader.last_sign_of_life(paths[:1], last_input=None) == BEFORE
+    assert reader.last_sign_of_life([], last_input=None) is None
+    ran_there = dataclasses.replace(session(ended_at=None), cwd=str(other.path))
+    world.sessions = [ran_there]
+    assert world.reader().last_sign_of_life(paths, last_input=None) == BEFORE
 
 
 @pytest.mark.parametrize(

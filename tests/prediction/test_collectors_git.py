@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git
-from engine.prediction.collectors.git_reader import GitReader, instant
+from engine.prediction.collectors.git_reader import GitReader
+from engine.prediction.collectors.git_status import instant
 from engine.values import Refusal
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch
@@ -58,6 +59,21 @@ def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repositor
     before = index.stat().st_mtime_ns
     assert reader.read(repository.path).clean
     assert index.stat().st_mtime_ns == before, "reading must not write"
+
+
+def test_what_tools_leave_is_nobodys_work(repository: Repository, reader: GitReader) -> None:
+    repository.commit("one", {"pkg/a.py": "1"})
+    for name in ("pkg/__pycache__/a.pyc", "node_modules/x/y.js", "new/__pycache__/b.pyc"):
+        repository.write(name, "1")
+    assert reader.read(repository.path).clean
+    repository.write("new/b.py", "1")
+    assert [file.path for file in reader.read(repository.path).files] == ["new/b.py"]
+
+
+def test_an_untracked_folder_names_at_most_300_files(repository: Repository, reader: GitReader) -> None:
+    for number in range(301):
+        repository.write(f"many/f{number:03}.txt", "1")
+    assert len(reader.read(repository.path).files) == 300
 
 
 def test_touches_are_files_index_and_head(repository: Repository, reader: GitReader) -> None:

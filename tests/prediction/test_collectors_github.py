@@ -107,7 +107,6 @@ def test_the_context_holds_what_is_known(repository: Repository, tmp_path: Path,
     github.settle(10)
     assert not (tmp_path / "calls").exists(), "no remote on GitHub, nothing asked"
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
-    repository.git("branch", "feature/x")
     world.sense()
     github.settle(10)
     context = world.sense()

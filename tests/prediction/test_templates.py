@@ -18,7 +18,7 @@ from engine.prediction.templates.making import usable
 from engine.prediction.templates.quality import fix_lint, lint
 from engine.values import Proposal
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit, session, task
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, task
 
 DAY = timedelta(days=1)
 EVENING = NOW.replace(hour=19)
@@ -157,15 +157,22 @@ def test_in_the_evening_the_day_is_summed_up(world: World, repository: Repositor
     world.now = EVENING
     proposal = only(summarise_day(world.sense()))
     assert proposal.prompt == "Sum up today: 1 commit"
-    assert proposal.parameters == {"since": "2026-01-05T05:00:00+00:00"}
+    assert proposal.parameters == {"since": "2026-01-05T05:00:00+00:00", "sessions": [], "checks": []}
+    world.sessions = [session(summary="10 passed")]
+    world.runs = [MadeRun(repository.git("rev-parse", "HEAD"))]
+    with_history = only(summarise_day(world.sense()))
+    assert with_history.prompt == "Sum up today: 1 commit, 1 test run"
+    assert with_history.parameters["sessions"] == ["Run the tests: 10 passed"]
+    assert with_history.parameters["checks"] == ["08:30 10 passed"]
+    assert with_history.fingerprint == proposal.fingerprint
     repository.write("cart.py", "4")
-    assert only(summarise_day(world.sense())).prompt == "Sum up today: 1 commit, 1 file uncommitted"
+    assert only(summarise_day(world.sense())).prompt == "Sum up today: 1 commit, 1 test run, 1 file uncommitted"
 
 
 def test_after_days_off_the_last_day_of_work_is_summed_up(world: World) -> None:
     proposal = only(summarise_day(world.sense()))
     assert proposal.prompt == "Sum up the last day of work here, 3 January: 1 commit"
-    assert proposal.parameters == {"since": "2026-01-03T05:00:00+00:00"}
+    assert proposal.parameters["since"] == "2026-01-03T05:00:00+00:00"
     world.now += DAY
     assert only(summarise_day(world.sense())).fingerprint == proposal.fingerprint
 

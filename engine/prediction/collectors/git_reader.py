@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from engine.git import Git
 from engine.prediction.collectors.git import Branch, Commit, FileState, GitState, merged_into
+from engine.prediction.collectors.git_status import MOST_FILES, Status, instant, modified_at, parts, read_status
 from engine.prediction.collectors.silence import Touch
 from engine.values import Refusal
 
@@ -30,8 +29,6 @@ RECENT: Final = 50  # commits kept with their subjects
 RECENT_FILES_OF: Final = 10  # commits whose files are named
 MOST_RECENT_FILES: Final = 200
 MOST_BRANCHES: Final = 300
-MOST_FILES: Final = 2_000
-MOST_IN_FOLDER: Final = 300  # files named of one untracked folder
 UNTAGGED: Final = 301  # counting stops here when there is no tag
 ANSWERS: Final = 512  # pairs of commits whose relation is remembered
 LIMIT_SECONDS: Final = 15.0
@@ -57,17 +54,6 @@ class _Folders:
     identity: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Status:
-    """What `git status` said."""
-
-    head: str
-    branch: str
-    upstream: str
-    files: tuple[FileState, ...]
-    more_files: int
-
-
 class GitReader:
     """Reads workspaces; safe to call from several threads. Remembers per workspace until its commits or refs move."""
 
@@ -82,7 +68,7 @@ class GitReader:
         `no_folder`, `git_failed`, `no_git`."""
         git = Git(workspace, timeout=LIMIT_SECONDS)
         folders = self._find(git)
-        status = _status(git)
+        status = read_status(git)
         refs = git.output(
             "for-each-ref", "--format=%(objectname) %(refname) %(symref)", "refs/heads", "refs/remotes", "refs/tags"
         )
@@ -101,6 +87,7 @@ class GitReader:
             more_files=status.more_files,
             operation=_operation(folders.git),
             submodules=_submodules(workspace),
+            on_github=_on_github(folders.common),
             touches=_touches(folders.git, status.files),
         )
 
@@ -118,7 +105,7 @@ class GitReader:
 
         def ask() -> tuple[str, ...] | None:
             done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
-            return None if done.returncode else tuple(itertools.islice(_parts(done.stdout), MOST_FILES))
+            return None if done.returncode else tuple(itertools.islice(parts(done.stdout), MOST_FILES))
 
         return self._once(("files", str(workspace), old, new), ask)
 
@@ -155,75 +142,7 @@ class GitReader:
         return answer
 
 
-def _status(git: Git) -> _Status:
-    out = git.output(
-        "status",
-        "--porcelain=v2",
-        "--branch",
-        "-z",
-        "--no-ahead-behind",
-        "--no-renames",
-        "--untracked-files=normal",
-        "--ignore-submodules=dirty",
-    )
-    header: dict[str, str] = {}
-    files: list[FileState] = []
-    left_out = 0
-    for part in _parts(out):
-        if part.startswith("# "):
-            name, _, value = part[2:].partition(" ")
-            header[name] = value
-            continue
-        for file in _file_states(git.folder, part):
-            if len(files) < MOST_FILES:
-                files.append(file)
-            else:
-                left_out += 1
-    head, branch = header.get("branch.oid", ""), header.get("branch.head", "")
-    return _Status(
-        head="" if head == "(initial)" else head,
-        branch="" if branch == "(detached)" else branch,
-        upstream=header.get("branch.upstream", ""),
-        files=tuple(files),
-        more_files=left_out,
-    )
-
-
-def _file_states(root: Path, part: str) -> Iterator[FileState]:
-    """One record of `status --porcelain=v2`; an untracked folder gives the files in it."""
-    kind = part[0]
-    if kind == "?":
-        path = part[2:]
-        inside = _inside(root, path) if path.endswith("/") else (path,)
-        yield from (FileState(name, untracked=True, modified_at=_modified_at(root / name)) for name in inside)
-    elif kind in "1u":
-        fields = part.split(" ", 8 if kind == "1" else 10)
-        index, tree, path = fields[1][0], fields[1][1], fields[-1]
-        yield FileState(
-            path,
-            staged=kind == "1" and index != ".",
-            modified=kind == "1" and tree != ".",
-            deleted=kind == "1" and (tree == "D" or (index == "D" and tree == ".")),
-            conflicted=kind == "u",
-            submodule=fields[2].startswith("S"),
-            modified_at=_modified_at(root / path),
-        )
-
-
-def _inside(root: Path, folder: str) -> Iterator[str]:
-    """Files below an untracked folder, at most 300; a repository of its own stays one entry."""
-    if (root / folder / ".git").exists():
-        yield folder.rstrip("/")
-        return
-    found = (
-        os.path.relpath(os.path.join(place, name), root)  # noqa: PTH118 (paths that are no UTF-8 stay whole)
-        for place, _, names in os.walk(root / folder)
-        for name in sorted(names)
-    )
-    yield from itertools.islice(found, MOST_IN_FOLDER)
-
-
-def _history(git: Git, folders: _Folders, status: _Status, refs: str) -> GitState:
+def _history(git: Git, folders: _Folders, status: Status, refs: str) -> GitState:
     """What only changes when HEAD or a ref moves; every walk is bounded."""
     tips: dict[str, str] = {}
     links: dict[str, str] = {}
@@ -262,7 +181,6 @@ def _history(git: Git, folders: _Folders, status: _Status, refs: str) -> GitStat
         previous_tag=previous_tag,
         commits_since_tag=since,
         shallow=(folders.common / "shallow").exists(),
-        on_github=_on_github(folders.common),
     )
 
 
@@ -351,7 +269,7 @@ def _recent_files(git: Git, head: str) -> tuple[str, ...]:
         "log", "-z", f"-n{RECENT_FILES_OF}", "--no-merges", "--min-parents=1", "--no-show-signature",
         "--no-renames", "--diff-filter=AM", "--name-only", "--format=", head,
     )  # fmt: skip
-    names = dict.fromkeys(part.lstrip("\n") for part in _parts(out))
+    names = dict.fromkeys(part.lstrip("\n") for part in parts(out))
     return tuple(itertools.islice(filter(None, names), MOST_RECENT_FILES))
 
 
@@ -374,29 +292,9 @@ def _on_github(common: Path) -> bool:
 
 
 def _touches(folder: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:
-    touches = [Touch(file.path, file.modified_at) for file in files if file.modified_at is not None]
+    touches = [Touch(file.path, file.modified_at, file.untracked) for file in files if file.modified_at is not None]
     for name, path in ((".git/index", "index"), (".git/HEAD", "logs/HEAD")):
-        at = _modified_at(folder / path)
+        at = modified_at(folder / path)
         if at is not None:
             touches.append(Touch(name, at))
     return tuple(touches)
-
-
-def _modified_at(path: Path) -> datetime | None:
-    try:
-        return instant(path.lstat().st_mtime)
-    except (OSError, ValueError):
-        return None
-
-
-def instant(seconds: str | float) -> datetime:
-    """Seconds since 1970 as an instant; what no calendar holds (git stores any number) is 1970 itself."""
-    try:
-        return datetime.fromtimestamp(float(seconds), UTC)
-    except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC)
-
-
-def _parts(out: bytes) -> Iterator[str]:
-    """The NUL-ended parts of git's output."""
-    return (part.decode(errors="surrogateescape") for part in out.split(b"\0") if part)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from engine.prediction.collectors import signal
 from engine.prediction.words import span
@@ -18,17 +19,23 @@ AHEAD = timedelta(minutes=1)
 """A file dated further into the future than this was unpacked or copied so: it says nothing of anyone's presence."""
 
 
+ANY_NEW_FILE: Final = "*"
+"""Path of an `OurWrite` that stands for every untracked file: what a check of ours leaves lying about."""
+
+
 @dataclass(frozen=True, slots=True)
 class Touch:
     """A file (path relative to the workspace; `.git/index`, `.git/HEAD`) was written at this instant."""
 
     path: str
     at: datetime
+    untracked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OurWrite:
-    """One of our landings wrote `path` (relative to the workspace) between two instants, both included."""
+    """A landing of ours wrote `path` (relative to the workspace), or a session of ours may have left untracked files
+    (`ANY_NEW_FILE`), between two instants, both included."""
 
     path: str
     since: datetime
@@ -36,7 +43,8 @@ class OurWrite:
 
     def covers(self, touch: Touch) -> bool:
         """True when `touch` is this write and not a later one of the operator."""
-        return touch.path == self.path and self.since <= touch.at <= self.until
+        ours = touch.path == self.path or (self.path == ANY_NEW_FILE and touch.untracked)
+        return ours and self.since <= touch.at <= self.until
 
 
 def last_sign_of_life(
@@ -50,7 +58,8 @@ def last_sign_of_life(
     signs += [
         min(touch.at, now)
         for touch in touches
-        if touch.at <= now + AHEAD and not any(write.covers(touch) for write in writes.get(touch.path, ()))
+        if touch.at <= now + AHEAD
+        and not any(write.covers(touch) for write in [*writes.get(touch.path, ()), *writes.get(ANY_NEW_FILE, ())])
     ]
     return max(signs, default=None)
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from engine.prediction.collectors.git import Commit, GitState
 from engine.prediction.collectors.time_of_day import Activity
-from engine.prediction.context import WorkspaceContext
+from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.making import offer, oldest, usable
 from engine.prediction.words import count, moment, plain
 from engine.values import PartOfDay, Proposal
@@ -159,7 +159,7 @@ def _summary(
         prompt,
         reasoning,
         facts={"since": since.isoformat(), "head": git.head},
-        parameters={"since": since.isoformat()},
+        parameters={"since": since.isoformat(), **_beside_git(context, since)},
         activities=activities,
         strength=min(1.0, 0.1 * len(commits)),
         evidence=f"{count(len(commits), 'commit')} that day",
@@ -168,6 +168,19 @@ def _summary(
         usual_hours=24.0,
         about="summary of the day",
     )
+
+
+def _beside_git(context: WorkspaceContext, since: datetime) -> dict[str, list[str]]:
+    """What the engine knows of that time and git does not: sessions and test runs, a line each, oldest first."""
+    sessions = [
+        f"{plain(session.prompt, 80)}: {plain(session.summary, 80) or session.state.value}"
+        for session in context.sessions
+        if session.created_at >= since and session.state.over
+    ]
+    checks = [
+        f"{moment(run.ran_at, context.local)} {result_words(run.check)}" for run in context.runs if run.ran_at >= since
+    ]
+    return {"sessions": sessions[::-1], "checks": checks[::-1]}
 
 
 def day_begin(local: datetime) -> datetime:

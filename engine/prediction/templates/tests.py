@@ -326,12 +326,13 @@ def check_clean_head(context: WorkspaceContext) -> list[Proposal]:
     number = len(git.files) + git.more_files
     red = bool(context.runs) and not context.runs[0].check.green and context.runs[0].head == git.head
     which = "your uncommitted file" if number == 1 else f"your {count(number, 'uncommitted file')}"
+    again = "it" if number == 1 else "them"
     return [
         offer(
             context,
             "check_clean_head",
             f"Does HEAD pass without {which}?",
-            f"{listing(files)}: others get {plain(git.branch, 30) or 'HEAD'} without {'it' if number == 1 else 'them'}.",
+            f"{listing(files)}: others get {plain(git.branch, 30) or 'HEAD'} without {again}.",
             facts={"head": git.head, "files": files},
             parameters={"files": files[: 4 * MOST_PATHS]},
             activities=(Activity.REPAIR,) if red else (Activity.WORK, Activity.REVIEW),

@@ -1,0 +1,127 @@
+"""The working tree as `git status` sees it, and the small things that all reading of git shares."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from engine.git import Git
+from engine.prediction.collectors.git import FileState
+
+MOST_FILES: Final = 2_000
+MOST_IN_FOLDER: Final = 300  # files named of one untracked folder
+
+_LITTER: Final = frozenset(
+    ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".venv", "node_modules")
+)
+"""Folders that tools fill: where they are not ignored they are still nobody's work, and no sign of life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What `git status` said."""
+
+    head: str
+    branch: str
+    upstream: str
+    files: tuple[FileState, ...]
+    more_files: int
+
+
+def read_status(git: Git) -> Status:
+    """One `git status`, which writes nothing and does not enter submodules. Raises `GitError`."""
+    out = git.output(
+        "status",
+        "--porcelain=v2",
+        "--branch",
+        "-z",
+        "--no-ahead-behind",
+        "--no-renames",
+        "--untracked-files=normal",
+        "--ignore-submodules=dirty",
+    )
+    header: dict[str, str] = {}
+    files: list[FileState] = []
+    left_out = 0
+    for part in parts(out):
+        if part.startswith("# "):
+            name, _, value = part[2:].partition(" ")
+            header[name] = value
+            continue
+        for file in _file_states(git.folder, part):
+            if len(files) < MOST_FILES:
+                files.append(file)
+            else:
+                left_out += 1
+    head, branch = header.get("branch.oid", ""), header.get("branch.head", "")
+    return Status(
+        head="" if head == "(initial)" else head,
+        branch="" if branch == "(detached)" else branch,
+        upstream=header.get("branch.upstream", ""),
+        files=tuple(files),
+        more_files=left_out,
+    )
+
+
+def _file_states(root: Path, part: str) -> Iterator[FileState]:
+    """One record of `status --porcelain=v2`; an untracked folder gives the files in it."""
+    kind = part[0]
+    if kind == "?":
+        path = part[2:]
+        if not _LITTER.isdisjoint(path.split("/")):
+            return
+        inside = _inside(root, path) if path.endswith("/") else (path,)
+        yield from (FileState(name, untracked=True, modified_at=modified_at(root / name)) for name in inside)
+    elif kind in "1u":
+        fields = part.split(" ", 8 if kind == "1" else 10)
+        index, tree, path = fields[1][0], fields[1][1], fields[-1]
+        yield FileState(
+            path,
+            staged=kind == "1" and index != ".",
+            modified=kind == "1" and tree != ".",
+            deleted=kind == "1" and (tree == "D" or (index == "D" and tree == ".")),
+            conflicted=kind == "u",
+            submodule=fields[2].startswith("S"),
+            modified_at=modified_at(root / path),
+        )
+
+
+def _inside(root: Path, folder: str) -> Iterator[str]:
+    """Files below an untracked folder, at most 300; a repository of its own stays one entry."""
+    if (root / folder / ".git").exists():
+        yield folder.rstrip("/")
+        return
+    yield from itertools.islice(_walk(root, root / folder), MOST_IN_FOLDER)
+
+
+def _walk(root: Path, folder: Path) -> Iterator[str]:
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _LITTER)  # what os.walk then goes into
+        for name in sorted(names):
+            yield os.path.relpath(os.path.join(place, name), root)  # noqa: PTH118 (names that are no UTF-8 stay whole)
+
+
+def modified_at(path: Path) -> datetime | None:
+    """When a file was written; None when it is not there."""
+    try:
+        return instant(path.lstat().st_mtime)
+    except (OSError, ValueError):
+        return None
+
+
+def instant(seconds: str | float) -> datetime:
+    """Seconds since 1970 as an instant; what no calendar holds (git stores any number) is 1970 itself."""
+    try:
+        return datetime.fromtimestamp(float(seconds), UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
+
+
+def parts(out: bytes) -> Iterator[str]:
+    """The NUL-ended parts of git's output."""
+    return (part.decode(errors="surrogateescape") for part in out.split(b"\0") if part)
