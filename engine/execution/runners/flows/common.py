@@ -27,7 +27,8 @@ class Parameters(BaseModel):
 
 
 def plain(text: str) -> str:
-    """A word that can stand on a command line: no option, no control characters. Raises `ValueError` saying what is wrong."""
+    """A word that can stand on a command line: no option, no control characters. Raises `ValueError` with what is
+    wrong."""
     if not text.strip() or text != text.strip():
         raise ValueError("must not be empty or begin or end with white space")
     if text.startswith("-"):
@@ -107,6 +108,19 @@ def commit(git: Git, sha: str) -> Commit:
 def clean(text: str) -> str:
     """Text from git on one line, without control characters; bytes that are no UTF-8 shown as `?`."""
     return " ".join(sanitise(text.encode(errors="replace").decode()).split())
+
+
+def main_branch(job: Job) -> str | None:
+    """The branch that others are merged into: the remote's own main one, else main, master or trunk, else HEAD's.
+
+    None in a repository without any of these, for instance a detached checkout.
+    """
+    names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
+    local = {name.removeprefix("refs/heads/") for name in names}
+    remote = job.git.run("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", allowed=(0, 1)).stdout.decode().strip()
+    current = job.git.run("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).stdout.decode().strip()
+    wished = [remote.removeprefix("refs/remotes/origin/"), "main", "master", "trunk", current]
+    return next((name for name in wished if name in local), None)
 
 
 # -- the worktree ---------------------------------------------------------------------------------------------------

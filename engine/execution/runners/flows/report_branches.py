@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from engine.clock import Clock, SystemClock
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.common import Parameters, clean, count, objects_aside
+from engine.execution.runners.flows.common import Parameters, clean, count, main_branch, objects_aside
 
 MAX_BRANCHES = 200
 """The branches that were idle longest, when there are more."""
@@ -61,6 +61,8 @@ class ReportBranches:
 
     def run(self, job: Job) -> FlowResult:
         base = main_branch(job)
+        if base is None:
+            raise FlowUnable("no branch to compare with", "create main, or check out a branch")
         job.say(f"Compared with {clean(base)}")
         branches = self._branches(job, base)
         width = max((len(branch.name) for branch in branches), default=0)
@@ -114,19 +116,6 @@ def _applied(job: Job, base: str, sha: str) -> bool:
         "merge-tree", "--write-tree", "--no-messages", upstream, sha, allowed=(0, 1), environment=objects_aside(job)
     )
     return done.returncode == 0 and done.stdout.decode().strip() == job.git.text("rev-parse", f"{upstream}^{{tree}}")
-
-
-def main_branch(job: Job) -> str:
-    """The branch that others are merged into: the remote's own main one, else main, master or trunk, else HEAD's."""
-    names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
-    local = {name.removeprefix("refs/heads/") for name in names}
-    remote = job.git.run("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", allowed=(0, 1)).stdout.decode().strip()
-    current = job.git.run("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).stdout.decode().strip()
-    wished = [remote.removeprefix("refs/remotes/origin/"), "main", "master", "trunk", current]
-    found = next((name for name in wished if name in local), None)
-    if found is None:
-        raise FlowUnable("no branch to compare with", "create main, or check out a branch")
-    return found
 
 
 def _told(branches: list[Branch], base: str) -> FlowResult:

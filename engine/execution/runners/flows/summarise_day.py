@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
-from engine.execution.runners.flows.common import Parameters, clean, count, listed
+from engine.execution.runners.flows.common import Parameters, clean, count, listed, main_branch
 
 MAX_COMMITS = 500
 
@@ -86,15 +86,22 @@ def worded(commits: Sequence[Done], sessions: Sequence[str], checks: Sequence[st
 
 
 def _commits(job: Job, since: datetime) -> list[Done]:
+    """The commits of all local branches, newest first; one that the main branch has too counts as the main branch's."""
+    span = [f"--max-count={MAX_COMMITS}", f"--since={since.isoformat()}"]
     out = job.git.text(
-        "log", "--branches", "HEAD", "--source", "--no-merges", "--numstat", "-z", "--no-renames",
-        f"--max-count={MAX_COMMITS}", f"--since={since.isoformat()}", "--format=%x01%cI%x02%S%x02%an%x02%s%x02", "--",
+        "log", "--branches", "HEAD", "--source", "--no-merges", "--numstat", "-z", "--no-renames", *span,
+        "--format=%x01%H%x02%cI%x02%S%x02%an%x02%s%x02", "--",
     )  # fmt: skip
-    return [_commit(record) for record in out.split("\x01")[1:]]
+    records = out.split("\x01")[1:]
+    if not records:
+        return []
+    main = main_branch(job)
+    shared = set(job.git.text("rev-list", *span, f"refs/heads/{main}").split()) if main else set()
+    return [_commit(record, main, shared) for record in records]
 
 
-def _commit(record: str) -> Done:
-    date, source, author, subject, numbers = record.split("\x02", 4)
+def _commit(record: str, main: str | None, shared: set[str]) -> Done:
+    sha, date, source, author, subject, numbers = record.split("\x02", 5)
     files: set[str] = set()
     added = removed = 0
     for entry in numbers.split("\0"):
@@ -103,7 +110,7 @@ def _commit(record: str) -> Done:
             files.add(clean(parts[2]))
             added += int(parts[0]) if parts[0].isdigit() else 0
             removed += int(parts[1]) if parts[1].isdigit() else 0
-    branch = clean(source.removeprefix("refs/heads/"))
+    branch = clean(main if main and sha in shared else source.removeprefix("refs/heads/"))
     return Done(date[:10], branch, clean(author), clean(subject), frozenset(files), added, removed)
 
 

@@ -1,0 +1,100 @@
+"""Flows that leave a change: the change log, lint fixes; and lint itself."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.execution.runners.flow import FlowUnable
+from tests.conftest import Repository
+from tests.execution.flows.conftest import RunFlow
+
+RUFF = shutil.which("ruff") or (
+    str(Path(sys.prefix, "bin", "ruff")) if Path(sys.prefix, "bin", "ruff").exists() else ""
+)
+needs_ruff = pytest.mark.skipif(not RUFF, reason="needs ruff")
+
+
+def test_a_new_change_log(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a.txt": "1"})
+    repository.git("tag", "v1.0")
+    repository.commit("feat(cart): totals are rounded", {"a.txt": "2"})
+    repository.commit("Fix the tax of gifts.", {"a.txt": "3"})
+    repository.commit("chore: format", {"a.txt": "4"})
+    ran = run_flow("draft_changelog", since="v1.0")
+    text = (ran.folder / "CHANGELOG.md").read_text()
+    assert text.endswith(
+        "## [Unreleased]\n\n### Added\n\n- Cart: totals are rounded\n\n### Fixed\n\n- Fix the tax of gifts\n"
+    )
+    assert not (repository.path / "CHANGELOG.md").exists()
+    assert ran.result.summary == "CHANGELOG.md: 2 entries under Unreleased"
+    assert ran.result.facts["left_out"] == ["chore: format"]
+
+
+def test_commits_already_mentioned_are_not_written_twice(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("add gifts", {"CHANGELOG.md": "# Log\n\n## Unreleased\n\n- Add gifts\n\n## 1.0\n\n- First\n"})
+    ran = run_flow("draft_changelog")
+    assert ran.result.summary == "Nothing to add to CHANGELOG.md: 1 commit mentioned already"
+    assert ran.bench.ran == []
+
+
+def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_flow: RunFlow, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.md").write_text("mine")
+    (repository.path / "CHANGELOG.md").symlink_to(tmp_path / "elsewhere.md")
+    repository.commit("add a link")
+    with pytest.raises(FlowUnable, match="no ordinary file"):
+        run_flow("draft_changelog")
+    assert (tmp_path / "elsewhere.md").read_text() == "mine"
+
+
+def test_there_is_no_linter(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a.txt": "1"})
+    with pytest.raises(FlowUnable, match="no linter: looked for"):
+        run_flow("lint", paths=["a.txt"])
+
+
+@needs_ruff
+def test_lint_counts_by_rule_and_fix_lint_mends(project: Repository, run_flow: RunFlow) -> None:
+    project.commit(
+        "begin",
+        {"ruff.toml": "lint.select = ['F']\n", "a.py": "import os\nimport sys\nx = undefined\n", "b.py": "import os\n"},
+    )
+    ran = run_flow("lint", paths=["a.py", "gone.py"])
+    assert ran.result.facts["rules"] == {"F401": 2, "F821": 1}
+    assert ran.result.summary == "ruff: 3 findings in 1 file (F401 2, F821 1)"
+    assert project.git("status", "--porcelain") == ""
+    project.write("c.py", "x = {  'a':1 }\n")
+    fixed = run_flow("fix_lint", paths=["a.py", "c.py"])
+    assert fixed.result.facts["changed"] == ["a.py", "c.py"]
+    assert (fixed.folder / "a.py").read_text() == "x = undefined\n"
+    assert (fixed.folder / "c.py").read_text() == 'x = {"a": 1}\n'
+    assert (fixed.folder / "b.py").read_text() == "import os\n"
+    assert (project.path / "c.py").read_text() == "x = {  'a':1 }\n"
+    assert run_flow("lint", paths=["c.py"]).result.summary == "ruff found nothing in 1 file"
+
+
+@pytest.mark.skipif(shutil.which("cargo-fmt") is None, reason="needs cargo fmt")
+def test_cargo_fmt(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit(
+        "crate",
+        {"Cargo.toml": '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n', "src/lib.rs": "fn  a( ){}\n"},
+    )
+    ran = run_flow("fix_lint", paths=["src/lib.rs"])
+    assert ran.result.facts["changed"] == ["src/lib.rs"]
+    assert (ran.folder / "src/lib.rs").read_text() == "fn a() {}\n"
+
+
+def test_a_worktree_borrows_node_modules_and_gives_them_back(repository: Repository, run_flow: RunFlow) -> None:
+    prettier = repository.path / "node_modules" / ".bin" / "prettier"
+    prettier.parent.mkdir(parents=True)
+    prettier.write_text('#!/bin/sh\ntest -d node_modules || exit 9\nshift 2\nfor f; do echo "tidy" > "$f"; done\n')
+    prettier.chmod(0o755)
+    repository.commit(
+        "begin", {".gitignore": "node_modules/\n", "package.json": '{"scripts": {"test": "node --test"}}', "a.js": "x"}
+    )
+    ran = run_flow("fix_lint", paths=["a.js"])
+    assert ran.result.facts["changed"] == ["a.js"]
+    assert not (ran.folder / "node_modules").exists()

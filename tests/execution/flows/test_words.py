@@ -1,0 +1,292 @@
+"""Pure parts of the flows: parameters, their words, change log text, leftovers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows.changelog_text import classify, extended, mentioned
+from engine.execution.runners.flows.common import count, in_words, listed
+from engine.execution.runners.flows.leftovers import look, look_at_name
+from engine.values import CheckResult
+
+# -- parameters -----------------------------------------------------------------------------------------------------
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
+    "run_tests": ({"paths": ["a.py", "b.py", "c.py"]}, "Run the tests of 3 changed modules: a.py, b.py and c.py"),
+    "bisect": (
+        {"test": "t.py::test_a", "good": SHA, "bad": "HEAD"},
+        "Find the commit that broke `t.py::test_a` between 0123456789 and HEAD",
+    ),
+    "rehearse_merge": ({"source": "main", "target": "feature/x"}, "Rehearse merging main into feature/x"),
+    "hunt_flakes": ({"tests": ["t.py::a"]}, "Rerun `t.py::a` 20 times for flakiness"),
+    "check_clean_head": (
+        {"files": ["a.py", "b.py"]},
+        "Check that HEAD passes without 2 uncommitted files: a.py and b.py",
+    ),
+    "draft_changelog": ({"since": "v1.2"}, "Draft the change log of the commits since v1.2"),
+    "lint": ({"paths": ["a.py"]}, "Lint 1 changed file: a.py"),
+    "fix_lint": ({"paths": ["a.py"]}, "Format and fix 1 changed file: a.py"),
+    "forecast_conflicts": (
+        {"base": "main", "branches": ["a", "b"]},
+        "Forecast the conflicts of 2 branches (a and b) with main",
+    ),
+    "review_unpushed": (
+        {"upstream": "origin/main"},
+        "Review the commits that origin/main does not have yet for leftovers and secrets",
+    ),
+    "report_branches": ({}, "Report the branches that are merged or had no commit for 30 days"),
+    "summarise_day": ({"since": "2026-01-05T00:00:00+01:00"}, "Summarise what was done since Mon 05 Jan 00:00"),
+}
+
+
+def test_every_flow_is_described() -> None:
+    assert FLOWS.keys() == EXAMPLES.keys()
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+def test_words_of_a_flow(name: str) -> None:
+    flow, (parameters, words) = FLOWS[name], EXAMPLES[name]
+    given_ = flow.parameters(**parameters)
+    assert flow.describe(given_) == words
+    assert flow.parameters(**given_.model_dump(mode="json")) == given_
+    assert all(field.description for field in flow.parameters.model_fields.values())
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+def test_unknown_parameters_are_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="extra"):
+        FLOWS[name].parameters(**EXAMPLES[name][0], colour="red")
+
+
+@pytest.mark.parametrize("word", ["--output=x", "-x", "", " ", "a\nb", "a\x00b", " a"])
+def test_a_revision_cannot_be_an_option(word: str) -> None:
+    for name, parameters in (
+        ("rehearse_merge", {"source": word, "target": "main"}),
+        ("review_unpushed", {"upstream": word}),
+        ("bisect", {"test": word, "good": SHA}),
+        ("hunt_flakes", {"tests": [word]}),
+    ):
+        with pytest.raises(ValidationError):
+            FLOWS[name].parameters(**parameters)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", "a\nb"])
+def test_a_path_cannot_leave_the_repository(path: str) -> None:
+    for name in ("run_tests", "lint", "fix_lint"):
+        with pytest.raises(ValidationError):
+            FLOWS[name].parameters(paths=[path])
+
+
+@pytest.mark.parametrize(("times", "fits"), [(1, False), (2, True), (500, True), (501, False)])
+def test_times_have_bounds(times: int, fits: bool) -> None:
+    if fits:
+        FLOWS["hunt_flakes"].parameters(tests=["a"], times=times)
+    else:
+        with pytest.raises(ValidationError):
+            FLOWS["hunt_flakes"].parameters(tests=["a"], times=times)
+
+
+# -- words ----------------------------------------------------------------------------------------------------------
+
+
+def test_counts_and_lists() -> None:
+    assert [count(number, "file") for number in (0, 1, 2)] == ["no files", "1 file", "2 files"]
+    assert listed([]) == ""
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert listed(["evil\x1b[31m\nname"]) == "evil name"
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (CheckResult("pytest", 23, 0, seconds=1.25), "all 23 tests passed in 1.2 s"),
+        (CheckResult("pytest", 1, 0, skipped=2), "the one test passed in 0.0 s, 2 skipped"),
+        (CheckResult("pytest", 1, 1, failing=("a",)), "1 of 2 tests failed in 0.0 s: a"),
+        (CheckResult("pytest", 0, 0, skipped=2), "no test ran, 2 skipped"),
+    ],
+)
+def test_results_in_words(check: CheckResult, words: str) -> None:
+    assert in_words(check) == words
+
+
+# -- change logs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("subject", "section", "entry"),
+    [
+        ("feat: totals", "Added", "Totals"),
+        ("fix(cart): rounding.", "Fixed", "Cart: rounding"),
+        ("feat!: drop Python 3.9", "Added", "**Breaking:** Drop Python 3.9"),
+        ("chore!: new licence", "Changed", "**Breaking:** New licence"),
+        ("Remove the old cart", "Removed", "Remove the old cart"),
+        ("Deprecate gifts", "Deprecated", "Deprecate gifts"),
+        ("Adds a garden", "Added", "Adds a garden"),
+        ("Bug #3: wrong tax", "Fixed", "Bug #3: wrong tax"),
+        ("Close a security hole", "Security", "Close a security hole"),
+        ("Totals are rounded", "Changed", "Totals are rounded"),
+        ("note: spelling", "Changed", "Note: spelling"),
+    ],
+)
+def test_commits_are_sorted(subject: str, section: str, entry: str) -> None:
+    assert classify(subject) == (section, entry)
+
+
+@pytest.mark.parametrize(
+    "subject", ["chore: deps", "ci: faster", "Merge branch 'x'", "WIP", "fixup! a", "Release 1.2", "v1.2.3", "1.0", ""]
+)
+def test_commits_that_no_user_notices(subject: str) -> None:
+    assert classify(subject) is None
+
+
+def test_mentioned_by_id_or_in_the_same_words() -> None:
+    assert mentioned("- things (0123456)", SHA, "Other")
+    assert mentioned("* **Add** gifts, at last", SHA, "Add gifts")
+    assert not mentioned("- Add gifts", SHA, "Add gift")
+    assert not mentioned("- 0123450 is another", SHA, "x")
+
+
+KEEP = """# Changelog
+
+## [Unreleased]
+
+### Added
+
+- Gifts
+
+### Fixed
+- Tax
+
+## [1.0.0] - 2025-01-01
+
+- First
+
+[Unreleased]: https://example.org/compare
+"""
+
+
+def test_an_unreleased_section_is_extended_in_place() -> None:
+    after = extended(KEEP, {"Added": ["Gardens"], "Removed": ["Old cart"]})
+    assert after == KEEP.replace("- Gifts\n", "- Gifts\n- Gardens\n").replace(
+        "- Tax\n", "- Tax\n\n### Removed\n\n- Old cart\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "# Log\n\n## 1.1 (2025-02-02)\n\n* Things\n",
+            "# Log\n\n## Unreleased\n\n* New\n* Mended\n\n## 1.1 (2025-02-02)\n\n* Things\n",
+        ),
+        (
+            "# Log\n\n## [1.1]\n\n### Fixed\n- x\n",
+            "# Log\n\n## [Unreleased]\n\n### Added\n\n- New\n\n### Fixed\n\n- Mended\n\n## [1.1]\n\n### Fixed\n- x\n",
+        ),
+        (
+            "History\n=======\n\n1.1 (2025)\n----------\n\n- x\n",
+            "History\n=======\n\nUnreleased\n----------\n\n- New\n- Mended\n\n1.1 (2025)\n----------\n\n- x\n",
+        ),
+        (
+            "## v1.1\r\n\r\n**Fixed**\r\n- x\r\n",
+            "## Unreleased\r\n\r\n**Added**\r\n- New\r\n\r\n**Fixed**\r\n- Mended\r\n\r\n"
+            "## v1.1\r\n\r\n**Fixed**\r\n- x\r\n",
+        ),
+        ("# Log\n", "# Log\n\n## [Unreleased]\n\n### Added\n\n- New\n\n### Fixed\n\n- Mended\n"),
+    ],
+    ids=["flat", "keep-a-changelog", "underlined", "crlf-bold", "empty"],
+)
+def test_the_files_own_style_is_kept(before: str, after: str) -> None:
+    assert extended(before, {"Added": ["New"], "Fixed": ["Mended"]}) == after
+
+
+@given(
+    st.sampled_from(
+        [KEEP, "# Log\n\n## 1.1\n\n* Things\n", "History\n=======\n\n1.1\n---\n\n- x\n", "", "free text\n"]
+    ),
+    st.dictionaries(
+        st.sampled_from(["Added", "Changed", "Fixed"]),
+        st.lists(st.from_regex(r"[A-Z][a-z]{3,9} \d", fullmatch=True), min_size=1),
+    ),
+)
+def test_what_was_there_stays_and_everything_new_is_mentioned(before: str, entries: dict[str, list[str]]) -> None:
+    after = extended(before, entries)
+    left = iter(after.splitlines())
+    assert all(any(line == other for other in left) for line in before.splitlines() if line.strip())
+    assert all(mentioned(after, "f" * 40, entry) for each in entries.values() for entry in each)
+
+
+# -- leftovers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "kinds"),
+    [
+        ("a.txt", "<<<<<<< HEAD", ["conflict marker"]),
+        ("a.txt", ">>>>>>> feature/x", ["conflict marker"]),
+        ("a.rst", "=======", []),
+        ("a.txt", "<<<<<<<< eight", []),
+        ("shop/a.py", "    print(x)", ["debug print"]),
+        ("shop/a.py", "    pprint(x)", []),
+        ("shop/a.py", "    print(x, file=sys.stderr)", []),
+        ("shop/cli.py", "    print(x)", []),
+        ("scripts/a.py", "print(x)", []),
+        ("tests/test_a.py", "print(x)", []),
+        ("tests/test_a.py", "    breakpoint()", ["breakpoint"]),
+        ("a.py", "import pdb; pdb.set_trace()", ["breakpoint"]),
+        ("a.ts", "  console.log(x)", ["console.log"]),
+        ("a.ts", "  console.error(x)", []),
+        ("a.js", "  debugger;", ["debugger statement"]),
+        ("a.test.js", "describe.only('x', () => {", [".only"]),
+        ("a.rs", "    dbg!(x);", ["dbg!"]),
+        ("a.go", "// TODO: mend", ["TODO"]),
+        ("a.py", "x = 1  # FIXME later", ["FIXME"]),
+        ("a.py", "todo = 'TODO'", []),
+    ],
+)
+def test_lines_that_should_not_be_pushed(path: str, line: str, kinds: list[str]) -> None:
+    assert [one.kind for one in look(path, line)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind"),
+    [
+        (("AK", "IA", "Q7W2E9R4T1Y8U3I6"), "AWS access key"),
+        (("-----BEGIN RSA ", "PRIVATE KEY-----"), "private key"),
+        (("xo", "xb-123456789012-abcdef"), "Slack token"),
+        (("postgres://app:", "s3cr3tpw@db.internal/x"), "password in a URL"),
+        (("api_key = ", "'q8Zr2Lk9Xw4Tn7Bv'"), "a value that looks like a key"),
+    ],
+)
+def test_likely_secrets(parts: tuple[str, ...], kind: str) -> None:
+    [found] = look("config.py", "".join(parts))
+    assert found.kind == f"likely secret: {kind}"
+    assert found.secret
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "password = 'changeme1234'",
+        "token = os.environ['TOKEN']",
+        "api_key: '${API_KEY_FROM_VAULT}'",
+        "secret = 'aaaaaaaaaaaaaaaa1'",
+        "url = 'https://user:{password}@host'",
+        "PASSWORD_FIELD = 'password_confirmation'",
+    ],
+)
+def test_what_only_looks_like_a_secret(line: str) -> None:
+    assert look("config.py", line) == []
+
+
+def test_names_of_files_that_hold_keys() -> None:
+    assert [bool(look_at_name(name)) for name in (".env", "a/id_rsa", "b.pfx", ".env.example", "id_rsa.pub")] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
