@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -21,6 +23,8 @@ from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Run, ToolFound, WorkspaceContext, changed_since, left_by
 from engine.values import Refusal, SessionView, Signal, Task, sanitise
+
+log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
@@ -50,11 +54,63 @@ class SessionList(Protocol):
     def list(self, *, workspace: str, limit: int) -> Sequence[SessionView]: ...
 
 
-class ContextReader:
-    """Fetches contexts; safe to call from several threads.
+class Tools:
+    """Remembers a project's tools: to look for them means to start its interpreter, which is slow.
 
-    `find_tool` is asked at most once a minute a workspace. What one source cannot say is named in the context.
+    What was found is given at once and, after a minute, looked for again in the background. Where no tests were
+    found every question looks again, so that a tool just installed is seen.
     """
+
+    def __init__(self, clock: Clock, find: Callable[[Path], ToolFound | None]) -> None:
+        self._clock = clock
+        self._find = find
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, ToolFound]] = {}
+        self._looking: dict[str, threading.Thread] = {}
+
+    def of(self, workspace: str) -> ToolFound | None:
+        """The tools of `workspace`. Raises what `find` raises when nothing is known yet."""
+        with self._lock:
+            if workspace in self._known:
+                asked_at, tool = self._known[workspace]
+                stale = self._clock.monotonic() - asked_at >= TOOL_FRESH_SECONDS
+                if stale and workspace not in self._looking:
+                    thread = threading.Thread(target=self._again, args=(workspace,), name="tools", daemon=True)
+                    self._looking[workspace] = thread
+                    thread.start()
+                return tool
+        return self._look(workspace)
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Wait until every background look is over, each at most `timeout` seconds."""
+        with self._lock:
+            looking = list(self._looking.values())
+        for thread in looking:
+            thread.join(timeout)
+
+    def _look(self, workspace: str) -> ToolFound | None:
+        tool = self._find(Path(workspace))
+        with self._lock:
+            if tool is not None and tool.name:
+                self._known[workspace] = (self._clock.monotonic(), tool)
+            else:
+                self._known.pop(workspace, None)
+        return tool
+
+    def _again(self, workspace: str) -> None:
+        try:
+            self._look(workspace)
+        except Exception:  # forgotten, so that the next question asks itself and tells the error
+            log.exception("looking for the tools of %s failed", workspace)
+            with self._lock:
+                self._known.pop(workspace, None)
+        finally:
+            with self._lock:
+                del self._looking[workspace]
+
+
+class ContextReader:
+    """Fetches contexts; safe to call from several threads. What one source cannot say is named in the context."""
 
     def __init__(
         self,
@@ -73,10 +129,9 @@ class ContextReader:
         self._runs = runs
         self._tasks = tasks
         self._sessions = sessions
-        self._find_tool = find_tool
+        self._tools = Tools(clock, find_tool)
         self._git = git or GitReader()
         self._github = github
-        self._tools: dict[str, tuple[float, ToolFound | None]] = {}
 
     def read_all(
         self,
@@ -116,7 +171,7 @@ class ContextReader:
             return otherwise
 
         git = fetch("git", lambda: self._git.read(folder), None)
-        tool = fetch("tool", lambda: self._tool(workspace), None)
+        tool = fetch("tool", lambda: self._tools.of(workspace), None)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
         tasks = fetch("tasks", lambda: tuple(self._tasks.list(workspace=workspace)), no_tasks)
         sessions = fetch(
@@ -178,13 +233,6 @@ class ContextReader:
             writes = [*(ours or {}).get(workspace, ()), *left_by(sessions, workspace, now)]
             signs.append(last_sign_of_life(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
-
-    def _tool(self, workspace: str) -> ToolFound | None:
-        asked_at, tool = self._tools.get(workspace, (float("-inf"), None))
-        if self._clock.monotonic() - asked_at >= TOOL_FRESH_SECONDS:
-            tool = self._find_tool(Path(workspace))
-            self._tools[workspace] = (self._clock.monotonic(), tool)
-        return tool
 
     def _changed(self, folder: Path, git: GitState | None, runs: tuple[Run, ...]) -> tuple[Changed, ...]:
         if git is None or not runs:

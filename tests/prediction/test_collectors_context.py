@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.clock import FakeClock
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.collectors.git import FileState
 from engine.prediction.collectors.silence import OurWrite
-from engine.prediction.context import Changed, changed_since
+from engine.prediction.context import Changed, ToolFound, changed_since
+from engine.prediction.context_reader import Tools
 from engine.prediction.templates import propose
 from engine.values import SessionState
 from tests.conftest import Repository
@@ -97,6 +99,40 @@ def test_several_workspaces_are_read_in_their_order(world: World, tmp_path: Path
     assert [context.workspace for context in contexts] == paths
     assert [context.git is None for context in contexts] == [False, True, False]
     assert world.reader().read_all([], last_input=None) == []
+
+
+# -- tools ----------------------------------------------------------------------------------------------------------
+
+
+def test_tools_are_looked_for_again_in_the_background_after_a_minute(clock: FakeClock) -> None:
+    found = [ToolFound("pytest"), ToolFound("npm"), ToolFound("cargo")]
+    tools = Tools(clock, lambda folder: found.pop(0))
+    assert tools.of("/w") == ToolFound("pytest")
+    clock.advance(timedelta(seconds=59))
+    assert tools.of("/w") == ToolFound("pytest")
+    tools.settle(10)
+    assert len(found) == 2
+    clock.advance(timedelta(seconds=1))
+    assert tools.of("/w") == ToolFound("pytest")
+    tools.settle(10)
+    assert tools.of("/w") == ToolFound("npm")
+
+
+def test_a_tool_just_installed_is_seen_at_once(clock: FakeClock) -> None:
+    found: list[ToolFound | None] = [None, ToolFound(linter="ruff"), ToolFound("pytest")]
+    tools = Tools(clock, lambda folder: found.pop(0))
+    assert [tools.of("/w") for _ in range(4)] == [None, ToolFound(linter="ruff"), *[ToolFound("pytest")] * 2]
+
+
+def test_a_look_that_fails_is_told_by_the_next(clock: FakeClock) -> None:
+    answers = iter([ToolFound("pytest")])
+    tools = Tools(clock, lambda folder: next(answers))
+    tools.of("/w")
+    clock.advance(timedelta(minutes=1))
+    assert tools.of("/w") == ToolFound("pytest")
+    tools.settle(10)
+    with pytest.raises(StopIteration):
+        tools.of("/w")
 
 
 # -- what changed since the last run --------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.execution.runners.flows import FLOWS
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.context import ToolFound
 from engine.prediction.templates import propose
@@ -285,6 +286,7 @@ def test_what_holds_of_every_proposal(world: World, repository: Repository) -> N
         assert proposal.evidence_at is not None
         assert proposal.usual_hours > 0
         json.dumps([dict(proposal.facts), dict(proposal.parameters)])
+        FLOWS[proposal.kind].parameters.model_validate(dict(proposal.parameters))
 
 
 def test_facts_do_not_depend_on_the_time(world: World, repository: Repository) -> None:
@@ -314,6 +316,7 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, re
     for proposal in propose(world.sense()):
         shown = proposal.prompt + proposal.reasoning + "".join("".join(found.evidence) for found in proposal.signals)
         assert not any(ord(character) < 32 or character == "\u202e" for character in shown)
+        FLOWS[proposal.kind].parameters.model_validate(dict(proposal.parameters))
         given = json.dumps(dict(proposal.parameters), ensure_ascii=False)
         given.encode()
         assert "\x1b" not in given

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
+from engine.execution.runners.flows import FLOWS
 from engine.prediction.collectors.github import GitHub
 from engine.prediction.context import ToolFound
 from engine.prediction.templates import propose
@@ -50,6 +51,7 @@ def older(repository: Repository, world: World) -> str:
 
 def only(proposals: list[Proposal]) -> Proposal:
     (proposal,) = proposals
+    FLOWS[proposal.kind].parameters.model_validate(dict(proposal.parameters))
     return proposal
 
 
