@@ -50,35 +50,37 @@ def _run_tests(card: Made, now: WorkspaceContext) -> bool:
 
 
 def _bisect(card: Made, now: WorkspaceContext) -> bool:
-    return bool(now.runs) and now.runs[0].ran_at > card.at and card.parameters["test"] not in now.runs[0].check.failing
+    return (
+        bool(now.runs) and now.runs[0].ran_at > card.at and card.parameters.get("test") not in now.runs[0].check.failing
+    )
 
 
 def _check_clean_head(card: Made, now: WorkspaceContext) -> bool:
     assert now.git is not None
     left = {file.path for file in now.git.files}
-    return now.git.head != card.facts["head"] and not left.intersection(card.parameters["files"])
+    return now.git.head != card.facts.get("head") and not left.intersection(card.parameters.get("files", ()))
 
 
 def _rehearse_merge(card: Made, now: WorkspaceContext) -> bool:
     assert now.git is not None
-    return now.git.branch == card.parameters["target"] and now.git.behind_base == 0 and _moved(card, now)
+    return now.git.branch == card.parameters.get("target") and now.git.behind_base == 0 and _moved(card, now)
 
 
 def _forecast_conflicts(card: Made, now: WorkspaceContext) -> bool:
     assert now.git is not None
-    named = set(card.parameters["branches"])
+    named = set(card.parameters.get("branches", ()))
     return any(branch.name in named and branch.merged for branch in now.git.branches)
 
 
 def _report_branches(card: Made, now: WorkspaceContext) -> bool:
     assert now.git is not None
     there = {branch.name for branch in now.git.branches}
-    return any(name not in there for name, _ in card.facts["branches"])
+    return any(name not in there for name, _ in card.facts.get("branches", ()))
 
 
 def _draft_changelog(card: Made, now: WorkspaceContext) -> bool:
     assert now.git is not None
-    if now.git.tag and now.git.tag != card.parameters["since"] and _moved(card, now):
+    if now.git.tag and now.git.tag != card.parameters.get("since") and _moved(card, now):
         return True
     latest = bool(now.git.recent) and now.git.recent[0].at > card.at
     return latest and any(PurePosixPath(path).name.lower().startswith(_CHANGE_LOGS) for path in now.git.recent_files)

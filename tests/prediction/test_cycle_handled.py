@@ -1,0 +1,96 @@
+"""One rule a kind: did the operator do himself what the card proposed? (SPEC 2.9)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from engine.prediction.collectors.git import Branch, Commit, FileState, GitState
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.handled import Made, did_himself
+from engine.values import CheckResult
+from tests.conftest import MONDAY_MORNING as MADE
+
+LATER, EARLIER = MADE + timedelta(hours=1), MADE - timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A past run."""
+
+    ran_at: datetime
+    failing: tuple[str, ...] = ()
+    session_id: str = "s"
+    head: str = "h"
+    tree: str = "t"
+    clean: bool = True
+    full: bool = True
+
+    @property
+    def check(self) -> CheckResult:
+        return CheckResult("pytest", 1, len(self.failing), failing=self.failing)
+
+
+def commit(at: datetime) -> Commit:
+    return Commit("c", at, "a", "s")
+
+
+def now(runs: tuple[Ran, ...] = (), **state: Any) -> WorkspaceContext:
+    return WorkspaceContext("/shop", LATER, LATER, git=GitState(**state), runs=runs)
+
+
+def card(kind: str, *, facts: dict[str, Any] | None = None, **parameters: Any) -> Made:
+    return Made(kind, facts or {}, parameters, MADE)
+
+
+MERGED, OPEN = Branch("x", "t", EARLIER, merged=True), Branch("x", "t", EARLIER)
+
+
+@pytest.mark.parametrize(
+    ("made", "state", "himself"),
+    [
+        (card("run_tests", paths=[]), now((Ran(LATER),)), True),
+        (card("run_tests", paths=[]), now((Ran(EARLIER),)), False),
+        (card("bisect", test="t1"), now((Ran(LATER),)), True),
+        (card("bisect", test="t1"), now((Ran(LATER, ("t1",)),)), False),
+        (card("bisect", test="t1"), now(), False),
+        (card("check_clean_head", facts={"head": "old"}, files=["a"]), now(head="new"), True),
+        (card("check_clean_head", facts={"head": "old"}, files=["a"]), now(head="old"), False),
+        (
+            card("check_clean_head", facts={"head": "old"}, files=["a"]),
+            now(head="new", files=(FileState("a", modified=True),)),
+            False,
+        ),
+        (card("rehearse_merge", source="main", target="x"), now(branch="x", recent=(commit(LATER),)), True),
+        (card("rehearse_merge", source="main", target="x"), now(branch="x", recent=(commit(EARLIER),)), False),
+        (card("rehearse_merge", source="main", target="x"), now(branch="y", recent=(commit(LATER),)), False),
+        (
+            card("rehearse_merge", source="main", target="x"),
+            now(branch="x", behind_base=2, recent=(commit(LATER),)),
+            False,
+        ),
+        (card("forecast_conflicts", base="main", branches=["x"]), now(branches=(MERGED,)), True),
+        (card("forecast_conflicts", base="main", branches=["x"]), now(branches=(OPEN,)), False),
+        (card("report_branches", facts={"branches": [["x", "t"]]}), now(), True),
+        (card("report_branches", facts={"branches": [["x", "t"]]}), now(branches=(OPEN,)), False),
+        (card("draft_changelog", since="v1"), now(tag="v2", recent=(commit(LATER),)), True),
+        (card("draft_changelog", since="v1"), now(tag="v1", recent=(commit(LATER),)), False),
+        (
+            card("draft_changelog", since="v1"),
+            now(tag="v1", recent=(commit(LATER),), recent_files=("docs/CHANGELOG.md",)),
+            True,
+        ),
+        (card("review_unpushed", upstream="origin/main"), now(), False),
+        (card("lint", paths=["a"]), now(), False),
+    ],
+)
+def test_rules(made: Made, state: WorkspaceContext, himself: bool) -> None:
+    assert did_himself(made, state) is himself
+
+
+def test_nothing_can_be_told_without_git() -> None:
+    context = WorkspaceContext("/shop", LATER, LATER, runs=(Ran(LATER),))
+    assert not did_himself(card("run_tests"), context)
