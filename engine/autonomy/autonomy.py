@@ -184,12 +184,21 @@ class Autonomy:
         enabled = killed.verdict is Verdict.ALLOW or killed.rule == "month"
         threshold = timedelta(milliseconds=settings.silence_threshold_ms)
         silence = self.presence.silence()
-        until = next((hold.until for hold in holds if hold.word == "pause"), None)
+        pause = next((hold for hold in holds if hold.word == "pause"), None)
+        until = pause.until if pause else None
         over = self._view.since + timedelta(hours=2) <= self._clock.now()
         next_change = until
         if not words and settings.autonomous_mode_enabled and silence < threshold:
             next_change = self.presence.last()[0] + threshold
-        facts = Facts(enabled, words, settings.autonomous_mode_enabled, silence, threshold, resumed=not over)
+        facts = Facts(
+            enabled=enabled,
+            holds=words,
+            autonomous=settings.autonomous_mode_enabled,
+            silence=silence,
+            threshold=threshold,
+            resumed=not over,
+            paused_for_cost=pause is not None and pause.reason.startswith("cost"),
+        )
         return facts, next_change
 
     def _apply(self, transaction: Transaction, moves: list[tuple[State, Input]]) -> None:

@@ -69,6 +69,7 @@ class Facts:
     silence: timedelta
     threshold: timedelta
     resumed: bool = False
+    paused_for_cost: bool = False
 
 
 def suggest(state: State, facts: Facts) -> Input | None:
@@ -80,7 +81,8 @@ def suggest(state: State, facts: Facts) -> Input | None:
     if "month" in facts.holds:
         return None if state is State.PAUSED else Input.COST_CAP
     if "pause" in facts.holds:
-        return None if state is State.PAUSED else Input.REJECTED
+        cause = Input.COST_CAP if facts.paused_for_cost else Input.REJECTED
+        return None if state is State.PAUSED else cause
     if state is State.PAUSED:
         return Input.RESUMED if facts.resumed else Input.PAUSE_OVER
     silent = facts.silence >= facts.threshold

@@ -57,8 +57,8 @@ class CostEntry(SQLModel, table=True):
 class Costs:
     """Reserves, settles and tells what was spent.
 
-    `agent_budget` answers with an agent's budget of a day in micro-dollars, or None. `month_reached` is called inside
-    the transaction that found the month's cap reached, with the reason: the kill switch places its hold.
+    `agent_budget` answers with an agent's budget of a day in micro-dollars, or None. `cap_reached` is called inside
+    the transaction that found a cap reached, with the window and the reason: the kill switch places its hold.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Costs:
         clock: Clock,
         *,
         agent_budget: Callable[[str], int | None] = lambda agent: None,
-        month_reached: Callable[[Transaction, str], object] = lambda transaction, reason: None,
+        cap_reached: Callable[[Transaction, str, str], object] = lambda transaction, window, reason: None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._clock = clock
         self._agent_budget = agent_budget
-        self._month_reached = month_reached
+        self._cap_reached = cap_reached
 
     def state(self) -> CostState:
         """Settled plus reserved cost in each window, and the caps."""
@@ -227,11 +227,12 @@ class Costs:
         return mended
 
     def breached(self, transaction: Transaction, rule: str, trigger: Trigger) -> None:
-        """A cap stopped a trigger: the month's places its hold, the day's notifies once a day, an agent's is recorded."""
+        """A cap stopped a trigger: holds are placed, the day's notifies once a day, an agent's is recorded."""
         spent = self.spent(transaction.session)
-        if rule == "month":
-            self._month_reached(transaction, f"the month's cap of {cost.money(spent.month_cap)} is reached")
-        elif rule == "day":
+        cap = {"month": spent.month_cap, "day": spent.day_cap, "hour": spent.hour_cap}.get(rule)
+        if cap is not None:
+            self._cap_reached(transaction, rule, f"cost: the {rule}'s cap of {cost.money(cap)} is reached")
+        if rule == "day":
             today = self._clock.local().date().isoformat()
             if state.get(transaction.session, _WARNED_DAY) != today:
                 state.put(transaction, _WARNED_DAY, today)
@@ -265,7 +266,7 @@ class Costs:
             if cost.warned(was, now, cap):
                 transaction.record(CostWarned(window=window, spent=now, cap=cap))
         if after.month > after.month_cap:
-            self._month_reached(transaction, f"the month's cap of {cost.money(after.month_cap)} is passed")
+            self._cap_reached(transaction, "month", f"cost: the month's cap of {cost.money(after.month_cap)} is passed")
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
             agent = self.budget(transaction.session, entry.agent)
             if agent.budget is not None and agent.spent > agent.budget:

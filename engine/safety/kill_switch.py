@@ -211,9 +211,9 @@ class KillSwitch:
         transaction.after_commit(self._refresh_after(transaction))
         return True
 
-    def month_reached(self, transaction: Transaction, reason: str) -> None:
-        """The month's cap is reached (SPEC 3.4): a hard stop until it is lifted by hand."""
-        self.place(transaction, MONTH, reason)
+    def cap_reached(self, transaction: Transaction, window: str, reason: str) -> None:
+        """A cost cap is reached (SPEC 3.4, 7.1): the month's is a hard stop until lifted by hand, others pause."""
+        self.place(transaction, MONTH if window == "month" else PAUSE, reason)
 
     def rejections(self, session: Session) -> int:
         """Rejections in a row since the last pause was lifted."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from sqlmodel import col, desc, select
+from sqlmodel import col, desc, func, select
 
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -51,9 +51,9 @@ class LogEntry:
 class Safety:
     """All rails of one home. `pipeline`, `permits`, `costs`, `kill_switch` are its parts.
 
-    `stop_sessions(reason)` ends every running session within a second; `agent_budget` gives an agent's budget of a day
-    in micro-dollars or None; `quiet` says whether it is quiet hours; `on_change` is called after holds changed, possibly
-    on the writer thread, and must neither write nor wait.
+    `stop_sessions(reason)` ends every running session within a second; `agent_budget` gives an agent's budget of a
+    day in micro-dollars or None; `quiet` says whether it is quiet hours; `on_change` is called after holds changed,
+    possibly on the writer thread, and must neither write nor wait.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Safety:
             settings,
             clock,
             agent_budget=agent_budget,
-            month_reached=self.kill_switch.month_reached,
+            cap_reached=self.kill_switch.cap_reached,
         )
         self.permits = Permits(database, randomness, self.kill_switch.verdict)
         self.pipeline = Pipeline(
@@ -148,6 +148,15 @@ class Safety:
         """How many loops were stopped, ever (`loopDetectionCount`)."""
         with self._database.read() as session:
             return int(state.get(session, LOOPS_KEY, 0))
+
+    def triggers(self) -> tuple[int, datetime | None]:
+        """How many triggers every rail let through, ever (`totalTriggers`), and when the last was (`lastTriggerAt`)."""
+        query = select(func.count(), func.max(col(CrosspollLog.created_at))).where(
+            col(CrosspollLog.blocked).is_(False)
+        )
+        with self._database.read() as session:
+            count, last = session.exec(query).one()
+        return int(count), last
 
     def log(self, limit: int = 50, blocked_only: bool = False) -> list[LogEntry]:
         """The newest decisions first."""

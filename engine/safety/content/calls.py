@@ -29,7 +29,12 @@ INTERPRETERS = {
 }
 # Wrappers: the options of theirs that take a value of its own, and how many plain words come before the command.
 _WRAPPERS: dict[str, tuple[frozenset[str], int]] = {
-    "sudo": (frozenset(["-u", "-g", "-h", "-p", "-C", "-T", "-r", "-t", "-U", "-R", "-D", "--user", "--group", "--host", "--chdir"]), 0),
+    "sudo": (
+        frozenset(
+            ["-u", "-g", "-h", "-p", "-C", "-T", "-r", "-t", "-U", "-R", "-D", "--user", "--group", "--host", "--chdir"]
+        ),
+        0,
+    ),
     "doas": (frozenset(["-u", "-C"]), 0),
     "env": (frozenset(["-u", "-C", "-S", "--unset", "--chdir"]), 0),
     "command": (frozenset(), 0),
@@ -49,7 +54,26 @@ _WRAPPERS: dict[str, tuple[frozenset[str], int]] = {
     "watch": (frozenset(["-n", "--interval"]), 0),
     "busybox": (frozenset(), 0),
     "toybox": (frozenset(), 0),
-    "xargs": (frozenset(["-I", "-i", "-n", "-P", "-L", "-d", "-s", "-E", "-a", "--max-args", "--max-procs", "--replace", "--delimiter"]), 0),
+    "xargs": (
+        frozenset(
+            [
+                "-I",
+                "-i",
+                "-n",
+                "-P",
+                "-L",
+                "-d",
+                "-s",
+                "-E",
+                "-a",
+                "--max-args",
+                "--max-procs",
+                "--replace",
+                "--delimiter",
+            ]
+        ),
+        0,
+    ),
     "parallel": (frozenset(["-j", "-a", "-N", "--jobs", "--colsep"]), 0),
     "flock": (frozenset(["-w", "-E", "--timeout"]), 1),
     "caffeinate": (frozenset(["-t", "-w"]), 0),
@@ -63,9 +87,59 @@ _WRAPPERS: dict[str, tuple[frozenset[str], int]] = {
     "rtk": (frozenset(), 0),
 }
 _TEXT_WRAPPERS = frozenset({"watch", "parallel"})
-_SSH_VALUES = frozenset(["-p", "-i", "-l", "-o", "-F", "-L", "-R", "-D", "-J", "-b", "-c", "-e", "-m", "-S", "-W", "-w", "-Q", "-O", "-I", "-E", "-B"])
+_SSH_VALUES = frozenset(
+    [
+        "-p",
+        "-i",
+        "-l",
+        "-o",
+        "-F",
+        "-L",
+        "-R",
+        "-D",
+        "-J",
+        "-b",
+        "-c",
+        "-e",
+        "-m",
+        "-S",
+        "-W",
+        "-w",
+        "-Q",
+        "-O",
+        "-I",
+        "-E",
+        "-B",
+    ]
+)
 _CONTAINER_VALUES = frozenset(
-    ["-u", "--user", "-w", "--workdir", "-e", "--env", "-v", "--volume", "-n", "--namespace", "-c", "--container", "--name", "-p", "--publish", "--network", "--entrypoint", "--env-file", "-l", "--label", "-m", "--memory", "--mount", "--cpus", "--context"]
+    [
+        "-u",
+        "--user",
+        "-w",
+        "--workdir",
+        "-e",
+        "--env",
+        "-v",
+        "--volume",
+        "-n",
+        "--namespace",
+        "-c",
+        "--container",
+        "--name",
+        "-p",
+        "--publish",
+        "--network",
+        "--entrypoint",
+        "--env-file",
+        "-l",
+        "--label",
+        "-m",
+        "--memory",
+        "--mount",
+        "--cpus",
+        "--context",
+    ]
 )
 _DOWNLOADERS = frozenset({"curl", "wget", "fetch", "aria2c", "http", "lwp-download", "lynx"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")

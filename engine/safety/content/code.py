@@ -30,7 +30,34 @@ _SQL = re.compile(
     re.IGNORECASE,
 )
 _DATABASE_CLIENTS = frozenset(
-    ["psql", "mysql", "mariadb", "sqlite3", "sqlcmd", "mysqlsh", "duckdb", "clickhouse-client", "cqlsh", "snowsql", "bq", "usql", "litecli", "pgcli", "cockroach", "sqlplus", "isql", "influx", "trino", "presto", "beeline", "hive", "spark-sql", "redis-cli", "osql", "rqlite"]
+    [
+        "psql",
+        "mysql",
+        "mariadb",
+        "sqlite3",
+        "sqlcmd",
+        "mysqlsh",
+        "duckdb",
+        "clickhouse-client",
+        "cqlsh",
+        "snowsql",
+        "bq",
+        "usql",
+        "litecli",
+        "pgcli",
+        "cockroach",
+        "sqlplus",
+        "isql",
+        "influx",
+        "trino",
+        "presto",
+        "beeline",
+        "hive",
+        "spark-sql",
+        "redis-cli",
+        "osql",
+        "rqlite",
+    ]
 )
 
 

@@ -27,7 +27,45 @@ _SYSTEM = re.compile(
 )
 _HOME = re.compile(r"^(~[a-z_]*|\$\{?HOME\}?|%USERPROFILE%)(/\*?|/\.\*?)?$", re.IGNORECASE)
 _SELECTING = frozenset(
-    ["-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex", "-inum", "-empty", "-size", "-mtime", "-mmin", "-atime", "-amin", "-ctime", "-cmin", "-newer", "-newermt", "-anewer", "-cnewer", "-user", "-group", "-uid", "-gid", "-nouser", "-nogroup", "-perm", "-lname", "-ilname", "-links", "-samefile", "-executable", "-e", "-E", "-g", "-used", "-older"]
+    [
+        "-name",
+        "-iname",
+        "-path",
+        "-ipath",
+        "-wholename",
+        "-regex",
+        "-iregex",
+        "-inum",
+        "-empty",
+        "-size",
+        "-mtime",
+        "-mmin",
+        "-atime",
+        "-amin",
+        "-ctime",
+        "-cmin",
+        "-newer",
+        "-newermt",
+        "-anewer",
+        "-cnewer",
+        "-user",
+        "-group",
+        "-uid",
+        "-gid",
+        "-nouser",
+        "-nogroup",
+        "-perm",
+        "-lname",
+        "-ilname",
+        "-links",
+        "-samefile",
+        "-executable",
+        "-e",
+        "-E",
+        "-g",
+        "-used",
+        "-older",
+    ]
 )
 _SECRETS = re.compile(
     r"(^|[/=@])(\.ssh/|\.aws/credentials|\.netrc|\.gnupg/|id_(rsa|ed25519|ecdsa|dsa)\b|\.env($|\.)|\.pgpass|"
@@ -114,6 +152,11 @@ def judge_find(call: Call) -> Hit | None:
         return BLOCK, "find-delete", "deletes through a whole disk or home folder"
     if any(re.match(r"^/(etc|boot|usr|lib|bin|sbin|home/?$|root)", start) for start in starts):
         return BLOCK, "find-delete", "deletes in a system folder"
+    text = " ".join(call.args)
+    if "-maxdepth 1" in text and "-type f" in text:
+        return None  # the files of one folder, as `rm *` would
+    if not deletes and ("rm -i " in text or "rm -iv " in text):
+        return None  # asks for each
     if deletes and "d" in call.args and "-type" in call.args and not destroys:
         return None  # find deletes a folder only when it is empty
     if not selects and not any(narrow(start) or start.rstrip("/") in ("/tmp", "/var/tmp") for start in starts):

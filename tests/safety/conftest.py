@@ -1,0 +1,21 @@
+"""Rails with everything in their favour: known pairs, many decisions, autonomy on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.storage.database import Database
+
+from .helpers import Rails, make_rails
+
+
+@pytest.fixture
+def rails(database: Database, clock: FakeClock, tmp_path: Path) -> Iterator[Rails]:
+    rails = make_rails(database, clock, tmp_path / "data")
+    rails.know_pairs(("research", "koji-core"), ("owner", "koji-core"))
+    yield rails
+    rails.safety.close()

@@ -1,0 +1,118 @@
+"""What the tests of the rails share: triggers, decisions that can be set, a whole Safety."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sqlmodel import Session
+
+from engine.clock import FakeClock
+from engine.config import Autonomy, Settings, WorkspaceSettings
+from engine.safety.safety import Safety
+from engine.storage.database import Database
+from engine.values import Assignment, DecidedBy, Randomness, Ruling, Trigger, TriggerType
+
+WORKSPACE = "/work/shop"
+
+
+@dataclass
+class MutableSettings:
+    """Settings that a test may exchange."""
+
+    current: Settings
+
+    def change(self, **values: Any) -> None:
+        self.current = self.current.model_copy(update=values)
+
+
+@dataclass
+class SetDecisions:
+    """Decisions as a test says they are."""
+
+    rejections: int = 0
+    decisions: int = 100
+
+    def consecutive_rejections(self, session: Session) -> int:
+        return self.rejections
+
+    def total(self, session: Session) -> int:
+        return self.decisions
+
+
+@dataclass
+class Rails:
+    """A whole Safety with what it was handed."""
+
+    safety: Safety
+    database: Database
+    clock: FakeClock
+    settings: MutableSettings
+    decisions: SetDecisions
+    stopped: list[str] = field(default_factory=list)
+    quiet: bool = False
+
+    def rule(self, trigger: Trigger) -> Ruling:
+        return self.database.write(lambda tx: self.safety.pipeline.rule(tx, trigger))
+
+    def know_pairs(self, *pairs: tuple[str, str]) -> None:
+        """Let these pairs of channels have run before, long ago."""
+        from engine.safety.pipeline import CrosspollLog
+
+        for from_channel, channel in pairs:
+            row = CrosspollLog(
+                prediction_id="old", trigger_type="manual", target_channel=channel, prompt="", created_at=self.clock.now(),
+                verdicts=[], workspace=WORKSPACE, digest="", from_channel=from_channel, decided_by="operator",
+                unattended=False,
+            )  # fmt: skip
+            self.database.write(lambda tx, row=row: tx.session.add(row))
+
+
+def acting() -> Settings:
+    """Settings under which the engine may act by itself."""
+    return Settings(autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=Autonomy.ACT)})
+
+
+def make_rails(database: Database, clock: FakeClock, data: Path, **handed: Any) -> Rails:
+    settings, decisions = MutableSettings(acting()), SetDecisions()
+    stopped: list[str] = []
+    box: list[Rails] = []
+    stop: Callable[[str], object] = handed.pop("stop_sessions", stopped.append)
+    safety = Safety(
+        database, settings, clock, Randomness(7), data=data, decisions=decisions, stop_sessions=stop,
+        quiet=lambda: box[0].quiet, **handed,
+    )  # fmt: skip
+    box.append(Rails(safety, database, clock, settings, decisions, stopped))
+    return box[0]
+
+
+def approval(prompt: str = "run the tests", **changes: Any) -> Trigger:
+    """An operator's approval of a flow on koji-core."""
+    trigger = Trigger(
+        prediction_id="pred_1",
+        type=TriggerType.MANUAL,
+        assignment=Assignment(prompt, "koji-core", WORKSPACE, "flow", "run_tests"),
+        agent="backend_builder",
+        confidence=0.4,
+        estimate=50_000,
+        decided_by=DecidedBy.OPERATOR,
+    )
+    return replace(trigger, **changes)
+
+
+def unattended(prompt: str = "run the tests", **changes: Any) -> Trigger:
+    """The same by the engine itself, with nothing against it."""
+    return replace(
+        approval(prompt),
+        **{
+            "type": TriggerType.AUTONOMOUS, "decided_by": DecidedBy.AUTONOMY, "confidence": 0.95, "phase": 1,
+            "approval_bound": 0.9, "from_channel": "research", **changes,
+        },
+    )  # fmt: skip
+
+
+def on(channel: str, trigger: Trigger) -> Trigger:
+    """The same trigger on another channel."""
+    return replace(trigger, assignment=replace(trigger.assignment, channel=channel))

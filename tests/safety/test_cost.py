@@ -1,0 +1,196 @@
+"""SPEC 3.4: caps at their boundaries, windows across daylight-saving changes, one ledger under concurrent triggers."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.memory.ledger import Ledger
+from engine.safety.cost import AgentBudget, decide_cost, warned, windows
+from engine.storage.database import Database
+from engine.values import MICRO, CostState, Refusal, SessionState, SessionView
+
+from .helpers import Rails, approval, make_rails
+
+CAPS = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
+NO_BUDGET = AgentBudget("a")
+
+
+@pytest.mark.parametrize("window", ["hour", "day", "month"])
+def test_reaching_a_cap_passes_and_passing_it_blocks(window: str) -> None:
+    cap = getattr(CAPS, f"{window}_cap")
+    assert decide_cost(replace(CAPS, **{window: cap - 50_000}), 50_000, NO_BUDGET).verdict == "allow"
+    blocked = decide_cost(replace(CAPS, **{window: cap - 49_999}), 50_000, NO_BUDGET)
+    assert (blocked.verdict, blocked.rule) == ("block", window)
+
+
+def test_an_agent_has_its_own_budget() -> None:
+    assert decide_cost(CAPS, 10, AgentBudget("a", 90, 100)).verdict == "allow"
+    assert decide_cost(CAPS, 11, AgentBudget("a", 90, 100)).rule == "agent-budget"
+    assert decide_cost(CAPS, -1, NO_BUDGET).verdict == "block"
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), [(79, 80, True), (0, 79, False), (80, 81, False), (0, 100, True)])
+def test_eighty_percent_warns_once(before: int, after: int, expected: bool) -> None:
+    assert warned(before, after, 100) is expected
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "hours"),
+    [
+        ("Europe/Berlin", (2026, 3, 29), 23),
+        ("Europe/Berlin", (2026, 10, 25), 25),
+        ("America/New_York", (2026, 3, 8), 23),
+        ("America/New_York", (2026, 11, 1), 25),
+        ("Europe/Berlin", (2026, 6, 1), 24),
+    ],
+)
+def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, int], hours: int) -> None:
+    late = datetime(*day, 23, 59, 59, tzinfo=ZoneInfo(zone))
+    begin = windows(late).day
+    following = windows((late.astimezone(UTC) + timedelta(seconds=1)).astimezone(ZoneInfo(zone))).day
+    assert following - begin == timedelta(hours=hours)
+    assert begin.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") == f"{day[2]:02} 00:00"
+    assert windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
+
+
+@given(st.datetimes(datetime(2025, 1, 1), datetime(2027, 1, 1)), st.sampled_from(["Europe/Berlin", "America/Havana"]))
+def test_windows_contain_their_moment(naive: datetime, zone: str) -> None:
+    local = naive.replace(tzinfo=UTC).astimezone(ZoneInfo(zone))
+    found = windows(local)
+    assert found.month <= found.day <= local
+    assert local.astimezone(UTC) - found.day < timedelta(hours=25)
+    assert local.astimezone(UTC) - found.hour == timedelta(hours=1)
+
+
+def view(prediction_id: str, cost: int, *, started: bool = True, state: SessionState = SessionState.SUCCEEDED) -> SessionView:
+    at = datetime(2026, 1, 5, tzinfo=UTC)
+    return SessionView(
+        "auto_1", prediction_id, "p", "/w", "koji-core", "a", "flow", None, state, "approved", "none", "/w", at,
+        at if started else None, at, 0, cost, "done",
+    )  # fmt: skip
+
+
+def test_reserve_settle_and_the_runners_own_estimate(rails: Rails) -> None:
+    assert rails.safety.costs.estimate("flow", "koji-core") == 50_000
+    rails.rule(approval(estimate=50_000))
+    assert rails.safety.costs.state().hour == 50_000
+    ended = view("pred_1", 20_000)
+    rails.database.write(lambda tx: rails.safety.session_started(tx, ended))
+    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended, None))
+    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended, None))
+    assert rails.safety.costs.state().hour == 20_000
+    assert rails.safety.costs.estimate("flow", "koji-core") == 20_000
+    assert rails.safety.costs.estimate("flow", "research") == 50_000
+    rails.clock.advance(timedelta(minutes=60, microseconds=1))
+    assert (rails.safety.costs.state().hour, rails.safety.costs.state().day) == (0, 20_000)
+
+
+def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -> None:
+    rails.rule(approval())
+    rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", 0, started=False), None))
+    assert rails.safety.costs.state().day == 0
+    rails.rule(approval(prediction_id="pred_2"))
+    rails.database.write(lambda tx: rails.safety.pipeline.revoke(tx, "pred_2"))
+    assert rails.safety.costs.state().day == 0
+
+
+def test_the_day_warns_at_eighty_percent_and_notifies_when_it_is_full(rails: Rails) -> None:
+    rails.settings.change(cross_poll_cost_cap_per_hour=1000.0)
+    rails.rule(approval(prediction_id="a", estimate=15_999_999))
+    ledger = Ledger(rails.database)
+    assert ledger.latest(kinds=("CostWarned",)) == []
+    rails.rule(approval(prediction_id="b", estimate=1))
+    assert len(ledger.latest(kinds=("CostWarned",))) == 1
+    for _ in range(2):
+        assert rails.rule(approval(prediction_id="c", estimate=5_000_000)).permit is None
+    assert len(ledger.latest(kinds=("CostWarned",))) == 2
+    assert [hold.word for hold in rails.safety.holds()] == ["pause"]
+
+
+def test_the_month_is_a_hard_stop_until_it_is_lifted(rails: Rails) -> None:
+    rails.settings.change(cross_poll_cost_cap_per_month=0.10)
+    assert rails.rule(approval(estimate=60_000)).permit
+    assert rails.rule(approval(prediction_id="b", estimate=60_000)).permit is None
+    assert [hold.word for hold in rails.safety.holds()] == ["month"]
+    # The next month begins; it stays stopped.
+    rails.clock.advance(timedelta(days=40))
+    blocked = rails.rule(approval(prediction_id="c", estimate=10))
+    assert blocked.blocked_by is not None
+    assert blocked.blocked_by.rail == "kill"
+    rails.safety.resume("month")
+    assert rails.rule(approval(prediction_id="d", estimate=10)).permit
+
+
+def test_other_paid_calls_go_through_the_same_ledger(rails: Rails) -> None:
+    rails.settings.change(cross_poll_cost_cap_per_hour=0.10)
+    entry = rails.database.write(lambda tx: rails.safety.costs.reserve_call(tx, "twin", 60_000))
+    with pytest.raises(Refusal, match="hour"):
+        rails.database.write(lambda tx: rails.safety.costs.reserve_call(tx, "judge", 60_000))
+    assert rails.rule(approval(estimate=60_000)).blocked_by is not None
+    rails.database.write(lambda tx: rails.safety.costs.settle(tx, entry, 10_000))
+    assert rails.rule(approval(estimate=60_000)).permit
+
+
+def test_an_agents_breach_is_recorded(database: Database, clock: FakeClock, tmp_path: Path) -> None:
+    rails = make_rails(database, clock, tmp_path, agent_budget=lambda agent: 70_000)
+    assert rails.rule(approval()).permit
+    assert rails.rule(approval(prediction_id="b")).permit is None
+    assert Ledger(database).latest(kinds=("BudgetExceeded",))[0].payload == {"spent": 50_000, "budget": 70_000}
+
+
+def test_recovery_settles_and_releases_what_a_crash_left(rails: Rails) -> None:
+    for name in ("ended", "running", "waiting", "lost"):
+        rails.rule(approval(prediction_id=name, estimate=100_000))
+    rails.database.write(lambda tx: rails.safety.permits.revoke(tx, "lost"))
+    sessions = {"ended": view("ended", 30_000), "running": view("running", 0, state=SessionState.RUNNING)}
+    assert rails.safety.recover(sessions.get) == 2
+    assert rails.safety.costs.state().day == 230_000
+    assert rails.safety.recover(sessions.get) == 0
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    estimates=st.lists(st.integers(0, 400_000), min_size=8, max_size=24),
+    shares=st.lists(st.floats(0, 1), min_size=24, max_size=24),
+)
+def test_concurrent_triggers_never_pass_a_cap(
+    tmp_path_factory: pytest.TempPathFactory, estimates: list[int], shares: list[float]
+) -> None:
+    from engine.events import EventBus
+    from engine.memory.ledger import append
+
+    folder = tmp_path_factory.mktemp("caps")
+    clock = FakeClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
+    database = Database(folder / "d.db", clock=clock, bus=EventBus(), recorder=append)
+    try:
+        rails = make_rails(database, clock, folder)
+        rails.settings.change(cross_poll_cost_cap_per_hour=1.0)
+        highest: list[int] = []
+
+        def work(mine: list[tuple[int, int, float]]) -> None:
+            for number, estimate, share in mine:
+                name = f"p{number}"
+                if rails.rule(approval(prediction_id=name, estimate=estimate)).permit:
+                    highest.append(rails.safety.costs.state().hour)
+                    done = view(name, int(estimate * share))
+                    if number % 2:
+                        database.write(lambda tx, done=done: rails.safety.session_ended(tx, done, None))
+
+        jobs = [(number, estimate, shares[number]) for number, estimate in enumerate(estimates)]
+        threads = [threading.Thread(target=work, args=(jobs[part::4],)) for part in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert max(highest, default=0) <= MICRO
+    finally:
+        database.close()
