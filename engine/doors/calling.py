@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from engine.doors.control import Unreachable, ask
@@ -35,6 +38,8 @@ def call(
     An engine of one's own is closed again afterwards, so `approve` then waits for the session's end. `opener` opens it
     (`engine.open_engine` by default).
     """
+    if verb in ("check", "doctor"):
+        return _without_engine(home, verb, arguments, workspaces)
     deadline = time.monotonic() + PATIENCE
     while True:
         holder = read_holder(home)
@@ -98,6 +103,41 @@ def _alone(
         return dispatch(engine, verb, own)
     finally:
         engine.close()
+
+
+def _without_engine(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str]) -> Document:
+    """Verbs that only look: they work while the home is held, broken or hanging."""
+    from engine.doors.verbs import dispatch
+    from engine.safety.content import check_command, check_prompt
+
+    looking: Any = SimpleNamespace(
+        home=home,
+        workspaces=list(workspaces),
+        safety=SimpleNamespace(check_command=check_command, check_prompt=check_prompt),
+    )
+    return dispatch(looking, verb, dict(arguments))
+
+
+def failed(document: Mapping[str, Any]) -> bool:
+    """True when a document tells of a session that ended badly, so that `approve --wait` is honest (SPEC 9.8)."""
+    session = document.get("session") or {}
+    return session.get("state") in ("failed", "cancelled", "blocked", "interrupted")
+
+
+def configured_workspaces(home: Home) -> list[str]:
+    """The workspaces that the settings name and that are there, but for those that are off. Light: no validation.
+
+    A file that cannot be read names none; opening the engine will say what is wrong with it.
+    """
+    try:
+        sections = tomllib.loads(home.config_file.read_text(encoding="utf-8-sig")).get("workspaces", {})
+    except (OSError, ValueError):
+        return []
+    return [
+        str(Path(path).expanduser())
+        for path, section in (sections.items() if isinstance(sections, dict) else ())
+        if isinstance(section, dict) and section.get("autonomy") != "off" and Path(path).expanduser().is_dir()
+    ]
 
 
 def _open(home: Home, **options: Any) -> Any:

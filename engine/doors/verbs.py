@@ -16,7 +16,7 @@ from engine.doors import doctor, wire
 from engine.doors.arguments import Arguments
 from engine.doors.find import Found, find
 from engine.doors.wire import Document
-from engine.values import ChangeState, RailVerdict, Refusal, SessionState, sanitise
+from engine.values import ChangeState, RailVerdict, Refusal, sanitise
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -98,9 +98,10 @@ def approve(engine: Engine, arguments: Arguments) -> Document:
     """Approve and start; with `wait` answer when the session has ended."""
     found = find(engine, arguments.needed("id"))
     one = engine.cards.approve(found.card_id, edit=arguments.maybe("edit"), parameters=arguments.mapping("parameters"))
-    if arguments.flag("wait") and one.session_id is not None:
-        engine.sessions.wait(one.session_id, None)
-    return _about(engine, found.card_id)
+    if not arguments.flag("wait") or one.session_id is None:
+        return _about(engine, found.card_id)
+    engine.sessions.wait(one.session_id, None)
+    return _with_transcript(engine, find(engine, found.card_id), TAIL)
 
 
 def dismiss(engine: Engine, arguments: Arguments) -> Document:
@@ -137,6 +138,15 @@ def _shown(found: Found) -> Document:
     }
 
 
+def _with_transcript(engine: Engine, found: Found, lines: int) -> Document:
+    document = _shown(found)
+    if found.session is not None and lines:
+        after = max(0, found.session.lines - lines)
+        transcript = engine.sessions.transcript(found.session.id, after=after, limit=lines)
+        document["transcript"] = [wire.line(one) for one in transcript]
+    return document
+
+
 # -- work
 
 
@@ -157,12 +167,7 @@ def work(engine: Engine, arguments: Arguments) -> Document:
             "changeSets": [wire.change_set(one) for one in changes],
         }
     found = find(engine, wanted)
-    document = _shown(found)
-    lines = int(arguments.number("lines", TAIL, least=0, most=2000))
-    if found.session is not None and lines:
-        after = max(0, found.session.lines - lines)
-        transcript = engine.sessions.transcript(found.session.id, after=after, limit=lines)
-        document["transcript"] = [wire.line(one) for one in transcript]
+    document = _with_transcript(engine, found, int(arguments.number("lines", TAIL, least=0, most=2000)))
     if arguments.flag("diff") and found.change_set is not None:
         document["diff"] = [
             {
@@ -366,13 +371,6 @@ def _judged(one: RailVerdict) -> Document:
 def examine(engine: Engine, arguments: Arguments) -> Document:
     """What is configured, found, missing, and how to mend it."""
     return doctor.examine(engine.home, arguments.texts("workspaces") or list(engine.workspaces))
-
-
-def failed(document: Document) -> bool:
-    """True when a document tells of a session that ended badly, so that `approve --wait` is honest (SPEC 9.8)."""
-    session = document.get("session") or {}
-    bad = (SessionState.FAILED, SessionState.CANCELLED, SessionState.BLOCKED, SessionState.INTERRUPTED)
-    return session.get("state") in [state.value for state in bad]
 
 
 def _verb(work: Work, *takes: str, speaks: bool = False) -> Verb:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from engine.doors.calling import failed
 from engine.doors.find import match
-from engine.doors.verbs import VERBS, dispatch, failed
+from engine.doors.verbs import VERBS, dispatch
 from engine.values import Refusal
 from tests.doors.stand_in import StandIn
 
