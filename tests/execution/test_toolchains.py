@@ -12,7 +12,7 @@ from engine.execution.runners.toolchains.cargo import read_cargo, read_clippy
 from engine.execution.runners.toolchains.go import Go, GoVet, read_go
 from engine.execution.runners.toolchains.make import targets
 from engine.execution.runners.toolchains.node import Npm, read_stylish, runner_of
-from engine.execution.runners.toolchains.python import imports, module_of, read_junit, related
+from engine.execution.runners.toolchains.python import Pytest, imports, module_of, read_junit, related
 from engine.execution.runners.toolchains.python_lint import PythonLinter
 from engine.execution.runners.toolchains.words import read_words
 
@@ -406,6 +406,52 @@ def test_an_empty_folder_has_no_tools(tmp_path: Path) -> None:
     assert linters(tmp_path) == []
     assert detect_all(tmp_path, tmp_path, looked) == []
     assert looked == []
+
+
+def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> Path:
+    """A made-up `.venv` whose interpreter fails when it is run."""
+    program = project / ".venv" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho run >> ran\nexit 1\n")
+    program.chmod(0o755)
+    (project / ".venv" / "pyvenv.cfg").write_text(f"include-system-site-packages = {str(shares).lower()}\n")
+    if pytest_in_it:
+        package = project / ".venv" / "lib" / "python3.11" / "site-packages" / "pytest"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+    return program
+
+
+def test_the_projects_own_environment_is_looked_at_but_not_run(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    program = environment(tmp_path, pytest_in_it=True)
+    found = detect(tmp_path)
+    assert isinstance(found, Pytest)
+    assert found.interpreter == program
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    environment(tmp_path, pytest_in_it=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    looked: list[str] = []
+    assert detect_all(tmp_path, tmp_path, looked) == []
+    assert looked == ["pytest in .venv"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(tmp_path: Path) -> None:
+    workspace, worktree = tmp_path / "shop", tmp_path / "worktree"
+    (worktree / "src").mkdir(parents=True)
+    (worktree / "pyproject.toml").touch()
+    environment(workspace, pytest_in_it=True)
+    found = detect(worktree, workspace)
+    assert found is not None
+    command = found.test_command(["-x/test_a.py"], tmp_path / "report.xml")
+    assert command.argv[0] == str(workspace / ".venv" / "bin" / "python")
+    assert command.argv[-1] == "./-x/test_a.py"
+    assert command.environment["PYTHONPATH"] == f"{worktree}/src:{worktree}"
 
 
 def test_npm_without_a_test_script_is_said(tmp_path: Path) -> None:

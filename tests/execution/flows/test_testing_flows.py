@@ -180,6 +180,8 @@ def test_merge_rehearsed_clean_and_tested(project: Repository, run_flow: RunFlow
     assert ran.result.facts["red_before"] == {"tests/test_more.py::test_more": []}
     assert ran.result.full
     assert project.git("rev-parse", "main", "feature") == heads
+    assert (ran.folder / "tests/test_more.py").exists()  # what is recorded is the state of the merged tree
+    assert "+ 1" in (ran.folder / "shop/cart.py").read_text()
 
 
 def test_merge_conflicts_are_named(project: Repository, run_flow: RunFlow) -> None:
@@ -250,6 +252,7 @@ def test_head_without_the_uncommitted_files(project: Repository, run_flow: RunFl
     assert ran.result.facts["left_out"] == ["shop/tax.py"]
     assert ran.result.facts["passes_with_files"] == ["tests/test_tax.py::test_tax"]
     assert "1 of them pass" in ran.result.summary
+    assert not (ran.folder / "shop/tax.py").exists()  # what is recorded is the state of HEAD alone
     assert (project.path / "shop/tax.py").exists()
     project.git("add", "-A")
     project.commit("helper")

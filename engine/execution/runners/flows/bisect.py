@@ -69,6 +69,7 @@ class Bisect:
                 culprit, steps, skipped, candidates = self._search(job, tool, good, bad, red)
             finally:
                 job.git.run("bisect", "reset", bad, allowed=range(256))
+            tidy(job, bad)  # the result is the bad end's: that is the state it is recorded with
         return self._told(job, culprit, steps, skipped, candidates, red)
 
     def _ends(self, job: Job, tool: Toolchain, good: str, bad: str) -> CheckResult:

@@ -71,6 +71,7 @@ class CheckCleanHead:
             if check.green:
                 return FlowResult(f"HEAD is whole: {in_words(check)}", check=check, facts=facts, full=True)
             needed = self._with_files(job, tools[0], checks[0], snapshot) if left_out else None
+            tidy(job, head)  # the result is HEAD's: that is the state it is recorded with
         if needed is None:
             return FlowResult(sentence(f"on HEAD alone {in_words(check)}"), check=check, facts=facts, full=True)
         facts["passes_with_files"] = needed

@@ -19,6 +19,7 @@ from engine.execution.runners.flows.common import (
     listed,
     resolve,
     run_tests,
+    show_tree,
     tidy,
     toolchains,
 )
@@ -59,17 +60,18 @@ class RehearseMerge:
         job.say(f"{names[1]} is at {commit(job.git, target)}")
         job.say(f"{names[0]} is at {commit(job.git, source)}")
         done = job.git.run(*IDENTITY, "merge", "--no-commit", "--no-ff", "--no-verify", source, allowed=(0, 1, 2, 128))
-        try:
-            conflicts = unmerged(job.git)
-            if conflicts:
-                return self._conflicted(job, names, conflicts, facts)
-            if done.returncode:
-                raise FlowUnable(f"git cannot merge them: {clean(done.stderr.decode(errors='replace'))[-300:]}")
-            changed = job.git.text("diff", "--cached", "--name-only", "-z", target).count("\0")
-            job.say(f"The merge is clean: {count(changed, 'file')} changed")
-            return self._tested(job, names, source, target, facts)
-        finally:
-            job.git.run("reset", "--quiet", "--hard", target)
+        conflicts = unmerged(job.git)
+        if conflicts:
+            return self._conflicted(job, names, conflicts, facts)
+        if done.returncode:
+            raise FlowUnable(f"git cannot merge them: {clean(done.stderr.decode(errors='replace'))[-300:]}")
+        changed = job.git.text("diff", "--cached", "--name-only", "-z", target).count("\0")
+        job.say(f"The merge is clean: {count(changed, 'file')} changed")
+        merged = job.git.text("write-tree")
+        result = self._tested(job, names, source, target, facts)
+        tidy(job, target)
+        show_tree(job, merged)  # the result is the merged tree's: that is the state it is recorded with
+        return result
 
     def _conflicted(
         self, job: Job, names: tuple[str, str], conflicts: list[tuple[str, int]], facts: dict[str, object]

@@ -26,6 +26,12 @@ SKIPPED = {".git", ".venv", "venv", "env", "node_modules", "__pycache__", ".tox"
 MAX_TEST_FILES = 3000
 """A scan for imports reads at most so many test files."""
 
+_PACKAGES = (
+    "lib/python3*/site-packages",
+    "lib/python3*/dist-packages",
+    "lib/python3/dist-packages",
+    "Lib/site-packages",
+)
 _HAS_PYTEST = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pytest') is None)"
 
 USAGE_ERRORS = {2: "collection failed", 3: "pytest broke", 4: "pytest did not understand its arguments"}
@@ -211,9 +217,24 @@ def find_pytest(folder: Path, workspace: Path, looked: list[str]) -> Pytest | No
         return None
     for where, interpreter in interpreters(workspace):
         looked.append(f"pytest in {where}")
-        if succeeds([str(interpreter), "-c", _HAS_PYTEST], workspace):
+        if has_pytest(interpreter, own=interpreter.is_relative_to(workspace)):
             return Pytest(folder, workspace, interpreter)
     return None
+
+
+def has_pytest(interpreter: Path, *, own: bool) -> bool:
+    """Whether an interpreter has pytest.
+
+    The project's `own` environment is only looked at: it came with the repository and may run nothing outside a
+    sandbox. The operator's interpreters are asked, from a folder that holds nothing they could import.
+    """
+    home = interpreter.parent.parent
+    if any(next(home.glob(f"{place}/pytest/__init__.py"), None) for place in _PACKAGES):
+        return True
+    if own and "include-system-site-packages = true" not in read(home / "pyvenv.cfg"):
+        return False
+    program = shutil.which("python3") if own else str(interpreter)
+    return program is not None and succeeds([program, "-c", _HAS_PYTEST], Path("/"))
 
 
 def is_python_project(folder: Path) -> bool:
@@ -249,7 +270,7 @@ def interpreters(workspace: Path) -> list[tuple[str, Path]]:
 def _managed(words: str, argv: list[str], workspace: Path) -> list[tuple[str, Path]]:
     if shutil.which(argv[0]) is None:
         return []
-    place = (answer(argv, workspace) or "").strip()
+    place = (answer(argv, workspace) or "").strip()  # the operator's own program; it only says where
     return [(words, Path(place, "bin", "python"))] if place and Path(place, "bin", "python").exists() else []
 
 
