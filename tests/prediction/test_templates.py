@@ -6,6 +6,7 @@ import json
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -188,6 +189,13 @@ def test_after_days_off_the_last_day_of_work_is_summed_up(world: World) -> None:
 )
 def test_a_working_day_begins_at_five(at: datetime, begin: datetime) -> None:
     assert day_begin(at) == begin
+
+
+def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    begin = day_begin(datetime(2026, 10, 25, 19, tzinfo=berlin))
+    assert begin.isoformat() == "2026-10-25T05:00:00+01:00"
+    assert day_begin(begin - timedelta(hours=1)).isoformat() == "2026-10-24T05:00:00+02:00"
 
 
 # -- lint -----------------------------------------------------------------------------------------------------------

@@ -222,9 +222,31 @@ def test_the_slowest_tests_are_hunted(world: World, head: str) -> None:
     assert only(hunt_flakes(world.sense())).prompt == "Rerun the slowest test 20 times for flakiness"
 
 
+def test_a_red_run_that_cannot_be_bisected_is_looked_into(world: World, repository: Repository, head: str) -> None:
+    tree = repository.git("rev-parse", "HEAD^{tree}")
+    world.runs = [MadeRun(head, failing=(CART,), tree=tree)]
+    proposal = only(hunt_flakes(world.sense()))
+    assert proposal.prompt == "Rerun `test_cart` 5 times: broken or unreliable?"
+    assert proposal.reasoning == "1 failed, 10 passed at 08:30, and nothing changed since."
+    assert proposal.parameters == {"tests": [CART], "times": 5}
+    world.runs = [MadeRun(head, failing=("a", "b"), tree=tree)]
+    assert only(hunt_flakes(world.sense())).prompt == "Rerun the 2 failing tests 5 times: broken or unreliable?"
+    world.runs = [MadeRun(head, failing=tuple("abcdef"), tree=tree)]
+    assert hunt_flakes(world.sense()) == []
+    world.runs = [MadeRun(head, failing=(CART,), tree=tree)]
+    repository.write("tax.py", "2")
+    assert hunt_flakes(world.sense()) == []
+
+
+def test_a_red_run_that_can_be_bisected_is_not_hunted(world: World, head: str, older: str) -> None:
+    world.runs = red_head(head, older)
+    assert hunt_flakes(world.sense()) == []
+
+
 def test_no_hunt_on_red_on_nothing_and_where_tests_have_no_names(world: World, head: str) -> None:
     timed = MadeRun(head, durations=((CART, 1.0),))
-    for runs in ([], [MadeRun(head)], [dataclasses.replace(timed, failing=("x",))]):
+    many = tuple("abcdef")
+    for runs in ([], [MadeRun(head)], [dataclasses.replace(timed, failing=many)]):
         world.runs = runs
         assert hunt_flakes(world.sense()) == []
     world.runs = [timed]

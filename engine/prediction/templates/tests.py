@@ -15,6 +15,7 @@ from engine.values import Proposal
 CHANNEL = "koji-core"
 SLOWEST = 4
 TIMES = 20
+TIMES_RED = 5  # a test that fails always shows it soon
 FEWEST_TIMES = 3
 FLIPPED = 5  # so many unreliable tests are hunted at once
 HUNT_SECONDS = 900.0
@@ -250,12 +251,15 @@ def short_test(test: str) -> str:
 
 
 def hunt_flakes(context: WorkspaceContext) -> list[Proposal]:
-    """Tests that failed and passed on the same files; else, for good measure, the slowest of the last run."""
+    """Tests that failed and passed on the same files; else those that fail and that nothing tells more about; else,
+    for good measure, the slowest of the last green run."""
     if context.test_tool is None or not context.test_tool.exact or not context.runs:
         return []
     flipped = [(test, tree) for test, tree in flipped_tests(context.runs) if usable(test)][:FLIPPED]
     if flipped:
         return [_unreliable(context, [test for test, _ in flipped], flipped[0][1])]
+    if context.runs[0].check.failing:
+        return _failing(context) if not bisect(context) else []
     timed = next((run for run in context.runs if run.check.durations and run.check.green), None)
     if timed is None:
         return []
@@ -279,6 +283,33 @@ def hunt_flakes(context: WorkspaceContext) -> list[Proposal]:
             channel=CHANNEL,
             evidence_at=timed.ran_at,
             usual_hours=72.0,
+            about=" ".join(tests).replace("_", " "),
+        )
+    ]
+
+
+def _failing(context: WorkspaceContext) -> list[Proposal]:
+    """A few tests fail, and there is no green run to bisect from: are they broken, or unreliable?"""
+    last = context.runs[0]
+    tests = [test for test in last.check.failing if usable(test)]
+    if not 0 < len(tests) <= FLIPPED or context.changed:
+        return []
+    which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
+    return [
+        offer(
+            context,
+            "hunt_flakes",
+            f"Rerun {which} {TIMES_RED} times: broken or unreliable?",
+            f"{result_words(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
+            facts={"tests": sorted(tests), "tree": last.tree or last.head},
+            parameters={"tests": tests, "times": TIMES_RED},
+            activities=(Activity.REPAIR,),
+            strength=0.7,
+            evidence=f"{count(len(last.check.failing), 'test')} failing since {moment(last.ran_at, context.local)}",
+            channel=CHANNEL,
+            evidence_at=last.ran_at,
+            usual_hours=4.0,
+            continues=("run_tests", "check_clean_head"),
             about=" ".join(tests).replace("_", " "),
         )
     ]
