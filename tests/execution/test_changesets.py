@@ -73,7 +73,7 @@ def test_the_diff_by_file(world: World) -> None:
         (folder / "b.txt").unlink()
         (folder / "b.txt").symlink_to("a.txt")
         (folder / "bin").write_bytes(b"\0\1")
-        (folder / "new\nline \"q\".txt").write_text("diff --git a/x b/x\n\x1b[2Jred\n")
+        (folder / 'new\nline "q".txt').write_text("diff --git a/x b/x\n\x1b[2Jred\n")
         (folder / "run.sh").write_text("x\n")
         (folder / "old.txt").chmod(0o755)
         (folder / "long.txt").write_text("line\n" * 50_000)

@@ -23,9 +23,7 @@ def listing(repository: Repository, tree: str) -> dict[str, str]:
 
 def content(repository: Repository, tree: str, path: str) -> bytes:
     oid = listing(repository, tree)[path].split()[1]
-    return subprocess.run(
-        ["git", "cat-file", "blob", oid], cwd=repository.path, check=True, capture_output=True
-    ).stdout
+    return subprocess.run(["git", "cat-file", "blob", oid], cwd=repository.path, check=True, capture_output=True).stdout
 
 
 def take(repository: Repository) -> snapshots.Snapshot:
@@ -165,7 +163,9 @@ def test_no_program_of_the_configuration_runs(repository: Repository, tmp_path: 
     script = tmp_path / "evil"
     script.write_text(f"#!/bin/sh\ntouch {trap}\ncat\n")
     script.chmod(0o755)
-    repository.commit("one", {"a.bin": "1\n", "b.bin": "1\n", ".gitattributes": "*.bin filter=e=v.il merge=evil diff=evil\n"})
+    repository.commit(
+        "one", {"a.bin": "1\n", "b.bin": "1\n", ".gitattributes": "*.bin filter=e=v.il merge=evil diff=evil\n"}
+    )
     for key in ("clean", "smudge", "process"):
         repository.git("config", f"filter.e=v.il.{key}", str(script))
     repository.git("config", "filter.e=v.il.required", "true")

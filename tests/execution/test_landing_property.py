@@ -1,0 +1,20 @@
+"""Landing is exactly what git would do, undo exactly its reverse (SPEC 3.9): random pairs, a few here.
+
+Five hundred of them: `pytest -m faults tests/faults/test_landing_pairs.py`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+
+from tests.execution.landing_pairs import Pair, pairs, try_pair
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(pairs)
+def test_it_lands_as_git_would_and_undoes_exactly(pair: Pair) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        try_pair(pair, Path(folder))
