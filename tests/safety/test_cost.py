@@ -38,7 +38,9 @@ def test_an_agent_has_its_own_budget() -> None:
     assert decide_cost(CAPS, -1, NO_BUDGET).verdict == "block"
 
 
-@pytest.mark.parametrize(("before", "after", "expected"), [(79, 80, True), (0, 79, False), (80, 81, False), (0, 100, True)])
+@pytest.mark.parametrize(
+    ("before", "after", "expected"), [(79, 80, True), (0, 79, False), (80, 81, False), (0, 100, True)]
+)
 def test_eighty_percent_warns_once(before: int, after: int, expected: bool) -> None:
     assert warned(before, after, 100) is expected
 
@@ -71,7 +73,9 @@ def test_windows_contain_their_moment(naive: datetime, zone: str) -> None:
     assert local.astimezone(UTC) - found.hour == timedelta(hours=1)
 
 
-def view(prediction_id: str, cost: int, *, started: bool = True, state: SessionState = SessionState.SUCCEEDED) -> SessionView:
+def view(
+    prediction_id: str, cost: int, *, started: bool = True, state: SessionState = SessionState.SUCCEEDED
+) -> SessionView:
     at = datetime(2026, 1, 5, tzinfo=UTC)
     return SessionView(
         "auto_1", prediction_id, "p", "/w", "koji-core", "a", "flow", None, state, "approved", "none", "/w", at,

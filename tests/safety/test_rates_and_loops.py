@@ -91,7 +91,9 @@ def test_a_pair_runs_twice_in_ten_minutes(ages: tuple[int, ...], verdict: str) -
 
 
 def test_links_from_the_owner_are_never_blocked() -> None:
-    assert decide_loop(link("owner", "a"), [link("owner", "a"), link("a", "owner"), link("owner", "a")]).verdict == "allow"
+    assert (
+        decide_loop(link("owner", "a"), [link("owner", "a"), link("a", "owner"), link("owner", "a")]).verdict == "allow"
+    )
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.integers(0, 400)), max_size=40))

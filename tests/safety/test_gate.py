@@ -1,0 +1,138 @@
+"""SPEC 3.6: each row of the human gate at its boundary, and that an operator's approval satisfies them all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.config import Production
+from engine.safety.gate import GateFacts, decide_gate, production_targets
+from engine.values import MICRO, Assignment, Verdict
+
+from .helpers import Rails, approval, on, unattended
+
+CLEAR = GateFacts(
+    confidence=0.95, estimate=0, targets=(), novel_pair=False, rejections=0, decisions=10, content=Verdict.ALLOW,
+    day_cost=0, day_cap=20 * MICRO, by_operator=False,
+)  # fmt: skip
+
+
+def rules(**changes: object) -> set[str]:
+    verdict = decide_gate(replace(CLEAR, **changes))  # type: ignore[arg-type]
+    return set(verdict.rule.split(",")) - {""}
+
+
+def test_nothing_against_it_passes() -> None:
+    assert decide_gate(CLEAR).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    ("row", "passes", "asks"),
+    [
+        ("low-confidence", {"confidence": 0.6}, {"confidence": 0.5999}),
+        ("below-threshold", {"confidence": 0.8}, {"confidence": 0.7999}),
+        ("costly", {"estimate": MICRO}, {"estimate": MICRO + 1}),
+        ("production", {"targets": ()}, {"targets": ("branch main",)}),
+        ("novel-pair", {"novel_pair": False}, {"novel_pair": True}),
+        ("rejections", {"rejections": 2}, {"rejections": 3}),
+        ("day-cost", {"day_cost": 16 * MICRO}, {"day_cost": 16 * MICRO + 1}),
+        ("onboarding", {"decisions": 10}, {"decisions": 9}),
+        ("content", {"content": Verdict.ALLOW}, {"content": Verdict.ASK}),
+        ("cold-start", {"phase": 1}, {"phase": 0}),
+        ("track-record", {"approval_bound": 0.8}, {"approval_bound": 0.7999}),
+        ("autonomy-off", {"autonomous": True}, {"autonomous": False}),
+        ("workspace", {"workspace_acts": True}, {"workspace_acts": False}),
+        ("quiet", {"quiet": False}, {"quiet": True}),
+    ],
+)
+def test_boundary(row: str, passes: dict[str, object], asks: dict[str, object]) -> None:
+    assert row not in rules(**passes)
+    assert rules(**asks) == {row}
+    assert decide_gate(replace(CLEAR, **asks)).verdict == "ask"  # type: ignore[arg-type]
+
+
+def test_a_content_block_blocks_for_review() -> None:
+    assert decide_gate(replace(CLEAR, content=Verdict.BLOCK)).verdict == "block"
+
+
+@given(st.builds(GateFacts, confidence=st.floats(0, 1), estimate=st.integers(0, 10**8), targets=st.just(("x",)),
+                 novel_pair=st.booleans(), rejections=st.integers(0, 9), decisions=st.integers(0, 50),
+                 content=st.sampled_from(Verdict), day_cost=st.integers(0, 10**8), day_cap=st.integers(0, 10**8),
+                 by_operator=st.just(True), phase=st.integers(0, 2), quiet=st.booleans()))  # fmt: skip
+def test_an_operators_approval_satisfies_every_row(facts: GateFacts) -> None:
+    assert decide_gate(facts).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "found"),
+    [
+        ("push the fix to main", True),
+        ("merge feature/x into prod-eu", True),
+        ("git push origin HEAD:main", True),
+        ("deploy to https://www.prod.example.com/x", True),
+        ("run kubectl --context=prod-eu get pods", True),
+        ("log in at root@production-1:/srv", True),
+        ("explain the main function", False),
+        ("push the fix to feature/y", False),
+    ],
+)
+def test_production_is_found_in_words(prompt: str, found: bool) -> None:
+    trigger = approval(assignment=Assignment(prompt, "koji-core", "/w", "model"))
+    assert bool(production_targets(trigger, Production())) is found
+
+
+def test_production_is_found_in_parameters_and_paths() -> None:
+    def with_parameters(**parameters: str) -> bool:
+        trigger = approval(assignment=Assignment("do it", "koji-core", "/w", "model", None, parameters))
+        return bool(production_targets(trigger, Production(paths=("infra/*",))))
+
+    assert with_parameters(branch="main")
+    assert with_parameters(target="PROD-1")
+    assert with_parameters(file="infra/dns.tf")
+    assert not with_parameters(branch="feature")
+
+
+def test_a_flow_that_only_compares_branches_touches_no_production() -> None:
+    assignment = Assignment(
+        "rehearse to merge x into main", "koji-core", "/w", "flow", "rehearse_merge", {"target": "main"}
+    )
+    assert production_targets(approval(assignment=assignment), Production()) == ()
+
+
+def test_a_new_pair_asks_once_an_approval_makes_it_known(rails: Rails) -> None:
+    novel = on("garden", unattended())
+    gate = next(one for one in rails.safety.pipeline.preview(novel) if one.rail == "gate")
+    assert (gate.verdict, gate.rule) == ("ask", "novel-pair")
+    assert rails.rule(novel).permit is None
+    assert rails.rule(on("garden", approval(prediction_id="b"))).permit
+    owner = on("garden", approval(confidence=0.9, phase=1, approval_bound=0.9))
+    assert next(one for one in rails.safety.pipeline.preview(owner) if one.rail == "gate").verdict == "allow"
+
+
+def test_onboarding_until_ten_decisions(rails: Rails) -> None:
+    rails.decisions.decisions = 9
+    assert rails.rule(unattended()).permit is None
+    assert rails.rule(approval()).permit
+    rails.decisions.decisions = 10
+    assert rails.rule(unattended(prediction_id="b")).permit
+
+
+def test_the_third_rejection_pauses_and_resuming_counts_anew(rails: Rails) -> None:
+    rails.decisions.rejections = 2
+    rails.database.write(rails.safety.decided)
+    assert rails.safety.holds() == []
+    rails.decisions.rejections, rails.decisions.decisions = 3, 103
+    rails.database.write(rails.safety.decided)
+    assert [hold.word for hold in rails.safety.holds()] == ["pause"]
+    assert rails.rule(unattended()).permit is None
+    assert rails.rule(approval()).permit, "a pause does not stop what the operator approves"
+    rails.safety.resume("pause")
+    rails.database.write(rails.safety.decided)
+    assert rails.safety.holds() == []
+    assert rails.rule(unattended(prediction_id="b")).permit
+    rails.decisions.rejections, rails.decisions.decisions = 6, 106
+    rails.database.write(rails.safety.decided)
+    assert [hold.word for hold in rails.safety.holds()] == ["pause"]

@@ -1,0 +1,132 @@
+"""SPEC 3.7: four levels, three holds each lifted by its own word, a stop that survives all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.memory.ledger import Ledger
+from engine.safety import stop_file
+from engine.safety.kill_switch import PAUSE, PAUSE_LASTS, rejections_since_resume
+from engine.storage.database import Database
+from engine.values import Refusal
+
+from .helpers import Rails, approval, make_rails, unattended
+
+
+def blocked_rule(rails: Rails) -> str:
+    ruling = rails.rule(approval())
+    return "" if ruling.blocked_by is None else f"{ruling.blocked_by.rail}:{ruling.blocked_by.rule}"
+
+
+def test_each_level_stops(rails: Rails) -> None:
+    assert blocked_rule(rails) == ""
+    rails.settings.change(cross_poll_enabled=False)
+    assert blocked_rule(rails) == "kill:config"
+    rails.safety.kill_switch.poll()
+    assert len(rails.stopped) == 1, "running sessions end when the setting is switched off"
+    rails.settings.change(cross_poll_enabled=True)
+    rails.safety.kill_switch.poll()
+    rails.safety.kill_switch.set_enabled(False)
+    assert blocked_rule(rails) == "kill:api"
+    assert len(rails.stopped) == 2
+    rails.safety.kill_switch.set_enabled(True)
+    rails.safety.stop("F12", "console")
+    assert blocked_rule(rails) == "kill:stop"
+    assert rails.stopped[-1] == "F12"
+    rails.safety.resume("stop")
+    assert blocked_rule(rails) == ""
+
+
+def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: FakeClock, tmp_path: Path) -> None:
+    rails.safety.stop("F12", "console")
+    again = make_rails(database, clock, tmp_path / "data")
+    assert [hold.word for hold in again.safety.holds()] == ["stop"]
+    assert blocked_rule(again) == "kill:stop"
+
+
+def test_a_stop_file_stops_before_the_next_question_and_becomes_a_hold(rails: Rails, tmp_path: Path) -> None:
+    ended = threading.Event()
+    rails.safety.kill_switch._stop_sessions = lambda reason: ended.set()
+    rails.safety.start()
+    begin = time.monotonic()
+    file = stop_file.request_stop(tmp_path / "data")
+    assert rails.safety.kill_switch.ask().verdict == "block"
+    assert ended.wait(2)
+    assert time.monotonic() - begin < 1
+    deadline = time.monotonic() + 5
+    while file.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not file.exists()
+    assert [hold.word for hold in rails.safety.holds()] == ["stop"]
+    rails.safety.resume("stop")
+    assert rails.safety.kill_switch.ask().verdict == "allow"
+
+
+def test_an_empty_stop_file_found_at_start_is_adopted(database: Database, clock: FakeClock, tmp_path: Path) -> None:
+    (tmp_path / "STOP").touch()
+    rails = make_rails(database, clock, tmp_path)
+    assert blocked_rule(rails).startswith("kill:stop-file")
+    rails.safety.start()
+    try:
+        assert [hold.word for hold in rails.safety.holds()] == ["stop"]
+    finally:
+        rails.safety.close()
+
+
+def test_a_stop_holds_when_the_database_does_not_answer(rails: Rails) -> None:
+    rails.database.close()
+    with pytest.raises(Refusal):
+        rails.safety.stop("F12", "console")
+    assert rails.stopped == ["F12"]
+    assert rails.safety.kill_switch.ask(by_operator=True).verdict == "block"
+
+
+def test_each_hold_is_lifted_by_its_own_word_only(rails: Rails) -> None:
+    rails.safety.stop("F12", "console")
+    rails.database.write(lambda tx: rails.safety.kill_switch.place(tx, PAUSE, "test"))
+    with pytest.raises(Refusal, match="month"):
+        rails.safety.resume("month")
+    with pytest.raises(Refusal, match="everything"):
+        rails.safety.resume("everything")
+    rails.safety.resume("pause")
+    assert [hold.word for hold in rails.safety.holds()] == ["stop"]
+    rails.safety.resume("stop")
+    assert rails.safety.holds() == []
+    kinds = [entry.kind for entry in Ledger(rails.database).latest(kinds=("HoldPlaced", "HoldLifted"))]
+    assert sorted(kinds) == ["HoldLifted", "HoldLifted", "HoldPlaced", "HoldPlaced"]
+
+
+def test_a_pause_ends_after_two_hours_and_counts_anew(rails: Rails) -> None:
+    rails.decisions.rejections = 3
+    rails.database.write(rails.safety.decided)
+    rails.clock.advance(PAUSE_LASTS - timedelta(microseconds=1))
+    assert rails.safety.holds() != []
+    assert rails.rule(unattended()).permit is None
+    rails.clock.advance(timedelta(microseconds=1))
+    assert rails.safety.holds() == []
+    assert rails.rule(unattended()).permit, "the rejections before the pause are forgiven"
+
+
+@pytest.mark.parametrize(
+    ("consecutive", "total", "at_resume", "expected"),
+    [(3, 3, 0, 3), (3, 3, 3, 0), (5, 5, 3, 2), (2, 9, 3, 2), (0, 9, 9, 0)],
+)
+def test_rejections_since_resume(consecutive: int, total: int, at_resume: int, expected: int) -> None:
+    assert rejections_since_resume(consecutive, total, at_resume) == expected
+
+
+def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
+    permit = rails.rule(approval()).permit
+    assert permit
+    rails.safety.stop("F12", "console")
+    with pytest.raises(Refusal) as refused:
+        rails.database.write(lambda tx: rails.safety.permits.consume(tx, permit, permit.digest))
+    assert refused.value.code == "stopped"
+    rails.safety.resume("stop")
+    rails.database.write(lambda tx: rails.safety.permits.consume(tx, permit, permit.digest))

@@ -1,0 +1,205 @@
+"""SPEC 3.1: the order, the log, fail closed, and permits as the only way to start."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlmodel import select
+
+from engine.safety import pipeline as pipeline_module
+from engine.safety.permits import LIFE, PermitRow
+from engine.safety.pipeline import ORDER, CrosspollLog
+from engine.values import Assignment, DecidedBy, Refusal, Trigger, TriggerType, Verdict
+
+from .helpers import WORKSPACE, Rails, approval, unattended
+
+
+def refusal(rails: Rails, permit: object, digest: str) -> str:
+    with pytest.raises(Refusal) as refused:
+        rails.database.write(lambda tx: rails.safety.permits.consume(tx, permit, digest))  # type: ignore[arg-type]
+    return refused.value.code
+
+
+def test_six_rails_in_order_and_one_row(rails: Rails) -> None:
+    ruling = rails.rule(approval())
+    assert tuple(one.rail for one in ruling.verdicts) == ORDER
+    assert ORDER == ("rate", "loop", "cost", "content", "gate", "kill")
+    entry = rails.safety.log()[0]
+    assert (entry.blocked, entry.channel, entry.from_channel, entry.estimate) == (False, "koji-core", "owner", 50_000)
+    assert tuple(one.rail for one in entry.verdicts) == ORDER
+
+
+def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) -> None:
+    rails.rule(unattended())
+    rails.safety.stop("F12", "console")
+    ruling = rails.rule(unattended(estimate=3_000_000, prediction_id="b"))
+    assert ruling.blocked_by is not None
+    assert ruling.blocked_by.rail == "rate"
+    entry = rails.safety.log(blocked_only=True)[0]
+    blocked = [one.rail for one in entry.verdicts if one.verdict is not Verdict.ALLOW]
+    assert blocked == ["rate", "cost", "gate", "kill"]
+    assert entry.reason.startswith("rate: ")
+
+
+@pytest.mark.parametrize("rail", ["decide_rate", "decide_loop", "decide_cost", "decide_content", "decide_gate"])
+def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch, rail: str) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    for module in (pipeline_module, pipeline_module.rates, pipeline_module.loops, pipeline_module.cost):
+        if hasattr(module, rail):
+            monkeypatch.setattr(module, rail, broken)
+    ruling = rails.rule(approval())
+    assert ruling.permit is None
+    assert ruling.blocked_by is not None
+    assert ruling.blocked_by.rule == "fault"
+
+
+def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> None:
+    verdicts = rails.safety.pipeline.preview(approval())
+    assert verdicts[4].verdict is Verdict.ASK
+    assert "low-confidence" in verdicts[4].rule
+    assert all(entry.prediction_id == "old" for entry in rails.safety.log())
+    assert rails.safety.costs.state().hour == 0
+
+
+def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
+    permit = rails.rule(approval()).permit
+    assert permit
+    assert refusal(rails, permit, "other") == "permit_mismatch"
+    assert refusal(rails, replace(permit, id="permit_none"), permit.digest) == "permit_unknown"
+    assert refusal(rails, replace(permit, prediction_id="x"), permit.digest) == "permit_mismatch"
+    assert rails.safety.permits.unconsumed() == [permit]
+    rails.database.write(lambda tx: rails.safety.permits.consume(tx, permit, permit.digest))
+    assert refusal(rails, permit, permit.digest) == "permit_used"
+    assert rails.safety.permits.unconsumed() == []
+
+
+def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
+    first = rails.rule(approval()).permit
+    second = rails.rule(approval(prediction_id="b")).permit
+    assert first
+    assert second
+    rails.clock.advance(LIFE - timedelta(microseconds=1))
+    rails.database.write(lambda tx: rails.safety.permits.consume(tx, first, first.digest))
+    rails.clock.advance(timedelta(microseconds=1))
+    assert timedelta(minutes=15) == LIFE
+    assert refusal(rails, second, second.digest) == "permit_expired"
+    # The next decision gives its reservation back.
+    before = rails.safety.costs.state().day
+    rails.rule(approval(prediction_id="c", estimate=0))
+    assert rails.safety.costs.state().day == before - 50_000
+
+
+def test_a_revoked_permit_is_void(rails: Rails) -> None:
+    permit = rails.rule(approval()).permit
+    assert permit
+    rails.database.write(lambda tx: rails.safety.pipeline.revoke(tx, "pred_1"))
+    assert refusal(rails, permit, permit.digest) == "permit_used"
+
+
+def test_of_many_threads_one_uses_the_permit(rails: Rails) -> None:
+    permit = rails.rule(approval()).permit
+    assert permit
+    outcomes: list[str] = []
+
+    def use() -> None:
+        try:
+            rails.database.write(lambda tx: rails.safety.permits.consume(tx, permit, permit.digest))
+            outcomes.append("used")
+        except Refusal as refused:
+            outcomes.append(refused.code)
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["permit_used"] * 7 + ["used"]
+
+
+def prose(text: str, **changes: object) -> Trigger:
+    return approval(assignment=Assignment(text, "koji-core", WORKSPACE, "model"), **changes)
+
+
+def test_an_ask_needs_the_very_digest_that_was_seen(rails: Rails) -> None:
+    trigger = prose("send an email to the customer")
+    assert rails.rule(trigger).permit is None
+    assert rails.rule(replace(trigger, acknowledged_digest=prose("other").assignment.digest)).permit is None
+    engine_itself = replace(
+        trigger,
+        type=TriggerType.AUTONOMOUS,
+        decided_by=DecidedBy.AUTONOMY,
+        acknowledged_digest=trigger.assignment.digest,
+    )
+    assert rails.rule(engine_itself).permit is None
+    assert rails.rule(replace(trigger, acknowledged_digest=trigger.assignment.digest)).permit
+
+
+def test_a_block_is_lifted_once_for_one_digest(rails: Rails) -> None:
+    trigger = prose("run `rm -rf /` please")
+    with pytest.raises(Refusal):
+        rails.safety.allow_once("pred_1")
+    seen = replace(trigger, acknowledged_digest=trigger.assignment.digest)
+    assert rails.rule(seen).permit is None
+    rails.safety.allow_once("pred_1")
+    assert rails.rule(prose("run `rm -rf /home` please")).permit is None
+    assert rails.rule(replace(trigger, type=TriggerType.AUTONOMOUS, decided_by=DecidedBy.AUTONOMY)).permit is None
+    assert rails.rule(trigger).permit
+    assert rails.rule(trigger).permit is None
+
+
+def test_an_unregistered_channel_is_refused(rails: Rails) -> None:
+    ruling = rails.rule(approval(assignment=Assignment("x", "nowhere", WORKSPACE, "flow", "lint")))
+    assert ruling.blocked_by is not None
+    assert ruling.blocked_by.rule == "unregistered-channel"
+
+
+TRIGGERS = st.builds(
+    Trigger,
+    prediction_id=st.sampled_from(["a", "b", "c"]),
+    type=st.sampled_from(TriggerType),
+    assignment=st.builds(
+        Assignment,
+        st.sampled_from(["run the tests", "rm -rf /", "send an email to the customer", "push to main"]),
+        st.sampled_from(["koji-core", "garden", "nowhere"]),
+        st.sampled_from([WORKSPACE, "/other"]),
+        st.just("flow"),
+    ),
+    agent=st.just("a"),
+    confidence=st.floats(0, 1),
+    estimate=st.integers(0, 2_500_000),
+    decided_by=st.sampled_from(DecidedBy),
+    from_channel=st.sampled_from(["owner", "koji-core", "garden", "research"]),
+    phase=st.integers(0, 2),
+    approval_bound=st.floats(0, 1),
+    force=st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(trigger=TRIGGERS, enabled=st.booleans(), quiet=st.booleans(), minutes=st.integers(0, 20))
+def test_no_permit_without_a_row_in_which_every_rail_allows(
+    rails: Rails, trigger: Trigger, enabled: bool, quiet: bool, minutes: int
+) -> None:
+    rails.clock.advance(timedelta(minutes=minutes))
+    rails.settings.change(cross_poll_enabled=enabled)
+    rails.quiet = quiet
+    ruling = rails.rule(trigger)
+    assert (ruling.permit is None) == (ruling.blocked_by is not None)
+    with rails.database.read() as session:
+        permits = {row.id for row in session.exec(select(PermitRow))}
+        rows = {row.permit_id: row for row in session.exec(select(CrosspollLog)) if row.permit_id}
+    assert permits == set(rows)
+    if ruling.permit:
+        row = rows[ruling.permit.id]
+        assert all(one["verdict"] == "allow" for one in row.verdicts)
+        assert row.digest == trigger.assignment.digest == ruling.permit.digest
+        assert enabled
+        operator = trigger.type is TriggerType.MANUAL and trigger.decided_by is not DecidedBy.AUTONOMY
+        assert operator or (trigger.confidence >= 0.8 and trigger.phase > 0 and not quiet)
