@@ -256,23 +256,21 @@ class Sessions:
     def _dispatch(self) -> None:
         """Start what waits, as far as the limit on running sessions lets."""
         while True:
+            problem = ""
             with self._lock:
                 free = self._settings.current.max_running_sessions - len(self._live)
                 if self._closed or free <= 0 or not self._queue:
                     return
                 waiting = self._queue.popleft()
                 try:
-                    live = self._prepare(waiting)
+                    live = self._live[waiting.id] = self._prepare(waiting)
                 except (OSError, Refusal) as error:
                     problem = str(error)
-                else:
-                    self._live[waiting.id] = live
-                    threading.Thread(
-                        target=self._work, args=(live, waiting.mode), name=f"clawpy-{waiting.id}", daemon=True
-                    ).start()
-                    self._keeper.wake()
-                    continue
-            self._finish(waiting.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"))
+            if problem:
+                self._finish(waiting.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"))
+                continue
+            threading.Thread(target=self._work, args=(live,), name=f"clawpy-{waiting.id}", daemon=True).start()
+            self._keeper.wake()  # never under our lock: the keeper holds its own while it asks for ours
 
     def _prepare(self, waiting: _Waiting) -> LiveSession:
         assignment = waiting.assignment
@@ -300,7 +298,7 @@ class Sessions:
             check=self._check,
         )
 
-    def _work(self, live: LiveSession, mode: str) -> None:
+    def _work(self, live: LiveSession) -> None:
         """The session's thread, from its first transaction to its last."""
         outcome: Stop | RunnerResult
         try:
