@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -18,6 +18,7 @@ from sqlmodel import Session, col, desc, select
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.prediction import limits
+from engine.prediction.aftermath import Aftermath
 from engine.prediction.cards_store import (
     Prediction,
     all_pending,
@@ -25,15 +26,15 @@ from engine.prediction.cards_store import (
     created,
     find,
     last_triggered,
-    own_row,
     trigger_of,
 )
 from engine.prediction.confidence import wilson_lower_bound
 from engine.prediction.intake import Intake
 from engine.prediction.lifecycle import Move
+from engine.prediction.own_prompts import checked, named_flow, own_row
 from engine.prediction.phases import phase_of
-from engine.prediction.ports import ActiveTime, Calibrator, History, Landings, Launcher, Rails
-from engine.prediction.routing import check_registered, route
+from engine.prediction.ports import ActiveTime, Calibrator, Facts, History, Landings, Launcher, Rails
+from engine.prediction.routing import route
 from engine.prediction.transitions import Transitions, moved
 from engine.storage.database import Database, Transaction
 from engine.values import (
@@ -51,11 +52,10 @@ from engine.values import (
     Trigger,
     Verdict,
     part_of_day,
-    sanitise,
 )
 
-LONGEST_PROMPT = 20_000
-"""Characters that a prompt of one's own may have."""
+CODE = "koji-core"
+"""The channel that flows of the operator's own go to when it is registered."""
 
 LONGEST_SNOOZE = timedelta(days=30)
 
@@ -76,9 +76,12 @@ class Cards:
         history: History,
         calibrator: Calibrator,
         active_time: ActiveTime,
+        facts: Facts,
+        flows: Collection[str] = (),
         on_decision: Callable[[Transaction], object] = lambda tx: None,
     ) -> None:
-        """`on_decision` is called inside the transaction of each decision by a person (the rails count rejections)."""
+        """`flows`: names that a prompt of one's own may call. `on_decision` is called inside the transaction of each
+        decision by a person (the rails count rejections)."""
         self._database = database
         self._clock = clock
         self._settings = settings
@@ -89,10 +92,13 @@ class Cards:
         self._history = history
         self._calibrator = calibrator
         self._active_time = active_time
+        self._flows = flows
         self._transitions = Transitions(rails, history, settings, active_time, on_decision)
         self._deciding = threading.RLock()
         self.intake = Intake(self._transitions, settings, randomness, active_time)
         """What the cycle does to cards."""
+        self.aftermath = Aftermath(database, clock, facts, history, self._transitions)
+        """What later behaviour says about them."""
 
     # -- reading
 
@@ -209,28 +215,29 @@ class Cards:
 
         Raises `Refusal` `empty_prompt`, `unknown_channel`, `bad_parameters`.
         """
-        prompt = _checked_prompt(text)
-        now, settings = self._clock.now(), self._settings.current
-        registered = list(settings.channels)
-        flow, parameters = self._launcher.recognise(prompt) or (None, {})
+        prompt = checked(text)
+        now, channels = self._clock.now(), self._settings.current.channels
+        named = named_flow(prompt, self._flows)
         with self._database.read() as session:
             triggered = last_triggered(session)
-        channel = route(
+        to = route(
             twin=channel,
-            affinity=registered[0] if flow is not None and registered else "",
-            registered=registered,
+            affinity=CODE if named and CODE in channels else "",
+            registered=list(channels),
             triggered=triggered,
             routed={},
             part=part_of_day(self._clock.local()),
             now=now,
             randomness=self._randomness,
         ).channel
-        serving = settings.channels[check_registered(channel, registered)]
-        runner = "flow" if flow is not None else serving.runner
-        assignment = Assignment(prompt, channel, workspace, runner, flow, dict(parameters))
+        assignment = Assignment(prompt, to, workspace, channels[to].runner)
+        if named:
+            flow, parameters = named
+            assignment = replace(assignment, runner="flow", flow=flow)
+            assignment = self._launcher.reparameterise(assignment, parameters) if parameters else assignment
         info = self._launcher.check(assignment)
         card_id, expires_at = self._randomness.new_id("pred"), self._active_time(now, limits.LIFE)
-        row = own_row(card_id, assignment, info, agent=serving.agent, now=now, expires_at=expires_at)
+        row = own_row(card_id, assignment, info, agent=channels[to].agent, now=now, expires_at=expires_at)
         row.judge(self._rails.preview(self._trigger(row, assignment, info, DecidedBy.OPERATOR, None)))
 
         def work(tx: Transaction) -> Card:
@@ -267,12 +274,12 @@ class Cards:
 
         return self._database.write(work)
 
-    # -- what others tell: sessions, change sets, tasks, each inside its own transaction
+    # -- what others tell: sessions and tasks, each inside its own transaction
 
     def session_started(self, tx: Transaction, view: SessionView) -> None:
-        """A session of this card has been queued or has begun."""
+        """A session of this card has been queued, or has begun."""
         row = tx.session.get(Prediction, view.prediction_id)
-        if row is not None:
+        if row is not None and row.status == Status.CONFIRMED:
             row.session_id = view.id
 
     def session_ended(self, tx: Transaction, view: SessionView, result: object = None) -> None:
@@ -280,18 +287,6 @@ class Cards:
         row = tx.session.get(Prediction, view.prediction_id)
         if row is not None and row.status == Status.CONFIRMED:
             self._transitions.execute(tx, row, view)
-
-    def landing_undone(self, tx: Transaction, prediction_id: str) -> None:
-        """What this card's session landed was taken back: rejected 0.8."""
-        row = tx.session.get(Prediction, prediction_id)
-        if row is not None:
-            self._transitions.turn_down(tx, row, DecisionSignal.UNDONE)
-
-    def change_set_discarded(self, tx: Transaction, prediction_id: str) -> None:
-        """What this card's session changed was thrown away: rejected 0.8."""
-        row = tx.session.get(Prediction, prediction_id)
-        if row is not None:
-            self._transitions.turn_down(tx, row, DecisionSignal.DISCARDED)
 
     def link_task(self, tx: Transaction, prediction_id: str, task_id: str) -> None:
         """The task that stands for this card's session."""
@@ -345,7 +340,7 @@ class Cards:
             return self._launcher.reparameterise(assignment, text or "")
         if edit is None:
             raise Refusal("bad_parameters", "this card is prose, it has no parameters", "edit its prompt instead")
-        return replace(assignment, prompt=_checked_prompt(edit))
+        return replace(assignment, prompt=checked(edit))
 
     def _trigger(
         self, row: Prediction, assignment: Assignment, info: RunnerInfo, by: DecidedBy, session: Session | None
@@ -385,10 +380,11 @@ class Cards:
         card = self.get(card_id)
         mode = "autonomous" if by is DecidedBy.AUTONOMY else "approved"
         try:
-            self._launcher.start(permit, card.assignment, agent=card.agent, mode=mode, estimate=card.estimate)
+            view = self._launcher.start(permit, card.assignment, agent=card.agent, mode=mode, estimate=card.estimate)
         except BaseException as error:
             self._reopen_unstarted(card_id, f"could not start: {error}")
             raise
+        self._database.write(lambda tx: self.session_started(tx, view))
 
     def _reopen_unstarted(self, card_id: str, note: str) -> None:
         def change(tx: Transaction, row: Prediction) -> None:
@@ -417,12 +413,3 @@ def _ask_undo(tx: Transaction, row: Prediction) -> None:
 def _asks(verdict: RailVerdict) -> bool:
     """The content filter asks for a person; approving a card that shows it satisfies it (SPEC 3.5)."""
     return verdict.rail == "content" and verdict.verdict is Verdict.ASK
-
-
-def _checked_prompt(text: str) -> str:
-    prompt = sanitise(text).strip()
-    if not prompt:
-        raise Refusal("empty_prompt", "the prompt is empty", "say what is to be done")
-    if len(prompt) > LONGEST_PROMPT:
-        raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {LONGEST_PROMPT}")
-    return prompt

@@ -10,7 +10,7 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, text
 from sqlmodel import Field, Session, SQLModel, col, func, select
 
 from engine.events import PredictionCreated
-from engine.prediction.confidence import COLD_START, band_of
+from engine.prediction.confidence import band_of
 from engine.prediction.limits import Seat
 from engine.storage.types import utc
 from engine.values import (
@@ -22,7 +22,6 @@ from engine.values import (
     Outcome,
     RailVerdict,
     Refusal,
-    RunnerInfo,
     Signal,
     Source,
     Status,
@@ -241,33 +240,6 @@ def trigger_of(
         phase=phase,
         approval_bound=approval_bound,
         acknowledged_digest=row.assignment.digest if person and row.asks else "",
-    )
-
-
-def own_row(
-    card_id: str, assignment: Assignment, info: RunnerInfo, *, agent: str, now: datetime, expires_at: datetime
-) -> Prediction:
-    """A card of the operator's own. Nothing estimates it, so its confidence is that of a cold start."""
-    return Prediction(
-        id=card_id,
-        prompt=assignment.prompt,
-        target_agent=agent,
-        target_channel=assignment.channel,
-        confidence=COLD_START,
-        reasoning="your own prompt" if info.takes else f"your own prompt; {info.reason}",
-        source=Source.OPERATOR.value,
-        created_at=now,
-        kind=assignment.flow or "prose",
-        workspace=assignment.workspace,
-        runner=assignment.runner,
-        flow=assignment.flow,
-        parameters=dict(assignment.parameters),
-        fingerprint=card_id,
-        estimate_microusd=info.estimate,
-        check_only=info.check_only,
-        undo_note=info.undo_note,
-        evidence_at=now,
-        expires_at=expires_at,
     )
 
 

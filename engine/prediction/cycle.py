@@ -166,6 +166,8 @@ class Predictions:
                 raise Refusal("stopped", stopped, "clawpy resume")
             return CycleReport(errors=(stopped,))
         self._cards.expire_due()
+        self._cards.aftermath.catch_up()
+        self._cards.aftermath.credit_kept()
         settings = self._settings.current
         asked = self._workspaces() if workspaces is None else workspaces
         wanted = [path for path in asked if settings.workspace(path).autonomy is not Autonomy.OFF]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -58,15 +58,31 @@ class Launcher(Protocol):
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         """The flow's assignment with edited parameters. `Refusal` `bad_parameters` names what is accepted."""
 
-    def recognise(self, text: str) -> tuple[str, Mapping[str, Any]] | None:
-        """The flow that an operator's text names, with its parameters; None for prose."""
-
 
 class Landings(Protocol):
     """Who takes a landing back (SPEC 3.9)."""
 
     def reverse(self, session_id: str) -> bool:
         """Undo what a session landed. False when nothing of it is landed; `Refusal` when later edits would be lost."""
+
+
+class Fact(Protocol):
+    """A row of the event ledger."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def payload(self) -> dict[str, Any]: ...
+
+
+class Facts(Protocol):
+    """The event ledger (SPEC 4.2), read with a cursor."""
+
+    def since(self, cursor: int, limit: int = 500) -> Sequence[Fact]: ...
 
 
 class History(Protocol):

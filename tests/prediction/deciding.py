@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +11,7 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
 from engine.feedback.calibration import IdentityCalibrator
 from engine.feedback.decisions import Decisions
+from engine.memory.ledger import Ledger
 from engine.prediction.cards import Cards
 from engine.prediction.collectors.git import GitState
 from engine.prediction.context import WorkspaceContext
@@ -130,9 +131,6 @@ class Bench:
             raise Refusal("bad_parameters", f"{edit!r} is not key=value", "for instance paths=src")
         return replace(assignment, prompt=f"{assignment.flow} {edit}", parameters={key: value})
 
-    def recognise(self, text: str) -> tuple[str, Mapping[str, Any]] | None:
-        return ("run_tests", {"paths": []}) if text.startswith("run_tests") else None
-
 
 class Landed:
     """Sessions whose change sets are landed."""
@@ -190,7 +188,14 @@ class World:
             "history": self.decisions,
             "calibrator": IdentityCalibrator(),
         }
-        self.cards = Cards(self.database, landings=self.landed, active_time=self.active_time, **common)
+        self.cards = Cards(
+            self.database,
+            landings=self.landed,
+            active_time=self.active_time,
+            facts=Ledger(self.database),
+            flows=["run_tests"],
+            **common,
+        )
         self.bench.cards = self.cards
         self.predictions = Predictions(
             self.database,

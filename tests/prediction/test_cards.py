@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import EventBus
+from engine.events import ChangeSetDiscarded, EventBus, LandingUndone
 from engine.storage.database import Database
 from engine.values import (
     Band,
@@ -87,7 +87,7 @@ def test_deciding_twice_is_refused(world: World) -> None:
 
 def test_what_a_rail_blocks_stays_pending_with_the_reason(world: World) -> None:
     card = world.one()
-    blocked = refusal(world.cards.approve, world.cards.propose("run_tests forbidden", workspace=SHOP).id)
+    blocked = refusal(world.cards.approve, world.cards.propose("run_tests paths=forbidden", workspace=SHOP).id)
     assert blocked == "blocked"
     stuck = next(one for one in world.cards.pending() if one.id != card.id)
     assert stuck.note == "content: it is forbidden"
@@ -96,7 +96,7 @@ def test_what_a_rail_blocks_stays_pending_with_the_reason(world: World) -> None:
 
 
 def test_approving_a_card_that_shows_its_ask_satisfies_it(world: World) -> None:
-    card = world.cards.propose("run_tests risky", workspace=SHOP)
+    card = world.cards.propose("run_tests paths=risky", workspace=SHOP)
     assert world.cards.approve(card.id).status is Status.CONFIRMED
 
 
@@ -127,8 +127,11 @@ def test_prose_waits_for_a_runner(world: World) -> None:
 
 
 def test_a_prompt_of_ones_own(world: World) -> None:
-    card = world.cards.propose("  run_tests\x1b[31m  ", workspace=SHOP)
-    assert (card.assignment.prompt, card.assignment.flow, card.kind) == ("run_tests", "run_tests", "run_tests")
+    card = world.cards.propose("  Run tests\x1b[31m  ", workspace=SHOP)
+    assert (card.assignment.prompt, card.assignment.flow, card.kind) == ("Run tests", "run_tests", "run_tests")
+    card = world.cards.propose("run_tests paths=src", workspace=SHOP)
+    assert (card.assignment.flow, card.assignment.parameters) == ("run_tests", {"paths": "src"})
+    assert world.cards.propose("run_tests of the cart", workspace=SHOP).assignment.flow is None
     assert refusal(world.cards.propose, " \n", workspace=SHOP) == "empty_prompt"
     assert refusal(world.cards.propose, "x", workspace=SHOP, channel="gardn") == "unknown_channel"
 
@@ -210,10 +213,24 @@ def test_a_discarded_change_set_is_a_rejection_once(world: World, database: Data
     card = world.one()
     world.cards.approve(card.id)
     world.bench.end(card.id)
-    for _ in range(2):
-        database.write(lambda tx: world.cards.change_set_discarded(tx, card.id))
-    database.write(lambda tx: world.cards.landing_undone(tx, card.id))
+    database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_1")))
+    world.cards.aftermath.catch_up()
+    database.write(lambda tx: tx.record(LandingUndone(subject="change_1", session_id="session_1")))
+    world.cards.aftermath.catch_up()
     assert world.signals() == ["discarded"]
+
+
+def test_what_ran_by_itself_and_stands_for_a_day_was_wanted(world: World, clock: FakeClock) -> None:
+    for name in "ab":
+        world.cards.approve(world.one(name).id, by=DecidedBy.AUTONOMY)
+        world.bench.end(world.cards.recent()[0].id)
+    world.landed.sessions.add("session_1")
+    world.cards.undo(world.bench.started[0][0].prediction_id)
+    clock.advance(timedelta(hours=24) - MOMENT)
+    assert world.cards.aftermath.credit_kept() == 0
+    clock.advance(MOMENT)
+    assert (world.cards.aftermath.credit_kept(), world.cards.aftermath.credit_kept()) == (1, 0)
+    assert sorted(world.signals()) == ["kept", "undone"]
 
 
 # -- time
@@ -297,14 +314,14 @@ def test_like_this_before(world: World) -> None:
 
 
 def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World, clock: FakeClock) -> None:
-    began = world.bench.start
     fresh, late, running = world.see(proposal("fresh"), proposal("late"), proposal("running"))
     world.cards.approve(running.id)
-    world.bench.start = lambda *_, **__: None  # type: ignore[method-assign,assignment,return-value]
+    start = world.cards._start
+    world.cards._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
     world.cards.approve(late.id)
     clock.advance(timedelta(minutes=15))
     world.cards.approve(fresh.id)
-    world.bench.start = began  # type: ignore[method-assign]
+    world.cards._start = start  # type: ignore[method-assign]
     told = world.cards.recover(list(world.rails.open.values()))
     assert len(told) == 2
     assert world.cards.get(fresh.id).session_id == "session_2"

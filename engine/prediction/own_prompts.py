@@ -1,0 +1,62 @@
+"""Prompts of the operator's own: which flow they name, and the card they become (SPEC 2.7, 9.2). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from engine.prediction.cards_store import Prediction
+from engine.prediction.confidence import COLD_START
+from engine.values import Assignment, Refusal, RunnerInfo, Source, sanitise
+
+LONGEST = 20_000
+"""Characters that a prompt may have."""
+
+
+def checked(text: str) -> str:
+    """The prompt without control characters. Raises `Refusal` `empty_prompt` or `long_prompt`."""
+    prompt = sanitise(text).strip()
+    if not prompt:
+        raise Refusal("empty_prompt", "the prompt is empty", "say what is to be done")
+    if len(prompt) > LONGEST:
+        raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {LONGEST}")
+    return prompt
+
+
+def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
+    """The flow that a prompt names, and what it says about its parameters; None for prose.
+
+    `run_tests`, `Run tests` and `run-tests` name a flow; so does `run_tests paths=src`, where parameters follow.
+    """
+    whole = "_".join(prompt.lower().replace("-", " ").replace("_", " ").split())
+    if whole in flows:
+        return whole, ""
+    first, _, rest = prompt.partition(" ")
+    return (first, rest.strip()) if first in flows and "=" in rest else None
+
+
+def own_row(
+    card_id: str, assignment: Assignment, info: RunnerInfo, *, agent: str, now: datetime, expires_at: datetime
+) -> Prediction:
+    """A card of the operator's own. Nothing estimates it, so its confidence is that of a cold start."""
+    return Prediction(
+        id=card_id,
+        prompt=assignment.prompt,
+        target_agent=agent,
+        target_channel=assignment.channel,
+        confidence=COLD_START,
+        reasoning="your own prompt" if info.takes else f"your own prompt; {info.reason}",
+        source=Source.OPERATOR.value,
+        created_at=now,
+        kind=assignment.flow or "prose",
+        workspace=assignment.workspace,
+        runner=assignment.runner,
+        flow=assignment.flow,
+        parameters=dict(assignment.parameters),
+        fingerprint=card_id,
+        estimate_microusd=info.estimate,
+        check_only=info.check_only,
+        undo_note=info.undo_note,
+        evidence_at=now,
+        expires_at=expires_at,
+    )
