@@ -28,15 +28,20 @@ class Presence:
         self._what = stored["what"] if stored else "start"
 
     def heard(self, what: str) -> None:
-        """The operator did something; `what` is a word for it, such as `key`, `verb`, `files`."""
-        now = self._clock.now()
+        """The operator did something; `what` is a word for it, such as `key`, `verb`."""
+        self.seen(self._clock.now(), what)
+
+    def seen(self, at: datetime, what: str) -> None:
+        """The operator did something at `at`, such as a change of files found later; an older sign changes nothing."""
         with self._lock:
-            self._last, self._what = max(now, self._last), what
-            due = self._written is None or abs(now - self._written) >= WRITE_EVERY
+            if at <= self._last and self._written is not None:
+                return
+            self._last, self._what = max(at, self._last), what
+            due = self._written is None or abs(at - self._written) >= WRITE_EVERY
             if due:
-                self._written = now
+                self._written = at
         if due:
-            self._database.write(lambda tx: state.put(tx, KEY, {"at": now.isoformat(), "what": what}))
+            self._database.write(lambda tx: state.put(tx, KEY, {"at": at.isoformat(), "what": what}))
 
     def silence(self) -> timedelta:
         """Time since the last input, never negative."""

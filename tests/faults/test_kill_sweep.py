@@ -1,0 +1,224 @@
+"""kill -9 in the middle of approve, run, land and undo, at random instants (SPEC 11.3).
+
+    pytest -m faults -s tests/faults/test_kill_sweep.py
+
+Each round forks a child that does a whole lap on a real repository and a real home, and is killed at an instant
+drawn over the length of a lap. The next start must find: every answered decision, no session that ran twice, no
+half landing, nothing left running, and words for what was interrupted. `CLAWPY_KILLS` sets the number of rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from engine.engine import Engine, open_engine
+from sqlmodel import col, select
+
+from engine.events import EngineStarted
+from engine.execution.sessions_store import SessionRow
+from engine.home import Home
+from engine.safety.permits import PermitRow
+from engine.values import Card, ChangeState, SessionState, Status
+from tests.conftest import Repository
+
+pytestmark = pytest.mark.faults
+
+ROUNDS = int(os.environ.get("CLAWPY_KILLS", "200"))
+FLOW = "draft_changelog"
+
+
+@dataclass
+class Lap:
+    """The folders of one round, and what the child said it had done."""
+
+    home: Home
+    repository: Path
+    said: Path
+
+    def say(self, word: str, **facts: str) -> None:
+        descriptor = os.open(self.said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(descriptor, (json.dumps({"word": word, **facts}) + "\n").encode())
+        os.close(descriptor)
+
+    def words(self) -> dict[str, dict[str, str]]:
+        if not self.said.exists():
+            return {}
+        return {entry["word"]: entry for entry in map(json.loads, self.said.read_text().splitlines())}
+
+
+def tree(repository: Path) -> dict[str, bytes]:
+    """Every file of the operator's tree, .git left out."""
+    return {
+        str(path.relative_to(repository)): path.read_bytes()
+        for path in sorted(repository.rglob("*"))
+        if path.is_file() and ".git" not in path.relative_to(repository).parts
+    }
+
+
+def changelog_card(engine: Engine) -> Card:
+    return next(card for card in engine.cards.pending() if card.assignment.flow == FLOW)
+
+
+def whole_lap(lap: Lap) -> None:
+    """What the operator does: approve a card, wait for it, land it, take the landing back."""
+    engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
+    card = changelog_card(engine)
+    lap.say("begun")
+    engine.cards.approve(card.id)
+    lap.say("approved", card=card.id)
+    session = engine.sessions.session_of(card.id)
+    assert session is not None
+    ended = engine.sessions.wait(session.id, timeout=60)
+    lap.say("ran", session=session.id)
+    change = engine.changes.for_session(ended.id)
+    assert change is not None, ended
+    engine.changes.land(change.id)
+    lap.say("landed", change=change.id)
+    engine.changes.undo(change.id)
+    lap.say("undone", change=change.id)
+    engine.close()
+    lap.say("closed")
+
+
+def in_child(work: object, *arguments: object) -> int:
+    """Fork, and run `work` in a process group of its own; returns the child's pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setpgid(0, 0)
+        work(*arguments)  # type: ignore[operator]
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def check(lap: Lap, before: dict[str, bytes]) -> Counter[str]:
+    """Open the home again and hold every promise against what was left; returns what was found, for the table."""
+    words = lap.words()
+    found: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in words)
+    engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
+    try:
+        started = next(e for e in engine.ledger.latest(20, kinds=(EngineStarted.__name__,)))
+        recovered = [str(word) for word in started.payload["recovered"]]
+        found["said what was interrupted"] += bool(recovered)
+
+        for session in engine.sessions.list():
+            if not session.state.over:
+                engine.sessions.wait(session.id, timeout=60)
+        sessions = engine.sessions.list()
+        card = next(iter(c for c in engine.cards.recent() if c.assignment.flow == FLOW), None)
+        assert card is not None
+
+        # No decision lost, nothing run twice.
+        if "approved" in words:
+            assert card.status in (Status.CONFIRMED, Status.EXECUTED), card
+        with engine.database.read() as reader:
+            rows = reader.exec(select(SessionRow)).all()
+            permits = reader.exec(select(PermitRow).where(col(PermitRow.consumed_at).is_not(None))).all()
+        assert len(rows) <= 1
+        assert len(permits) == len(rows)
+        if "ran" in words:
+            assert sessions[0].state is SessionState.SUCCEEDED
+        assert all(session.state.over for session in sessions)
+        if sessions and sessions[0].state is SessionState.INTERRUPTED:
+            assert recovered, "an interruption nobody was told of"
+            found["interrupted runs"] += 1
+
+        # Landed whole or not at all, and the record says which.
+        now = tree(lap.repository)
+        change = engine.changes.for_session(sessions[0].id) if sessions else None
+        if change is not None and change.state is ChangeState.LANDED:
+            assert now != before
+            assert now["CHANGELOG.md"].startswith(b"#")
+            assert {path: data for path, data in now.items() if path != "CHANGELOG.md"} == {
+                path: data for path, data in before.items() if path != "CHANGELOG.md"
+            }
+        else:
+            assert now == before, (change and change.state, set(now) ^ set(before))
+        if "landed" in words:
+            assert change is not None
+            assert change.state in (ChangeState.LANDED, ChangeState.UNDONE)
+        if "undone" in words:
+            assert change is not None
+            assert change.state is ChangeState.UNDONE
+
+        # The operator can go on: what waits can be landed and taken back.
+        if change is not None and change.state is ChangeState.WAITING:
+            engine.changes.land(change.id)
+            assert tree(lap.repository) != before
+            engine.changes.undo(change.id)
+            assert tree(lap.repository) == before
+    finally:
+        engine.close()
+    return found
+
+
+def test_kill_at_any_instant(tmp_path: Path) -> None:
+    template = Repository(tmp_path / "template" / "shop")
+    template.commit("feat: cart", {"cart.py": "TOTAL = 0\n"})
+    template.git("tag", "v1.0")
+    template.commit("fix: rounding", {"cart.py": "TOTAL = 0.0\n"})
+    template.commit("feat: coupons", {"coupon.py": "CODE = 'A'\n"})
+    template.write("notes.txt", "mine, uncommitted\n")
+
+    # One lap to its end, to know how long it takes, and that it works at all.
+    first = new_round(tmp_path, 0, template)
+    began = time.monotonic()
+    pid = in_child(whole_lap, first)
+    assert os.waitpid(pid, 0)[1] == 0
+    length = time.monotonic() - began
+    assert "undone" in first.words()
+
+    rng = random.Random(20260105)
+    totals: Counter[str] = Counter()
+    for number in range(1, ROUNDS + 1):
+        lap = new_round(tmp_path, number, template)
+        before = tree(lap.repository)
+        pid = in_child(whole_lap, lap)
+        time.sleep(rng.uniform(0.0, length))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        result = tmp_path / f"result-{number}.json"
+
+        def verify(lap: Lap = lap, before: dict[str, bytes] = before, result: Path = result) -> None:
+            result.write_text(json.dumps(check(lap, before)))
+
+        checker = in_child(verify)
+        assert os.waitpid(checker, 0)[1] == 0, f"round {number}: {lap.words()}"
+        totals.update(json.loads(result.read_text()))
+        assert not [p for p in psutil.process_iter(["cwd"]) if str(lap.repository) in (p.info["cwd"] or "")]
+        shutil.rmtree(lap.repository.parent)
+    print(f"\n{ROUNDS} kills over a lap of {length:.2f} s; stages that were answered before the kill, and findings:")
+    for word, count in totals.most_common():
+        print(f"  {word:<28} {count:4d}")
+
+
+def new_round(tmp_path: Path, number: int, template: Repository) -> Lap:
+    """A fresh copy of the repository, and a home in which a card waits."""
+    root = tmp_path / f"round-{number}"
+    repository = root / "shop"
+    shutil.copytree(template.path, repository, symlinks=True)
+    lap = Lap(Home.locate(root / "home"), repository, root / "said")
+    pid = in_child(prepare, lap)
+    assert os.waitpid(pid, 0)[1] == 0
+    return lap
+
+
+def prepare(lap: Lap) -> None:
+    engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
+    engine.predictions.run_cycle(requested=True)
+    changelog_card(engine)
+    engine.close()
