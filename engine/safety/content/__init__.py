@@ -23,7 +23,7 @@ from engine.values import Assignment, RailVerdict, Verdict
 __all__ = ["RAIL", "ContentFacts", "check_assignment", "check_command", "check_prompt", "decide_content"]
 
 RAIL = "content"
-LONGEST_PROMPT = 60_000
+LONGEST_PROMPT = 40_000
 _CLEAN = RailVerdict(RAIL, Verdict.ALLOW, "nothing found")
 _FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&")
 _RANK = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.BLOCK: 2}
@@ -143,7 +143,7 @@ def _judge_call(call: Call) -> Hit | None:
 
 def _only_asks(call: Call) -> bool:
     """`prog … --help` and `--version` do nothing."""
-    return rules.has_option(call.args, "--help", "--version") or call.args[-1:] == ["help"]
+    return "--help" in call.args or call.args in (["--version"], ["help"])
 
 
 def _judge_code(unwrapped: Unwrapped, depth: int) -> list[Hit]:

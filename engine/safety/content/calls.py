@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from engine.safety.content.shell import Simple, parse, unescape
+from engine.safety.content.shell import MOST, Simple, parse, unescape
 
 DEEPEST = 10
-BUDGET = 60_000
+BUDGET = 30_000
 """Characters of nested text that are taken apart for one command; more is asked about."""
 
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh", "powershell"})
@@ -182,11 +182,37 @@ def _script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> N
     if depth > DEEPEST or result.budget < 0:
         result.unreadable = "nested too deeply to be judged"
         return
-    for simple in parse(text):
+    simples = parse(text)
+    if len(simples) >= MOST or len(result.calls) >= MOST:
+        result.unreadable = "more commands than can be judged"
+    for simple in simples:
         for nested in simple.nested:
             _script(nested, result, depth + 1, (*via, "$()"))
+        if len(result.calls) >= MOST:
+            return
         if simple.argv:
-            _call(list(simple.argv), simple, result, depth, via)
+            _call(_substituted(simple), simple, result, depth, via)
+        elif simple.redirects:
+            result.calls.append(Call("", [], simple, via))
+
+
+def _substituted(simple: Simple) -> list[str]:
+    """The words, each `$(…)` replaced by what it prints where the text alone tells."""
+    if not simple.nested or len(simple.nested) > 20:
+        return list(simple.argv)
+    outputs = iter(simple.nested)
+    words: list[str] = []
+    for word, quoted in zip(simple.argv, simple.quoted, strict=True):
+        parts = re.split(r"(\$\(\)|<\(\))", word)
+        known = False
+        for place in range(1, len(parts), 2):
+            inner = parse(next(outputs, ""))
+            said = _output_of(inner[-1], 0) if inner and parts[place] == "$()" else None
+            if said is not None:
+                parts[place], known = said, True
+        text = "".join(parts)
+        words += text.split() if known and not quoted else [text]
+    return words
 
 
 def _call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:

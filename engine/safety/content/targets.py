@@ -274,6 +274,16 @@ def judge_truncate(call: Call) -> Hit | None:
     return None
 
 
+def judge_dd(call: Call) -> Hit | None:
+    """dd onto a device or a system file."""
+    for word in call.args:
+        if word.startswith("of=") and (
+            _SYSTEM_FILE.match(word[3:]) or re.match(r"/dev/(?!null$|zero$|std|tty|fd/|shm/)", word[3:])
+        ):
+            return BLOCK, "disk", f"overwrites {word[3:83]}"
+    return None
+
+
 def judge_redirects(call: Call) -> Hit | None:
     """`> /dev/sda`, `> /etc/passwd`."""
     for operator, target in call.simple.redirects:
@@ -292,6 +302,7 @@ JUDGES: dict[str, Callable[[Call], Hit | None]] = {
     "unlink": judge_rm,
     "srm": judge_rm,
     "find": judge_find,
+    "dd": judge_dd,
     "chmod": judge_permissions,
     "chown": judge_permissions,
     "chgrp": judge_permissions,
