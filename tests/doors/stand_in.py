@@ -248,6 +248,14 @@ class StandIn:
         self.feedback = SimpleNamespace(recent=lambda limit: [])
         self.closed = False
 
+    def settle_in(self, workspace: str) -> None:
+        """Let everything belong to one workspace."""
+        for one in self.cards.things.values():
+            moved = replace(one.assignment, workspace=workspace)
+            self.cards.things[one.id] = replace(one, assignment=moved)
+        for shelf in (self.sessions, self.changes):
+            shelf.things = {name: replace(one, workspace=workspace) for name, one in shelf.things.items()}
+
     def queue(self) -> list[Any]:
         return []
 

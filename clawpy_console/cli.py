@@ -1,0 +1,214 @@
+"""`clawpy`: the console, and the same things as verbs without a screen (SPEC 9.8).
+
+Light on purpose: before the console's first frame only what it needs is imported, so whatever is heavy is imported
+where it is used. What a verb does is the engine's; here arguments become a request and its document becomes text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from clawpy_console.command_line import parser
+from clawpy_console.where import Where, WrongUse, split_options
+from engine import Refusal, __version__
+
+DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+BATCH_BYTES = 2 * 1024 * 1024
+"""A batch goes to the engine in pieces of about this size."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `clawpy` with `argv` (the process's own by default) and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
+    try:
+        return _main(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+
+
+def _main(argv: list[str]) -> int:
+    try:
+        where, rest = split_options(argv)
+        if rest[:1] == ["--version"]:
+            print(f"clawpy {__version__}")
+            return DONE
+        if rest and rest[0] == "check" and len(rest) > 1 and not rest[1].startswith("-"):
+            rest.insert(1, "--")  # the command's own options are part of the command
+        options = parser().parse_args(rest)
+    except WrongUse as error:
+        print(f"clawpy: {error}", file=sys.stderr)
+        return WRONG_USE
+    except SystemExit as error:  # argparse printed help, or what was wrong
+        return error.code if isinstance(error.code, int) else WRONG_USE
+    try:
+        with _home_of(where):
+            if options.verb is None:
+                return _console(where)
+            return SPECIAL.get(options.verb, _ask)(options, where)
+    except WrongUse as error:
+        print(f"clawpy {options.verb}: {error}", file=sys.stderr)
+        return WRONG_USE
+    except Refusal as error:
+        _tell(error, where)
+        return WRONG_USE if error.code == "bad_arguments" else REFUSED
+
+
+@contextmanager
+def _home_of(where: Where) -> Iterator[None]:
+    if not where.demo:
+        where.locate()
+        yield
+        return
+    from clawpy_console.demo import throw_away
+
+    with throw_away() as (home, workspace):
+        where.home_name, where.workspace_names = str(home), [str(workspace)]
+        where.locate()
+        print(f"demo: a made-up organisation and project in {home.parent}, removed at the end", file=sys.stderr)
+        yield
+
+
+def _console(where: Where) -> int:
+    if where.as_json:
+        raise WrongUse("--json needs a verb; `clawpy cards --json` for instance")
+    workspaces = where.all()
+    if not workspaces:
+        where.scope(needed=True)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
+    from clawpy_console.app import ConsoleApp
+
+    def open_engine() -> Any:
+        from engine import open_engine
+
+        return open_engine(where.home, workspaces=workspaces)
+
+    ConsoleApp(open_engine, where.home, workspaces, demo=where.demo).run()
+    return DONE
+
+
+def _tell(error: Refusal, where: Where) -> None:
+    if where.as_json:
+        print(
+            json.dumps({"error": {"code": error.code, "message": error.message, "fix": error.fix}}, ensure_ascii=False)
+        )
+        return
+    from clawpy_console.output import Style, refusal
+
+    print(refusal(error, Style.of(sys.stderr)), file=sys.stderr)
+
+
+# -- verbs
+
+
+def _ask(options: argparse.Namespace, where: Where) -> int:
+    """Ask the engine, print its document."""
+    from engine import call, failed
+
+    document = call(where.home, options.verb, options.build(options, where), workspaces=where.all())
+    _print(document, options, where)
+    return REFUSED if options.verb == "approve" and failed(document) else DONE
+
+
+def _print(document: dict[str, Any], options: argparse.Namespace, where: Where) -> None:
+    if where.as_json:
+        print(json.dumps(document, ensure_ascii=False))
+        return
+    from clawpy_console.output import Style, render
+
+    text = render(options.verb, document, vars(options), Style.of(sys.stdout))
+    if text:
+        print(text)
+
+
+def _stop(options: argparse.Namespace, where: Where) -> int:
+    from engine import stop
+
+    _print(stop(where.home, " ".join(options.reason)), options, where)
+    return DONE
+
+
+def _doctor(options: argparse.Namespace, where: Where) -> int:
+    from engine import call
+
+    document = call(where.home, "doctor", {}, workspaces=where.all())
+    _print(document, options, where)
+    return DONE if document["ok"] else REFUSED
+
+
+def _check(options: argparse.Namespace, where: Where) -> int:
+    from engine import call
+
+    given = [bool(options.command), options.prompt is not None, options.batch is not None]
+    if sum(given) != 1:
+        raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
+    if options.batch is not None:
+        return _check_batch(options.batch, where)
+    if options.prompt is not None:
+        arguments: dict[str, Any] = {"prompt": options.prompt}
+    else:
+        words = options.command
+        arguments = {"command": words[0] if len(words) == 1 else shlex.join(words), "cwd": str(Path.cwd())}
+    _print(call(where.home, "check", arguments), options, where)
+    return DONE
+
+
+def _check_batch(name: str, where: Where) -> int:
+    """One JSON line for each input line, in order; lines that are no JSON are answered with their error."""
+    from engine import call
+
+    code, number = DONE, 0
+    for lines in _pieces(name):
+        parsed: list[Any] = []
+        for line in lines:
+            try:
+                parsed.append(json.loads(line))
+            except ValueError:
+                parsed.append(None)
+        for result in call(where.home, "check", {"lines": parsed, "cwd": str(Path.cwd())})["results"]:
+            number += 1
+            if "error" in result:
+                result["error"]["message"] = f"line {number}: {result['error']['message']}"
+                code = REFUSED
+            print(json.dumps(result, ensure_ascii=False))
+    return code
+
+
+def _pieces(name: str) -> Iterator[list[str]]:
+    try:
+        with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8", errors="replace") as file:
+            lines: list[str] = []
+            size = 0
+            for line in file:
+                lines.append(line)
+                size += len(line)
+                if size > BATCH_BYTES:
+                    yield lines
+                    lines, size = [], 0
+            if lines:
+                yield lines
+    except OSError as error:
+        raise Refusal("no_file", f"{name} cannot be read: {error.strerror}", "name a file of JSON lines") from error
+
+
+SPECIAL = {"stop": _stop, "doctor": _doctor, "check": _check}
+"""Verbs that need more than one question, or none to an engine."""
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,355 @@
+"""Documents as text for people: aligned, coloured only in a terminal, plain when piped (SPEC 9.7, 9.8).
+
+Colour never carries meaning alone. Whatever comes from outside loses its control characters here once more.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import Any, TextIO
+
+from engine.values import Refusal, sanitise
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How to write: in colour or not, and how wide the terminal is (0: no terminal, nothing is cut)."""
+
+    colour: bool = False
+    width: int = 0
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Style:
+        """What fits `stream`; NO_COLOR and TERM=dumb are honoured."""
+        if not stream.isatty():
+            return cls()
+        plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+        return cls(not plain, shutil.get_terminal_size().columns)
+
+    def _paint(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text
+
+    def bold(self, text: str) -> str:
+        return self._paint("1", text)
+
+    def dim(self, text: str) -> str:
+        return self._paint("2", text)
+
+    def good(self, text: str) -> str:
+        return self._paint("32", text)
+
+    def bad(self, text: str) -> str:
+        return self._paint("31", text)
+
+    def wants(self, text: str) -> str:
+        return self._paint("33", text)
+
+
+def render(verb: str, document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """The text for a verb's document."""
+    return RENDER[verb](document, options, style)
+
+
+def refusal(error: Refusal, style: Style) -> str:
+    """What was not done, why, and how to mend it."""
+    lines = [style.bad("clawpy: ") + _clean(error.message)]
+    if error.fix:
+        lines.append("        " + style.dim(_clean(error.fix)))
+    return "\n".join(lines)
+
+
+def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """The stack, or the latest cards of any status."""
+    found = document["predictions"]
+    lines = [_card(one, style) for one in found]
+    lines += [style.dim(f"a signal failed: {_clean(error)}") for error in document.get("errors", ())]
+    if not found:
+        return "\n".join(["no cards" + ("" if options.get("all") else "; `clawpy predict` looks for some now"), *lines])
+    return "\n".join(lines)
+
+
+def _card(one: Document, style: Style) -> str:
+    badges = [word for word, on in (("SUGGESTED", one["band"] in ("suggested", "act")), ("NEW", one["novel"])) if on]
+    if one["status"] != "pending":
+        badges.append(" ".join(word for word in (one["status"], one["outcome"]) if word))
+    if one["snoozedUntil"] and one["status"] == "pending":
+        badges.append(f"snoozed until {_time(one['snoozedUntil'])}")
+    head = f"{style.bold(_clean(one['id']))}  {one['confidence']:4.0%}  {_place(one)}"
+    lines = [head + ("  " + style.wants(" ".join(badges)) if badges else ""), f"    {_clean(one['prompt'])}"]
+    if one["reasoning"]:
+        lines.append("    " + style.dim(_clean(one["reasoning"])))
+    asks = [verdict for verdict in one["verdicts"] if verdict["verdict"] != "allow"]
+    if one["status"] == "pending":
+        lines += [
+            f"    {style.wants(each['verdict'])} {_clean(each['rail'])}: {_clean(each['reason'])}" for each in asks
+        ]
+    if one["note"]:
+        lines.append(f"    {_clean(one['note'])}")
+    return "\n".join(lines)
+
+
+def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """Card, session and change set after a verb."""
+    lines = []
+    card, session, change = document["prediction"], document["session"], document["changeSet"]
+    if card is not None:
+        outcome = f", {card['outcome']}" if card["outcome"] else ""
+        snoozed = card["status"] == "pending" and card["snoozedUntil"]
+        state = f"snoozed until {_time(card['snoozedUntil'])}" if snoozed else card["status"] + outcome
+        lines += [f"{style.bold(_clean(card['id']))}  {state}  {_place(card)}", f"    {_clean(card['prompt'])}"]
+        if card["note"]:
+            lines.append(f"    {_clean(card['note'])}")
+    if session is not None:
+        lines += _session(session, style)
+    for line in document.get("transcript", ()):
+        text = _clean(line["text"])
+        lines.append("  │ " + (style.bold(f"$ {text}") if line["kind"] == "command" else text))
+    if change is not None:
+        lines += _change(change, style)
+    for file in document.get("diff", ()):
+        lines += ["", style.bold(f"{file['status']} {_clean(file['path'])}")]
+        lines += [_diff_line(line, style) for line in _clean(file["hunks"]).splitlines()]
+    return "\n".join(lines)
+
+
+def _session(one: Document, style: Style) -> list[str]:
+    paint = {"succeeded": style.good, "running": style.bold, "queued": style.dim}.get(one["state"], style.bad)
+    detail = one["error"] or one["summary"]
+    lines = [f"{style.bold(_clean(one['id']))}  {paint(one['state'])}  {_place(one)}  {_clean(one['sandbox'])}"]
+    return [*lines, f"    {_clean(detail)}"] if detail else lines
+
+
+def _change(one: Document, style: Style) -> list[str]:
+    paint = style.wants if one["state"] == "waiting" else style.dim
+    count = len(one["files"])
+    where = f" on {_clean(one['branch'])}" if one["branch"] else ""
+    lines = [f"{style.bold(_clean(one['id']))}  {paint(one['state'])}{where}  {count} file{'' if count == 1 else 's'}"]
+    for file in one["files"]:
+        numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
+        lines.append(f"    {file['status']:8} {numbers:>9}  {_clean(file['path'])}")
+    if one["state"] == "waiting":
+        lines.append(style.dim("    land, branch or discard it"))
+    return lines
+
+
+def _diff_line(line: str, style: Style) -> str:
+    paint = {"+": style.good, "-": style.bad, "@": style.dim}.get(line[:1])
+    return paint(line) if paint else line
+
+
+def work(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """Sessions and change sets, or one lap."""
+    if "sessions" not in document:
+        return lap(document, options, style)
+    lines = []
+    for one in document["sessions"]:
+        lines += [*_session(one, style), style.dim(f"    {_clean(one['prompt'])}")]
+    if document["changeSets"]:
+        lines += ["", style.bold("waiting to land")]
+        for change in document["changeSets"]:
+            lines += _change(change, style)
+    return "\n".join(lines) or "nothing was run yet"
+
+
+def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """State, caps, what waits; or one line for a status bar."""
+    if options.get("format") in ("short", "long"):
+        return _bar(document, str(options["format"]))
+    spent = document["crossPollStatus"]
+    held = document["holds"]
+    paint = style.bad if held or document["state"] == "DISABLED" else style.good
+    lines = [
+        f"{paint('●')} {style.bold(document['state'])} since {_time(document['since'])}, {_clean(document['cause'])}"
+    ]
+    for hold in held:
+        until = f" until {_time(hold['until'])}" if hold["until"] else ""
+        told = (
+            f"  {style.wants(hold['word'])}{until}: {_clean(hold['reason'])}; `clawpy resume {hold['word']}` lifts it"
+        )
+        lines.append(told)
+    lines.append(
+        "  cost  "
+        f"hour ${spent['costThisHour']:.2f}/{spent['costCapPerHour']:g}  "
+        f"day ${spent['costToday']:.2f}/{spent['costCapPerDay']:g}  "
+        f"month ${spent['costThisMonth']:.2f}/{spent['costCapPerMonth']:g}"
+    )
+    phase = document["phase"]
+    lines.append(f"  phase {phase['number']}, {phase['decisions']} decisions; {_clean(phase['reason'])}")
+    silent, coming = document["silenceSeconds"], document["nextCycleAt"]
+    lines.append(f"  silent for {_span(silent)}" + (f", next cycle {_time(coming)}" if coming else ""))
+    lines.append(f"  {_count(document['pending'], 'card')} pending")
+    lines += [f"  running  {_clean(one['id'])}  {_clean(one['prompt'])}" for one in document["running"]]
+    lines += [f"  {style.wants('waits')}  {_clean(one['id'])}  {_clean(one['title'])}" for one in document["waiting"]]
+    for one in document["decisions"]:
+        lines.append(style.dim(f"  {_time(one['decidedAt'])}  {one['signal']}  {_clean(one['prompt'])}"))
+    return "\n".join(lines)
+
+
+def _bar(document: Document, form: str) -> str:
+    if document["holds"]:
+        return f"⏸ {document['holds'][0]['word']}"
+    top = document["top"]
+    if form == "short" or top is None:
+        return f"🔮 {document['pending']}"
+    age = datetime.now(UTC) - datetime.fromisoformat(top["createdAt"])
+    told = f"{_clean(top['prompt'])} · {_clean(top['targetChannel'])}"
+    return f"🔮 {told} · {top['confidence']:.0%} · {_span(age.total_seconds())}"
+
+
+def stop(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """What was stopped."""
+    ended = document["stopped"]
+    if document["reached"]:
+        first = f"stopped; {_count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"
+    else:
+        first = "stopped; no engine answered, a running one finds the stop file, the next one starts stopped"
+    return f"{style.bad('■')} {first}\n  `clawpy resume stop` lifts it"
+
+
+def agents(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """The organisation as a tree, or one agent."""
+    if "agents" in document:
+        return "\n".join(_tree(document["agents"], style))
+    one = document["agent"]
+    if document.get("retired"):
+        return f"{_clean(one['id'])} is retired; its folder is kept"
+    lines = [f"{style.bold(_clean(one['id']))}  {_clean(one['title'])}"]
+    lines.append(f"  tier {one['tier']}  {style.dim(_clean(one['tierRule']))}")
+    if one["broken"]:
+        lines.append(f"  {style.bad('broken')}  {_clean(one['broken'])}")
+    chain = " → ".join(map(_clean, [one["id"], *document["chain"]]))
+    lines.append(f"  {chain}  {style.dim(_clean(document['chainEnd']))}")
+    lines += [f"  {word}  {_clean(text)}" for word, text in (("domain", one["domain"]),) if text]
+    if one["channels"]:
+        lines.append(f"  serves  {', '.join(map(_clean, one['channels']))}")
+    if document.get("soul"):
+        lines += ["", _clean(document["soul"]).rstrip()]
+    return "\n".join(lines)
+
+
+def _tree(agents: Sequence[Document], style: Style) -> list[str]:
+    known = {one["id"]: one for one in agents}
+
+    def depth(one: Document) -> int:
+        steps, seen = 0, {one["id"]}
+        while (one := known.get(one["reportsTo"], {})) and one["id"] not in seen:
+            seen.add(one["id"])
+            steps += 1
+        return steps
+
+    rows = [("  " * depth(one) + _clean(one["id"]), one) for one in agents]
+    wide = max((len(name) for name, _ in rows), default=0)
+    lines = []
+    for name, one in rows:
+        channels = f"  ← {', '.join(map(_clean, one['channels']))}" if one["channels"] else ""
+        broken = "  " + style.bad(f"broken: {_clean(one['broken'])}") if one["broken"] else ""
+        lines.append(f"{one['tier']}  {name:{wide}}  {style.dim(_clean(one['title']))}{channels}{broken}")
+    return lines
+
+
+def tasks(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """The board, or one task."""
+    found = document["tasks"] if "tasks" in document else [document["task"]]
+    signs = {"open": "○", "running": "◐", "done": "✓", "failed": "✗"}
+    lines = []
+    for one in found:
+        note = "  " + style.dim(_clean(one["note"])) if one["note"] else ""
+        sign = signs.get(one["state"], "?")
+        lines.append(f"{sign} {one['state']:7}  {style.dim(_clean(one['id']))}  {_clean(one['title'])}{note}")
+    return "\n".join(lines) or "no tasks"
+
+
+def config(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """One setting or all."""
+    if "settings" in document:
+        return "\n".join([*_flat("", document["settings"]), style.dim(f"# {_clean(document['file'])}")])
+    value = "\n".join(_flat(document["key"], document["value"]))
+    return f"{value}\n{style.dim(_clean(document['origin']) + '; accepted is ' + document['accepted'])}"
+
+
+def _flat(key: str, value: Any) -> list[str]:
+    if isinstance(value, Mapping) and value:
+        return [line for name, each in value.items() for line in _flat(f"{key}.{_quoted(name)}" if key else name, each)]
+    shown = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value).replace("'", '"')
+    return [f"{_clean(key)} = {_clean(shown)}"]
+
+
+def _quoted(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() else f'"{name}"'
+
+
+def check(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """The content filter's word."""
+    paint = {"allow": style.good, "ask": style.wants}.get(document["verdict"], style.bad)
+    reason = f"  {_clean(document['reason'])}" if document["reason"] else ""
+    return paint(document["verdict"]) + reason + (f" ({_clean(document['rule'])})" if document["rule"] else "")
+
+
+def doctor(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """Every check, how to mend what is not well, and where things are."""
+    signs = {"ok": style.good("✓"), "warn": style.wants("!"), "fail": style.bad("✗")}
+    lines = [f"clawpy {document['version']}, Python {document['python']}"]
+    for one in document["checks"]:
+        told = _clean(one["message"]).replace("\n", "\n               ")
+        lines.append(f"{signs[one['state']]} {one['name']:11}  {told}")
+        if one["fix"] and one["state"] != "ok":
+            lines.append("               " + style.dim(_clean(one["fix"])))
+    lines += ["", *(style.dim(f"  {name:20} {_clean(path)}") for name, path in document["paths"].items())]
+    return "\n".join(lines)
+
+
+def _place(one: Document) -> str:
+    return f"{_clean(PurePath(one['workspace']).name)} → {_clean(one['targetChannel'])}"
+
+
+def _clean(text: Any) -> str:
+    return sanitise(str(text))
+
+
+def _time(instant: str | None) -> str:
+    """An instant in the operator's own time: the hour today, else with the date."""
+    if not instant:
+        return "now"
+    local = datetime.fromisoformat(instant).astimezone()
+    return local.strftime("%H:%M" if local.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M")
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
+    "predict": cards,
+    "cards": cards,
+    "propose": cards,
+    "approve": lap,
+    "dismiss": lap,
+    "snooze": lap,
+    "undo": lap,
+    "land": lap,
+    "branch": lap,
+    "discard": lap,
+    "work": work,
+    "status": status,
+    "resume": status,
+    "stop": stop,
+    "agents": agents,
+    "tasks": tasks,
+    "config": config,
+    "check": check,
+    "doctor": doctor,
+}

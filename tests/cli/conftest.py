@@ -1,0 +1,74 @@
+"""`clawpy` through its own main(), with a stand-in for the engine where no real one is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawpy_console.cli import main
+from engine.clock import FakeClock
+from engine.doors import calling
+from engine.home import Home
+from tests.conftest import Repository
+from tests.doors.stand_in import StandIn
+
+
+@dataclass
+class Said:
+    """What one call of `clawpy` came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return json.loads(self.out)
+
+
+Clawpy = Callable[..., Said]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.locate(tmp_path / "home")
+
+
+@pytest.fixture
+def shop(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository with one commit, and the current folder."""
+    repository.commit("begin", {"cart.py": "total = 0\n"})
+    monkeypatch.chdir(repository.path)
+    return repository
+
+
+@pytest.fixture
+def clawpy(home: Home, capsys: pytest.CaptureFixture[str]) -> Clawpy:
+    """Runs `clawpy --home HOME ...`."""
+
+    def run(*argv: str) -> Said:
+        capsys.readouterr()
+        code = main(["--home", str(home.root), *argv])
+        out, err = capsys.readouterr()
+        return Said(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, shop: Repository) -> list[StandIn]:
+    """Opening an engine opens a stand-in; these are all that were opened."""
+    opened: list[StandIn] = []
+
+    def open_stand_in(home: Home, *, workspaces: list[str], start_schedule: bool) -> StandIn:
+        opened.append(StandIn(home, clock, tuple(workspaces)))
+        opened[-1].settle_in(str(shop.path))
+        return opened[-1]
+
+    monkeypatch.setattr(calling, "_open", open_stand_in)
+    return opened

@@ -1,0 +1,46 @@
+"""The made-up project of `--demo`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from clawpy_console.cli import main
+from clawpy_console.demo import make_project, throw_away
+from engine.git import Git
+
+
+def test_the_project_has_a_history_branches_and_work_in_progress(tmp_path: Path) -> None:
+    git = Git(make_project(tmp_path / "shop", datetime.now(UTC)))
+    assert git.text("describe", "--tags", "--abbrev=0") == "v1.2"
+    assert int(git.text("rev-list", "--count", "v1.2..HEAD")) == 3
+    assert git.text("branch", "--format=%(refname:short)").split() == ["gift-wrapping", "main", "old-experiment"]
+    assert git.text("status", "--porcelain").splitlines() == [" M CHANGELOG.md", "?? shop/receipt.py"]
+    assert git.text("log", "-1", "--format=%an %cs") != ""
+
+
+def test_its_tests_run_with_python_alone_and_one_is_red(tmp_path: Path) -> None:
+    folder = make_project(tmp_path / "shop", datetime.now(UTC))
+    run = [sys.executable, "-m", "unittest", "discover", "-s", "tests", "-t", "."]
+    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
+    assert "FAILED (failures=1)" in done.stderr
+    Git(folder).text("stash", "--include-untracked")
+    Git(folder).text("switch", "--quiet", "--detach", "v1.2")
+    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
+    assert "OK" in done.stderr
+
+
+def test_nothing_is_left_behind() -> None:
+    with throw_away() as (home, workspace):
+        home.mkdir()
+        assert (workspace / ".git").is_dir()
+    assert not home.parent.exists()
+
+
+def test_a_verb_in_the_demo_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--demo", "doctor", "--json"]) == 0
+    assert capsys.readouterr().err.startswith("demo: a made-up organisation and project in ")

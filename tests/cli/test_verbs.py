@@ -1,0 +1,275 @@
+"""What a person types, and what comes back: text, JSON, exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from clawpy_console.cli import main
+from clawpy_console.command_line import span
+from clawpy_console.where import WrongUse, split_options
+from engine.doors import calling
+from engine.home import Home
+from engine.safety.stop_file import requested, stop_file
+from tests.cli.conftest import Clawpy
+from tests.conftest import Repository
+from tests.doors.stand_in import StandIn
+
+VERBS = (
+    "predict", "cards", "propose", "approve", "dismiss", "snooze", "undo", "work", "land", "branch", "discard",
+    "status", "stop", "resume", "doctor", "agents", "tasks", "config", "check",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(clawpy: Clawpy, verb: str) -> None:
+    said = clawpy(verb, "--help")
+    assert said.code == 0
+    assert f"for instance:\n  clawpy {verb}" in said.out
+
+
+def test_help_lists_every_verb(clawpy: Clawpy) -> None:
+    said = clawpy("--help")
+    assert said.code == 0
+    assert all(f"    {verb} " in said.out for verb in VERBS)
+
+
+def test_version(clawpy: Clawpy) -> None:
+    assert clawpy("--version").out == "clawpy 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("fly",), ("approve",), ("approve", "x", "--soon"), ("snooze", "x", "--for", "soon"), ("resume", "everything"),
+        ("agents",), ("agents", "add", "x"), ("config", "set", "x"), ("check",), ("check", "ls", "--home"),
+        ("check", "--prompt", "x", "--batch", "y"), ("--json",), ("tasks", "list", "--state", "odd"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_two_and_said_on_standard_error(clawpy: Clawpy, argv: tuple[str, ...]) -> None:
+    said = clawpy(*argv)
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.startswith("clawpy")
+
+
+def test_options_stand_before_or_after_the_verb() -> None:
+    for argv in (
+        ["--json", "--home", "h", "--workspace=a", "cards", "--workspace", "b"],
+        ["cards", "--workspace", "a", "--json", "--workspace=b", "--home=h"],
+    ):
+        where, rest = split_options(argv)
+        assert (where.as_json, where.home_name, where.workspace_names, rest) == (True, "h", ["a", "b"], ["cards"])
+
+
+def test_behind_two_dashes_everything_is_the_verbs() -> None:
+    where, rest = split_options(["check", "--", "tool", "--json"])
+    assert not where.as_json
+    assert rest == ["check", "--", "tool", "--json"]
+    with pytest.raises(WrongUse):
+        split_options(["cards", "--home"])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("30d", 2592000)]
+)
+def test_spans(text: str, seconds: int) -> None:
+    assert span(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0m", "2", "h", "-1h", "31d", "1m2h", "2 h"])
+def test_what_is_no_span(text: str) -> None:
+    with pytest.raises(Exception, match="no time span"):
+        span(text)
+
+
+def test_cards_for_a_person(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    said = clawpy("cards")
+    assert said.code == 0
+    assert said.out.startswith(
+        "pred_abc1   72%  shop → koji-core  SUGGESTED\n    Run the tests\n    3 modules changed\n"
+    )
+    assert "\x1b" not in said.out  # no colour into a pipe
+    assert engines[0].cards.shown == ["pred_abc1", "pred_abd2"]
+    assert engines[0].closed
+
+
+def test_cards_for_a_program(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    said = clawpy("cards", "--json")
+    assert [one["id"] for one in said.document["predictions"]] == ["pred_abc1", "pred_abd2"]
+    assert said.out.count("\n") == 1
+    assert said.err == ""
+    assert engines[0].cards.shown == []  # no person has seen them
+
+
+def test_the_current_repository_is_the_workspace(
+    clawpy: Clawpy, engines: list[StandIn], shop: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shop.path / "deep").mkdir()
+    monkeypatch.chdir(shop.path / "deep")
+    clawpy("predict")
+    assert engines[0].workspaces == [str(shop.path)]
+
+
+def test_workspaces_of_the_settings_are_served_too(
+    clawpy: Clawpy, engines: list[StandIn], shop: Repository, home: Home, tmp_path: Path
+) -> None:
+    for name in ("other", "silent"):
+        (tmp_path / name).mkdir()
+    home.config.mkdir(parents=True)
+    home.config_file.write_text(
+        f'[workspaces."{tmp_path}/other"]\n[workspaces."{tmp_path}/silent"]\nautonomy = "off"\n[workspaces."/gone"]\n'
+    )
+    clawpy("predict")
+    assert engines[0].workspaces == [str(shop.path), str(tmp_path / "other")]
+
+
+@pytest.mark.parametrize("verb", [("predict",), ("propose", "x"), ()])
+def test_outside_a_repository(
+    clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = clawpy(*verb)
+    assert said.code == 1
+    assert "is not in a git repository" in said.err
+    assert "--workspace" in said.err
+
+
+def test_a_workspace_that_is_none_is_refused_as_json_too(clawpy: Clawpy, tmp_path: Path) -> None:
+    said = clawpy("cards", "--workspace", str(tmp_path / "nowhere"), "--json")
+    assert said.code == 1
+    assert said.document["error"]["code"] == "no_folder"
+    assert said.err == ""
+
+
+def test_the_lap_in_words(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    said = clawpy("approve", "abc")
+    assert said.code == 0
+    assert "pred_abc1  confirmed  shop → koji-core" in said.out
+    assert "sess_aaa  succeeded" in said.out
+    assert "  │ line 3" in said.out
+    assert "chg_x1  waiting  1 file" in said.out
+    assert engines[0].sessions.waited == ["sess_aaa"]
+    assert "chg_x1  landed" in clawpy("land", "chg_x1").out
+    assert "rejected" in clawpy("dismiss", "abc").out
+    assert "snoozed until" in clawpy("snooze", "abc", "--for", "30m").out
+    assert "added a.py\n+x" in clawpy("work", "chg_x1", "--diff").out
+    assert "waiting to land" in clawpy("work").out
+
+
+def test_a_refusal_says_how_to_mend_it(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    said = clawpy("approve", "zzz")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == "clawpy: there is no card, session or change set zzz\n        see `clawpy cards`\n"
+
+
+def test_status_and_status_bars(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    said = clawpy("status")
+    assert "● WATCHING since" in said.out
+    assert "hour $0.15/2  day $1.20/20  month $9.00/200" in said.out
+    assert clawpy("status", "--format", "short").out == "🔮 2\n"
+    assert clawpy("status", "--format", "long").out.startswith("🔮 Run the tests · koji-core · 72% · ")
+    assert clawpy("status", "--json").document["crossPollStatus"]["totalTriggers"] == 47
+
+
+def test_stop_works_with_no_engine_and_anywhere(
+    clawpy: Clawpy, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = clawpy("stop", "looking", "into", "it")
+    assert said.code == 0
+    assert "clawpy resume stop" in said.out
+    assert requested(stop_file(home.data))
+    assert json.loads(stop_file(home.data).read_text())["reason"] == "looking into it"
+
+
+def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    tree = clawpy("agents", "list").out
+    assert "\n4        backend_builder" in tree
+    assert "← koji-core" in tree
+    assert "tester → cto → ceo" in clawpy("agents", "add", "tester", "--to", "cto", "--domain", "tests").out
+    said = clawpy("agents", "show", "cto")
+    assert "# Chief technology officer" in said.out
+    assert clawpy("agents", "retire", "researcher").code == 1
+    assert clawpy("agents", "retire", "tester").out == "tester is retired; its folder is kept\n"
+
+
+def test_tasks(clawpy: Clawpy, engines: list[StandIn], shop: Repository) -> None:
+    task = clawpy("tasks", "add", "cart", "rounding", "--json").document["task"]
+    assert (task["title"], task["workspace"]) == ("cart rounding", str(shop.path))
+    assert clawpy("tasks", "list").out == f"○ open     {task['id']}  cart rounding\n"
+    assert "✓ done" in clawpy("tasks", "done", task["id"]).out
+    assert clawpy("tasks", "list", "--state", "open").out == "no tasks\n"
+
+
+def test_config(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
+    assert clawpy("config", "set", "quietHoursStart", "22").out.startswith("quietHoursStart = 22\n")
+    assert home.config_file.read_text() == "quietHoursStart = 22\n"
+    assert clawpy("config", "get", "quietHoursStart", "--json").document["origin"] == str(home.config_file)
+    everything = clawpy("config", "get").out
+    assert "crossPollEnabled = true\n" in everything
+    assert 'channels.koji-core.agent = "backend_builder"\n' in everything
+    said = clawpy("config", "set", "quietHoursStart", "25")
+    assert (said.code, "accepted is a whole number from 0 to 23" in said.err) == (1, True)
+
+
+def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy) -> None:
+    assert clawpy("check", "git status").out.startswith("allow")
+    assert clawpy("check", "rm", "-rf", "/").out.startswith("block")
+    assert clawpy("check", "rm", "-rf", "/", "--json").document["verdict"] == "block"
+    assert clawpy("check", "--prompt", "run the tests", "--json").document["verdict"] == "allow"
+
+
+def test_a_batch_answers_line_by_line(clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = '{"id": 1, "command": "ls"}\n{"id": "b", "prompt": "run the tests"}\n{"command": "rm -rf /"}\n'
+    (tmp_path / "lines.jsonl").write_text(lines)
+    said = clawpy("check", "--batch", str(tmp_path / "lines.jsonl"))
+    answers = [json.loads(line) for line in said.out.splitlines()]
+    assert [(one.get("id"), one["verdict"]) for one in answers] == [(1, "allow"), ("b", "allow"), (None, "block")]
+    assert said.code == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO('nonsense\n{"command": "ls"}'))
+    said = clawpy("check", "--batch", "-")
+    first, second = map(json.loads, said.out.splitlines())
+    assert first["error"]["message"].startswith("line 1: ")
+    assert (second["verdict"], said.code) == ("allow", 1)
+    assert clawpy("check", "--batch", str(tmp_path / "none")).code == 1
+
+
+def test_a_large_batch_keeps_its_order(clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clawpy_console.cli.BATCH_BYTES", 100)
+    (tmp_path / "many").write_text("".join(f'{{"id": {n}, "command": "ls"}}\n' for n in range(50)))
+    said = clawpy("check", "--batch", str(tmp_path / "many"))
+    assert [json.loads(line)["id"] for line in said.out.splitlines()] == list(range(50))
+
+
+def test_doctor_names_paths_and_what_is_wrong(clawpy: Clawpy, shop: Repository, home: Home) -> None:
+    said = clawpy("doctor", "--json")
+    assert said.code == 0
+    assert said.document["paths"]["database"] == str(home.database)
+    assert {one["name"] for one in said.document["checks"]} >= {
+        "home", "engine", "config", "database", "index", "git", "gh", "keys", "sandbox", "agents", "workspace",
+    }  # fmt: skip
+    home.config.mkdir(parents=True)
+    home.config_file.write_text("quietHourStart = 3\n")
+    said = clawpy("doctor")
+    assert said.code == 1
+    assert "config.toml:1: quietHourStart: unknown key; did you mean quietHoursStart?" in said.out
+
+
+def test_ctrl_c_is_no_traceback(clawpy: Clawpy, shop: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(calling, "_open", interrupted)
+    assert clawpy("cards").code == 130
+
+
+def test_a_home_in_the_environment(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CLAWPY_HOME", str(tmp_path / "elsewhere"))
+    assert main(["stop"]) == 0
+    assert requested(stop_file(Home.locate(tmp_path / "elsewhere").data))
