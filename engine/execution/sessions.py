@@ -265,7 +265,7 @@ class Sessions:
                 try:
                     live = self._live[waiting.id] = self._prepare(waiting)
                 except (OSError, Refusal) as error:
-                    problem = str(error)
+                    problem = str(error) or repr(error)
             if problem:
                 self._finish(waiting.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"))
                 continue

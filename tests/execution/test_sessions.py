@@ -366,18 +366,18 @@ def test_cost_cap_ends_it_while_it_runs(world: World) -> None:
 
 def test_output_streams_while_it_runs(world: World, bus: EventBus) -> None:
     seen = bus.subscribe(lambda: None)
-    script = "import time\nfor n in range(3000): print('line', n, flush=True); time.sleep(0.0005)"
+    script = "import time\nfor n in range(1200): print('line', n, flush=True); time.sleep(0.0005)"
     view = world.start(lambda live: shell(live, script) and "done")
     until(lambda: len(world.texts(view)) > 10)
     assert world.state(view) is SessionState.RUNNING
-    world.sessions.wait(view.id, 10)
-    assert world.texts(view) == [f"line {n}" for n in range(3000)]
+    assert world.sessions.wait(view.id, 30).state is SessionState.SUCCEEDED
+    assert world.texts(view) == [f"line {n}" for n in range(1200)]
     events = [event for event in seen.drain() if isinstance(event, SessionOutput)]
     seconds = float(world.texts(view, ["exit"])[0].split("·")[1].split()[0])
     assert 1 < len(events) <= seconds * 10 + 3
     assert events[-1].last_line == world.sessions.get(view.id).lines
-    page = world.sessions.transcript(view.id, after=2500, limit=3)
-    assert [(line.number, line.text) for line in page] == [(n, f"line {n - 2}") for n in (2501, 2502, 2503)]
+    page = world.sessions.transcript(view.id, after=1100, limit=3)
+    assert [(line.number, line.text) for line in page] == [(n, f"line {n - 2}") for n in (1101, 1102, 1103)]
 
 
 def test_nothing_wakes_up_when_nothing_runs(world: World) -> None:

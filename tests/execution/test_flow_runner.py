@@ -1,0 +1,423 @@
+"""Flows as sessions run them: parameters, places, what is kept, what is thrown away (SPEC 3.8, 3.9)."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.clock import FakeClock
+from engine.config import FixedSettings, Settings, WorkspaceSettings
+from engine.events import EventBus
+from engine.execution.changesets import ChangeSets
+from engine.execution.channels import Channels
+from engine.execution.launcher import Launcher
+from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow_runner import FlowRunner
+from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.parameters import edited
+from engine.execution.sandbox import NoSandbox, best_sandbox
+from engine.execution.sessions import Sessions
+from engine.execution.worktrees import WorkspaceLocks, Worktrees
+from engine.home import Home
+from engine.memory.validation_runs import ValidationRuns
+from engine.storage.database import Database
+from engine.values import (
+    Assignment,
+    CheckResult,
+    Permit,
+    RailVerdict,
+    Randomness,
+    Refusal,
+    SessionState,
+    SessionView,
+    TriggerType,
+    Verdict,
+)
+from tests.conftest import Repository
+from tests.execution.session_world import Brakes, Permits, Watcher, until
+
+
+class HuntParameters(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    tests: list[str] = Field(description="test ids")
+    times: int = Field(default=20, ge=1, le=500)
+    note: str = ""
+
+
+class Scripted:
+    """A flow whose work a test gives."""
+
+    title: ClassVar[str] = "Scripted"
+    parameters: ClassVar[type[BaseModel]] = HuntParameters
+
+    def __init__(self, name: str, place: Place, work: Callable[[Job], FlowResult]) -> None:
+        self.name, self.place, self._work = name, place, work
+
+    def describe(self, parameters: HuntParameters) -> str:
+        return f"Rerun {len(parameters.tests)} tests {parameters.times} times"
+
+    def run(self, job: Job) -> FlowResult:
+        return self._work(job)
+
+
+CHECK = CheckResult("pytest", passed=2, failed=1, failing=("t::a",), durations=(("t::a", 1.5),))
+
+
+class World:
+    def __init__(self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository) -> None:
+        self.repository = repository
+        self.home = Home.locate(root / "home")
+        self.setup = ""
+        self.settings_now = Settings()
+        self.flows: dict[str, Any] = dict(FLOWS)
+        self.watcher = Watcher()
+        locks = WorkspaceLocks()
+        randomness = Randomness(3)
+        self.worktrees = Worktrees(home=self.home, database=database, locks=locks)
+        self.changes = ChangeSets(
+            home=self.home,
+            database=database,
+            clock=clock,
+            randomness=randomness,
+            worktrees=self.worktrees,
+            locks=locks,
+        )
+        self.runs = ValidationRuns(database)
+        self.clock = clock
+        self.root = root
+        self._build(database, bus, randomness)
+
+    def _build(self, database: Database, bus: EventBus, randomness: Randomness) -> None:
+        world = self
+
+        class Source:
+            @property
+            def current(self) -> Settings:
+                return world.settings_now
+
+        self.runner = FlowRunner(
+            self.flows, settings=Source(), worktrees=self.worktrees, changes=self.changes, runs=self.runs
+        )
+        self.sessions = Sessions(
+            database,
+            home=self.home,
+            clock=self.clock,
+            bus=bus,
+            randomness=randomness,
+            settings=Source(),
+            channels=Channels(FixedSettings()),
+            permits=Permits(),
+            brakes=Brakes(),
+            check=lambda command, cwd: RailVerdict(
+                "content", Verdict.BLOCK if "rm -rf" in command else Verdict.ALLOW, "destructive"
+            ),
+            runners=[self.runner],
+            observers=[self.watcher],
+            sandbox=best_sandbox(),
+        )
+        self.launcher = Launcher(self.sessions, Source())
+
+    def assignment(self, flow: str | None, **parameters: Any) -> Assignment:
+        return Assignment("do it", "koji-core", str(self.repository.path), "flow", flow, parameters)
+
+    def start(self, flow: str | None, **parameters: Any) -> SessionView:
+        assignment = self.assignment(flow, **parameters)
+        now = self.clock.now()
+        permit = Permit(
+            f"permit_{id(assignment)}", "pred_1", assignment.digest, TriggerType.MANUAL, now, now + timedelta(1)
+        )
+        return self.launcher.start(permit, assignment, agent="builder", mode="approved", estimate=0)
+
+    def run(self, flow: str | None, **parameters: Any) -> SessionView:
+        view = self.sessions.wait(self.start(flow, **parameters).id, 30)
+        assert view.state.over
+        return view
+
+    def script(self, place: Place, work: Callable[[Job], FlowResult]) -> SessionView:
+        self.flows["scripted"] = Scripted("scripted", place, work)
+        return self.run("scripted", tests=["a"])
+
+    def transcript(self, view: SessionView) -> str:
+        return "\n".join(line.text for line in self.sessions.transcript(view.id))
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
+) -> Iterator[World]:
+    repository.commit("begin", {"cart.py": "total = 1\n", ".gitignore": ".venv\n"})
+    world = World(tmp_path, database, clock, bus, repository)
+    yield world
+    world.sessions.close()
+
+
+def write(job: Job, name: str, text: str = "x\n") -> None:
+    job.run([sys.executable, "-c", f"open({name!r}, 'w').write({text!r})"], allowed_codes=[0])
+
+
+# Places
+
+
+def test_check_only_flow_works_in_the_operators_tree(world: World) -> None:
+    seen: list[Job] = []
+
+    def work(job: Job) -> FlowResult:
+        seen.append(job)
+        (job.scratch / "report").write_text("here")
+        assert job.run(["cat", str(job.scratch / "report")]).output == "here\n"
+        assert job.git.text("rev-parse", "--abbrev-ref", "HEAD") == "main"
+        return FlowResult("fine", check=CHECK, facts={"x": 1}, full=True)
+
+    view = world.script(Place.OPERATOR_TREE, work)
+    assert (view.state, view.summary, view.check) == (SessionState.SUCCEEDED, "fine", CHECK)
+    assert seen[0].folder == seen[0].workspace == world.repository.path
+    (run,) = world.runs.latest(str(world.repository.path))
+    assert run.head == world.repository.git("rev-parse", "HEAD")
+    assert run.tree == world.repository.git("rev-parse", "HEAD^{tree}")
+    assert run.clean
+    assert run.full
+    assert run.check == CHECK
+    assert world.changes.list() == []
+    assert world.watcher.ended[0][1].check == CHECK
+
+
+def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: World) -> None:
+    world.repository.write("cart.py", "total = 2\n")
+    world.repository.write("new.py", "")
+    world.script(Place.OPERATOR_TREE, lambda job: FlowResult("fine", check=CHECK))
+    (run,) = world.runs.latest(str(world.repository.path))
+    assert not run.clean
+    assert not run.full
+    assert run.head == world.repository.git("rev-parse", "HEAD")
+    assert "new.py" in world.repository.git("ls-tree", "--name-only", run.tree)
+
+
+def test_a_tree_that_changed_meanwhile_is_no_known_state(world: World) -> None:
+    def work(job: Job) -> FlowResult:
+        world.repository.write("cart.py", "total = 3\n")
+        return FlowResult("fine", check=CHECK, full=True)
+
+    world.script(Place.OPERATOR_TREE, work)
+    (run,) = world.runs.latest(str(world.repository.path))
+    assert (run.tree, run.clean) == ("", False)
+
+
+def test_worktree_has_the_present_files_and_goes_away(world: World) -> None:
+    world.repository.write("draft.py", "draft\n")
+    before = world.repository.git("status", "--porcelain")
+    folders: list[Path] = []
+
+    def work(job: Job) -> FlowResult:
+        folders.append(job.folder)
+        assert (job.folder / "draft.py").read_text() == "draft\n"
+        write(job, "made.py")
+        job.git.output("checkout", "-q", "--force", "HEAD")
+        return FlowResult("fine", check=CHECK)
+
+    view = world.script(Place.WORKTREE, work)
+    assert view.state is SessionState.SUCCEEDED, view.summary
+    assert folders[0] != world.repository.path
+    assert not folders[0].exists()
+    assert view.cwd == str(folders[0])
+    assert world.repository.git("status", "--porcelain") == before
+    assert world.repository.git("for-each-ref", "refs/clawpy") == ""
+    assert world.repository.git("worktree", "list").count("\n") == 0
+    (run,) = world.runs.latest(str(world.repository.path))
+    assert run.head == world.repository.git("rev-parse", "HEAD")
+    assert not run.clean
+
+
+def test_change_set_waits_for_review(world: World) -> None:
+    def work(job: Job) -> FlowResult:
+        write(job, "CHANGES.md", "# 1.0\n")
+        return FlowResult("drafted", check=CHECK)
+
+    view = world.script(Place.CHANGE_SET, work)
+    assert view.state is SessionState.SUCCEEDED, view.summary
+    (change,) = world.changes.list()
+    assert view.change_set_id == change.id
+    assert (change.session_id, change.title, change.check) == (view.id, "do it", CHECK)
+    assert [file.path for file in change.files] == ["CHANGES.md"]
+    assert world.watcher.ended[0][1].change_set_id == change.id
+    assert not (world.repository.path / "CHANGES.md").exists()
+    world.changes.land(change.id)
+    assert (world.repository.path / "CHANGES.md").read_text() == "# 1.0\n"
+
+
+def test_change_set_flow_that_changes_nothing_leaves_none(world: World) -> None:
+    view = world.script(Place.CHANGE_SET, lambda job: FlowResult("nothing to do"))
+    assert view.change_set_id is None
+    assert world.changes.list() == []
+    assert list(world.home.worktrees.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", [Place.WORKTREE, Place.CHANGE_SET])
+def test_a_flow_that_fails_leaves_nothing(world: World, place: Place) -> None:
+    def work(job: Job) -> FlowResult:
+        write(job, "half.py")
+        raise FlowUnable("no tool", "install one")
+
+    view = world.script(place, work)
+    assert (view.state, view.summary) == (SessionState.FAILED, "no tool (install one)")
+    assert world.changes.list() == []
+    assert list(world.home.worktrees.iterdir()) == []
+    assert world.repository.git("for-each-ref", "refs/clawpy") == ""
+
+
+def test_a_stopped_flow_leaves_nothing(world: World) -> None:
+    def work(job: Job) -> FlowResult:
+        write(job, "half.py")
+        job.run(["sh", "-c", "echo ready; sleep 60"])
+        return FlowResult("not reached")
+
+    world.flows["scripted"] = Scripted("scripted", Place.CHANGE_SET, work)
+    view = world.start("scripted", tests=["a"])
+    until(lambda: "ready" in world.transcript(view))
+    world.sessions.stop(view.id, "enough")
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    until(lambda: list(world.home.worktrees.iterdir()) == [])
+    assert world.changes.list() == []
+
+
+def test_blocked_command(world: World) -> None:
+    view = world.script(Place.OPERATOR_TREE, lambda job: FlowResult(job.run(["rm", "-rf", "/"]).output))
+    assert view.state is SessionState.BLOCKED
+    assert "destructive" in view.summary
+
+
+def test_allowed_codes(world: World) -> None:
+    def work(job: Job) -> FlowResult:
+        assert job.run(["sh", "-c", "exit 1"], allowed_codes=[0, 1]).exit_code == 1
+        job.run(["sh", "-c", "echo the reason; exit 2"], allowed_codes=[0, 1])
+        return FlowResult("not reached")
+
+    view = world.script(Place.OPERATOR_TREE, work)
+    assert view.state is SessionState.FAILED
+    assert "exit code 2: the reason" in view.summary
+
+
+def test_setup_command_prepares_the_worktree(world: World) -> None:
+    def settings(setup: str) -> Settings:
+        return Settings(workspaces={str(world.repository.path): WorkspaceSettings(setup=setup)})
+
+    world.settings_now = settings("echo ready > prepared.txt; echo prepared it")
+    view = world.script(Place.WORKTREE, lambda job: FlowResult((job.folder / "prepared.txt").read_text()))
+    assert view.summary == "ready"
+    assert "prepared it" in world.transcript(view)
+    world.settings_now = settings("exit 3")
+    view = world.script(Place.WORKTREE, lambda job: FlowResult("not reached"))
+    assert view.state is SessionState.FAILED
+    assert "setup command ended with exit code 3" in view.summary
+
+
+def test_real_flows_in_a_real_sandbox(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    world.repository.commit(
+        "tests", {"test_cart.py": "def test_a():\n    assert True\n\ndef test_b():\n    assert 0\n"}
+    )
+    before = world.repository.git("status", "--porcelain", "--ignored")
+    view = world.run("run_tests")
+    assert view.state is SessionState.SUCCEEDED, world.transcript(view)  # red tests are a result
+    assert view.check is not None
+    assert (view.check.passed, view.check.failed) == (1, 1)
+    assert world.repository.git("status", "--porcelain", "--ignored") == before
+    view = world.run("draft_changelog", since="")
+    assert view.state is SessionState.SUCCEEDED, world.transcript(view)
+    assert view.change_set_id is not None
+
+
+# Launcher
+
+
+def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
+    info = world.launcher.check(world.assignment("run_tests", paths=[]))
+    assert info.takes
+    assert info.check_only
+    assert info.estimate == 50_000  # before the first session: the setting
+    assert info.sandbox == best_sandbox().describe(network=False)
+    assert not world.launcher.check(world.assignment("draft_changelog", since="")).check_only
+    prose = world.launcher.check(world.assignment(None))
+    assert not prose.takes
+    assert "takes prose" in prose.reason
+    assert not world.launcher.check(world.assignment("no_such_flow")).takes
+    assert not world.launcher.check(world.assignment("run_tests", paths="no list")).takes
+    assert not world.launcher.check(replace(world.assignment("run_tests"), runner="acp")).takes
+    with pytest.raises(Refusal, match="takes prose"):
+        world.start(None)
+    world.script(Place.OPERATOR_TREE, lambda job: FlowResult("free"))
+    assert world.launcher.check(world.assignment("run_tests", paths=[])).estimate == 0
+    assert world.launcher.session_of("pred_1") is not None
+    assert world.launcher.session_of("pred_2") is None
+
+
+def test_without_a_sandbox_the_note_says_what_that_means(world: World) -> None:
+    world.sessions._sandbox = NoSandbox()
+    assert "without a sandbox" in world.launcher.check(world.assignment("run_tests", paths=[])).undo_note
+
+
+def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
+    world.flows["scripted"] = Scripted("scripted", Place.OPERATOR_TREE, lambda job: FlowResult(""))
+    before = world.assignment("scripted", tests=["a"])
+    after = world.launcher.reparameterise(before, "times=5")
+    assert after.prompt == "Rerun 1 tests 5 times"
+    assert after.parameters == {"tests": ["a"], "times": 5, "note": ""}
+    assert after.digest != before.digest
+    with pytest.raises(Refusal) as refusal:
+        world.launcher.reparameterise(before, "times=many")
+    assert refusal.value.code == "bad_parameters"
+    with pytest.raises(Refusal) as refusal:
+        world.launcher.reparameterise(world.assignment(None), "times=5")
+    assert refusal.value.code == "no_runner"
+
+
+# Edited parameters
+
+
+PRESENT = {"tests": ["a"], "times": 20}
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        ('{"times": 3}', {"times": 3}),
+        ("times=3", {"times": 3}),
+        ("times: 3", {"times": 3}),
+        ("times = 3 tests=a,b", {"times": 3, "tests": ["a", "b"]}),
+        ("tests: x.py::T::t[a-1] y.py::u\ntimes: 7", {"tests": ["x.py::T::t[a-1]", "y.py::u"], "times": 7}),
+        ('tests=["one two"], times=2', {"tests": ["one two"], "times": 2}),
+        ("note=all of it, please", {"note": "all of it, please"}),
+        ("note=", {"note": ""}),
+    ],
+)
+def test_edits_that_are_understood(edit: str, expected: dict[str, Any]) -> None:
+    parameters = edited("hunt", HuntParameters, PRESENT, edit)
+    assert parameters.model_dump() == {"tests": ["a"], "times": 20, "note": "", **expected}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    ["", "   ", "run it more often", "often=3", "times=3 often=4", "times=0", "times=501", '{"times": }', "[1]",
+     '{"often": 1}', "tests", "times=3.5"],
+)  # fmt: skip
+def test_edits_that_are_not_name_what_is_accepted(edit: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        edited("hunt", HuntParameters, PRESENT, edit)
+    assert refusal.value.code == "bad_parameters"
+    for name in ("tests: list (test ids)", "times: int = 20", "note: text"):
+        assert name in refusal.value.fix
+
+
+@given(st.text(max_size=60))
+def test_any_edit_is_taken_or_refused(edit: str) -> None:
+    with contextlib.suppress(Refusal):
+        assert edited("hunt", HuntParameters, PRESENT, edit)
