@@ -236,8 +236,8 @@ def carry_out(root: Path, plan: Plan, contents: Contents, step: Step = lambda na
             raise FilesChanged(changed)
         written = _commit(root, plan, temporaries, contents, step, done)
     except Exception as error:
-        step("take back")
         try:
+            step("take back")
             foreign = take_back(root, replace(plan, entries=tuple(done)), contents, step).foreign
             sweep(root, plan)
         except Exception as trouble:
@@ -253,9 +253,8 @@ def carry_out(root: Path, plan: Plan, contents: Contents, step: Step = lambda na
 
 def settled(root: Path, plan: Plan) -> Plan:
     """The plan as it came out: of the folders that might have gone only those that went."""
-    return replace(
-        plan, old_folders=tuple((path, mode) for path, mode in plan.old_folders if not os.path.lexists(root / path))
-    )
+    gone = [(path, mode) for path, mode in plan.old_folders if (root / path).is_symlink() or not (root / path).is_dir()]
+    return replace(plan, old_folders=tuple(gone))
 
 
 def take_back(root: Path, plan: Plan, contents: Contents, step: Step = lambda name: None) -> TakenBack:
@@ -367,7 +366,7 @@ def _make_folders(root: Path, needed: set[str], modes: dict[str, int], step: Ste
     """The folders that files need, and those that are to be there though empty, unless something stands there."""
     made = []
     for folder in sorted(needed | set(modes)):
-        if os.path.lexists(root / folder) or obstructed(root, folder):
+        if os.path.lexists(root / folder) or obstructed(root, folder) or not (root / folder).parent.is_dir():
             continue
         step(f"make folder {folder}")
         (root / folder).mkdir()

@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -185,7 +186,7 @@ def git_says(world: World, base: str, result: str, present: str) -> tuple[Pictur
 
 
 def try_pair(pair: Pair, folder: Path) -> str:
-    """Land, look, edit, undo, look. Returns what happened; raises AssertionError when it is not as git would have it."""
+    """Land, look, edit, undo, look. Returns what happened; AssertionError when it is not as git has it."""
     world = World(folder)
     try:
         return _try_pair(pair, world)
@@ -215,9 +216,8 @@ def _try_pair(pair: Pair, world: World) -> str:
     expected, touched = git_says(world, base, results[0], tree_of(root))
 
     preview = world.changes.preview_land(change_set.id)
-    try:
-        world.changes.land(change_set.id)
-    except Refusal as refusal:
+    refusal = refusal_of(lambda: world.changes.land(change_set.id))
+    if refusal is not None:
         assert refusal.code == "conflict", refusal
         assert expected is None, f"git lands this, we refuse: {refusal}"
         assert not preview.clean
@@ -240,9 +240,8 @@ def _try_pair(pair: Pair, world: World) -> str:
     later = picture(root)
     changed = {path for path in touched if kept(later.get(path)) != kept(landed.get(path))}
     blocked = {path for path in touched if path in before and kept(before[path]) and in_front(later, path, touched)}
-    try:
-        world.changes.undo(change_set.id)
-    except Refusal as refusal:
+    refusal = refusal_of(lambda: world.changes.undo(change_set.id))
+    if refusal is not None:
         assert refusal.code == "later_edits", refusal
         assert changed | blocked
         assert picture(root) == later
@@ -251,14 +250,20 @@ def _try_pair(pair: Pair, world: World) -> str:
     assert git_state(root) == state
     if not pair.after:
         assert picture(root) == before
-    now = {path: entry for path, entry in picture(root).items() if entry[0] != "folder"}
-    assert now == {
-        path: entry
-        for path in {*before, *later}
-        if (entry := before.get(path) if path in touched else later.get(path)) and entry[0] != "folder"
-    }
+    wanted = {path: before.get(path) if path in touched else later.get(path) for path in {*before, *later}}
+    now = {path: entry for path, entry in picture(root).items() if kept(entry)}
+    assert now == {path: entry for path, entry in wanted.items() if kept(entry)}
     assert world.changes.get(change_set.id).state is ChangeState.UNDONE
     return "undone"
+
+
+def refusal_of(action: Callable[[], object]) -> Refusal | None:
+    """How `action` was refused, or None."""
+    try:
+        action()
+    except Refusal as refusal:
+        return refusal
+    return None
 
 
 def as_git_sees(entry: tuple[str, int, bytes]) -> tuple[str, bool, bytes]:

@@ -1,4 +1,4 @@
-"""A home, a repository and the port over change sets, for the tests of SPEC 3.9; and exact pictures of what is there."""
+"""A home, a repository and the port over change sets for the tests of SPEC 3.9, and exact pictures of files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
+from engine.execution.landing import target_of
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.ledger import append
@@ -83,7 +84,7 @@ def picture(root: Path) -> Picture:
             path = Path(folder, name)
             status = path.lstat()
             if stat.S_ISLNK(status.st_mode):
-                entry = ("link", 0, os.fsencode(os.readlink(path)))
+                entry = ("link", 0, target_of(path))
             elif stat.S_ISDIR(status.st_mode):
                 entry = ("folder", stat.S_IMODE(status.st_mode), b"")
             else:

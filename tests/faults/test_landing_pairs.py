@@ -25,4 +25,4 @@ def test_five_hundred_pairs() -> None:
 
     try_one()
     print(f"\nlanding: {sum(happened.values())} pairs, as git would have it: {dict(happened)}")
-    assert happened["undone"] and happened["refused"] and happened["undo refused"]
+    assert {"undone", "refused", "undo refused"} <= happened.keys()

@@ -1,0 +1,235 @@
+"""kill -9 in the middle of landing, undoing, branching, discarding and making worktrees (SPEC 3.9, 11.3).
+
+Real processes and real SIGKILL: at every single step, and at random instants. After `recover()` either everything of
+a decision happened or nothing, in the files as in the database. `-s` prints how often which.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.storage import intents
+from engine.values import ChangeState, Refusal
+from tests.execution.landing_world import Picture, World, git_state, our_refs, picture
+
+pytestmark = pytest.mark.faults
+
+INSTANTS = 200
+TEXT = "\n".join(f"line {number}" for number in range(30)) + "\n"
+
+
+def session(folder: Path) -> None:
+    """A bit of everything that a landing can do."""
+    (folder / "a.txt").write_text(TEXT.replace("line 3\n", "theirs\n"))
+    (folder / "b.txt").chmod(0o755)
+    shutil.rmtree(folder / "d")
+    (folder / "d").write_text("a file where a folder was\n")
+    (folder / "e").unlink()
+    (folder / "e/deep").mkdir(parents=True)
+    (folder / "e/deep/new.bin").write_bytes(bytes(range(256)) * 400)
+    (folder / "link").unlink()
+    (folder / "link").symlink_to("e/deep")
+    (folder / "gone.txt").unlink()
+
+
+def prepare(folder: Path) -> tuple[str, str]:
+    """A repository with a waiting change set in `folder`; returns its id and the id of another's session."""
+    world = World(folder)
+    world.repository.commit(
+        "one",
+        {"a.txt": TEXT, "b.txt": TEXT, "d/x/y.txt": "y\n", "e": "e\n", "gone.txt": "g\n", ".gitignore": "*.log\n"},
+    )
+    (world.root / "link").symlink_to("a.txt")
+    world.repository.write("noise.log", "ignored")
+    world.repository.write("a.txt", TEXT.replace("line 20\n", "mine\n"))
+    world.repository.git("add", "a.txt")
+    world.repository.write("b.txt", TEXT).chmod(0o640)
+    change_set = world.changed(session)
+    world.repository.write("a.txt", TEXT.replace("line 20\n", "mine, later\n"))
+    world.close()
+    return change_set.id, change_set.session_id
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    yield tmp_path, prepare(tmp_path)[0]
+
+
+def in_a_process(folder: Path, work: Callable[[World], object], *, at: int = -1, after: float = -1.0) -> bool:
+    """Do `work` in a process that is killed at its step number `at`, or `after` seconds. True when it was killed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # pytest's own threads do not matter to the child
+        child = os.fork()
+    if child == 0:
+        try:
+            os.setpgid(0, 0)
+            count = 0
+
+            def step(name: str) -> None:
+                nonlocal count
+                if count == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                count += 1
+
+            world = World(folder, step)
+            work(world)
+            world.close()
+        except BaseException:
+            os._exit(7)
+        os._exit(0)
+    if after >= 0:
+        time.sleep(after)
+        os.kill(child, signal.SIGKILL)  # the process alone: a git that it started may still be at work
+    _, status = os.waitpid(child, 0)
+    assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0, "the child itself failed"
+    return os.WIFSIGNALED(status)
+
+
+def decide(change_set_id: str, verb: str) -> Callable[[World], object]:
+    return lambda world: getattr(world.changes, verb)(change_set_id)
+
+
+def whole(folder: Path, change_set_id: str, before: Picture, after: Picture, done: ChangeState) -> bool:
+    """Recover and look: True when everything happened, False when nothing did, AssertionError for a half."""
+    world = World(folder)
+    try:
+        state = git_state(world.root)
+        words = world.changes.recover()
+        now = world.changes.get(change_set_id).state
+        assert git_state(world.root) == state
+        assert picture(world.root) == (after if now is done else before), words
+        assert intents.unfinished(world.database, "landing") == []
+        assert world.changes.recover() == []
+        assert world.repository.git("fsck", "--no-dangling", "--no-progress") == ""
+        return now is done
+    finally:
+        world.close()
+
+
+def pictures(folder: Path, change_set_id: str) -> tuple[Picture, Picture]:
+    """The files before and after landing, learnt by landing and undoing once."""
+    world = World(folder)
+    before = picture(world.root)
+    world.changes.land(change_set_id)
+    after = picture(world.root)
+    world.changes.undo(change_set_id)
+    assert picture(world.root) == before
+    world.close()
+    return before, after
+
+
+def test_killed_at_every_step_of_landing_and_undoing(case: tuple[Path, str]) -> None:
+    folder, change_set_id = case
+    before, after = pictures(folder, change_set_id)
+    counted: Counter[str] = Counter()
+    for verb, start, end, done in (
+        ("land", before, after, ChangeState.LANDED),
+        ("undo", after, before, ChangeState.UNDONE),
+    ):
+        at = 0
+        while in_a_process(folder, decide(change_set_id, verb), at=at):
+            happened = whole(folder, change_set_id, start, end, done)
+            counted[f"{verb} {'finished' if happened else 'taken back'}"] += 1
+            if happened:
+                world = World(folder)
+                (world.changes.undo if verb == "land" else world.changes.land)(change_set_id)
+                world.close()
+            at += 1
+        assert at > 10
+        assert whole(folder, change_set_id, start, end, done)
+    print(f"\nkill -9 at every step: {dict(counted)}")
+
+
+def test_killed_at_random_instants(case: tuple[Path, str]) -> None:
+    folder, change_set_id = case
+    before, after = pictures(folder, change_set_id)
+    chance = random.Random(20260105)
+    counted: Counter[str] = Counter()
+    started = time.monotonic()
+    in_a_process(folder, decide(change_set_id, "land"))
+    longest = time.monotonic() - started
+    landed = True
+    for _ in range(INSTANTS):
+        verb = "undo" if landed else "land"
+        killed = in_a_process(folder, decide(change_set_id, verb), after=chance.uniform(0, longest))
+        start, end, done = (
+            (after, before, ChangeState.UNDONE) if verb == "undo" else (before, after, ChangeState.LANDED)
+        )
+        happened = whole(folder, change_set_id, start, end, done)
+        assert happened or killed
+        landed = (verb == "land") == happened
+        counted[f"{verb} {'done' if happened else 'not done'}"] += 1
+    print(f"\nkill -9 at {INSTANTS} random instants: {dict(counted)}")
+
+
+@pytest.mark.parametrize("verb", ["branch", "discard"])
+def test_killed_at_every_step_of_branching_and_discarding(tmp_path: Path, verb: str) -> None:
+    at = 0
+    while True:
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        change_set_id, session_id = prepare(folder)
+        killed = in_a_process(folder, decide(change_set_id, verb), at=at)
+        world = World(folder)
+        world.changes.recover()
+        change_set = world.changes.get(change_set_id)
+        branches = world.repository.git("branch", "--list", "clawpy/*").split()
+        over = change_set.state is not ChangeState.WAITING
+        assert branches == ([change_set.branch] if change_set.branch else [])
+        assert bool(our_refs(world.root)) is not over
+        assert world.worktrees.folder(session_id).exists() is not over
+        if over:
+            with pytest.raises(Refusal, match="already|cannot be"):
+                getattr(world.changes, verb)(change_set_id)
+        world.close()
+        if not killed:
+            break
+        at += 1
+    assert at >= 1
+
+
+def test_killed_while_a_worktree_is_made_or_captured(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.repository.commit("one", {f"d{number}/a.txt": TEXT for number in range(50)})
+    state = git_state(world.root)
+    world.close()
+    chance = random.Random(7)
+
+    def work(world: World) -> None:
+        world.changed(lambda folder: shutil.rmtree(folder / "d1"), name=f"session_{number}")
+
+    for number in range(40):
+        in_a_process(tmp_path, work, after=chance.uniform(0, 0.25))
+        _let_git_finish(tmp_path)
+        world = World(tmp_path)
+        world.changes.recover()
+        waiting = {one.session_id for one in world.changes.list(state=ChangeState.WAITING)}
+        assert {file.name for file in world.home.worktrees.glob("*")} == waiting
+        assert {file.name for file in (world.root / ".git/worktrees").glob("*")} == waiting
+        assert {line.split("/")[2] for line in our_refs(world.root)} == waiting
+        assert git_state(world.root) == state
+        for one in world.changes.list():
+            if one.state is ChangeState.WAITING:
+                world.changes.discard(one.id)
+        world.close()
+
+
+def _let_git_finish(folder: Path) -> None:
+    """Wait for a git that the killed process had started; at a real start-up it would long be over."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        found = subprocess.run(["pgrep", "-f", f"git.*{folder}"], capture_output=True, check=False)
+        if found.returncode:
+            return
+        time.sleep(0.01)
