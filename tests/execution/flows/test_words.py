@@ -140,7 +140,19 @@ def test_commits_are_sorted(subject: str, section: str, entry: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "subject", ["chore: deps", "ci: faster", "Merge branch 'x'", "WIP", "fixup! a", "Release 1.2", "v1.2.3", "1.0", ""]
+    "subject",
+    [
+        "chore: deps",
+        "docs: more",
+        "ci: faster",
+        "Merge branch 'x'",
+        "WIP",
+        "fixup! a",
+        "Release 1.2",
+        "v1.2.3",
+        "1.0",
+        "",
+    ],
 )
 def test_commits_that_no_user_notices(subject: str) -> None:
     assert classify(subject) is None
@@ -150,6 +162,8 @@ def test_mentioned_by_id_or_in_the_same_words() -> None:
     assert mentioned("- things (0123456)", SHA, "Other")
     assert mentioned("* **Add** gifts, at last", SHA, "Add gifts")
     assert not mentioned("- Add gifts", SHA, "Add gift")
+    assert not mentioned("- The tax of gifts\n\nSome note on things.", SHA, "Note")
+    assert mentioned("- At last:\n  the tax of\n  gifts is right", SHA, "The tax of gifts")
     assert not mentioned("- 0123450 is another", SHA, "x")
 
 

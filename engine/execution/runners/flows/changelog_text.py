@@ -15,10 +15,10 @@ SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
 _CONVENTIONAL = re.compile(r"^(?P<type>[a-zA-Z]+)(?:\((?P<scope>[^)]*)\))?(?P<breaking>!)?:\s+(?P<text>.+)$")
 _TYPES = {
     "feat": "Added", "feature": "Added", "add": "Added", "fix": "Fixed", "bugfix": "Fixed", "hotfix": "Fixed",
-    "perf": "Changed", "refactor": "Changed", "change": "Changed", "revert": "Changed", "docs": "Changed",
+    "perf": "Changed", "refactor": "Changed", "change": "Changed", "revert": "Changed",
     "remove": "Removed", "deprecate": "Deprecated", "security": "Security", "sec": "Security",
 }  # fmt: skip
-_SILENT_TYPES = {"chore", "ci", "test", "tests", "build", "style", "wip", "release", "bump"}
+_SILENT_TYPES = {"chore", "docs", "ci", "test", "tests", "build", "style", "wip", "release", "bump"}
 _KEYWORDS = (
     ("Security", r"\b(?:cve-\d+|vulnerabilit\w+|security)\b"),
     ("Deprecated", r"^deprecat\w*\b"),
@@ -84,10 +84,14 @@ def _entry(text: str) -> str:
 
 
 def mentioned(text: str, sha: str, entry: str) -> bool:
-    """Whether a change log already speaks of a commit: by its id (7 digits or more) or in the same words."""
+    """Whether a change log already speaks of a commit: by its id (7 digits or more), by an entry that begins with
+    the same words, or, when these are at least four and so no coincidence, anywhere."""
     if any(sha.startswith(word) for word in re.findall(r"\b[0-9a-f]{7,40}\b", text)):
         return True
-    return _words(entry) in _words(text)
+    words = _words(entry)
+    if any(_words(line).startswith(words) for line in text.splitlines() if _BULLET.match(line)):
+        return True
+    return len(words.split()) >= 4 and words in _words(text)
 
 
 def _words(text: str) -> str:

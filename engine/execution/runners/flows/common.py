@@ -218,7 +218,8 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
     command = tool.test_command(tests, report)
     done = job.run(command.argv, env=command.environment, quiet=quiet)
     if done.exit_code not in command.codes:
-        raise Unrunnable(f"{tool.title} ended with exit code {done.exit_code}: {last_line(done.output)}")
+        how = "was killed" if done.exit_code < 0 else f"ended with exit code {done.exit_code}"
+        raise Unrunnable(f"{tool.title} {how}: {last_line(done.output)}")
     check = tool.parse(report, done.output, done.exit_code)
     if check.passed + check.failed + check.skipped + check.errors == 0:
         raise Unrunnable(f"{tool.title} found no tests", "name other tests, or write the first one")
@@ -226,8 +227,9 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
 
 
 def last_line(output: str) -> str:
-    """The last line that says something, at most 300 characters."""
+    """The last line that says something, an error's before others, at most 300 characters."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line for line in lines if line.lower().startswith("error")] or lines
     return lines[-1][:300] if lines else "it printed nothing"
 
 
@@ -273,7 +275,7 @@ def in_words(check: CheckResult) -> str:
     skipped = f", {check.skipped} skipped" if check.skipped else ""
     took = f" in {check.seconds:.1f} s"
     if bad:
-        return f"{bad} of {count(ran, 'test')} failed{took}{skipped}: {listed(check.failing, 4)}"
+        return f"{bad} of {count(ran, 'test')} failed{took}{skipped}: {listed(check.failing, 2)}"
     if not check.passed:
         return f"no test ran{skipped}"
     passed = "the one test passed" if check.passed == 1 else f"all {check.passed} tests passed"

@@ -123,9 +123,8 @@ class Pytest(Toolchain):
 
     def test_command(self, tests: Sequence[str], report: Path) -> Command:
         argv = (
-            str(self.interpreter), "-m", "pytest", "-p", "no:cacheprovider", f"--rootdir={self.folder}",
-            f"--junitxml={report}", "-o", "junit_family=xunit1", "--color=no", "--tb=short", "-q",
-            *map(operand, tests),
+            str(self.interpreter), "-m", "pytest", "-q", *map(operand, tests), "--tb=short", "--color=no",
+            "-p", "no:cacheprovider", f"--rootdir={self.folder}", f"--junitxml={report}", "-o", "junit_family=xunit1",
         )  # fmt: skip
         return Command(argv, self.environment, codes=(0, 1, 2, 5), report=report)
 
