@@ -288,9 +288,14 @@ class Cards:
         if row is not None and row.status == Status.CONFIRMED:
             self._transitions.execute(tx, row, view)
 
-    def link_task(self, tx: Transaction, prediction_id: str, task_id: str) -> None:
+    def task_of(self, transaction: Transaction, prediction_id: str) -> str | None:
+        """The task this card belongs to."""
+        row = transaction.session.get(Prediction, prediction_id)
+        return None if row is None else row.task_id
+
+    def link_task(self, transaction: Transaction, prediction_id: str, task_id: str) -> None:
         """The task that stands for this card's session."""
-        row = tx.session.get(Prediction, prediction_id)
+        row = transaction.session.get(Prediction, prediction_id)
         if row is not None:
             row.task_id = task_id
 

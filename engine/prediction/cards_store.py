@@ -194,7 +194,8 @@ def card_of(row: Prediction) -> Card:
 
 
 def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
-    """A row as the history of decisions takes it."""
+    """A row as the history of decisions takes it. A prompt of one's own waited for nobody: it has no evidence."""
+    own = row.source == Source.OPERATOR
     return DecidedCard(
         prediction_id=row.id,
         kind=row.kind,
@@ -205,7 +206,7 @@ def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
         confidence=row.confidence,
         decided_by=by,
         context=row.context,
-        evidence_at=row.evidence_at or row.created_at,
+        evidence_at=None if own else row.evidence_at or row.created_at,
         original_prompt=row.original_prompt if row.edited else "",
     )
 

@@ -13,6 +13,9 @@ LONGEST = 20_000
 """Characters that a prompt may have."""
 
 
+KIND = "own"
+
+
 def checked(text: str) -> str:
     """The prompt without control characters. Raises `Refusal` `empty_prompt` or `long_prompt`."""
     prompt = sanitise(text).strip()
@@ -38,7 +41,8 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
 def own_row(
     card_id: str, assignment: Assignment, info: RunnerInfo, *, agent: str, now: datetime, expires_at: datetime
 ) -> Prediction:
-    """A card of the operator's own. Nothing estimates it, so its confidence is that of a cold start."""
+    """A card of the operator's own. Nothing estimates it, so its confidence is that of a cold start; and its kind is
+    its own, so that approving what he typed himself earns no prediction the right to run by itself (SPEC 2.5)."""
     return Prediction(
         id=card_id,
         prompt=assignment.prompt,
@@ -48,7 +52,7 @@ def own_row(
         reasoning="your own prompt" if info.takes else f"your own prompt; {info.reason}",
         source=Source.OPERATOR.value,
         created_at=now,
-        kind=assignment.flow or "prose",
+        kind=KIND,
         workspace=assignment.workspace,
         runner=assignment.runner,
         flow=assignment.flow,

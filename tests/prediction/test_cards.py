@@ -128,7 +128,7 @@ def test_prose_waits_for_a_runner(world: World) -> None:
 
 def test_a_prompt_of_ones_own(world: World) -> None:
     card = world.cards.propose("  Run tests\x1b[31m  ", workspace=SHOP)
-    assert (card.assignment.prompt, card.assignment.flow, card.kind) == ("Run tests", "run_tests", "run_tests")
+    assert (card.assignment.prompt, card.assignment.flow, card.kind) == ("Run tests", "run_tests", "own")
     card = world.cards.propose("run_tests paths=src", workspace=SHOP)
     assert (card.assignment.flow, card.assignment.parameters) == ("run_tests", {"paths": "src"})
     assert world.cards.propose("run_tests of the cart", workspace=SHOP).assignment.flow is None
@@ -308,6 +308,13 @@ def test_like_this_before(world: World) -> None:
         world.cards.approve(world.one(name).id)
     world.cards.dismiss(world.one("d").id)
     assert world.cards.similar(world.one("e").id) == (3, 4, "approved 3 of 4 like this")
+
+
+def test_approving_ones_own_prompt_earns_no_prediction_anything(world: World) -> None:
+    for _ in range(11):
+        world.cards.approve(world.cards.propose("run_tests", workspace=SHOP).id)
+    assert world.cards.similar(world.one().id)[:2] == (0, 0)
+    assert [past.waited_hours for past in world.decisions.past()] == [None] * 11
 
 
 # -- starting again
