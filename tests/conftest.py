@@ -37,22 +37,6 @@ def bus() -> EventBus:
     return EventBus()
 
 
-@pytest.fixture(autouse=True)
-def _tables_without_migration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TEMPORARY until the first migration is written: create whatever tables are imported."""
-    import sqlalchemy
-    from sqlmodel import SQLModel
-
-    from engine.storage import migrations
-
-    def create(path: Path) -> None:
-        engine = sqlalchemy.create_engine(f"sqlite:///{path}")
-        SQLModel.metadata.create_all(engine)
-        engine.dispose()
-
-    monkeypatch.setattr(migrations, "bring_up_to_date", create)
-
-
 @pytest.fixture
 def database(tmp_path: Path, clock: FakeClock, bus: EventBus) -> Iterator[Database]:
     database = Database(tmp_path / "clawpy.db", clock=clock, bus=bus, recorder=append)

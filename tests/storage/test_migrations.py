@@ -1,0 +1,97 @@
+"""Migrations make exactly the tables that the program works with, and keep what is in a home."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from sqlmodel import SQLModel
+
+import engine.engine  # noqa: F401 (imports every table)
+from engine.storage import migrations
+from engine.values import Refusal
+
+
+def schema(path: Path) -> dict[str, set[str]]:
+    """Every table and index: its statement as a set of lines, so that order and layout do not matter."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute(
+            "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name != 'alembic_version'"
+        ).fetchall()
+    return {
+        name: {re.sub(r"[\s\"]+", " ", line).strip(" ,)") for line in re.split(r",\s*\n|\(\n", sql)}
+        for name, sql in rows
+    }
+
+
+def test_the_migrated_schema_is_the_one_of_the_tables(tmp_path: Path) -> None:
+    migrations.bring_up_to_date(tmp_path / "migrated.db")
+    fresh = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'fresh.db'}")
+    SQLModel.metadata.create_all(fresh)
+    fresh.dispose()
+    migrated, wanted = schema(tmp_path / "migrated.db"), schema(tmp_path / "fresh.db")
+    assert migrated.keys() == wanted.keys()
+    for name, statement in wanted.items():
+        assert migrated[name] == statement, name
+
+
+def test_head_is_the_newest_revision() -> None:
+    newest = max(file.name.split("_")[0] for file in (migrations.HERE / "versions").glob("[0-9]*.py"))
+    assert newest == migrations.HEAD
+
+
+def test_a_home_that_is_up_to_date_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "clawpy.db"
+    migrations.bring_up_to_date(path)
+    before = path.read_bytes()
+    migrations.bring_up_to_date(path)
+    assert path.read_bytes() == before
+    assert not (tmp_path / "backups").exists()
+
+
+def test_a_home_from_a_newer_version_is_refused_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "clawpy.db"
+    migrations.bring_up_to_date(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    before = path.read_bytes()
+    with pytest.raises(Refusal, match="newer version") as refused:
+        migrations.bring_up_to_date(path)
+    assert refused.value.code == "newer_home"
+    assert path.read_bytes() == before
+
+
+def test_a_migration_that_fails_leaves_the_former_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash in the middle rolls back: tables made so far are gone again."""
+    from alembic import op
+
+    made: list[str] = []
+    create = op.create_table
+
+    def fails_later(name: str, *columns: object, **options: object) -> object:
+        made.append(name)
+        if len(made) == 3:
+            raise RuntimeError("the power went")
+        return create(name, *columns, **options)
+
+    monkeypatch.setattr(op, "create_table", fails_later)
+    path = tmp_path / "clawpy.db"
+    with pytest.raises(RuntimeError, match="power"):
+        migrations.bring_up_to_date(path)
+    assert schema(path) == {}
+    monkeypatch.undo()
+    migrations.bring_up_to_date(path)
+    assert migrations.stored_version(path) == migrations.HEAD
+
+
+def test_a_copy_is_made_before_anything_changes(tmp_path: Path) -> None:
+    path = tmp_path / "clawpy.db"
+    migrations.bring_up_to_date(path)
+    copy = migrations.back_up(path, "0001")
+    assert copy == tmp_path / "backups" / "clawpy-0001.db"
+    assert schema(copy) == schema(path)
