@@ -120,13 +120,13 @@ class _Parser:
             simple.argv.pop(0)
             simple.quoted.pop(0)
         while simple.argv and (assignment := _ASSIGNMENT.fullmatch(simple.argv[0])):
-            simple.assigned[assignment[1]] = assignment[2]
+            simple.assigned[assignment[1]] = assignment[2][:1000]
             simple.argv.pop(0)
             simple.quoted.pop(0)
         self.known.update(simple.assigned)
         if simple.argv[:1] == ["for"] and "in" in simple.argv[:3] and len(simple.argv) > 3:
             self.known[simple.argv[1]] = " ".join(simple.argv[simple.argv.index("in") + 1 :])[:200]
-        if simple.argv or simple.nested or simple.redirects or simple.stdin is not None:
+        if simple.argv or simple.nested or simple.redirects or simple.assigned or simple.stdin is not None:
             self.found.append(simple)
 
     def _redirect(self) -> None:
@@ -286,7 +286,7 @@ class _Parser:
         if name_of == "IFS":
             return " "
         if name_of and (name_of in self.known or name_of in self.current.assigned):
-            return self.known.get(name_of, self.current.assigned.get(name_of, ""))[:2000]
+            return self.known.get(name_of, self.current.assigned.get(name_of, ""))[:1000]
         return whole
 
     def _backticks(self) -> str:

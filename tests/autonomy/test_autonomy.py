@@ -1,0 +1,179 @@
+"""The autonomy port on a real database: state across a restart, presence, do-not-disturb, the card cycle."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from engine.autonomy.autonomy import CARDS, Autonomy
+from engine.autonomy.schedule import Job, Schedule, next_run
+from engine.autonomy.state import State
+from engine.clock import FakeClock, SystemClock
+from engine.config import Settings
+from engine.events import EventBus
+from engine.memory.ledger import Ledger, append
+from engine.storage.database import Database
+from engine.values import Hold, RailVerdict, Verdict
+
+
+class SetHolds:
+    """Holds as a test says they are."""
+
+    def __init__(self) -> None:
+        self.now: list[Hold] = []
+        self.enabled = True
+
+    def holds(self) -> list[Hold]:
+        return self.now
+
+    def ask(self, *, by_operator: bool = False) -> RailVerdict:
+        words = [hold.word for hold in self.now if not (by_operator and hold.word == "pause")]
+        stopped = words or not self.enabled
+        return RailVerdict("kill", Verdict.BLOCK if stopped else Verdict.ALLOW, "", words[0] if words else "config")
+
+
+class MutableSettings:
+    def __init__(self, current: Settings) -> None:
+        self.current = current
+
+
+@pytest.fixture
+def holds() -> SetHolds:
+    return SetHolds()
+
+
+@pytest.fixture
+def make(database: Database, clock: FakeClock, holds: SetHolds) -> Callable[..., Autonomy]:
+    def build(card_cycle: Callable[[], object] = lambda: None, **settings: Any) -> Autonomy:
+        chosen = MutableSettings(Settings(autonomous_mode_enabled=True, **settings))
+        return Autonomy(database, chosen, clock, holds=holds, card_cycle=card_cycle)
+
+    return build
+
+
+def test_it_watches_primes_and_wakes_when_the_operator_speaks(
+    make: Callable[..., Autonomy], clock: FakeClock, database: Database
+) -> None:
+    autonomy = make()
+    assert autonomy.state().state is State.WATCHING
+    clock.advance(timedelta(minutes=30))
+    assert autonomy.state().state is State.PRIMING
+    autonomy.heard("key")
+    assert autonomy.state().state is State.WATCHING
+    assert autonomy.silence() == timedelta(0)
+    causes = [entry.payload["cause"] for entry in Ledger(database).latest(kinds=("StateChanged",))]
+    assert causes == ["the operator spoke", "the operator is silent", "enabled and not stopped"]
+
+
+def test_holds_pause_and_disable_and_the_state_survives_a_restart(
+    make: Callable[..., Autonomy], holds: SetHolds, clock: FakeClock
+) -> None:
+    autonomy = make()
+    autonomy.state()
+    until = clock.now() + timedelta(hours=2)
+    holds.now = [Hold("pause", "3 rejections in a row", clock.now(), until)]
+    paused = autonomy.state()
+    assert (paused.state, paused.cause, paused.next_change) == (State.PAUSED, "3 rejections in a row", until)
+    again = make()
+    assert again.state() == paused
+    holds.now = []
+    assert again.state().cause == "resumed by the operator"
+    holds.now = [Hold("pause", "cost: the day's cap", clock.now(), until)]
+    assert again.state().cause == "cost cap reached"
+    clock.advance(timedelta(hours=2))
+    holds.now = []
+    again.heard("key")
+    assert again.state().cause == "2 h passed"
+    holds.enabled = False
+    assert again.state().state is State.DISABLED
+
+
+def test_presence_survives_a_restart(make: Callable[..., Autonomy], clock: FakeClock) -> None:
+    autonomy = make()
+    clock.advance(timedelta(minutes=5))
+    autonomy.heard("verb")
+    clock.advance(timedelta(minutes=7))
+    assert make().silence() == timedelta(minutes=7)
+
+
+def test_do_not_disturb_is_quiet_until_its_time(make: Callable[..., Autonomy], clock: FakeClock) -> None:
+    autonomy = make()
+    assert not autonomy.quiet()
+    autonomy.dnd(timedelta(hours=2))
+    assert make().quiet()
+    clock.advance(timedelta(hours=2))
+    assert not autonomy.quiet()
+    autonomy.dnd(timedelta(hours=2))
+    autonomy.dnd(None)
+    assert not autonomy.quiet()
+    assert autonomy.dnd_until() is None
+
+
+def test_cards_are_made_only_while_the_operator_is_there(
+    make: Callable[..., Autonomy], clock: FakeClock, holds: SetHolds
+) -> None:
+    cycles: list[int] = []
+    autonomy = make(lambda: cycles.append(1))
+    assert autonomy.schedule.run(CARDS)
+    assert autonomy.next_cycle() == clock.now() + timedelta(minutes=10)
+    clock.advance(timedelta(minutes=30))
+    assert not autonomy.schedule.run(CARDS)
+    assert autonomy.next_cycle() is None
+    autonomy.heard("key")
+    holds.now = [Hold("stop", "F12", clock.now())]
+    assert not autonomy.schedule.run(CARDS)
+    assert len(cycles) == 1
+
+
+def test_a_cycle_that_fails_comes_round_again(make: Callable[..., Autonomy]) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    autonomy = make(broken)
+    assert autonomy.schedule.run(CARDS)
+    assert autonomy.schedule.run(CARDS)
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"), [(None, 0), (-3, 7), (-10, 0), (-1000, 0), (5, 10)]
+)  # fmt: skip
+def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int | None, expected: int) -> None:
+    now = datetime(2026, 1, 5, tzinfo=UTC)
+    ran = None if last is None else now + timedelta(minutes=last)
+    assert next_run(now, ran, timedelta(minutes=10)) == now + timedelta(minutes=expected)
+
+
+def test_a_missed_job_runs_once_when_the_engine_starts(tmp_path: Any) -> None:
+    clock = SystemClock(UTC)
+    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus(), recorder=append)
+    ran: list[int] = []
+    done = threading.Event()
+
+    def action() -> None:
+        ran.append(1)
+        done.set()
+
+    schedule = Schedule(database, clock, [Job("cards", lambda: timedelta(minutes=10), action)])
+    try:
+        schedule.start()
+        assert done.wait(10)
+        done.clear()
+        schedule.soon("cards")
+        assert done.wait(10)
+    finally:
+        schedule.close()
+    assert len(ran) == 2
+    again = Schedule(database, clock, [Job("cards", lambda: timedelta(minutes=10), action)])
+    assert again.due("cards") > clock.now() + timedelta(minutes=9)
+    database.close()
+
+
+def test_apscheduler_is_imported_only_at_start() -> None:
+    code = "import sys, engine.autonomy.autonomy; sys.exit('apscheduler' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,85 @@
+"""SPEC 7.3, 2.7: quiet hours across midnight and daylight-saving changes, against a clock walked minute by minute."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.autonomy.quiet_hours import add_active, is_quiet, next_hour
+
+BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
+CHANGES = [
+    (BERLIN, datetime(2026, 3, 29)), (BERLIN, datetime(2026, 10, 25)),
+    (NEW_YORK, datetime(2026, 3, 8)), (NEW_YORK, datetime(2026, 11, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("clock", "quiet"),
+    [("22:59", False), ("23:00", True), ("00:00", True), ("07:59", True), ("08:00", False), ("12:00", False)],
+)
+def test_the_night_is_quiet(clock: str, quiet: bool) -> None:
+    local = datetime.fromisoformat(f"2026-01-05T{clock}").replace(tzinfo=BERLIN)
+    assert is_quiet(local, 23, 8) is quiet
+
+
+def test_quiet_hours_within_a_day_and_none_at_all() -> None:
+    noon = datetime(2026, 1, 5, 13, 59, tzinfo=BERLIN)
+    assert is_quiet(noon, 12, 14)
+    assert not is_quiet(noon, 14, 15)
+    assert not is_quiet(noon, 13, 13)
+
+
+def test_a_card_of_the_evening_lives_past_the_night() -> None:
+    evening = datetime(2026, 1, 5, 22, tzinfo=BERLIN)
+    # One hour before 23:00, fifteen on the next day, and eight more on the day after.
+    expected = datetime(2026, 1, 7, 16, tzinfo=BERLIN)
+    assert add_active(evening, timedelta(hours=24), BERLIN, 23, 8) == expected
+    assert add_active(evening, timedelta(hours=24), BERLIN, 0, 0) == evening + timedelta(hours=24)
+
+
+@pytest.mark.parametrize(("day", "hours"), [("2026-03-28", 8), ("2026-10-24", 10), ("2026-06-01", 9)])
+def test_the_night_of_a_change_is_shorter_or_longer(day: str, hours: int) -> None:
+    start = datetime.fromisoformat(f"{day}T23:00").replace(tzinfo=BERLIN).astimezone(UTC)
+    assert add_active(start, timedelta(minutes=1), BERLIN, 23, 8) - start == timedelta(hours=hours, minutes=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(CHANGES),
+    st.integers(-36 * 4, 36 * 4),
+    st.integers(0, 30 * 4),
+    st.integers(0, 23),
+    st.integers(0, 23),
+)
+def test_it_agrees_with_a_clock_that_is_walked(
+    change: tuple[ZoneInfo, datetime], offset: int, quarters: int, start: int, end: int
+) -> None:
+    zone, day = change
+    begin = (day.replace(tzinfo=UTC) + timedelta(minutes=15 * offset)).astimezone(UTC)
+    now, left = begin, quarters
+    while left > 0:
+        if not is_quiet(now.astimezone(zone), start, end):
+            left -= 1
+        now += timedelta(minutes=15)
+    found = add_active(begin, timedelta(minutes=15 * quarters), zone, start, end)
+    if quarters:
+        assert found == now
+    else:
+        assert found >= begin
+
+
+@given(
+    st.sampled_from([BERLIN, NEW_YORK]), st.datetimes(datetime(2025, 1, 1), datetime(2027, 1, 1)), st.integers(0, 23)
+)
+def test_the_next_hour_comes_within_a_day_and_an_hour(zone: ZoneInfo, naive: datetime, hour: int) -> None:
+    instant = naive.replace(tzinfo=UTC)
+    found = next_hour(instant, hour, zone)
+    assert timedelta(0) < found - instant <= timedelta(hours=25)
+    local = found.astimezone(zone)
+    assert local.minute == 0
+    assert local.hour in (hour, hour + 1)
