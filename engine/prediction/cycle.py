@@ -134,12 +134,8 @@ class Predictions:
         return future, True
 
     def signals(self, workspace: str) -> tuple[Signal, ...]:
-        """The six signals of the workspace as the last cycle saw them; read now if none has."""
-        known = self._signals.get(workspace)
-        if known is None:
-            known = next((context.signals for context in self._contexts([workspace])), ())
-            self._signals[workspace] = known
-        return known
+        """The six signals of the workspace as the last cycle saw them; empty before the first one."""
+        return self._signals.get(workspace, ())
 
     def phase(self) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""
