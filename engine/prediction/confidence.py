@@ -77,8 +77,8 @@ def wilson_lower_bound(approved: int, decided: int, z: float = Z_ONE_SIDED_95) -
     """
     if not 0 <= approved <= decided:
         raise ValueError(f"{approved} of {decided} is not a share")
-    if decided == 0:
-        return 0.0
+    if approved == 0:
+        return 0.0  # exactly, where the formula leaves a rest of rounding
     share = approved / decided
     spread = z * sqrt(share * (1 - share) / decided + z * z / (4 * decided * decided))
     return max(0.0, (share + z * z / (2 * decided) - spread) / (1 + z * z / decided))

@@ -78,6 +78,7 @@ def test_wilson_grows_with_approvals_and_never_passes_the_share(decided: int, da
     approved = data.draw(st.integers(0, decided))
     bound = wilson_lower_bound(approved, decided)
     assert 0 <= bound <= approved / decided
+    assert wilson_lower_bound(0, decided) == 0
     assert wilson_lower_bound(approved + 1, decided + 1) >= bound
     assert wilson_lower_bound(approved, decided + 1) <= bound
     if approved:
