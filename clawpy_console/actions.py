@@ -41,6 +41,7 @@ GROUPS = {
     "stack": "Card stack (while it has the focus)",
     "panes": "Moving about",
     "rows": "In a list",
+    "lines": "In a transcript or a diff",
     "work": "Work",
     "safety": "Safety",
     "details": "Card details",
@@ -76,6 +77,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("rows.first", "home,g", "", "to the first", "first"),
     Action("rows.last", "end,G", "", "to the last", "last"),
     Action("rows.open", "enter", "open", "open what is under the cursor", "open", False, "⏎"),
+    Action("lines.left", "left,h", "", "scroll to the left", "left", False, "←"),
+    Action("lines.right", "right,l", "", "scroll to the right", "right", False, "→"),
     Action("work.land", "L", "land", "put the changes into the working tree", "land"),
     Action("work.branch", "b", "branch", "commit the changes to a branch of their own", "branch"),
     Action("work.discard", "D", "discard", "throw the changes away; asks first", "discard"),
@@ -101,8 +104,8 @@ BY_ID = {action.id: action for action in ACTIONS}
 # Keys of two groups clash when both can be live at once. `rows` and `stack` never are: only one has the focus.
 _TOGETHER = (
     {"app", "stack", "panes"},
-    {"app", "rows", "panes", "work"},
-    {"app", "rows", "panes", "safety"},
+    {"app", "rows", "lines", "panes", "work"},
+    {"app", "rows", "lines", "panes", "safety"},
     {"app", "details"},
     {"app", "prompt"},
 )

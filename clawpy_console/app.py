@@ -126,7 +126,7 @@ class ConsoleApp(App[None]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our colour names for themes that are not ours, so that no style sheet ever misses one."""
         return {
-            "ink": "#d6dbe1", "paper": "#11151a", "line": "#2b333d", "grey": "#848f9b", "faint": "#56606b",
+            "ink": "#d6dbe1", "paper": "#11151a", "line": "#2b333d", "grey": "#848f9b", "faint": "#616c78",
             "wants": "#e5b567", "wrong": "#e8737a", "good": "#8fb573", "lit": "#1f2831",
         }  # fmt: skip
 
@@ -357,12 +357,12 @@ class ConsoleApp(App[None]):
     # Cards
 
     def decide(
-        self, card: Card, how: str, refused: Callable[[Card, str], object], call: Callable[[], Card] | None = None
+        self, card: Card, how: str, refused: Callable[[Card, Refusal], object], call: Callable[[], Card] | None = None
     ) -> None:
         """Approve, dismiss or snooze `card`; `call` replaces the plain verb (an edited approval)."""
         engine = self.engine
         if engine is None:
-            refused(card, "the engine is still opening, a moment")
+            refused(card, Refusal("opening", "the engine is still opening", "a moment, then again"))
             return
         verbs: dict[str, Callable[[], Card]] = {
             "approve": lambda: engine.cards.approve(card.id),
@@ -374,7 +374,7 @@ class ConsoleApp(App[None]):
         def no(refusal: Refusal) -> None:
             if card.id in self._decided:
                 self._decided.remove(card.id)
-            refused(card, f"{refusal.message}" + (f": {refusal.fix}" if refusal.fix else ""))
+            refused(card, refusal)
             self.renew(["cards"])
 
         self.ask(call or verbs[how], lambda _: self.renew(["cards"]), no)

@@ -30,7 +30,7 @@ VERSION = 1
 class LastScreen:
     """What is kept: what was known, and how this operator's console looks. `saved_at` is None in a new home."""
 
-    known: Known = Known()
+    known: Known = field(default_factory=Known)
     theme: str = "clawpy-dark"
     keys: Mapping[str, str] = field(default_factory=dict)
     mouse: bool = True
@@ -102,7 +102,7 @@ _HINTS: dict[type, dict[str, Any]] = {}
 
 
 def _read(kind: Any, value: Any) -> Any:
-    """`value` as `kind` says: the inverse of `_write`. Raises ValueError, TypeError or KeyError when it does not fit."""
+    """`value` as `kind` says, the inverse of `_write`. Raises ValueError, TypeError or KeyError where it fits not."""
     if dataclasses.is_dataclass(kind):
         hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))  # type: ignore[arg-type]
         return kind(**{name: _read(hints[name], item) for name, item in value.items()})  # type: ignore[operator]

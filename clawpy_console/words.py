@@ -78,7 +78,7 @@ def one_line(text: str) -> str:
 
 
 def crop(text: str, width: int) -> str:
-    """`text` cut to `width` cells, an ellipsis where something is missing. Counts cells, so emoji never shift a column."""
+    """`text` cut to `width` cells, with an ellipsis; counts cells, so that emoji never shift a column."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 1 else "…"[:width]

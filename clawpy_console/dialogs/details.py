@@ -16,6 +16,7 @@ from textual.widgets import Static, TextArea
 from clawpy_console import words
 from clawpy_console.actions import bindings
 from clawpy_console.widgets.card import bar, headline, signal_name
+from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.stack import CardStack
 from engine.values import Card, RailVerdict, Refusal, Verdict
@@ -63,15 +64,10 @@ def sum_lines(card: Card) -> list[Content]:
     for number, (name, weight) in enumerate(TERMS):
         value = getattr(parts, name)
         why = parts.words[number] if number < len(parts.words) else ""
-        lines.append(
-            Content.assemble(
-                (f"{weight:.2f} · {value:.2f}", "$ink"),
-                (f" = {weight * value:.3f}  ", "$grey"),
-                (f"{name:<8}", "$faint"),
-                (f"  {words.one_line(why)}", "$grey"),
-            )  # fmt: skip
-        )
-    lines.append(Content.assemble(("sum             ", "$faint"), (f"{parts.total:.3f}", "bold $ink"),
+        product = (f" = {weight * value:.3f}  ", "$grey")
+        said = (f"  {words.one_line(why)}", "$grey")
+        lines.append(Content.assemble((f"{weight:.2f} · {value:.2f}", "$ink"), product, (f"{name:<8}", "$faint"), said))
+    lines.append(Content.assemble(("sum         = ", "$faint"), (f"{parts.total:.3f}", "bold $ink"),
                                   (f"  {card.band.value}", "$accent")))  # fmt: skip
     return lines
 
@@ -81,14 +77,9 @@ def signal_lines(card: Card) -> list[Content]:
     lines = []
     for one in card.signals:
         said = words.one_line(one.error or "; ".join(one.evidence)) or "nothing"
-        lines.append(
-            Content.assemble(
-                (f"{signal_name(one.name):<8} ", "$faint"),
-                (bar(one.relevance), "$accent"),
-                (f" {one.weight:.2f} · {one.relevance:.2f}  ", "$faint"),
-                (said, "$grey" if not one.error else "$faint"),
-            )  # fmt: skip
-        )
+        drawn = Content.assemble((f"{signal_name(one.name):<8} ", "$faint"), (bar(one.relevance), "$accent"))
+        figures = (f" {one.weight:.2f} · {one.relevance:.2f}  ", "$faint")
+        lines.append(Content.assemble(drawn, figures, (said, "$faint" if one.error else "$grey")))
     return lines
 
 
@@ -109,7 +100,6 @@ class Details(ModalScreen[None]):
     BINDINGS = bindings("details")
     AUTO_FOCUS = "#details"
     DEFAULT_CSS = """
-    Details > .dialog { width: 108; height: auto; }
     Details #editor { height: auto; min-height: 3; max-height: 9; }
     Details .part { height: auto; }
     Details KeyLine { background: $surface; dock: bottom; padding: 0; margin-top: 1; }
@@ -132,11 +122,11 @@ class Details(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         card = self._card
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = Content(f"{words.name(card.assignment.workspace)} → {card.assignment.channel}")
+        with Vertical(classes="dialog -wide") as dialog:
+            dialog.border_title = Content("Why this card")
             dialog.border_subtitle = Content(card.id)
             with VerticalScroll(id="details"):
-                yield Static(id="head", classes="part", markup=False)
+                yield Drawn(id="head")
                 yield Static(Content(f"PARAMETERS OF {card.assignment.flow}" if card.assignment.flow else "PROMPT"),
                              classes="heading", markup=False)  # fmt: skip
                 yield TextArea(self._text, id="editor", show_line_numbers=False, tab_behavior="focus")
@@ -166,9 +156,7 @@ class Details(ModalScreen[None]):
     def _draw(self, like: str) -> None:
         card = self._card
         head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
-        self.query_one("#head", Static).update(
-            Content("\n").join([headline(card, max(20, self.query_one("#head").size.width or 90)), Content(""), head])
-        )
+        self.query_one("#head", Drawn).show(lambda width: [headline(card, width), Content(""), *head.wrap(width)])
         title = lambda text: Content.styled(text, "bold $faint")  # noqa: E731
         fact = lambda name, text: Content.assemble((f"{name:<10}", "$faint"), (text, "$grey"))  # noqa: E731
         assignment = card.assignment
@@ -236,8 +224,8 @@ class Details(ModalScreen[None]):
             return
         edit = text if edited and not card.assignment.flow else None
 
-        def refused(_: Card, reason: str) -> None:
-            self._refuse(reason)
+        def refused(_: Card, refusal: Refusal) -> None:
+            self._refuse(str(refusal))
             self._armed = False
             self.run_worker(self._ask(engine), group="details")
 

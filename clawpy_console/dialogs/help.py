@@ -23,7 +23,7 @@ class Help(ModalScreen[None]):
     app: ConsoleApp  # type: ignore[assignment]
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog") as dialog:
+        with VerticalScroll(classes="dialog -keys") as dialog:
             dialog.border_title = Content("Keys")
             dialog.border_subtitle = Content(f"esc closes · change them in {self.app.home.config_file} under [keys]")
             yield Static(self._text(), markup=False)

@@ -81,7 +81,9 @@ class ConsoleScreen(Screen[None]):
 
     def tick(self, now: datetime) -> None:
         """Time passed: bring up to date what shows times."""
-        self.query_one(StatusBar).show(self.known, now, opening=self.app.opening, demo=self.app.demo)
+        stopped = any(hold.word == "stop" for hold in self.app.holds)
+        status = self.query_one(StatusBar)
+        status.show(self.known, now, opening=self.app.opening, demo=self.app.demo, stopped=stopped)
 
     def output_grew(self, sessions: frozenset[str]) -> None:
         """These sessions wrote more."""

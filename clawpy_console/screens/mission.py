@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -15,10 +15,11 @@ from clawpy_console import words
 from clawpy_console.actions import shown_key
 from clawpy_console.known import Known
 from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.stack import CardStack
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import AgentView, Card, Outcome, Status, Task, Waiting
+from engine.values import AgentView, Card, Outcome, Refusal, Status, Task, Waiting
 
 QUEUE = {"change_set": "▸", "permission": "▲", "bubble": "▲", "candidate": "▲", "interrupted": "✗"}
 
@@ -54,7 +55,7 @@ class MissionScreen(ConsoleScreen):
                 yield CardStack(id="stack")
                 yield Static(id="hints", markup=False)
                 yield Static(id="trail", markup=False)
-                yield Static(id="below", markup=False)
+                yield Drawn(id="below")
                 yield Static(id="glance", markup=False)
             with Vertical(id="right"):
                 with Vertical(id="pane-tasks", classes="pane"):
@@ -150,19 +151,8 @@ class MissionScreen(ConsoleScreen):
         self._draw_stack_words()
         style, trail = self._trail
         self.query_one("#trail", Static).update(Content.styled(trail, style))
-        width = max(20, self.query_one("#below").size.width - 2)
-        lines: list[Content] = []
         behind = self.query_one("#stack", CardStack).cards[1:]
-        if behind:
-            lines += [
-                Content.styled("UP NEXT", "bold $faint"),
-                *(_next_line(one, width) for one in behind[:6]),
-                Content(""),
-            ]
-        decided = [one for one in known.recent if one.status is not Status.PENDING]
-        if decided:
-            lines += [Content.styled("BEFORE", "bold $faint"), *(_past_line(one, now, width) for one in decided[:12])]
-        self.query_one("#below", Static).update(Content("\n").join(lines))
+        self.query_one("#below", Drawn).show(lambda width: _below(behind, known, now, width))
 
     def _filtered(self, cards: Iterable[Card]) -> tuple[Card, ...]:
         return tuple(one for one in cards if not self._workspace or one.assignment.workspace == self._workspace)
@@ -202,9 +192,9 @@ class MissionScreen(ConsoleScreen):
         self.trail(f"{said} {text}  ·  {undo} takes it back", "$grey")
         self.app.decide(card, message.how, self._refused)
 
-    def _refused(self, card: Card, reason: str) -> None:
-        self.query_one("#stack", CardStack).bring_back(card, reason)
-        self.trail(f"✗ {reason}", "$wrong")
+    def _refused(self, card: Card, refusal: Refusal) -> None:
+        self.query_one("#stack", CardStack).bring_back(card, refusal.message)
+        self.trail(f"✗ {refusal.fix or refusal.message}", "$wrong")
 
     def trail(self, text: str, style: str) -> None:
         """The line under the stack: what was just done."""
@@ -261,10 +251,6 @@ class MissionScreen(ConsoleScreen):
         if session is not None:
             self.app.open_session(session.id)
 
-    def on_resize(self, event: events.Resize) -> None:
-        super().on_resize(event)
-        self.call_after_refresh(lambda: self._draw_below(self.known, self.app.now()))
-
     def copy_text(self) -> str:
         pane = self.pane
         if pane == "live":
@@ -315,6 +301,19 @@ def _task_row(task: Task, known: Known, now: datetime) -> Row:
 def _queue_row(waiting: Waiting, now: datetime) -> Row:
     return Row(waiting.id, words.one_line(waiting.title), QUEUE.get(waiting.kind, "▲"), words.span(now - waiting.since),
                "ink", "wants", "wants")  # fmt: skip
+
+
+def _below(behind: Sequence[Card], known: Known, now: datetime, width: int) -> list[Content]:
+    """The cards behind the first, then what was decided before."""
+    lines: list[Content] = []
+    if behind:
+        lines.append(Content.styled("UP NEXT", "bold $faint"))
+        lines += [*(_next_line(one, width) for one in behind[:6]), Content("")]
+    decided = [one for one in known.recent if one.status is not Status.PENDING]
+    if decided:
+        lines.append(Content.styled("BEFORE", "bold $faint"))
+        lines += [_past_line(one, now, width) for one in decided[:12]]
+    return lines
 
 
 def _next_line(card: Card, width: int) -> Content:

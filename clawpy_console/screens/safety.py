@@ -14,6 +14,7 @@ from clawpy_console import words
 from clawpy_console.actions import bindings, shown_key
 from clawpy_console.known import Known, Logged
 from clawpy_console.screens.base import RESUME, ConsoleScreen
+from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.status import STATES, cost_color
 from engine.values import MICRO, Verdict
@@ -38,7 +39,7 @@ class SafetyScreen(ConsoleScreen):
     COLUMNS = {"blocked": "right", "switches": "left"}
 
     def body(self) -> ComposeResult:
-        yield Static(id="pipeline", markup=False)
+        yield Drawn(id="pipeline")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static("COST", classes="heading", markup=False)
@@ -62,7 +63,7 @@ class SafetyScreen(ConsoleScreen):
 
     def draw(self, changed: frozenset[str]) -> None:
         known, now = self.known, self.app.now()
-        self._draw_pipeline()
+        self.query_one("#pipeline", Drawn).show(lambda width: _pipeline(known, width))
         self.query_one("#gauges", Static).update(_gauges(known))
         self.query_one("#machine", Static).update(_machine(known, now))
         self.query_one("#holds", Static).update(self._holds())
@@ -70,9 +71,7 @@ class SafetyScreen(ConsoleScreen):
         self.query_one("#sandbox", Static).update(Content(known.sandbox or "not tried yet"))
         self.query_one("#blocked", Rows).show([_blocked_row(one, now) for one in known.blocked])
         self._draw_why()
-
-    def _draw_pipeline(self) -> None:
-        self.query_one("#pipeline", Static).update(_pipeline(self.known, self.app.size.width - 4))
+        self.refresh_bindings()
 
     def _holds(self) -> Content:
         lines = []
@@ -118,6 +117,11 @@ class SafetyScreen(ConsoleScreen):
 
         self.app.push_screen(Confirm(f"Turn {name} on?", SWITCH_WORDS.get(name, ""), key="Y", word="turn on"), answered)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "resume":
+            return any(hold.word in parameters for hold in self.app.holds)
+        return super().check_action(action, parameters)
+
     def action_resume(self, word: str) -> None:
         if any(hold.word == word for hold in self.app.holds):
             self.app.resume(word)
@@ -126,10 +130,6 @@ class SafetyScreen(ConsoleScreen):
         super().tick(now)
         if self.query("#machine"):
             self.query_one("#machine", Static).update(_machine(self.known, now))
-
-    def on_resize(self, event) -> None:  # type: ignore[no-untyped-def]
-        super().on_resize(event)
-        self._draw_pipeline()
 
     def copy_text(self) -> str:
         current = self.query_one("#blocked", Rows).current
@@ -150,19 +150,15 @@ def _last_words(known: Known) -> dict[str, tuple[str, str]]:
     return {one.rail: SAID[one.verdict] for one in newest}
 
 
-def _pipeline(known: Known, width: int) -> Content:
+def _pipeline(known: Known, width: int) -> list[Content]:
     said = _last_words(known)
     boxes = [(label, *said.get(rail, ("· not asked", "$faint"))) for rail, label in RAILS]
     runs = not known.holds
     boxes.append(("execute", "✓ open", "$grey") if runs else ("execute", "■ held", "$wrong"))
-    inner = 11
-    if len(boxes) * (inner + 4) + (len(boxes) - 1) * 3 > width:
-        inner = (width - (len(boxes) - 1)) // len(boxes) - 4
-        if inner < 11:
-            return _pipeline_folded(boxes)
-        arrow = "→"
-    else:
-        arrow = " → "
+    arrow = " → " if width >= 7 * 15 + 6 * 3 else "→"
+    inner = min(20, (width - (len(boxes) - 1) * len(arrow)) // len(boxes) - 4)
+    if inner < 11:
+        return _pipeline_folded(boxes)
     gap = " " * len(arrow)
     top: list[Content | str | tuple[str, str]] = []
     middle, state, bottom = list(top), list(top), list(top)
@@ -177,16 +173,17 @@ def _pipeline(known: Known, width: int) -> Content:
         middle += [("│ ", edge), (words.fit(label, inner), "bold $ink"), (" │", edge)]
         state += [("│ ", edge), (words.fit(word, inner), style), (" │", edge)]
         bottom.append(("╰" + "─" * (inner + 2) + "╯", edge))
-    return Content("\n").join([Content.assemble(*line) for line in (top, middle, state, bottom)])
+    return [Content.assemble(*line) for line in (top, middle, state, bottom)]
 
 
-def _pipeline_folded(boxes: list[tuple[str, str, str]]) -> Content:
+def _pipeline_folded(boxes: list[tuple[str, str, str]]) -> list[Content]:
     parts: list[tuple[str, str]] = []
     for number, (label, word, style) in enumerate(boxes):
         if number:
             parts.append((" → ", "$faint"))
-        parts += [(f"{word[0]} ", style), (label, "$ink" if style == "$grey" else style)]
-    return Content.assemble(*parts)
+        short = label.removeprefix("human ").removesuffix(" switch")
+        parts += [(f"{word[0]} ", style), (short, "$ink" if style == "$grey" else style)]
+    return [Content.assemble(*parts)]
 
 
 def _gauges(known: Known) -> Content:
@@ -195,8 +192,10 @@ def _gauges(known: Known) -> Content:
         return Content.styled("not known yet", "$grey")
     lines = []
     for label, spent, cap in (
-        ("hour", costs.hour, costs.hour_cap), ("day", costs.day, costs.day_cap), ("month", costs.month, costs.month_cap),
-    ):  # fmt: skip
+        ("hour", costs.hour, costs.hour_cap),
+        ("day", costs.day, costs.day_cap),
+        ("month", costs.month, costs.month_cap),
+    ):
         share = spent / cap if cap else 0.0
         cells = min(20, round(share * 20))
         style = cost_color(spent, cap).removeprefix("bold ")
@@ -207,8 +206,8 @@ def _gauges(known: Known) -> Content:
                 ("▇" * cells, bar_style),
                 ("·" * (20 - cells), "$faint"),
                 (f" {share * 100:>3.0f} %", style),
-                (f"  ${spent / MICRO:>6.2f} of {words.cap(cap)}", "$grey"),
-            )  # fmt: skip
+                (f"  {f'${spent / MICRO:.2f}':>8} of {words.cap(cap)}", "$grey"),
+            )
         )
     return Content("\n").join(lines)
 

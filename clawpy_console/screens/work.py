@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 from clawpy_console import words
 from clawpy_console.actions import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.lines import LinesView, diff_lines
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.transcript import Transcript
@@ -57,7 +58,7 @@ class WorkScreen(ConsoleScreen):
                 yield Input(placeholder="words in the prompt, channel, state", id="filter")
                 yield Rows(id="sessions", empty="nothing has run yet")
             with Vertical(id="middle", classes="pane"):
-                yield Static(id="about", markup=False)
+                yield Drawn(id="about")
                 yield Transcript(id="transcript")
             with Vertical(id="right", classes="pane"):
                 yield Static("CHANGES", id="changes-title", classes="heading", markup=False)
@@ -138,7 +139,7 @@ class WorkScreen(ConsoleScreen):
 
     def _draw_about(self, now: datetime) -> None:
         session = self.session
-        self.query_one("#about", Static).update(_about(session, now) if session else Content(""))
+        self.query_one("#about", Drawn).show(lambda width: _about(session, now, width) if session else [])
 
     def _draw_change(self) -> None:
         session, change = self.session, self.change
@@ -150,17 +151,19 @@ class WorkScreen(ConsoleScreen):
             lines.append(_check_words(check))
         if _waits(change):
             keys = self.app.keymap
-            hints = (("land", "land"), ("branch", "branch"), ("discard", "discard"))
+            hints = ("land", "branch", "discard")
             lines.append(
                 Content("   ").join(
-                    Content.assemble((shown_key(f"work.{action}", keys), "$accent"), f" {label}")
-                    for action, label in hints
+                    Content.assemble((shown_key(f"work.{action}", keys), "$accent"), f" {action}") for action in hints
                 )
             )
         self.query_one("#verdict", Static).update(Content("\n").join([*lines, Content("")]))
         files = change.files if change else ()
         self.query_one("#files", Rows).show([_file_row(one) for one in files])
         self.query_one("#files").display = bool(files)
+        self.query_one("#diff").display = bool(files)
+        self.set_class(change is None and check is None, "-nothing")
+        self.refresh_bindings()
         wanted = change.id if change else ""
         if wanted != self._diff_of:
             self._diff_of, self._diffs = wanted, {}
@@ -232,10 +235,21 @@ class WorkScreen(ConsoleScreen):
 
     # What becomes of a change set
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that can do nothing for this session are not offered."""
+        if action in ("land", "branch", "discard"):
+            return _waits(self.change)
+        if action == "undo":
+            return self.change is not None and self.change.state is ChangeState.LANDED
+        if action == "stop":
+            return self.session is not None and not self.session.state.over
+        return super().check_action(action, parameters)
+
     def action_land(self) -> None:
         engine, change = self.app.live(), self._waiting_change()
         if engine is not None and change is not None:
-            done = f"landed {words.count(len(change.files), 'file')}; {shown_key('work.undo', self.app.keymap)} takes it back"
+            undo = shown_key("work.undo", self.app.keymap)
+            done = f"landed {words.count(len(change.files), 'file')}; {undo} takes it back"
             self._carry_out(lambda: engine.changes.land(change.id), done)
 
     def action_branch(self) -> None:
@@ -251,7 +265,8 @@ class WorkScreen(ConsoleScreen):
         engine, change = self.app.live(), self._waiting_change()
         if engine is None or change is None:
             return
-        question = f"{words.count(len(change.files), 'changed file')} of “{words.one_line(change.title)}” will be gone for good."
+        files = words.count(len(change.files), "changed file")
+        question = f"{files} of “{words.one_line(change.title)}” will be gone for good."
 
         def answered(yes: bool | None) -> None:
             if yes:
@@ -276,7 +291,7 @@ class WorkScreen(ConsoleScreen):
             self.app.say("this session is over", "warning")
             return
         self.app.ask(
-            lambda: engine.sessions.stop(session.id, "stopped by the operator"), lambda _: self._done("stopping")
+            lambda: engine.sessions.stop(session.id, "stopped by the operator"), lambda _: self._done("stopped")
         )
 
     def action_open_folder(self) -> None:
@@ -322,26 +337,25 @@ def _file_row(file) -> Row:  # type: ignore[no-untyped-def]
     return Row(file.path, name, mark, counts, "ink", style, "faint")
 
 
-def _about(session: SessionView, now: datetime) -> Content:
+def _about(session: SessionView, now: datetime, width: int) -> list[Content]:
     glyph, style = STATES[session.state]
     end = session.ended_at or now
     took = words.running(end - session.started_at) if session.started_at else "not started"
-    place = (
-        f"{words.name(session.workspace)} → {session.channel}  ·  {session.flow or session.runner}  ·  {session.mode}"
-    )
-    money = f"  ·  {words.money(session.cost)}" + (
-        f"  ·  {words.tokens(session.tokens)} tokens" if session.tokens else ""
-    )
+    place = f"{words.name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {session.mode}"
+    money = f" · {words.money(session.cost)}"
+    if session.tokens:
+        money += f" · {words.tokens(session.tokens)} tokens"
     said = words.one_line(session.error or session.summary)
     lines = [
-        Content.styled(words.one_line(session.prompt), "bold $ink"),
+        *Content.styled(words.one_line(session.prompt), "bold $ink").wrap(width)[:2],
         Content.assemble((f"{glyph} {session.state.value}", f"${style}"), (f"  {took}{money}", "$grey")),
-        Content.styled(place, "$grey"),
-        Content.styled(f"{session.sandbox}  ·  {session.cwd}", "$faint"),
+        Content.styled(words.crop(place, width), "$grey"),
+        Content.styled(words.crop(session.sandbox, width), "$faint"),
+        Content.styled(words.crop(session.cwd, width), "$faint"),
     ]
     if said and session.state.over:
-        lines.insert(2, Content.styled(said, "$wrong" if session.error else "$ink"))
-    return Content("\n").join(lines)
+        lines[-3:-3] = Content.styled(said, "$wrong" if session.error else "$ink").wrap(width)[:2]
+    return lines
 
 
 def _change_words(change: ChangeSet | None, session: SessionView | None) -> str:

@@ -78,7 +78,8 @@ def layout(card: Card, width: int, height: int) -> list[Content]:
     blank = Content("")
     below: list[Content] = []
     if said := caution(card):
-        below.append(Content.styled(words.crop(said[0], width), said[1]))
+        text = Content.styled(said[0], said[1]).wrap(width)
+        below += text if len(text) <= 2 < height - 8 else [Content.styled(words.crop(said[0], width), said[1])]
     known = Content.styled(facts(card), "$grey").wrap(width)
     below += (
         known if len(known) <= (2 if height > 11 else 1) else [Content.styled(words.crop(facts(card), width), "$grey")]

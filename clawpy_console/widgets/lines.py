@@ -23,13 +23,13 @@ GUTTERS = {"command": "$ ", "output": "  ", "note": "· ", "error": "✗ ", "exi
 class LinesView(ScrollView, can_focus=True):
     """Lines of `(kind, text)`; each kind is a component class `lines--KIND`. Holds at most `cap` lines."""
 
-    BINDINGS = [one for one in bindings("rows") if one.id != "rows.open"]
+    BINDINGS = [*(one for one in bindings("rows") if one.id != "rows.open"), *bindings("lines")]
     COMPONENT_CLASSES = {
         "lines--command", "lines--output", "lines--note", "lines--error", "lines--exit", "lines--failed",
         "lines--file", "lines--hunk", "lines--added", "lines--removed", "lines--same",
     }  # fmt: skip
     DEFAULT_CSS = """
-    LinesView { height: 1fr; scrollbar-size: 1 1;
+    LinesView { height: 1fr; scrollbar-size: 0 1;
         & > .lines--command { color: $accent; text-style: bold; }
         & > .lines--output { color: $ink; }
         & > .lines--note { color: $grey; text-style: italic; }
@@ -126,6 +126,12 @@ class LinesView(ScrollView, can_focus=True):
 
     def action_down(self) -> None:
         self.scroll_down(animate=False)
+
+    def action_left(self) -> None:
+        self.scroll_relative(x=-8, animate=False)
+
+    def action_right(self) -> None:
+        self.scroll_relative(x=8, animate=False)
 
     def action_page_up(self) -> None:
         self.scroll_page_up(animate=False)

@@ -64,7 +64,7 @@ class CardStack(Widget, can_focus=True):
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._clock = clock
+        self.clock = clock
         self._cards: tuple[Card, ...] = ()
         self._gone: set[str] = set()  # decided here, the engine has not said so yet
         self._changed_at = float("-inf")
@@ -124,7 +124,7 @@ class CardStack(Widget, can_focus=True):
         if (before.id if before else "") != (after.id if after else ""):
             self._armed = ""
             if not own and before is not None:
-                self._changed_at = self._clock()
+                self._changed_at = self.clock()
         self._draw()
         self.post_message(self.Turned())
 
@@ -137,7 +137,7 @@ class CardStack(Widget, can_focus=True):
         front.set_class(self.armed, "-armed")
 
     def _steady(self) -> bool:
-        return self._clock() - self._changed_at >= STEADY
+        return self.clock() - self._changed_at >= STEADY
 
     def _decide(self, how: str, direction: Offset) -> None:
         card = self.front

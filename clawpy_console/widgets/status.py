@@ -42,11 +42,11 @@ class StatusBar(Widget):
         super().__init__()
         self._screen_name = screen_name
 
-    def show(self, known: Known, now: datetime, *, opening: str, demo: bool) -> None:
+    def show(self, known: Known, now: datetime, *, opening: str, demo: bool, stopped: bool = False) -> None:
         """Say how things stand. `opening` says what the engine is still doing, "" when it is live."""
         width = max(20, self.app.size.width - 2)
         place = " ".join(part for part in ("DEMO" if demo else "", place_words(known)) if part)
-        self.pieces = (tuple(self._tabs()), tuple(state_line(known, now, opening, width)), place)
+        self.pieces = (tuple(self._tabs()), tuple(state_line(known, now, opening, width, stopped)), place)
 
     def _tabs(self) -> list[Piece]:
         tabs: list[Piece] = [("clawpy", "bold $accent")]
@@ -87,10 +87,10 @@ def place_words(known: Known) -> str:
     return f"{words.name(known.workspaces[0])}{more}  {known.place}".rstrip()
 
 
-def state_line(known: Known, now: datetime, opening: str, width: int) -> list[Piece]:
+def state_line(known: Known, now: datetime, opening: str, width: int, stopped: bool = False) -> list[Piece]:
     """State, silence, next cycle, costs against caps, the stop key: the longest wording that fits `width` cells."""
     for full in (True, False):
-        pieces = _state_pieces(known, now, opening, full)
+        pieces = _state_pieces(known, now, opening, full, stopped)
         used = sum(cell_len(text) for text, _ in pieces) + cell_len(STOP)
         if used + 2 <= width or not full:
             gap = " " * max(2, width - used)
@@ -98,14 +98,16 @@ def state_line(known: Known, now: datetime, opening: str, width: int) -> list[Pi
     raise AssertionError("unreachable")
 
 
-def _state_pieces(known: Known, now: datetime, opening: str, full: bool) -> list[Piece]:
+def _state_pieces(known: Known, now: datetime, opening: str, full: bool, stopped: bool) -> list[Piece]:
     wide = "   " if full else "  "
     pieces: list[Piece] = []
     if opening:
         pieces += [("◌ ", "$accent"), (opening, "$grey")]
     else:
         glyph, color = STATES.get(known.autonomy.state, ("○", "$grey"))
-        word = "STOPPED" if any(hold.word == "stop" for hold in known.holds) else known.autonomy.state or "…"
+        word = known.autonomy.state or "…"
+        if stopped:
+            glyph, color, word = "■", "$wrong", "STOPPED"
         pieces += [(f"{glyph} ", color), (word, "bold $ink" if color == "$grey" else f"bold {color}")]
         if full:
             silence = words.span(known.autonomy.silence_at(now)).replace("now", "0m")

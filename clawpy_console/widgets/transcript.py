@@ -17,7 +17,7 @@ PAGE = 2000
 
 
 class Transcript(LinesView):
-    """Shows one session and pulls what is new when told so. One pull at a time; the next sees all that came meanwhile."""
+    """Shows one session and pulls what is new when told so; one pull at a time."""
 
     class Grew(Message):
         """New lines are on screen."""

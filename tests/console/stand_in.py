@@ -199,7 +199,9 @@ def sessions() -> list[SessionView]:
             cwd="/home/ada/.cache/clawpy/worktrees/sess_000000000002",
             lines=6,
         ),
-        session(3, "Run the tests of the 3 modules", SessionState.SUCCEEDED, 22, summary="1 failed, 23 passed", check=red),
+        session(
+            3, "Run the tests of the 3 modules", SessionState.SUCCEEDED, 22, summary="1 failed, 23 passed", check=red
+        ),
         session(
             4, "Lint the 6 files changed today", SessionState.FAILED, 41, flow="lint", error="ruff is not found",
             summary="ruff is not found", channel="koji-core",
@@ -436,31 +438,16 @@ class Safety(Port):
     def log(self, limit: int = 50, blocked_only: bool = False) -> list[Any]:
         block = RailVerdict("content", Verdict.BLOCK, "deletes outside the workspace: rm -rf /", "destructive.rm")
         loops = RailVerdict("loop", Verdict.BLOCK, "koji-core → research → koji-core within 5 min", "reverse link")
+
+        def entry(id: int, minutes: float, prompt: str, *no: RailVerdict) -> Any:
+            return SimpleNamespace(
+                id=id, at=ago(minutes=minutes), prompt=prompt, verdicts=allow(*no), blocked=bool(no), reason=""
+            )
+
         entries = [
-            SimpleNamespace(
-                id=1,
-                at=ago(minutes=4),
-                prompt="Hunt flakes: 4 slowest tests",
-                verdicts=allow(),
-                blocked=False,
-                reason="",
-            ),
-            SimpleNamespace(
-                id=2,
-                at=ago(minutes=33),
-                prompt="clean up with rm -rf /",
-                verdicts=allow(block),
-                blocked=True,
-                reason="content",
-            ),
-            SimpleNamespace(
-                id=3,
-                at=ago(minutes=90),
-                prompt="follow up on the analysis",
-                verdicts=allow(loops),
-                blocked=True,
-                reason="loop",
-            ),
+            entry(1, 4, "Hunt flakes: 4 slowest tests"),
+            entry(2, 33, "clean up with rm -rf /", block),
+            entry(3, 90, "follow up on the analysis", loops),
         ]
         return [one for one in entries if one.blocked or not blocked_only][:limit]
 

@@ -1,0 +1,90 @@
+"""Before the first frame: what may be imported, and what is drawn."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+
+from clawpy_console import last_screen
+from clawpy_console.app import ConsoleApp
+from clawpy_console.known import Known
+from engine.home import Home
+from engine.values import Refusal
+from tests.console import stand_in
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import NOW, StandIn
+
+HEAVY = (
+    "sqlalchemy", "sqlmodel", "alembic", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
+    "tomlkit", "fastapi", "bashlex", "psutil", "filelock", "sqlite3",
+)  # fmt: skip
+LIGHT = {"engine", "engine.home", "engine.values"}
+
+
+def test_importing_the_app_loads_nothing_heavy() -> None:
+    code = "import json, sys, clawpy_console.app; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    assert [one for one in loaded if one.partition(".")[0] in HEAVY] == []
+    assert {one for one in loaded if one.partition(".")[0] == "engine"} == LIGHT
+    assert not [one for one in loaded if one.startswith(("clawpy_console.dialogs.", "clawpy_console.screens.work"))]
+
+
+async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_open(home: Home) -> None:
+    known = Known(cards=tuple(stand_in.cards()), workspaces=(stand_in.SHOP,))
+    last_screen.save(home.last_screen, last_screen.LastScreen(known, saved_at=NOW))
+    opened = threading.Event()
+    engine = StandIn()
+
+    def slow() -> StandIn:
+        assert opened.wait(10)
+        return engine
+
+    app = ConsoleApp(slow, home, [], now=lambda: NOW)  # type: ignore[arg-type]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        text = screen_text(app)
+        assert "Run the tests of the 3 modules" in text
+        assert "opening" in text
+        await pilot.press("right")  # a decision before the engine is there is not lost in silence
+        await until(pilot, lambda: "still opening" in screen_text(app))
+        assert app.screen.query_one("#stack").front.id == known.cards[0].id
+        opened.set()
+        await live(pilot)
+        assert "WATCHING" in screen_text(app)
+
+
+async def test_a_home_that_cannot_be_opened_is_explained_and_can_be_tried_again(home: Home) -> None:
+    engine = StandIn()
+    answers: list[object] = [
+        Refusal("home_held", "another clawpy (process 4711) holds this home", "quit it, or use --home"),
+        engine,
+    ]
+
+    def opening() -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, Refusal):
+            raise answer
+        return answer
+
+    app = ConsoleApp(opening, home, [], now=lambda: NOW)  # type: ignore[arg-type]
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "4711" in screen_text(app))
+        text = screen_text(app)
+        assert "quit it, or use --home" in text
+        assert "try again" in text
+        await pilot.press("r")
+        await live(pilot)
+        assert len(app.screen_stack) == 1
+
+
+async def test_an_unexpected_failure_to_open_is_told_too(home: Home) -> None:
+    def broken() -> object:
+        raise RuntimeError("disk on fire")
+
+    app = ConsoleApp(broken, home, [], now=lambda: NOW)  # type: ignore[arg-type]
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "disk on fire" in screen_text(app))
+        await pilot.press("q")
+    assert app.return_code == 1

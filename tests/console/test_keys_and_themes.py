@@ -1,0 +1,173 @@
+"""Keys in one table, remapped by settings; themes as files, every colour parsed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawpy_console import themes
+from clawpy_console.actions import ACTIONS, BY_ID, GROUPS, check_keymap
+from clawpy_console.app import ConsoleApp
+from engine.home import Home
+from engine.values import Refusal
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import StandIn
+
+OWN = """
+dark = true
+[colors]
+background = "#000000"
+surface = "#111111"
+line = "#222222"
+text = "white"
+grey = "#999"
+faint = "#777777"
+accent = "#ff00ff"
+wants = "yellow"
+wrong = "red"
+good = "green"
+lit = "#333333"
+"""
+
+
+def test_every_action_has_an_id_a_tooltip_and_a_known_group() -> None:
+    assert len(BY_ID) == len(ACTIONS)
+    assert all(action.tooltip and action.group in GROUPS for action in ACTIONS)
+
+
+def test_the_keys_as_shipped_do_not_clash() -> None:
+    good, refusals = check_keymap({action.id: action.keys for action in ACTIONS})
+    assert refusals == []
+    assert set(good) == set(BY_ID)
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"stack.aprove": "x"}, "stack.aprove"),
+        ({"nonsense": "x"}, "nonsense"),
+        ({"stack.approve": "ctrl+klick"}, "ctrl+klick"),
+        ({"stack.approve": ""}, "names no key"),
+        ({"stack.approve": "u"}, "stack.undo"),
+        ({"work.land": "b"}, "work.branch"),
+        ({"stack.undo": "1"}, "app.mission"),
+    ],
+)
+def test_what_cannot_be_used_is_named(keys: dict[str, str], named: str) -> None:
+    good, (refusal,) = check_keymap(keys)
+    assert good == {}
+    assert named in str(refusal)
+
+
+def test_two_keys_may_be_swapped() -> None:
+    assert check_keymap({"work.land": "b", "work.branch": "L"}) == ({"work.land": "b", "work.branch": "L"}, [])
+
+
+def test_f12_stops_whatever_the_keymap_says() -> None:
+    assert check_keymap({"app.stop": "f9"})[0] == {"app.stop": "f9,f12"}
+
+
+@given(st.dictionaries(st.sampled_from(sorted(BY_ID)) | st.text(max_size=8), st.text(max_size=12), max_size=6))
+def test_no_keymap_makes_it_fail(keys: dict[str, str]) -> None:
+    good, refusals = check_keymap(keys)
+    assert len(good) + len({str(one) for one in refusals}) >= min(1, len(keys))
+
+
+async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: StandIn) -> None:
+    engine.settings.current.keys = {"stack.dismiss": "x", "stack.nope": "y"}
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "stack.nope" in screen_text(console))  # the bad one is named
+        await pilot.press("left")
+        assert not any(call[0] == "dismiss" for call in engine.calls)
+        await pilot.press("x")
+        await until(pilot, lambda: any(call[0] == "dismiss" for call in engine.calls))
+        assert "x dismiss" in screen_text(console)
+
+
+async def test_help_shows_every_key(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 120)) as pilot:
+        await live(pilot)
+        await pilot.press("question_mark")
+        await pilot.pause()
+        text = screen_text(console)
+        assert [action.id for action in ACTIONS if action.id not in text] == []
+
+
+def test_all_shipped_themes_are_good() -> None:
+    loaded = list(themes.load_all(Path("/nowhere")))
+    assert [theme.name for theme in loaded] == ["clawpy-ansi", "clawpy-dark", "clawpy-high-contrast", "clawpy-light"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ('accent = "#ff00ff"', 'accent = "#ff00zz"', "colors.accent"),
+        ('accent = "#ff00ff"', "accent = 7", "colors.accent"),
+        ('accent = "#ff00ff"', "", "colors.accent"),
+        ('accent = "#ff00ff"', 'accent = "red"\nglow = "red"', "colors.glow"),
+        ("dark = true", 'dark = "yes"', "dark"),
+        ("dark = true", "drak = true", "drak"),
+        ("[colors]", "[colours]", "colours"),
+        ("[colors]", "[colors", "own.toml"),
+    ],
+)
+def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, named: str) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(OWN.replace(old, new))
+    with pytest.raises(Refusal) as refused:
+        themes.load(file)
+    assert str(file) in refused.value.message
+    assert named in str(refused.value)
+
+
+def contrast(one: str, other: str) -> float:
+    from textual.color import Color
+
+    def luminance(name: str) -> float:
+        parts = [
+            part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
+            for part in Color.parse(name).normalized
+        ]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize(("name", "least"), [("clawpy-dark", 4.5), ("clawpy-light", 4.5), ("clawpy-high-contrast", 7)])
+def test_text_can_be_read(name: str, least: float) -> None:
+    import tomllib
+
+    colors = tomllib.loads((themes.shipped() / f"{name}.toml").read_text())["colors"]
+    for key in ("text", "grey", "accent", "wants", "wrong", "good"):
+        assert contrast(colors[key], colors["background"]) >= least, key
+        assert contrast(colors[key], colors["surface"]) >= least * 0.9, key
+    assert contrast(colors["faint"], colors["background"]) >= 3
+
+
+async def test_the_operators_own_theme_and_a_bad_one_beside_it(home: Home, engine: StandIn) -> None:
+    folder = home.config / "themes"
+    folder.mkdir(parents=True)
+    (folder / "own.toml").write_text(OWN)
+    (folder / "torn.toml").write_text(OWN.replace("#ff00ff", "#ff00zz"))
+    engine.settings.current.console.theme = "own"
+    app = ConsoleApp(lambda: engine, home, [])  # type: ignore[arg-type, return-value]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        assert app.theme == "own"
+        await until(pilot, lambda: "torn.toml" in screen_text(app))
+
+
+@pytest.mark.parametrize("name", ["clawpy-ansi", "clawpy-light", "clawpy-high-contrast"])
+async def test_every_theme_draws_every_screen(console: ConsoleApp, engine: StandIn, name: str) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        console.theme = name
+        for keys in (("2",), ("6",), ("1", "enter", "escape"), ("question_mark", "escape")):
+            await pilot.press(*keys)
+        await pilot.pause()
+        assert "clawpy" in screen_text(console)

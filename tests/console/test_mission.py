@@ -1,0 +1,294 @@
+"""The card stack and what is around it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.widgets.stack import CardStack
+from engine.values import RailVerdict, Refusal, Verdict
+from tests.console import stand_in
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import StandIn
+
+FIRST, SECOND, RISKY = "pred_000000000001", "pred_000000000002", "pred_000000000003"
+
+
+def stack(app: ConsoleApp) -> CardStack:
+    return app.screen.query_one("#stack", CardStack)
+
+
+def front(app: ConsoleApp) -> str:
+    card = stack(app).front
+    return card.id if card else ""
+
+
+def named(engine: StandIn, *names: str) -> list[tuple]:
+    return [call for call in engine.calls if call[0] in names]
+
+
+@pytest.mark.parametrize(
+    ("key", "call"),
+    [("right", "approve"), ("l", "approve"), ("left", "dismiss"), ("h", "dismiss"), ("up", "snooze"), ("s", "snooze")],
+)
+async def test_a_swipe_decides_the_card_on_screen_and_the_next_stands_there(
+    console: ConsoleApp, engine: StandIn, key: str, call: str
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        assert front(console) == FIRST
+        await pilot.press(key)
+        assert front(console) == SECOND  # at once, before the engine answered
+        await until(pilot, lambda: named(engine, call))
+        assert named(engine, "approve", "dismiss", "snooze")[0][:2] == (call, FIRST)
+        await until(pilot, lambda: all(one.id != FIRST for one in console.known.cards))
+        assert front(console) == SECOND
+
+
+async def test_a_refusal_brings_the_card_back_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:
+    engine.refuse["approve"] = Refusal("blocked", "cost: the hour's cap is reached", "wait until 15:00")
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("right")
+        await until(pilot, lambda: front(console) == FIRST)
+        assert "the hour's cap is reached" in screen_text(console)
+        assert "wait until 15:00" in screen_text(console)
+
+
+async def test_undo_takes_back_the_last_decision_then_the_one_before(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("left")
+        await pilot.press("left")
+        await until(pilot, lambda: len(named(engine, "dismiss")) == 2)
+        await pilot.press("u")
+        await pilot.press("u")
+        await until(pilot, lambda: len(named(engine, "undo")) == 2)
+        assert [call[1] for call in named(engine, "undo")] == [SECOND, FIRST]
+        await until(pilot, lambda: len(console.known.cards) == 5)
+        await pilot.press("u")
+        await until(pilot, lambda: "nothing to take back" in screen_text(console))
+
+
+async def test_a_risky_card_needs_its_own_second_key_and_never_enter(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("left", "left")
+        assert front(console) == RISKY
+        assert "touches production" in screen_text(console)
+        await pilot.press("A")  # not before its reason was pointed out
+        await pilot.press("right", "right", "l")
+        assert front(console) == RISKY
+        assert stack(console).armed
+        await pilot.press("enter")
+        await pilot.press("enter")
+        await pilot.press("escape")
+        assert not named(engine, "approve")
+        assert front(console) == RISKY
+        await pilot.press("right", "A")
+        await until(pilot, lambda: named(engine, "approve"))
+        assert named(engine, "approve")[0][1] == RISKY
+
+
+async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_hands(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        now = [100.0]
+        stack(console).clock = lambda: now[0]
+        engine.cards.all.pop(FIRST)  # withdrawn while the operator looks at it
+        console.renew(["cards"])
+        await until(pilot, lambda: front(console) == SECOND)
+        now[0] += 0.149
+        await pilot.press("right")
+        assert front(console) == SECOND
+        now[0] += 0.002
+        await pilot.press("right")
+        assert front(console) == RISKY  # and one's own swipe makes nobody wait
+        await pilot.press("left")
+        assert front(console) == "pred_000000000004"
+
+
+async def test_a_new_card_never_takes_the_place_of_the_one_on_screen(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        engine.cards.all = {"pred_new": stand_in.card(77, "Something hotter", confidence=0.79), **engine.cards.all}
+        console.renew(["cards"])
+        await until(pilot, lambda: len(stack(console).cards) == 6)
+        assert front(console) == FIRST
+
+
+async def test_keys_of_the_stack_do_nothing_while_another_pane_has_the_focus(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("tab")
+        assert console.screen.pane == "tasks"
+        await pilot.press("l", "h", "right", "left", "s", "j", "k")
+        assert front(console) == FIRST
+        assert not named(engine, "approve", "dismiss", "snooze")
+
+
+async def test_panes_are_walked_with_tab_both_ways(console: ConsoleApp) -> None:
+    async with console.run_test(size=(80, 24)) as pilot:
+        await live(pilot)
+        seen = []
+        for _ in range(5):
+            await pilot.press("tab")
+            seen.append(console.screen.pane)
+        assert seen == ["tasks", "queue", "agents", "live", "stack"]
+        await pilot.press("shift+tab")
+        assert console.screen.pane == "live"
+        assert console.screen.query_one("#live").region.height > 3  # folded columns unfold when they are looked at
+
+
+async def test_the_queue_leads_to_the_session(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("tab", "tab", "enter")
+        await until(pilot, lambda: console.current_mode == "work")
+        await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000002")
+
+
+async def test_a_prompt_of_ones_own(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("n", *"look", "ctrl+w", "ctrl+s")
+        await until(pilot, lambda: named(engine, "propose"))
+        assert named(engine, "propose") == [("propose", "look", stand_in.BLOG)]
+
+
+async def test_predict_now_and_filter_by_workspace(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("p")
+        await until(pilot, lambda: ("run_cycle", True) in engine.calls)
+        await until(pilot, lambda: "nothing new" in screen_text(console))
+        await pilot.press("w", "w")
+        assert front(console) == "pred_000000000004"
+        assert "only blog" in screen_text(console)
+        await pilot.press("w")
+        assert len(stack(console).cards) == 5
+
+
+async def test_the_empty_stack_says_when_the_next_look_is(console: ConsoleApp, engine: StandIn) -> None:
+    engine.cards.all = {}
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        assert "the next look is at 14:30" in screen_text(console)
+        await pilot.press("right", "left", "up", "enter")
+        assert not named(engine, "approve", "dismiss", "snooze")
+
+
+async def test_the_card_on_screen_counts_as_shown_once(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("left")
+        await until(pilot, lambda: len(named(engine, "mark_shown")) == 2)
+        assert named(engine, "mark_shown") == [("mark_shown", FIRST), ("mark_shown", SECOND)]
+
+
+HOSTILE = [
+    "[/foo] [b]bold",
+    "[@click=app.quit]x[/]",
+    "a [link=http://x]b",
+    "漢字 🎉 👩‍👩‍👧‍👦 e\u0301",
+    "x" * 4000,
+    "$accent $ %s {0}",
+]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_text_from_elsewhere_is_shown_literally_and_breaks_no_column(
+    console: ConsoleApp, engine: StandIn, size: tuple[int, int]
+) -> None:
+    first = engine.cards.all[FIRST]
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        for text in HOSTILE:
+            engine.cards.all[FIRST] = dataclasses.replace(
+                first,
+                assignment=dataclasses.replace(first.assignment, prompt=text),
+                reasoning=text,
+                note=text,
+                undo_note=text,
+                signals=(dataclasses.replace(first.signals[4], evidence=(text,)),),
+                verdicts=(RailVerdict("content", Verdict.BLOCK, text, text),),
+            )
+            console.renew(["cards"])
+            await until(pilot, lambda text=text: front_prompt(console) == text)
+            await pilot.pause()
+            strips = console.screen._compositor.render_strips()
+            assert {sum(segment.cell_length for segment in strip) for strip in strips} == {size[0]}
+            assert text[:12].split(" 🎉")[0] in screen_text(console)
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("escape")
+
+
+def front_prompt(app: ConsoleApp) -> str:
+    card = stack(app).front
+    return card.assignment.prompt if card else ""
+
+
+async def test_details_approve_with_edited_parameters(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("enter", "e")
+        editor = console.screen.query_one("#editor")
+        await until(pilot, lambda: editor.has_focus)
+        assert editor.text == 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
+        editor.text = 'paths = ["shop/cart.py"]'
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: named(engine, "approve"))
+        assert named(engine, "approve") == [("approve", FIRST, {"paths": ["shop/cart.py"]})]
+        await until(pilot, lambda: len(console.screen_stack) == 1)
+        assert front(console) == SECOND
+
+
+async def test_details_refuse_what_is_no_parameter_and_stay(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("enter", "e")
+        console.screen.query_one("#editor").text = "nonsense"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "no `key = value`" in screen_text(console))
+        assert not named(engine, "approve")
+
+
+async def test_the_first_run_line_goes_with_escape_for_good(console: ConsoleApp, home) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        assert "hides this" in screen_text(console)
+        await pilot.press("left")
+        assert "hides this" in screen_text(console)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "hides this" not in screen_text(console)
+        await console._save()
+    from clawpy_console import last_screen
+
+    assert last_screen.load(home.last_screen).welcomed
+
+
+async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) -> None:
+    from datetime import timedelta
+
+    from clawpy_console import last_screen
+    from clawpy_console.known import Known
+
+    since = stand_in.NOW - timedelta(hours=3)
+    last_screen.save(home.last_screen, last_screen.LastScreen(Known(), welcomed=True, saved_at=since))
+    app = ConsoleApp(lambda: engine, home, [], now=lambda: stand_in.NOW)  # type: ignore[arg-type, return-value]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "While you were away, 3h" in screen_text(app))
+        text = screen_text(app)
+        for word in ("done", "approved", "rejected", "learnt", "spent"):
+            assert word in text
+        await pilot.press("y")
+        await pilot.pause()
+        assert "While you were away" not in screen_text(app)

@@ -1,0 +1,85 @@
+"""F12: on every screen, in every dialog, while a text field has the focus, before the engine is open (SPEC 3.7)."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from engine.home import Home
+from engine.values import Refusal
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import NOW, StandIn
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [(), ("2",), ("6",), ("enter",), ("enter", "e", "x"), ("n", "x"), ("question_mark",), ("2", "slash", "x"),
+     ("ctrl+p", "x"), ("ctrl+q",), ("2", "down", "D")],
+    ids=["mission", "work", "safety", "details", "editor", "prompt", "help", "filter", "palette", "quit", "confirm"],
+)  # fmt: skip
+async def test_f12_stops_everywhere(console: ConsoleApp, engine: StandIn, keys: tuple[str, ...]) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press(*keys)
+        await pilot.press("f12")
+        await until(pilot, lambda: any(call[0] == "stop" for call in engine.calls))
+        await until(pilot, lambda: any(hold.word == "stop" for hold in console.known.holds))
+        while len(console.screen_stack) > 1:
+            console.pop_screen()
+        await pilot.pause()
+        assert "■ STOPPED" in screen_text(console)
+
+
+async def test_f12_waits_for_nobody_and_is_seen_at_once(console: ConsoleApp, engine: StandIn) -> None:
+    hang = threading.Event()
+    engine.safety.stop = lambda reason, by: hang.wait(10)  # type: ignore[method-assign]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("f12")
+        await pilot.pause()
+        assert "STOPPED" in screen_text(console)
+        hang.set()
+
+
+async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) -> None:
+    opened, engine = threading.Event(), StandIn()
+    app = ConsoleApp(lambda: (opened.wait(10), engine)[1], home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("f12")
+        opened.set()
+        await until(pilot, lambda: any(call[0] == "stop" for call in engine.calls))
+
+
+async def test_a_stop_that_fails_says_what_else_stops(console: ConsoleApp, engine: StandIn) -> None:
+    engine.refuse["stop"] = Refusal("failed", "the database is full")
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("f12")
+        await until(pilot, lambda: "clawpy stop" in screen_text(console))
+
+
+async def test_the_safety_screen_lifts_the_hold_with_its_own_key(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("6", "R")
+        assert not any(call[0] == "resume" for call in engine.calls)  # nothing to lift
+        await pilot.press("f12")
+        await until(pilot, lambda: console.known.holds)
+        await pilot.press("P", "M")
+        assert not any(call[0] == "resume" for call in engine.calls)
+        await pilot.press("R")
+        await until(pilot, lambda: ("resume", "stop") in engine.calls)
+        await until(pilot, lambda: "STOPPED" not in screen_text(console))
+
+
+async def test_switches_ask_before_they_are_turned_on(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("6", "tab", "down", "enter", "enter")
+        assert not any(call[0] == "set" for call in engine.calls)
+        await pilot.press("Y")
+        await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.calls)
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: ("set", "crossPollEnabled", False) in engine.calls)

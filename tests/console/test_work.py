@@ -1,0 +1,156 @@
+"""The work screen: transcripts, diffs, and what becomes of a change set."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.widgets.lines import LinesView
+from clawpy_console.widgets.transcript import Transcript
+from engine.events import SessionOutput
+from engine.values import Refusal, TranscriptLine
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import NOW, StandIn
+
+CHANGE = "chg_000000000001"
+
+
+async def to_the_change(pilot) -> None:
+    await live(pilot)
+    await pilot.press("2", "down")
+    await until(pilot, lambda: pilot.app.screen.change is not None)
+
+
+async def test_the_diff_and_the_test_result_are_shown_by_file(console: ConsoleApp) -> None:
+    async with console.run_test(size=(200, 60)) as pilot:
+        await to_the_change(pilot)
+        await until(pilot, lambda: "return round(sum(lines), 2)" in screen_text(console))
+        text = screen_text(console)
+        assert "pytest: 24 passed" in text
+        assert "+18 -0" in text
+
+
+async def test_commands_and_exit_codes_are_told_from_output(console: ConsoleApp) -> None:
+    async with console.run_test(size=(200, 60)) as pilot:
+        await live(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: "$ python -m pytest" in screen_text(console))
+        assert "✗ exit 1" in screen_text(console)
+        await pilot.press("down")
+        await until(pilot, lambda: "→ exit 0" in screen_text(console))
+
+
+async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_the_change(pilot)
+        await pilot.press("u")  # nothing has landed yet
+        assert not engine.changes.all[0].decided_at
+        await pilot.press("L")
+        await until(pilot, lambda: ("landed", CHANGE) in engine.calls)
+        await until(pilot, lambda: "3 files landed" in screen_text(console))
+        await pilot.press("u")
+        await until(pilot, lambda: ("undone", CHANGE) in engine.calls)
+
+
+async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_the_change(pilot)
+        await pilot.press("b")
+        await until(pilot, lambda: ("branched", CHANGE) in engine.calls)
+
+
+async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: ConsoleApp, engine: StandIn) -> None:
+    engine.refuse["landed"] = Refusal("conflict", "shop/cart.py was changed by both", "branch it instead")
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_the_change(pilot)
+        await pilot.press("L")
+        await until(pilot, lambda: "changed by both" in screen_text(console))
+        assert "waiting to be landed" in screen_text(console)
+
+
+async def test_discard_asks_for_a_second_key_of_its_own(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_the_change(pilot)
+        await pilot.press("D", "enter", "D", "y")
+        assert not [call for call in engine.calls if call[0] == "discarded"]
+        await pilot.press("escape")
+        assert len(console.screen_stack) == 1
+        await pilot.press("D", "X")
+        await until(pilot, lambda: ("discarded", CHANGE) in engine.calls)
+
+
+async def test_stop_the_running_session(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("2", "x")
+        await until(pilot, lambda: ("stop_session", "sess_000000000001") in engine.calls)
+        await pilot.press("down", "x")
+        assert len([call for call in engine.calls if call[0] == "stop_session"]) == 1
+
+
+async def test_filter_keeps_the_sessions_with_these_words(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("2", "slash", *"lint", "space", *"failed", "enter")
+        await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000004")
+        assert "Summarise the day" not in screen_text(console)
+
+
+async def test_the_transcript_follows_its_end_unless_one_scrolled_up(console: ConsoleApp, engine: StandIn) -> None:
+    session = engine.sessions.all[0].id
+    lines = engine.sessions.transcripts[session]
+
+    def grow(count: int) -> None:
+        start = len(lines)
+        lines.extend(TranscriptLine(start + n + 1, NOW, "output", f"line {start + n + 1}") for n in range(count))
+        engine.bus.publish(SessionOutput(subject=session, last_line=len(lines), text=""))
+
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("2", "enter")
+        view = console.screen.query_one("#transcript", Transcript)
+        grow(5000)
+        await until(pilot, lambda: view.last_line == f"line {len(lines)}")
+        assert view.at_end
+        await pilot.press("pageup")
+        where = view.scroll_offset.y
+        grow(100)
+        await until(pilot, lambda: view.last_line == f"line {len(lines)}")
+        assert view.scroll_offset.y == where
+        await pilot.press("G")
+        grow(1)
+        await until(pilot, lambda: f"line {len(lines)}" in screen_text(console))
+
+
+async def test_a_long_transcript_is_read_from_its_tail_and_capped(console: ConsoleApp, engine: StandIn) -> None:
+    session = engine.sessions.all[0]
+    engine.sessions.transcripts[session.id] = [TranscriptLine(n, NOW, "output", f"l{n}") for n in range(1, 30_001)]
+    engine.sessions.all[0] = dataclasses.replace(session, lines=30_000)
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("2")
+        view = console.screen.query_one("#transcript", Transcript)
+        await until(pilot, lambda: view.last_line == "l30000")
+        assert len(view._lines) == 20_000
+
+
+async def test_lines_over_the_cap_fall_off_the_top_without_moving_what_one_reads() -> None:
+    from textual.app import App, ComposeResult
+
+    class Small(App[None]):
+        def get_theme_variable_defaults(self) -> dict[str, str]:
+            return dict.fromkeys(("ink", "accent", "grey", "wrong", "faint", "good"), "white")
+
+        def compose(self) -> ComposeResult:
+            yield LinesView(cap=100, id="lines")
+
+    async with Small().run_test(size=(40, 10)) as pilot:
+        view = pilot.app.query_one("#lines", LinesView)
+        view.extend(("output", f"line {n}") for n in range(100))
+        await pilot.pause()
+        view.scroll_to(y=50, animate=False)
+        await pilot.pause()
+        view.extend([("output", "one more"), ("output", "and one")])
+        await pilot.pause()
+        assert view.cut == 2
+        assert view.scroll_offset.y == 48
