@@ -61,6 +61,8 @@ def own_row(
         estimate_microusd=info.estimate,
         check_only=info.check_only,
         undo_note=info.undo_note,
+        rank=1.0,  # no sum of signals is higher: what he asks for himself lies on top
+        urgency=1.0,
         evidence_at=now,
         expires_at=expires_at,
     )

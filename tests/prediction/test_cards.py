@@ -132,6 +132,8 @@ def test_a_prompt_of_ones_own(world: World) -> None:
     card = world.cards.propose("run_tests paths=src", workspace=SHOP)
     assert (card.assignment.flow, card.assignment.parameters) == ("run_tests", {"paths": "src"})
     assert world.cards.propose("run_tests of the cart", workspace=SHOP).assignment.flow is None
+    world.one("urgent", share=0.9)
+    assert world.cards.pending()[0].source is Source.OPERATOR, "one's own lies on top"
     assert refusal(world.cards.propose, " \n", workspace=SHOP) == "empty_prompt"
     assert refusal(world.cards.propose, "x", workspace=SHOP, channel="gardn") == "unknown_channel"
 
