@@ -50,6 +50,26 @@ def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_
     assert (tmp_path / "elsewhere.md").read_text() == "mine"
 
 
+def test_a_change_log_that_leads_nowhere_makes_nothing_elsewhere(
+    repository: Repository, run_flow: RunFlow, tmp_path: Path
+) -> None:
+    (repository.path / "CHANGELOG.md").symlink_to(tmp_path / "made.md")
+    repository.commit("add a link")
+    with pytest.raises(FlowUnable, match="no ordinary file"):
+        run_flow("draft_changelog")
+    assert not (tmp_path / "made.md").exists()
+
+
+def test_a_lint_script_in_a_makefile(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"Makefile": "lint:\n\t@echo 'a.c:3: too long'; echo all is lost; exit 1\n"})
+    assert run_flow("lint").result.summary == "make lint: 1 finding in 1 file (lint 1)"
+    repository.commit("shorter", {"Makefile": "lint:\n\t@echo all is lost >&2; exit 1\n"})
+    ran = run_flow("lint")
+    assert ran.result.facts["findings"][0]["line"] == 0
+    repository.commit("well", {"Makefile": "lint:\n\t@echo well\n"})
+    assert run_flow("lint").result.summary == "make lint found nothing in the project"
+
+
 def test_there_is_no_linter(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"a.txt": "1"})
     with pytest.raises(FlowUnable, match="no linter: looked for"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -80,6 +81,20 @@ def test_lines_that_look_like_headers_are_lines() -> None:
     patch = "\x01abc\n\ndiff --git a.txt a.txt\n--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+++ b/evil.txt\n+second\n"
     lines = [(one.path, one.line, one.text) for one in review_unpushed.added_lines(patch)]
     assert lines == [("a.txt", 1, "++ b/evil.txt"), ("a.txt", 2, "second")]
+
+
+@pytest.mark.parametrize(
+    ("printed", "name"),
+    [
+        ("a b.txt", "a b.txt"),
+        (r'"a\tb\"c\\d.txt"', 'a\tb"c\\d.txt'),
+        (r'"caf\303\251\033.py"', "café\x1b.py"),
+        (r'"caf\351.py"', os.fsdecode(b"caf\xe9.py")),
+        ('"', '"'),
+    ],
+)
+def test_names_as_git_prints_them(printed: str, name: str) -> None:
+    assert review_unpushed.unquoted(printed) == name
 
 
 # -- report_branches ------------------------------------------------------------------------------------------------
@@ -163,3 +178,33 @@ def test_a_quiet_day(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"a.txt": "one\n"})
     since = datetime.fromtimestamp(time.time() + 3600, UTC).isoformat()
     assert run_flow("summarise_day", since=since).result.facts["text"] == "No commits.\nEverything is committed."
+
+
+# -- a repository without commits -----------------------------------------------------------------------------------
+
+
+def test_a_repository_without_commits(repository: Repository, run_flow: RunFlow) -> None:
+    repository.write("a.txt", "not yet")
+    assert run_flow("summarise_day", since="2026-01-05T00:00:00Z").result.facts["text"] == (
+        "No commits.\nNot committed yet: a.txt."
+    )
+    with pytest.raises(FlowUnable, match="names no commit"):
+        run_flow("review_unpushed", upstream="origin/main")
+    with pytest.raises(FlowUnable, match="no branch to compare with"):
+        run_flow("report_branches")
+    with pytest.raises(FlowUnable, match="names no commit"):
+        run_flow("forecast_conflicts", base="main", branches=["x"])
+
+
+def test_names_that_are_no_text(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a b.txt": "one\n"})
+    name = os.fsdecode(b"caf\xe9\x1b[31m.py")
+    for branch, text in (("left", "x = 1\n"), ("right", "breakpoint()\n")):
+        repository.git("checkout", "-q", "-b", branch, "main")
+        repository.commit(branch, {name: text})
+    ran = run_flow("forecast_conflicts", base="left", branches=["right"])
+    assert ran.result.facts["merges"][0]["conflicts"] == ["caf\N{REPLACEMENT CHARACTER}.py"]
+    assert "\x1b" not in ran.bench.text
+    ran = run_flow("review_unpushed", upstream="main")
+    assert [one["kind"] for one in ran.result.facts["findings"]] == ["breakpoint"]
+    assert "\x1b" not in ran.bench.text

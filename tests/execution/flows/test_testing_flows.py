@@ -96,6 +96,16 @@ def test_npm_with_node_test(repository: Repository, run_flow: RunFlow) -> None:
     assert [(one["test"], one["verdict"]) for one in flaky.result.facts["tests"]][:1] == [("goes (wrong)", "broken")]
 
 
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+def test_a_tool_that_cannot_run_does_not_hide_another(project: Repository, run_flow: RunFlow) -> None:
+    script = "console.log('Tests:       3 passed, 3 total')"
+    project.commit("web", {"package.json": f'{{"scripts": {{"test": "node -e \\"{script}\\""}}}}'})
+    ran = run_flow("run_tests")
+    assert ran.result.check is not None
+    assert (ran.result.check.tool, ran.result.check.passed, ran.result.full) == ("npm", 3, False)
+    assert "pytest found no tests" in ran.bench.text
+
+
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
 def test_cargo(repository: Repository, run_flow: RunFlow) -> None:
     library = '#[cfg(test)]\nmod tests {\n#[test] fn good() {}\n#[test] fn bad() { println!("x"); assert!(false) }\n}\n'
@@ -138,7 +148,6 @@ def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Reposito
 
 def test_bisect_names_the_culprit(project: Repository, run_flow: RunFlow) -> None:
     first = shop(project)
-    project.commit("docs", {"README.md": "a shop"})
     culprit = project.commit("round the total", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
     project.commit("more docs", {"README.md": "a big shop"})
     ran = run_flow("bisect", test="tests/test_cart.py::test_total", good=first, bad="main")
@@ -149,17 +158,30 @@ def test_bisect_names_the_culprit(project: Repository, run_flow: RunFlow) -> Non
     assert not list((project.path / ".git").rglob("BISECT_LOG"))
 
 
-def test_bisect_checks_both_ends(project: Repository, run_flow: RunFlow) -> None:
-    first = shop(project)
-    last = project.commit("docs", {"README.md": "a shop"})
+def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow) -> None:
+    first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
+    last = repository.commit("docs", {"README.md": "a shop"})
     with pytest.raises(FlowUnable, match="passes at"):
-        run_flow("bisect", test="tests/test_cart.py::test_total", good=first, bad=last)
+        run_flow("bisect", test="make test", good=first, bad=last)
     with pytest.raises(FlowUnable, match="no ancestor"):
-        run_flow("bisect", test="tests/test_cart.py::test_total", good=last, bad=first)
-    broken = project.commit("break", {"shop/cart.py": CART.replace("sum(", "-sum(")})
-    project.commit("still", {"README.md": "x"})
+        run_flow("bisect", test="make test", good=last, bad=first)
+    broken = repository.commit("break", {"state": "ill\n"})
+    repository.commit("still", {"README.md": "x"})
     with pytest.raises(FlowUnable, match="does not pass at"):
-        run_flow("bisect", test="tests/test_cart.py::test_total", good=broken, bad="HEAD")
+        run_flow("bisect", test="make test", good=broken, bad="HEAD")
+
+
+def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow: RunFlow) -> None:
+    first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit("side docs", {"side.md": "1"})
+    culprit = repository.commit("side breaks it", {"state": "ill\n"})
+    repository.commit("side docs again", {"side.md": "2"})
+    repository.git("checkout", "-q", "main")
+    repository.commit("main docs", {"README.md": "a shop"})
+    repository.git("merge", "-q", "--no-ff", "-m", "merge", "side")
+    repository.commit("more docs", {"README.md": "a big shop"})
+    assert run_flow("bisect", test="make test", good=first).result.facts["culprit"] == culprit
 
 
 # -- rehearse_merge -------------------------------------------------------------------------------------------------

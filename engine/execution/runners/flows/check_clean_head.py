@@ -17,7 +17,9 @@ from engine.execution.runners.flows.common import (
     count,
     in_words,
     listed,
+    reddest,
     resolve,
+    run_plan,
     run_tests,
     sentence,
     show_tree,
@@ -65,12 +67,11 @@ class CheckCleanHead:
         tools = toolchains(job)
         facts: dict[str, object] = {"head": head, "left_out": left_out}
         with borrowed(tools, job.folder, job.workspace):
-            checks = [run_tests(job, tool) for tool in tools]
-            check = combined(checks)
-            job.say(f"HEAD alone: {in_words(check)}")
+            done = run_plan(job, [(tool, []) for tool in tools])
+            check = combined([check for _, check in done])
             if check.green:
                 return FlowResult(f"HEAD is whole: {in_words(check)}", check=check, facts=facts, full=True)
-            needed = self._with_files(job, tools[0], checks[0], snapshot) if left_out else None
+            needed = self._with_files(job, *reddest(done), snapshot) if left_out else None
             tidy(job, head)  # the result is HEAD's: that is the state it is recorded with
         if needed is None:
             return FlowResult(sentence(f"on HEAD alone {in_words(check)}"), check=check, facts=facts, full=True)

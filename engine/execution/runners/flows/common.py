@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,9 @@ from engine.values import CheckResult, sanitise
 
 SHOWN = 8
 """So many names are told in words; "and 3 more" stands for the rest."""
+
+
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 
 
 class Parameters(BaseModel):
@@ -106,8 +110,8 @@ def commit(git: Git, sha: str) -> Commit:
 
 
 def clean(text: str) -> str:
-    """Text from git on one line, without control characters; bytes that are no UTF-8 shown as `?`."""
-    return " ".join(sanitise(text.encode(errors="replace").decode()).split())
+    """Text from git on one line, without control characters; bytes that are no UTF-8 are shown as `�`."""
+    return " ".join(sanitise(_NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)).split())
 
 
 def main_branch(job: Job) -> str | None:
@@ -224,6 +228,33 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
     if check.passed + check.failed + check.skipped + check.errors == 0:
         raise Unrunnable(f"{tool.title} found no tests", "name other tests, or write the first one")
     return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
+
+
+def run_plan(job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]]) -> list[tuple[Toolchain, CheckResult]]:
+    """Run each tool's tests (none = all of them) and say what came out. A tool that cannot run is told and left out.
+
+    Raises `Unrunnable` when none could run.
+    """
+    done: list[tuple[Toolchain, CheckResult]] = []
+    trouble: list[Unrunnable] = []
+    for tool, tests in plan:
+        try:
+            check = run_tests(job, tool, tests)
+        except Unrunnable as error:
+            trouble.append(error)
+            if len(plan) > 1:
+                job.say(error.message)
+            continue
+        job.say(f"{tool.title}: {in_words(check)}")
+        done.append((tool, check))
+    if not done:
+        raise trouble[0]
+    return done
+
+
+def reddest(done: Sequence[tuple[Toolchain, CheckResult]]) -> tuple[Toolchain, CheckResult]:
+    """Of several tools' results the first that is red, else the first."""
+    return next((pair for pair in done if not pair[1].green), done[0])
 
 
 def last_line(output: str) -> str:

@@ -58,7 +58,7 @@ class DraftChangelog:
         commits = self._commits(job)
         name = next((name for name in FILES if (job.folder / name).exists()), "CHANGELOG.md")
         file = job.folder / name
-        if file.exists() and not is_own_file(job.folder, name):
+        if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, name):
             raise FlowUnable(f"{name} is no ordinary file of this repository", "make it one")
         try:
             text = file.read_bytes().decode() if file.exists() else ""

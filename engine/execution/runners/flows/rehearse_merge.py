@@ -13,11 +13,14 @@ from engine.execution.runners.flows.common import (
     Revision,
     Unrunnable,
     clean,
+    combined,
     commit,
     count,
     in_words,
     listed,
+    reddest,
     resolve,
+    run_plan,
     run_tests,
     show_tree,
     tidy,
@@ -81,7 +84,7 @@ class RehearseMerge:
         summary = f"Merging {names[0]} into {names[1]} conflicts in {count(len(conflicts), 'file')}: " + listed(
             [path for path, _ in conflicts], 4
         )
-        return FlowResult(summary, facts=facts | {"conflicts": [path for path, _ in conflicts]})
+        return FlowResult(summary, facts=facts | {"conflicts": [clean(path) for path, _ in conflicts]})
 
     def _tested(
         self, job: Job, names: tuple[str, str], source: str, target: str, facts: dict[str, object]
@@ -92,13 +95,12 @@ class RehearseMerge:
             job.say(f"{error.message} ({error.fix})")
             return FlowResult(f"{names[0]} merges cleanly into {names[1]}; no tests could be run", facts=facts)
         with borrowed(tools, job.folder, job.workspace):
-            tool = tools[0]
-            check = run_tests(job, tool)
-            job.say(in_words(check))
+            done = run_plan(job, [(tool, []) for tool in tools])
+            check = combined([check for _, check in done])
             if check.green:
                 summary = f"{names[0]} merges cleanly into {names[1]}, {in_words(check)}"
                 return FlowResult(summary, check=check, facts=facts, full=True)
-            blame = self._blame(job, tool, check, {names[0]: source, names[1]: target})
+            blame = self._blame(job, *reddest(done), {names[0]: source, names[1]: target})
         summary = f"{names[0]} merges cleanly into {names[1]}, but {in_words(check)}"
         only = [test for test, sides in blame.items() if not sides]
         if only:

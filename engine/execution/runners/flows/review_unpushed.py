@@ -18,6 +18,17 @@ LARGE = 1_000_000
 """Files over so many bytes are told."""
 MAX_COMMITS = 300
 SHOWN = 200
+_ESCAPES = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"t": b"\t",
+    b"n": b"\n",
+    b"v": b"\v",
+    b"f": b"\f",
+    b"r": b"\r",
+    b'"': b'"',
+    b"\\": b"\\",
+}
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
 
 
@@ -72,7 +83,7 @@ class ReviewUnpushed:
             "log", "--patch", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames",
             "--no-prefix", "--diff-merges=off", f"--max-count={MAX_COMMITS}", "--format=%x01%H", f"{upstream}..{head}",
         )  # fmt: skip
-        found = _judge(job, head, patch.decode(errors="replace"))
+        found = _judge(job, head, patch.decode(errors="surrogateescape"))
         found += _large(job, upstream, head)
         for one in found[:SHOWN]:
             gone = "  (removed again by a later commit, but still in the history)" if one.gone else ""
@@ -126,7 +137,7 @@ def added_lines(patch: str) -> Iterator[Added]:
         elif text.startswith("diff --git "):
             path, body = "", False
         elif not body and text.startswith("+++ "):
-            path = text[4:].rstrip("\t").strip('"')
+            path = unquoted(text[4:].rstrip("\t"))
         elif match := _HUNK.match(text):
             line, body = int(match[1]), True
         elif body and text.startswith("+"):
@@ -134,11 +145,24 @@ def added_lines(patch: str) -> Iterator[Added]:
             line += 1
 
 
+def unquoted(name: str) -> str:
+    """A file name as git prints it: in quotes and with C's escapes when it holds what a line cannot."""
+    if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
+        return name
+
+    def plain(match: re.Match[bytes]) -> bytes:
+        code = match[1]
+        return _ESCAPES[code] if code in _ESCAPES else bytes([int(code, 8) & 255])
+
+    raw = name[1:-1].encode(errors="surrogateescape")
+    return re.sub(rb'\\([abtnvfr"\\]|[0-7]{3})', plain, raw).decode(errors="surrogateescape")
+
+
 def _lines(job: Job, head: str, path: str) -> list[str]:
     done = job.git.run("cat-file", "blob", f"{head}:{path}", allowed=(0, 128))
     if done.returncode:
         return []
-    return [line.rstrip("\r") for line in done.stdout.decode(errors="replace").split("\n")]
+    return [line.rstrip("\r") for line in done.stdout.decode(errors="surrogateescape").split("\n")]
 
 
 def _large(job: Job, upstream: str, head: str) -> list[Found]:
@@ -163,7 +187,7 @@ def _large(job: Job, upstream: str, head: str) -> list[Found]:
             sha = line[1:]
         elif line.startswith(":") and (blob := line.split()[3]) in large:
             kind = f"large file: {large[blob] / 1_000_000:.1f} MB"
-            found.setdefault(blob, Found(kind, line.partition("\t")[2], 0, sha, gone=False))
+            found.setdefault(blob, Found(kind, unquoted(line.partition("\t")[2]), 0, sha, gone=False))
     return list(found.values())
 
 

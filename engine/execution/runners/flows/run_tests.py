@@ -15,7 +15,7 @@ from engine.execution.runners.flows.common import (
     count,
     in_words,
     listed,
-    run_tests,
+    run_plan,
     sentence,
     toolchains,
 )
@@ -51,19 +51,15 @@ class RunTests:
         tools = toolchains(job)
         paths: list[str] = job.parameters.paths
         plan, mapped = self._plan(job, tools, paths)
-        checks = []
-        for tool, tests in plan:
-            check = run_tests(job, tool, tests)
-            job.say(f"{tool.title}: {in_words(check)}")
-            checks.append(check)
-        check = combined(checks)
+        done = run_plan(job, plan)
+        check = combined([check for _, check in done])
         full = all(not tests for _, tests in plan)
         scope = " (the whole suite)" if full and paths else ""
         return FlowResult(
             summary=sentence(f"{in_words(check)}{scope}"),
             check=check,
             facts={"tests_by_path": mapped, "without_tests": [path for path in paths if not mapped.get(path)]},
-            full=full and len(plan) == len(tools),
+            full=full and len(done) == len(tools),
         )
 
     def _plan(

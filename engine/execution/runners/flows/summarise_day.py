@@ -88,6 +88,8 @@ def worded(commits: Sequence[Done], sessions: Sequence[str], checks: Sequence[st
 def _commits(job: Job, since: datetime) -> list[Done]:
     """The commits of all local branches, newest first; one that the main branch has too counts as the main branch's."""
     span = [f"--max-count={MAX_COMMITS}", f"--since={since.isoformat()}"]
+    if not job.git.text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
+        return []
     out = job.git.text(
         "log", "--branches", "HEAD", "--source", "--no-merges", "--numstat", "-z", "--no-renames", *span,
         "--format=%x01%H%x02%cI%x02%S%x02%an%x02%s%x02", "--",

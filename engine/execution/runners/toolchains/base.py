@@ -151,6 +151,12 @@ def result(
     )
 
 
+def complaint(output: str, exit_code: int) -> tuple[Finding, ...]:
+    """A red lint script whose output is none that we read, as one finding: its last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return (Finding("", 0, "lint", lines[-1][:300] if lines else f"exit code {exit_code}"),) if exit_code else ()
+
+
 def succeeds(argv: Sequence[str], folder: Path, limit: float = 10.0) -> bool:
     """Whether a quick question to an installed tool is answered with exit code 0 within `limit` seconds."""
     return answer(argv, folder, limit) is not None
@@ -168,7 +174,9 @@ def answer(argv: Sequence[str], folder: Path, limit: float = 10.0) -> str | None
 
 
 def read(file: Path, limit: int = 1_000_000) -> str:
-    """A text file's first `limit` characters, "" when it is not there or cannot be read."""
+    """A text file's first `limit` characters, "" when it is not there, cannot be read or is no ordinary file."""
+    if not file.is_file():  # a test can put a pipe where its report should be, and reading that would never end
+        return ""
     try:
         with file.open(errors="replace") as handle:
             return handle.read(limit)

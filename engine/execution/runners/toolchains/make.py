@@ -7,7 +7,16 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.execution.runners.toolchains.base import Command, Finding, Linter, LintResult, Toolchain, read, result
+from engine.execution.runners.toolchains.base import (
+    Command,
+    Finding,
+    Linter,
+    LintResult,
+    Toolchain,
+    complaint,
+    read,
+    result,
+)
 from engine.execution.runners.toolchains.words import read_words
 from engine.values import CheckResult
 
@@ -68,7 +77,7 @@ class MakeLint(Linter):
             for match in map(_PLACE.match, output.splitlines())
             if match and exit_code != 0
         ]
-        return LintResult(self.name, tuple(found))
+        return LintResult(self.name, tuple(found) or complaint(output, exit_code))
 
     def fixes(self, paths: Sequence[str]) -> list[Command]:
         return []

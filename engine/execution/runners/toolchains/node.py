@@ -16,6 +16,7 @@ from engine.execution.runners.toolchains.base import (
     Linter,
     LintResult,
     Toolchain,
+    complaint,
     operand,
     read,
     result,
@@ -123,7 +124,10 @@ class NodeLinter(Linter):
         if self.name == "prettier":
             names = re.findall(r"^\[warn\] (\S+\.\w+)$", output, re.M)
             return LintResult(self.name, tuple(Finding(name, 0, "format", "is not formatted") for name in names))
-        return LintResult(self.name, tuple(read_stylish(output)))
+        found = tuple(read_stylish(output))
+        if not self.eslint and not found:
+            found = complaint(output, exit_code)
+        return LintResult(self.name, found)
 
     def fixes(self, paths: Sequence[str]) -> list[Command]:
         targets = tuple(map(operand, paths)) or (".",)
