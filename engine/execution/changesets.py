@@ -199,6 +199,8 @@ class ChangeSets:
             plain = snapshots.plain_git(Path(workspace))
             if changed := landing.changed_since(plain.folder, plan):
                 raise change_words.later_edits(changed)
+            empty = staging.giving_way(plain.folder, plan.entries)
+            plan = dataclasses.replace(plan, old_folders=tuple(sorted({*plan.old_folders, *empty})))
             return self._apply(plain, row, plan, ChangeState.UNDONE)
 
     def branch(self, change_set_id: str) -> ChangeSet:

@@ -201,13 +201,21 @@ def _durable(git: Git) -> dict[str, str]:
 
 def _old_folders(root: Path, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
     """Folders that may be empty afterwards: above what goes, and where a file comes."""
-    found: dict[str, int] = {}
+    found = dict(giving_way(root, entries))
     for entry in entries:
         if entry.after.kind is Kind.ABSENT:
             for parent in parents(entry.path):
                 _note(root, parent, found)
-        elif (root / entry.path).is_dir() and not (root / entry.path).is_symlink():
-            for folder, _, _ in os.walk(root / entry.path):
+    return tuple(sorted(found.items()))
+
+
+def giving_way(root: Path, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+    """Folders that stand where a file comes; when nothing is in them they give way, as git lets them."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        place = root / entry.path
+        if entry.after.kind is not Kind.ABSENT and place.is_dir() and not place.is_symlink():
+            for folder, _, _ in os.walk(place):
                 _note(root, str(Path(folder).relative_to(root)), found)
     return tuple(sorted(found.items()))
 

@@ -382,6 +382,17 @@ def test_undo_refuses_what_would_lose_later_edits(world: World, edit: str) -> No
     assert world.changes.get(change_set.id).state is ChangeState.LANDED
 
 
+def test_undo_goes_through_where_only_an_empty_folder_stands(world: World) -> None:
+    change_set = world.changed(lambda folder: (folder / "b.txt").unlink())
+    before = picture(world.root)
+    world.changes.land(change_set.id)
+    (world.root / "b.txt/empty").mkdir(parents=True)
+
+    world.changes.undo(change_set.id)
+
+    assert picture(world.root) == before
+
+
 def test_undo_leaves_everything_else_alone(world: World) -> None:
     change_set = world.changed(writing("new/deep/x.txt", "theirs\n"))
     world.changes.land(change_set.id)
