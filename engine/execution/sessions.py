@@ -232,7 +232,7 @@ class Sessions:
             end_processes(row.id)
             self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine ended while it ran"))
             words.append(f"“{row.prompt}” was running when the engine ended; it was interrupted ({row.id})")
-        remove_folder(self._scratch_root)
+        _sweep(self._scratch_root)
         for runner in self._runners.values():
             words += runner.recover()
         waiting = [_Waiting(row.id, row.assignment, row.mode) for row in reversed(queued)]
@@ -324,7 +324,7 @@ class Sessions:
             outcome = live.stop_requested or Stop(SessionState.FAILED, f"unexpected error: {kind}: {error}")
         live.processes.end(grace=0)
         self._finish(live.id, outcome, live)
-        remove_folder(live.scratch)
+        _sweep(live.scratch)
 
     def _end(self, live: LiveSession, stop: Stop) -> None:
         """Have a running session end: its processes at once, its thread as soon as it sees it."""
@@ -427,3 +427,11 @@ def _result(outcome: Stop | RunnerResult, live: LiveSession | None) -> SessionRe
 
 def _told(text: str) -> str:
     return sanitise(text).strip()[:SUMMARY_CAP]
+
+
+def _sweep(scratch: Path) -> None:
+    """Remove scratch; what resists is left to the next start."""
+    try:
+        remove_folder(scratch)
+    except OSError:
+        log.warning("%s cannot be removed", scratch, exc_info=True)
