@@ -140,6 +140,8 @@ class Engine:
             launcher=launcher,
             landings=_Landings(self.changes),
             facts=self.ledger,
+            flows=tuple(FLOWS),
+            on_decision=self.safety.kill_switch.decided,
             history=self.feedback,
             calibrator=calibrator,
             active_time=lambda start, span: self.autonomy.active_until(start, span),
