@@ -85,8 +85,11 @@ def _card(one: Document, style: Style) -> str:
     lines = [head + ("  " + style.wants(" ".join(badges)) if badges else ""), f"    {_clean(one['prompt'])}"]
     if one["reasoning"]:
         lines.append("    " + style.dim(_clean(one["reasoning"])))
-    asks = [verdict for verdict in one["verdicts"] if verdict["verdict"] != "allow"]
     if one["status"] == "pending":
+        changes = "only checks" if one["checkOnly"] else "changes wait for you to land them"
+        lines.append("    " + style.dim(f"est. ${one['estimatedCost']:.2f}, {changes}"))
+        # That a person decides is what a card is for; anything else a rail says is news.
+        asks = [each for each in one["verdicts"] if each["verdict"] != "allow" and each["rail"] != "gate"]
         lines += [
             f"    {style.wants(each['verdict'])} {_clean(each['rail'])}: {_clean(each['reason'])}" for each in asks
         ]

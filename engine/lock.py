@@ -7,6 +7,7 @@ The note is only words; the lock alone decides.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +20,8 @@ from engine.clock import Clock
 from engine.home import Home
 from engine.storage.files import write_json
 from engine.values import Refusal
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +83,15 @@ class HomeLock:
             raise
 
     def announce(self, address: str) -> None:
-        """Add the control socket's address to the note; "" takes it out."""
+        """Add the control socket's address to the note; "" takes it out, and never fails: an engine must be able to end
+        on a full disk, and whoever asks at an address where nobody listens finds out."""
         assert self._holder is not None, "acquire the lock first"
-        self._note(replace(self._holder, address=address))
+        try:
+            self._note(replace(self._holder, address=address))
+        except Refusal:
+            if address:
+                raise
+            log.exception("the note still has the address of a socket that closes")
 
     def release(self) -> None:
         """Give the home back. Harmless when it is not held."""

@@ -1,0 +1,202 @@
+"""`clawpy` with a real engine on the demo's real repository; real processes where a process is what matters."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawpy_console.demo import make_project
+from engine.home import Home
+from engine.lock import read_holder
+from engine.safety.stop_file import requested, stop_file
+from tests.cli.conftest import Clawpy, Said
+
+HOLD = """
+import sys
+from engine import Home, open_engine
+engine = open_engine(Home.locate(sys.argv[1]), workspaces=[sys.argv[2]], start_schedule=False)
+print("open", flush=True)
+sys.stdin.readline()
+engine.close()
+"""
+
+LIGHT = """
+import sys
+import clawpy_console.cli
+from clawpy_console.command_line import parser
+parser()
+heavy = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "alembic", "chromadb", "keyring", "apscheduler", "tomlkit",
+         "psutil", "filelock", "asyncio"}
+print(*sorted(heavy & set(sys.modules)))
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo's repository under an awkward name, and the current folder."""
+    folder = make_project(tmp_path / "my shop ü", datetime.now(UTC))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run(home: Home, folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own."""
+    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), *argv]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def document(said: Said) -> dict[str, Any]:
+    assert said.code == 0, said.out + said.err
+    return said.document
+
+
+@pytest.fixture
+def holder(home: Home, project: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process whose engine holds the home."""
+    held = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(home.root), str(project)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert held.stdout is not None
+    assert held.stdout.readline() == "open\n"
+    yield held
+    if held.poll() is None:
+        os.kill(held.pid, signal.SIGCONT)
+    held.communicate("\n", timeout=30)
+
+
+def test_what_is_imported_before_the_console_is_light() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
+    cards = document(clawpy("predict", "--json"))["predictions"]
+    card = next(one for one in cards if one["flow"] == "draft_changelog")
+    assert (card["workspace"], card["targetChannel"], card["status"]) == (str(project), "chronicle-hub", "pending")
+    lap = document(clawpy("approve", card["id"].removeprefix("pred_"), "--json"))
+    assert (lap["prediction"]["status"], lap["prediction"]["outcome"]) == ("executed", "succeeded")
+    assert lap["session"]["state"] == "succeeded"
+    assert lap["changeSet"]["state"] == "waiting"
+    before = (project / "CHANGELOG.md").read_text()
+    landed = document(clawpy("land", lap["changeSet"]["id"], "--json"))
+    assert landed["changeSet"]["state"] == "landed"
+    assert "Discounts without floating point" in (project / "CHANGELOG.md").read_text()
+    undone = document(clawpy("undo", card["id"], "--json"))
+    assert undone["changeSet"]["state"] == "undone"
+    assert (project / "CHANGELOG.md").read_text() == before
+    assert "Draft the change log" in clawpy("tasks", "list").out
+    again = clawpy("approve", card["id"], "--json")
+    assert (again.code, again.document["error"]["code"]) == (1, "already_decided")
+
+
+def test_verbs_reach_the_engine_that_holds_the_home(
+    clawpy: Clawpy, holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = document(clawpy("propose", "tidy the cart", "--json"))["predictions"][0]
+    assert [card["id"] for card in document(clawpy("cards", "--json"))["predictions"]] == [one["id"]]
+    prose = clawpy("approve", one["id"])
+    assert prose.code == 1
+    assert "clawpy:" in prose.err
+    assert document(clawpy("dismiss", one["id"], "--json"))["prediction"]["status"] == "rejected"
+    checks = document(clawpy("doctor", "--json"))["checks"]
+    assert f"process id {holder.pid}" in next(check["message"] for check in checks if check["name"] == "engine")
+
+    monkeypatch.chdir(tmp_path)  # outside any repository
+    assert document(clawpy("status", "--json"))["pending"] == 0
+
+    stopped = document(clawpy("stop", "enough", "--json"))
+    assert stopped["reached"]
+    assert [hold["reason"] for hold in stopped["holds"]] == ["enough"]
+    assert clawpy("status", "--format", "short").out == "⏸ stop\n"
+    assert document(clawpy("resume", "stop", "--json"))["holds"] == []
+
+
+def test_stop_works_while_the_engine_hangs_and_what_kill_leaves_is_in_nobodys_way(
+    clawpy: Clawpy, home: Home, holder: subprocess.Popen[str]
+) -> None:
+    holder.send_signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    stopped = clawpy("stop", "it hangs")
+    assert stopped.code == 0
+    assert "no engine answered" in stopped.out
+    assert time.monotonic() - begun < 10
+    assert requested(stop_file(home.data))
+    holder.send_signal(signal.SIGCONT)
+    deadline = time.monotonic() + 10
+    while not (held := document(clawpy("status", "--json"))["holds"]):
+        assert time.monotonic() < deadline, "the stop file was not found"
+    assert [(hold["word"], hold["reason"]) for hold in held] == [("stop", "it hangs")]
+
+    holder.kill()
+    holder.wait(30)
+    assert read_holder(home) is not None  # its note is still there
+    assert [hold["word"] for hold in document(clawpy("status", "--json"))["holds"]] == ["stop"]
+    assert read_holder(home) is None
+
+
+def test_a_broken_config_names_every_line(clawpy: Clawpy, home: Home, project: Path) -> None:
+    home.config.mkdir(parents=True)
+    home.config_file.write_text("crossPolEnabled = true\nquietHoursEnd = 24\n")
+    refused = clawpy("cards")
+    assert refused.code == 1
+    assert "config.toml:1: crossPolEnabled: unknown key; did you mean crossPollEnabled?" in refused.err
+    assert "config.toml:2: quietHoursEnd: 24 is not accepted" in refused.err
+
+
+def test_a_reader_that_has_seen_enough(home: Home, project: Path) -> None:
+    command = f"{sys.executable} -m clawpy_console --home '{home.root}' config get | head -1"
+    done = subprocess.run(["bash", "-c", command], cwd=project, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("crossPollEnabled = ")
+    assert done.stderr == ""
+
+
+def test_the_console_needs_a_terminal(home: Home, project: Path) -> None:
+    refused = run(home, project)
+    assert refused.returncode == 1
+    assert "the console needs a terminal" in refused.stderr
+
+
+def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, project: Path) -> None:
+    slow = (
+        "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep(600)\n"
+    )
+    (project / "tests" / "test_slow.py").write_text(slow)
+    cards = document(clawpy("predict", "--json"))["predictions"]
+    card = next(one for one in cards if one["flow"] == "run_tests")
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "approve", card["id"]],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 30
+    while not _running(clawpy, home):
+        assert time.monotonic() < deadline, "the session never ran"
+        time.sleep(0.05)
+    waiting.send_signal(signal.SIGINT)
+    _, err = waiting.communicate(timeout=30)
+    assert waiting.returncode == 130
+    assert "Traceback" not in err
+    [session] = document(clawpy("work", "--json"))["sessions"]
+    assert session["state"] in ("cancelled", "interrupted", "failed")
+
+
+def _running(clawpy: Clawpy, home: Home) -> bool:
+    """True when the engine that holds the home runs a session; never opens one of its own."""
+    holder = read_holder(home)
+    if holder is None or not holder.address:
+        return False
+    return any(one["state"] == "running" for one in document(clawpy("work", "--json"))["sessions"])
