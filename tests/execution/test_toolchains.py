@@ -441,7 +441,10 @@ def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(tmp_path: Path) -> None:
+def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     workspace, worktree = tmp_path / "shop", tmp_path / "worktree"
     (worktree / "src").mkdir(parents=True)
     (worktree / "pyproject.toml").touch()

@@ -114,13 +114,12 @@ def test_cargo(repository: Repository, run_flow: RunFlow) -> None:
         {
             "Cargo.toml": '[package]\nname = "x"\nversion = "0.1.0"\nedition = "2021"\n',
             "src/lib.rs": library,
-            ".gitignore": "Cargo.lock\n",
         },
     )
     check = run_flow("run_tests", paths=["src/lib.rs"]).result.check
     assert check is not None
     assert (check.passed, check.failed, check.failing) == (1, 1, ("tests::bad",))
-    assert not (repository.path / "target").exists()
+    assert repository.git("status", "--porcelain", "--ignored") == ""
 
 
 # -- bisect ---------------------------------------------------------------------------------------------------------

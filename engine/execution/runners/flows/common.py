@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -11,8 +12,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from engine.execution.runners.flow import FlowUnable, Job
-from engine.execution.runners.toolchain import Toolchain, detect_all
+from engine.execution.runners.flow import CommandResult, FlowUnable, Job
+from engine.execution.runners.toolchain import Command, Toolchain, detect_all
 from engine.execution.runners.toolchains.base import inside
 from engine.git import Git
 from engine.values import CheckResult, sanitise
@@ -220,7 +221,7 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
     report = job.scratch / f"report-{tool.name}.xml"
     report.unlink(missing_ok=True)
     command = tool.test_command(tests, report)
-    done = job.run(command.argv, env=command.environment, quiet=quiet)
+    done = run_command(job, command, quiet=quiet)
     if done.exit_code not in command.codes:
         how = "was killed" if done.exit_code < 0 else f"ended with exit code {done.exit_code}"
         raise Unrunnable(f"{tool.title} {how}: {last_line(done.output)}")
@@ -228,6 +229,16 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
     if check.passed + check.failed + check.skipped + check.errors == 0:
         raise Unrunnable(f"{tool.title} found no tests", "name other tests, or write the first one")
     return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
+
+
+def run_command(job: Job, command: Command, *, quiet: bool = False) -> CommandResult:
+    """Run a toolchain's command, and take away the files that it made though the project has none."""
+    made = [job.folder / name for name in command.makes if not os.path.lexists(job.folder / name)]
+    try:
+        return job.run(command.argv, env=command.environment, quiet=quiet)
+    finally:
+        for file in made:
+            file.unlink(missing_ok=True)
 
 
 def run_plan(job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]]) -> list[tuple[Toolchain, CheckResult]]:

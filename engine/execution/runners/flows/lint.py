@@ -17,6 +17,7 @@ from engine.execution.runners.flows.common import (
     count,
     last_line,
     listed,
+    run_command,
     staged,
     toolchains,
 )
@@ -92,7 +93,7 @@ class Lint:
 
     def _one(self, job: Job, linter: Linter, targets: list[str]) -> LintResult:
         command = linter.lint(targets, job.scratch)
-        done = job.run(command.argv, env=command.environment)
+        done = run_command(job, command)
         found = linter.parse(done.output, done.exit_code)
         if done.exit_code not in command.codes or (done.exit_code != 0 and not found.findings):
             raise FlowUnable(f"{linter.name} ended with exit code {done.exit_code}: {last_line(done.output)}")
@@ -145,7 +146,7 @@ class FixLint:
                 if job.parameters.paths and not targets:
                     continue
                 for command in linter.fixes(targets):
-                    done = job.run(command.argv, env=command.environment)
+                    done = run_command(job, command)
                     if done.exit_code not in command.codes:
                         raise FlowUnable(
                             f"{linter.name} ended with exit code {done.exit_code}: {last_line(done.output)}"

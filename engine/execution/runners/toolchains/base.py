@@ -20,13 +20,15 @@ class Command:
     """A command line that a toolchain asks for.
 
     `environment` is added to the session's; `codes` are the exit codes that mean the tool did its work (tests may
-    still be red); `report` is a file the tool writes for machines, or None when its output is all there is.
+    still be red); `report` is a file the tool writes for machines, or None when its output is all there is; `makes`
+    are files that the tool puts into the project when they are missing, and that a check must not leave there.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     codes: tuple[int, ...] = (0, 1)
     report: Path | None = None
+    makes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from pathlib import Path
 from engine.execution.runners.toolchains.base import Command, Finding, Linter, LintResult, Toolchain, result
 from engine.values import CheckResult
 
+LOCK = ("Cargo.lock",)
+
 _TEST = re.compile(r"^test (?P<name>.+?) (?:- should panic )?\.\.\. (?P<what>ok|FAILED|ignored)\b", re.M)
 _BARE = re.compile(r"^test (?P<name>\S.*?) (?:- should panic )?\.\.\. ")
 _TOTAL = re.compile(
@@ -34,7 +36,7 @@ class Cargo(Toolchain):
         argv = ["cargo", "test", "--color=never", "--no-fail-fast"]
         if tests:
             argv += ["--", "--exact", *(test for test in tests if not test.startswith("-"))]
-        return Command(tuple(argv), environment(report.parent), codes=(0, 101))
+        return Command(tuple(argv), environment(report.parent), codes=(0, 101), makes=LOCK)
 
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
         return read_cargo(output, exit_code)
@@ -98,7 +100,10 @@ class Clippy(Linter):
 
     def lint(self, paths: Sequence[str], scratch: Path) -> Command:
         return Command(
-            ("cargo", "clippy", "--color=never", "--all-targets", "--quiet"), environment(scratch), codes=(0, 101)
+            ("cargo", "clippy", "--color=never", "--all-targets", "--quiet"),
+            environment(scratch),
+            codes=(0, 101),
+            makes=LOCK,
         )
 
     def parse(self, output: str, exit_code: int) -> LintResult:

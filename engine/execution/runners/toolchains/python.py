@@ -114,6 +114,7 @@ class Pytest(Toolchain):
     def environment(self) -> dict[str, str]:
         """Leaves no byte code in the tree; the folder under test wins over an editable install of another tree."""
         roots = [str(self.folder / "src"), str(self.folder)] if (self.folder / "src").is_dir() else [str(self.folder)]
+        roots += filter(None, [os.environ.get("PYTHONPATH")])
         return {
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
