@@ -17,12 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlmodel import col, desc, select
+from sqlmodel import col, select
 
 from engine.clock import Clock
 from engine.events import ChangeSetBranched, ChangeSetDiscarded, ChangeSetLanded, ChangeSetReady, Event, LandingUndone
 from engine.execution import branching, change_words, diffs, landing, merging, snapshots, staging
+from engine.execution.change_reading import ChangeReader
 from engine.execution.change_rows import ChangeSetRow, checked
+from engine.execution.images import Kind
 from engine.execution.snapshots import shown
 from engine.execution.worktrees import WorkspaceLocks, Worktree, Worktrees
 from engine.home import Home
@@ -33,7 +35,6 @@ from engine.values import (
     ChangeState,
     CheckResult,
     FileChange,
-    FileDiff,
     LandPreview,
     Randomness,
     Refusal,
@@ -45,9 +46,6 @@ BRANCHING = "branching"
 TRIES = 5
 """So often a landing is planned anew when its files change while it is being planned."""
 
-REMEMBERED = 20
-"""Of so many recent landings and undos `written_by_us` remembers the files."""
-
 
 @dataclass(frozen=True, slots=True)
 class Captured:
@@ -58,7 +56,7 @@ class Captured:
     files: tuple[FileChange, ...]
 
 
-class ChangeSets:
+class ChangeSets(ChangeReader):
     """The port over change sets. Every decision is atomic, in the files as in the database, whenever it is killed."""
 
     def __init__(
@@ -72,8 +70,8 @@ class ChangeSets:
         locks: WorkspaceLocks,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
+        super().__init__(database)
         self._scratch = home.cache / "staging"
-        self._database = database
         self._clock = clock
         self._randomness = randomness
         self._worktrees = worktrees
@@ -116,56 +114,12 @@ class ChangeSets:
         )
         return row.view()
 
-    # What can be asked
-
-    def list(
-        self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
-    ) -> list[ChangeSet]:
-        """Change sets, the newest first."""
-        query = select(ChangeSetRow).order_by(desc(col(ChangeSetRow.created_at)), desc(col(ChangeSetRow.id)))
-        if state is not None:
-            query = query.where(col(ChangeSetRow.state) == state.value)
-        if workspace is not None:
-            query = query.where(col(ChangeSetRow.workspace) == workspace)
-        with self._database.read() as session:
-            return [row.view() for row in session.exec(query.limit(limit))]
-
-    def get(self, change_set_id: str) -> ChangeSet:
-        """One change set. Raises `Refusal` `unknown_change_set`."""
-        return self._row(change_set_id).view()
-
-    def for_session(self, session_id: str) -> ChangeSet | None:
-        """The change set that a session left, if it left one."""
-        with self._database.read() as session:
-            row = session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
-            return None if row is None else row.view()
-
-    def diff(self, change_set_id: str) -> builtins.list[FileDiff]:
-        """Its files with their hunks. Raises `Refusal` `unknown_change_set`, `diff_gone` (decided, and collected)."""
-        row = self._row(change_set_id)
-        git = snapshots.plain_git(Path(row.workspace)).git
-        if snapshots.missing_objects(git, row.base_tree, row.result_tree):
-            raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
-        return diffs.file_diffs(git, row.base_tree, row.result_tree)
-
     def preview_land(self, change_set_id: str) -> LandPreview:
         """Whether it would land on the files as they are now; changes nothing."""
         row = self._row(change_set_id)
         with self._locks.holding(row.workspace):
             plain = snapshots.plain_git(Path(row.workspace))
             return self._look(plain, row, snapshots.take(plain).tree)[0]
-
-    def written_by_us(self, workspace: str) -> dict[str, int]:
-        """Files that recent landings and undos wrote: path relative to `workspace` -> the `mtime_ns` we left."""
-        query = (
-            select(ChangeSetRow.written)
-            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.decided_at).is_not(None))
-            .order_by(desc(col(ChangeSetRow.decided_at)))
-            .limit(REMEMBERED)
-        )
-        with self._database.read() as session:
-            written = list(session.exec(query))
-        return {path: time for one in reversed(written) for path, time in one.items()}
 
     # What can be decided
 
@@ -269,10 +223,6 @@ class ChangeSets:
 
     # How it is done
 
-    def _row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
-        with self._database.read() as session:
-            return checked(session, change_set_id, becoming)
-
     def _look(
         self, plain: snapshots.PlainGit, row: ChangeSetRow, present: str
     ) -> tuple[LandPreview, str, builtins.list[merging.TreeChange]]:
@@ -339,7 +289,7 @@ class ChangeSets:
         """The files are as planned: record it, in the transaction that takes the intent away."""
 
         def fact(row: ChangeSetRow) -> Event:
-            row.written = {path: time for path, time in written.items() if _encodable(path)}
+            row.written = written
             if state is ChangeState.LANDED:
                 row.landing = landing.settled(Path(row.workspace), plan).as_json()
                 return ChangeSetLanded(
@@ -443,12 +393,8 @@ def _times(root: Path, plan: landing.Plan) -> dict[str, int]:
     return {
         entry.path: (root / entry.path).lstat().st_mtime_ns
         for entry in plan.entries
-        if entry.after.kind is not landing.Kind.ABSENT
+        if entry.after.kind is not Kind.ABSENT
     }
-
-
-def _encodable(path: str) -> bool:
-    return path.isprintable()
 
 
 def _message(row: ChangeSetRow) -> str:

@@ -12,15 +12,13 @@ No git writes to the working tree here, hence no hook, no filter and no smudge p
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import stat
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from engine.execution.images import Image, Kind, in_front, observe, obstructed, parents
 from engine.storage.files import TEMPORARY, sync_folder
 
 Step = Callable[[str], None]
@@ -28,27 +26,6 @@ Step = Callable[[str], None]
 
 Contents = Callable[[str], bytes]
 """The bytes of a blob by its id."""
-
-
-class Kind(StrEnum):
-    """What stands at a path."""
-
-    ABSENT = "absent"
-    FILE = "file"
-    LINK = "link"
-    OTHER = "other"  # a socket, a device: never expected, never written
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """What is at a path: its kind, the git blob id of its raw bytes (of its target, for a link), permission bits."""
-
-    kind: Kind
-    blob: str = ""
-    mode: int = 0
-
-
-ABSENT = Image(Kind.ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +67,24 @@ class Plan:
         """The plan that `as_json` wrote."""
         return cls(
             value["token"],
-            tuple(Entry(one["path"], _image(one["before"]), _image(one["after"])) for one in value["entries"]),
+            tuple(
+                Entry(one["path"], Image.from_json(one["before"]), Image.from_json(one["after"]))
+                for one in value["entries"]
+            ),
             tuple((path, mode) for path, mode in value["old_folders"]),
             tuple((path, mode) for path, mode in value["new_folders"]),
             value["algorithm"],
             value["folds_case"],
         )
 
+    def observe(self, root: Path, path: str) -> Image:
+        """What stands at `path` now."""
+        return observe(root, path, algorithm=self.algorithm, folds_case=self.folds_case)
+
     @property
     def going(self) -> set[str]:
         """The paths that the plan takes away."""
         return {entry.path for entry in self.entries if entry.after.kind is Kind.ABSENT}
-
-
-def _image(value: dict[str, Any]) -> Image:
-    return Image(Kind(value["kind"]), value["blob"], value["mode"])
 
 
 class FilesChanged(Exception):
@@ -127,92 +107,12 @@ class TakenBack:
     foreign: list[str] = field(default_factory=list)
 
 
-def observe(root: Path, path: str, plan: Plan) -> Image:
-    """What stands at `path` now. Behind a parent that is no real folder (a link, a file) there is nothing, and a file
-    of another spelling is another file."""
-    if obstructed(root, path):
-        return ABSENT
-    image = image_of(root / path, plan.algorithm)
-    if plan.folds_case and image != ABSENT and not spelled_so(root / path):
-        return ABSENT
-    return image
-
-
-def spelled_so(place: Path) -> bool:
-    """True when its folder lists this very name, upper and lower case told apart."""
-    return any(other.name == place.name for other in place.parent.iterdir())
-
-
-def target_of(link: Path) -> bytes:
-    """The target of a symbolic link, byte for byte (`Path.readlink` tidies it)."""
-    return os.readlink(os.fsencode(link))  # noqa: PTH115
-
-
-def image_of(file: Path, algorithm: str = "sha1") -> Image:
-    """What stands at an absolute path, its last component not followed. A folder is, for git too, no file: absent."""
-    try:
-        status = file.lstat()
-        if stat.S_ISDIR(status.st_mode):
-            return ABSENT
-        if stat.S_ISLNK(status.st_mode):
-            return Image(Kind.LINK, blob_id(target_of(file), algorithm))
-        if not stat.S_ISREG(status.st_mode):
-            return Image(Kind.OTHER)
-        with file.open("rb") as source:
-            status = os.fstat(source.fileno())
-            digest = hashlib.new(algorithm, b"blob %d\0" % status.st_size)
-            while chunk := source.read(1 << 20):
-                digest.update(chunk)
-        return Image(Kind.FILE, digest.hexdigest(), stat.S_IMODE(status.st_mode))
-    except (FileNotFoundError, NotADirectoryError):
-        return ABSENT
-
-
-def blob_id(data: bytes, algorithm: str = "sha1") -> str:
-    """git's id of these bytes as a blob."""
-    return hashlib.new(algorithm, b"blob %d\0" % len(data) + data).hexdigest()
-
-
-def parents(path: str) -> list[str]:
-    """The folders above a relative path, the topmost first; the root itself is not among them."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
-
-
-def obstructed(root: Path, path: str) -> str:
-    """The topmost parent of `path` that is there and is no real folder, or ""."""
-    for parent in parents(path):
-        try:
-            if not stat.S_ISDIR((root / parent).lstat().st_mode):
-                return parent
-        except FileNotFoundError:
-            return ""
-    return ""
-
-
-def in_front(root: Path, path: str, going: Collection[str]) -> str:
-    """What would keep a file from being written at `path`: a parent that is no real folder, or, where the path is a
-    folder now, the first thing in it; unless it is among `going`. "" when nothing does."""
-    if (front := obstructed(root, path)) and front not in going:
-        return front
-    place = root / path
-    if front or place.is_symlink() or not place.is_dir():
-        return ""
-    for folder, folders, files in os.walk(place):
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        for name in [*files, *links]:
-            inside = os.path.relpath(os.path.join(folder, name), root)  # noqa: PTH118 - relative to the root as text
-            if inside not in going:
-                return inside
-    return ""
-
-
 def changed_since(root: Path, plan: Plan) -> list[str]:
     """Paths that are not what `plan` expects before it is carried out, or that something now stands in front of."""
     found = []
     going = plan.going
     for entry in plan.entries:
-        if observe(root, entry.path, plan) != entry.before:
+        if plan.observe(root, entry.path) != entry.before:
             found.append(entry.path)
         elif entry.after.kind is not Kind.ABSENT and (front := in_front(root, entry.path, going)):
             found.append(front)
@@ -266,7 +166,7 @@ def take_back(root: Path, plan: Plan, contents: Contents, step: Step = lambda na
     result = TakenBack()
     back: list[Entry] = []
     for entry in plan.entries:
-        now = observe(root, entry.path, plan)
+        now = plan.observe(root, entry.path)
         if now == entry.before and not (now.kind is Kind.FILE and obstructed(root, entry.path)):
             continue
         if now == entry.after:
@@ -290,7 +190,7 @@ def take_back(root: Path, plan: Plan, contents: Contents, step: Step = lambda na
 def arrived(root: Path, plan: Plan) -> bool:
     """True when every path is what the plan says it shall be: it was carried out, only the record is missing.
     Temporary files and emptied folders that a crash left are then cleared away."""
-    if any(observe(root, entry.path, plan) != entry.after for entry in plan.entries):
+    if any(plan.observe(root, entry.path) != entry.after for entry in plan.entries):
         return False
     _commit(root, replace(plan, entries=()), {}, lambda oid: b"", lambda name: None, [])
     sweep(root, plan)
@@ -379,7 +279,7 @@ def _make_folders(root: Path, needed: set[str], modes: dict[str, int], step: Ste
 def _expect(root: Path, entry: Entry, plan: Plan) -> None:
     if front := obstructed(root, entry.path):
         raise FilesChanged([front])
-    if observe(root, entry.path, plan) != entry.before:
+    if plan.observe(root, entry.path) != entry.before:
         raise FilesChanged([entry.path])
 
 

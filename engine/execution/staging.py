@@ -15,21 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution import snapshots
-from engine.execution.landing import (
+from engine.execution.images import (
     ABSENT,
-    Entry,
     Image,
     Kind,
-    Plan,
     blob_id,
     image_of,
     in_front,
-    observe,
     obstructed,
     parents,
     spelled_so,
     target_of,
 )
+from engine.execution.landing import Entry, Plan
 from engine.execution.merging import TreeChange
 from engine.execution.snapshots import PlainGit, scratch_index
 from engine.git import Git
@@ -117,7 +115,7 @@ def plan_for(plain: PlainGit, tree: str, changes: Sequence[TreeChange], *, token
         entries = []
         for number, change in enumerate(changes):
             path = os.fsdecode(change.path)
-            hidden = observe(root, path, empty) == ABSENT
+            hidden = empty.observe(root, path) == ABSENT
             before = ABSENT if hidden else _store(root / path, store / f"b{number}", empty.algorithm)
             after = ABSENT if change.goes else _store(stage / path, store / f"a{number}", empty.algorithm)
             entries.append(Entry(path, before, _fitted(change, before, after)))

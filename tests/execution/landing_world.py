@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
-from engine.execution.landing import target_of
+from engine.execution.images import target_of
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.ledger import append

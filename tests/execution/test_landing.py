@@ -11,7 +11,8 @@ import pytest
 
 from engine.execution import landing
 from engine.execution.change_rows import ChangeSetRow
-from engine.execution.landing import Entry, Image, Kind, Plan
+from engine.execution.images import ABSENT, Image, Kind, blob_id
+from engine.execution.landing import Entry, Plan
 from engine.storage import intents
 from engine.storage.database import Transaction
 from engine.values import ChangeSet, ChangeState, Refusal
@@ -487,18 +488,16 @@ def test_recovery_says_what_it_left_alone(world: World) -> None:
 
 
 def file_image(text: str, mode: int = 0o644) -> Image:
-    return Image(Kind.FILE, landing.blob_id(text.encode()), mode)
+    return Image(Kind.FILE, blob_id(text.encode()), mode)
 
 
 def plan_of(*entries: Entry) -> tuple[Plan, Callable[[str], bytes]]:
-    texts = {landing.blob_id(text.encode()): text.encode() for text in ("one", "two", "three")}
+    texts = {blob_id(text.encode()): text.encode() for text in ("one", "two", "three")}
     return Plan("land_x", entries), texts.__getitem__
 
 
 def test_a_plan_survives_json() -> None:
-    plan = Plan(
-        "t", (Entry("a\udcff", landing.ABSENT, file_image("one")),), (("d", 0o711),), (("e", 0o755),), "sha256", True
-    )
+    plan = Plan("t", (Entry("a\udcff", ABSENT, file_image("one")),), (("d", 0o711),), (("e", 0o755),), "sha256", True)
     assert Plan.from_json(plan.as_json()) == plan
     assert plan.reversed().reversed() == plan
 
@@ -509,21 +508,21 @@ def test_observing_never_looks_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
     plan, _ = plan_of()
 
-    assert landing.observe(tmp_path, "real/x", plan) == Image(
-        Kind.FILE, landing.blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
+    assert plan.observe(tmp_path, "real/x") == Image(
+        Kind.FILE, blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
     )
-    assert landing.observe(tmp_path, "link/x", plan) == landing.ABSENT
-    assert landing.observe(tmp_path, "link", plan) == Image(Kind.LINK, landing.blob_id(b"real"))
-    assert landing.observe(tmp_path, "real", plan) == landing.ABSENT
+    assert plan.observe(tmp_path, "link/x") == ABSENT
+    assert plan.observe(tmp_path, "link") == Image(Kind.LINK, blob_id(b"real"))
+    assert plan.observe(tmp_path, "real") == ABSENT
     os.mkfifo(tmp_path / "pipe")
-    assert landing.observe(tmp_path, "pipe", plan).kind is Kind.OTHER
+    assert plan.observe(tmp_path, "pipe").kind is Kind.OTHER
 
 
 def test_folded_case_tells_spellings_apart(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one")
     plan = Plan("t", (), folds_case=True)
-    assert landing.observe(tmp_path, "a", plan).kind is Kind.FILE
-    assert landing.observe(tmp_path, "A", plan) == landing.ABSENT
+    assert plan.observe(tmp_path, "a").kind is Kind.FILE
+    assert plan.observe(tmp_path, "A") == ABSENT
 
 
 def test_carrying_out_and_taking_back(tmp_path: Path) -> None:
@@ -533,8 +532,8 @@ def test_carrying_out_and_taking_back(tmp_path: Path) -> None:
     (tmp_path / "go").chmod(0o644)
     plan, contents = plan_of(
         Entry("change", file_image("one", 0o640), file_image("three", 0o600)),
-        Entry("go", file_image("two"), landing.ABSENT),
-        Entry("new/x", landing.ABSENT, file_image("two", 0o755)),
+        Entry("go", file_image("two"), ABSENT),
+        Entry("new/x", ABSENT, file_image("two", 0o755)),
     )
     before = picture(tmp_path)
 

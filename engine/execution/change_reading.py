@@ -1,0 +1,69 @@
+"""What can be asked of change sets, without changing anything."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+
+from sqlmodel import col, desc, select
+
+from engine.execution import diffs, snapshots
+from engine.execution.change_rows import ChangeSetRow, checked
+from engine.storage.database import Database
+from engine.values import ChangeSet, ChangeState, FileDiff, Refusal
+
+REMEMBERED = 20
+"""Of so many recent landings and undos `written_by_us` remembers the files."""
+
+
+class ChangeReader:
+    """Reads change sets; `ChangeSets` adds what can be decided."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(
+        self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
+    ) -> list[ChangeSet]:
+        """Change sets, the newest first."""
+        query = select(ChangeSetRow).order_by(desc(col(ChangeSetRow.created_at)), desc(col(ChangeSetRow.id)))
+        if state is not None:
+            query = query.where(col(ChangeSetRow.state) == state.value)
+        if workspace is not None:
+            query = query.where(col(ChangeSetRow.workspace) == workspace)
+        with self._database.read() as session:
+            return [row.view() for row in session.exec(query.limit(limit))]
+
+    def get(self, change_set_id: str) -> ChangeSet:
+        """One change set. Raises `Refusal` `unknown_change_set`."""
+        return self._row(change_set_id).view()
+
+    def for_session(self, session_id: str) -> ChangeSet | None:
+        """The change set that a session left, if it left one."""
+        with self._database.read() as session:
+            row = session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
+            return None if row is None else row.view()
+
+    def diff(self, change_set_id: str) -> builtins.list[FileDiff]:
+        """Its files with their hunks. Raises `Refusal` `unknown_change_set`, `diff_gone` (decided, and collected)."""
+        row = self._row(change_set_id)
+        git = snapshots.plain_git(Path(row.workspace)).git
+        if snapshots.missing_objects(git, row.base_tree, row.result_tree):
+            raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
+        return diffs.file_diffs(git, row.base_tree, row.result_tree)
+
+    def written_by_us(self, workspace: str) -> dict[str, int]:
+        """Files that recent landings and undos wrote: path relative to `workspace` -> the `mtime_ns` we left."""
+        query = (
+            select(ChangeSetRow.written)
+            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.decided_at).is_not(None))
+            .order_by(desc(col(ChangeSetRow.decided_at)))
+            .limit(REMEMBERED)
+        )
+        with self._database.read() as session:
+            written = list(session.exec(query))
+        return {path: time for one in reversed(written) for path, time in one.items()}
+
+    def _row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
+        with self._database.read() as session:
+            return checked(session, change_set_id, becoming)
