@@ -31,6 +31,7 @@ GIVE_UP = 0.9
 CHUNK = 65_536
 _POLL = 0.1
 _DRAIN = 0.2
+_GATHER = 0.005  # a program that flushes every line is read in batches, at most 200 a second
 
 _SANDBOX_PROGRAMS = ("bwrap",)
 
@@ -126,6 +127,8 @@ class Processes:
                         last_read = time.monotonic()
                         if chunk:
                             on_output(chunk)
+                            if len(chunk) < CHUNK:
+                                time.sleep(_GATHER)
                             continue
                         open_ended = False
                         selector.unregister(descriptor)

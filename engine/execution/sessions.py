@@ -48,6 +48,9 @@ log = logging.getLogger(__name__)
 SUMMARY_CAP = 4_000
 """Characters of a summary that a row keeps; the transcript has it whole."""
 
+CLOSE_WITHIN = 3.0
+"""Seconds that closing waits for sessions to end and to tidy up."""
+
 END_WITHIN = 0.9
 """Seconds after a stop in which a session whose thread does not come back is ended without it (SPEC 3.7: 1 s)."""
 
@@ -98,6 +101,7 @@ class Sessions:
         self._queue: deque[_Waiting] = deque()
         self._live: dict[str, LiveSession] = {}
         self._over: dict[str, threading.Event] = {}
+        self._threads: set[threading.Thread] = set()
         self._closed = False
 
     @property
@@ -216,11 +220,15 @@ class Sessions:
         with self._lock:
             self._closed = True
             self._queue.clear()
-            live = list(self._live.values())
+            live = [*self._live.values()]
+            threads = [*self._threads]
         for one in live:
             self._end(one, Stop(SessionState.CANCELLED, "the engine was closed"))
+        until = time.monotonic() + CLOSE_WITHIN
+        for thread in threads:
+            thread.join(max(0, until - time.monotonic()))
         for one in live:
-            one.ended.wait(2)
+            one.ended.wait(max(0, until - time.monotonic()))
 
     def recover(self) -> list[str]:
         """At start-up, before anything else starts: what a crash left. Says what was interrupted."""
@@ -269,7 +277,10 @@ class Sessions:
             if problem:
                 self._finish(waiting.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"))
                 continue
-            threading.Thread(target=self._work, args=(live,), name=f"clawpy-{waiting.id}", daemon=True).start()
+            thread = threading.Thread(target=self._work, args=(live,), name=f"clawpy-{waiting.id}", daemon=True)
+            with self._lock:
+                self._threads.add(thread)
+                thread.start()
             self._keeper.wake()  # never under our lock: the keeper holds its own while it asks for ours
 
     def _prepare(self, waiting: _Waiting) -> LiveSession:
@@ -325,6 +336,8 @@ class Sessions:
         live.processes.end(grace=0)
         self._finish(live.id, outcome, live)
         _sweep(live.scratch)
+        with self._lock:
+            self._threads.discard(threading.current_thread())
 
     def _end(self, live: LiveSession, stop: Stop) -> None:
         """Have a running session end: its processes at once, its thread as soon as it sees it."""
