@@ -65,7 +65,7 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
         return RailVerdict(
             RAIL,
             Verdict.BLOCK,
-            f"{agent.agent} spent {money(agent.spent)} today; {money(estimate)} more would pass its {money(agent.budget)}",
+            f"{agent.agent} spent {money(agent.spent)} today; {money(estimate)} more passes its {money(agent.budget)}",
             "agent-budget",
         )
     return RailVerdict(RAIL, Verdict.ALLOW, f"{money(estimate)} of {money(spent.day_cap - spent.day)} left today")

@@ -7,9 +7,12 @@ every window until it is settled with the real price, which then counts from the
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
+from functools import cache
 
-from sqlalchemy import CheckConstraint, Index, and_, case, func, or_
+import sqlalchemy
+from sqlalchemy import CheckConstraint, Index, ScalarSelect, Select, bindparam, func
 from sqlmodel import Field, Session, SQLModel, col, desc, select
 
 from engine.clock import Clock
@@ -18,7 +21,7 @@ from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.safety import cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.types import utc
+from engine.storage.types import UtcDateTime, utc
 from engine.values import CostState, Refusal, SessionView, Trigger, microusd
 
 RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
@@ -116,8 +119,11 @@ class Costs:
         mean = cost.mean_price(settled)
         return microusd(self._settings.current.cost_per_trigger) if mean is None else mean
 
-    def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str) -> int:
-        """Set the trigger's estimate aside; returns the entry's id. The caller decided in this same transaction."""
+    def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str, spent: CostState) -> int:
+        """Set the trigger's estimate aside; returns the entry's id.
+
+        The caller decided in this same transaction, by `spent`.
+        """
         assignment = trigger.assignment
         return self._reserve(
             transaction,
@@ -134,6 +140,7 @@ class Costs:
                 runner=assignment.runner,
                 workspace=assignment.workspace,
             ),
+            spent,
         )
 
     def reserve_call(
@@ -144,7 +151,8 @@ class Costs:
         Returns the entry's id for `settle` or `release`. Raises `Refusal` `cost_cap` when a cap would be passed.
         """
         session = transaction.session
-        verdict = cost.decide_cost(self.spent(session), estimate, self.budget(session, agent))
+        spent = self.spent(session)
+        verdict = cost.decide_cost(spent, estimate, self.budget(session, agent))
         if verdict.verdict != "allow":
             raise Refusal("cost_cap", f"{purpose}: {verdict.reason}", "wait, or raise the cap in the settings")
         return self._reserve(
@@ -158,14 +166,16 @@ class Costs:
                 agent=agent,
                 channel=channel,
             ),
+            spent,
         )
 
     def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
-        """Put the real price (micro-dollars, at least 0) in the place of the estimate. Harmless when settled already."""
+        """Put the real price (micro-dollars, at least 0) in the place of the estimate. Harmless when done already."""
         entry = transaction.session.get(CostEntry, entry_id)
         if entry is None or entry.state != RESERVED:
             return
         before = self.spent(transaction.session)
+        more = max(0, amount) - entry.amount_microusd
         entry.state, entry.amount_microusd, entry.at = SETTLED, max(0, amount), transaction.now
         transaction.session.flush()
         transaction.record(
@@ -176,7 +186,7 @@ class Costs:
                 channel=entry.channel,
             )
         )
-        self._warn(transaction, before, entry)
+        self._warn(transaction, before, more, entry)
 
     def release(self, transaction: Transaction, entry_id: int) -> None:
         """Give a reservation back: nothing was spent. Harmless when it is settled or released already."""
@@ -241,8 +251,7 @@ class Costs:
             agent = self.budget(transaction.session, trigger.agent)
             transaction.record(BudgetExceeded(subject=trigger.agent, spent=agent.spent, budget=agent.budget or 0))
 
-    def _reserve(self, transaction: Transaction, entry: CostEntry) -> int:
-        before = self.spent(transaction.session)
+    def _reserve(self, transaction: Transaction, entry: CostEntry, before: CostState) -> int:
         transaction.session.add(entry)
         transaction.session.flush()
         transaction.record(
@@ -253,12 +262,13 @@ class Costs:
                 channel=entry.channel,
             )
         )
-        self._warn(transaction, before, entry)
+        self._warn(transaction, before, entry.amount_microusd, entry)
         assert entry.id is not None
         return entry.id
 
-    def _warn(self, transaction: Transaction, before: CostState, entry: CostEntry) -> None:
-        after = self.spent(transaction.session)
+    def _warn(self, transaction: Transaction, before: CostState, more: int, entry: CostEntry) -> None:
+        """Say which windows passed 80 % by `more` micro-dollars; `entry` counted in all of them before, or is new."""
+        after = replace(before, hour=before.hour + more, day=before.day + more, month=before.month + more)
         for window, was, now, cap in (
             ("day", before.day, after.day, after.day_cap),
             ("month", before.month, after.month, after.month_cap),
@@ -280,17 +290,23 @@ class Costs:
     def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
         """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
         begin = cost.windows(self._clock.local())
-        at, amount = col(CostEntry.at), col(CostEntry.amount_microusd)
-        held = col(CostEntry.state) == RESERVED
+        values = {"hour": begin.hour, "day": begin.day, "month": begin.month, "agent": agent}
+        held, hour, day, month = session.connection().execute(_sums_query(agent is not None), values).one()
+        return held + hour, held + day, held + month
 
-        def since(instant: datetime) -> object:
-            return func.coalesce(func.sum(case((or_(held, at >= instant), amount), else_=0)), 0)
 
-        earliest = min(begin.hour, begin.month)
-        query = select(since(begin.hour), since(begin.day), since(begin.month)).where(  # type: ignore[call-overload]
-            or_(held, and_(col(CostEntry.state) == SETTLED, at >= earliest))
-        )
-        if agent is not None:
-            query = query.where(CostEntry.agent == agent)
-        hour, day, month = session.exec(query).one()
-        return int(hour), int(day), int(month)
+@cache
+def _sums_query(of_agent: bool) -> Select[int, int, int, int]:
+    """Reserved in all, settled since `hour`, `day` and `month`; built once, since building costs more than asking."""
+
+    def total(state_of: str, since: str | None) -> ScalarSelect[int]:
+        query = select(func.coalesce(func.sum(CostEntry.amount_microusd), 0)).where(CostEntry.state == state_of)
+        if since is not None:
+            query = query.where(col(CostEntry.at) >= bindparam(since, type_=UtcDateTime()))
+        if of_agent:
+            query = query.where(col(CostEntry.agent) == bindparam("agent"))
+        return query.scalar_subquery()
+
+    return sqlalchemy.select(
+        total(RESERVED, None), total(SETTLED, "hour"), total(SETTLED, "day"), total(SETTLED, "month")
+    )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import sqlalchemy
 from sqlalchemy import Index
 from sqlmodel import Field, Session, SQLModel, col, delete, desc, select
 
@@ -105,15 +106,22 @@ def link_of(trigger: Trigger, from_channel: str, now: datetime) -> Link:
 
 def recent(session: Session, now: datetime) -> list[Link]:
     """The last 50 links, and all of the last ten minutes, oldest first."""
-    newest = session.exec(select(ChainLink).order_by(desc(col(ChainLink.at)), desc(col(ChainLink.id))).limit(500)).all()
-    kept = [row for place, row in enumerate(newest) if place < REMEMBERED or now - row.at < PAIR_WINDOW]
-    return [Link(row.from_channel, row.to_channel, row.prediction_id, row.workspace, row.at) for row in reversed(kept)]
+    one = sqlalchemy.select(
+        col(ChainLink.from_channel),
+        col(ChainLink.to_channel),
+        col(ChainLink.prediction_id),
+        col(ChainLink.workspace),
+        col(ChainLink.at),
+    )
+    newest = session.connection().execute(one.order_by(col(ChainLink.at).desc(), col(ChainLink.id).desc()).limit(500))
+    links = [Link(*row) for row in newest.all()]
+    kept = [link for place, link in enumerate(links) if place < REMEMBERED or now - link.at < PAIR_WINDOW]
+    return kept[::-1]
 
 
 def record(transaction: Transaction, link: Link) -> None:
-    """Store `link` and forget what is neither among the last 50 nor of the last ten minutes."""
-    session = transaction.session
-    session.add(
+    """Store `link`."""
+    transaction.session.add(
         ChainLink(
             from_channel=link.from_channel,
             to_channel=link.to_channel,
@@ -122,9 +130,15 @@ def record(transaction: Transaction, link: Link) -> None:
             at=link.at,
         )
     )
-    session.flush()
-    fiftieth = session.exec(
+
+
+def forget(transaction: Transaction) -> None:
+    """Take away links that are neither among the last 50 nor of the last ten minutes; done at start-up."""
+    session = transaction.session
+    oldest = session.exec(
         select(ChainLink.id).order_by(desc(col(ChainLink.id))).offset(REMEMBERED - 1).limit(1)
     ).first()
-    if fiftieth is not None:
-        session.exec(delete(ChainLink).where(col(ChainLink.id) < fiftieth, col(ChainLink.at) <= link.at - PAIR_WINDOW))
+    if oldest is not None:
+        session.exec(
+            delete(ChainLink).where(col(ChainLink.id) < oldest, col(ChainLink.at) <= transaction.now - PAIR_WINDOW)
+        )

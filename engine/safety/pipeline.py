@@ -28,6 +28,7 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.types import utc
 from engine.values import (
+    CostState,
     DecidedBy,
     Permit,
     RailVerdict,
@@ -127,7 +128,8 @@ class Pipeline:
         the gate's `rule` is the NEW badge.
         """
         with self._database.read() as session:
-            return self._ask_all(session, trigger, self._clock.now(), decided=False)
+            spent = self._costs.spent(session)
+            return self._ask_all(session, trigger, self._clock.now(), spent, decided=False)
 
     def rule(self, transaction: Transaction, trigger: Trigger) -> Ruling:
         """Decide on a trigger: log it, and when every rail allows, reserve its cost and issue its permit."""
@@ -135,12 +137,13 @@ class Pipeline:
         self._kill_switch.lift_expired(transaction)
         for prediction_id in self._permits.expired(transaction):
             self._costs.release_prediction(transaction, prediction_id)
-        verdicts = self._ask_all(session, trigger, transaction.now, decided=True)
+        spent = self._costs.spent(session)
+        verdicts = self._ask_all(session, trigger, transaction.now, spent, decided=True)
         blocked_by = next((one for one in verdicts if one.verdict is not Verdict.ALLOW), None)
         permit: Permit | None = None
         if blocked_by is None:
             permit = self._permits.issue(transaction, trigger)
-            self._costs.reserve(transaction, trigger, permit.id)
+            self._costs.reserve(transaction, trigger, permit.id, spent)
             loops.record(transaction, loops.link_of(trigger, chain_start(trigger), transaction.now))
             self._use_allowance(transaction, trigger.assignment.digest)
         else:
@@ -188,15 +191,17 @@ class Pipeline:
                 "cost": dollars(view.cost),
             }
 
-    def _ask_all(self, session: Session, trigger: Trigger, now: datetime, *, decided: bool) -> tuple[RailVerdict, ...]:
+    def _ask_all(
+        self, session: Session, trigger: Trigger, now: datetime, spent: CostState, *, decided: bool
+    ) -> tuple[RailVerdict, ...]:
         by_operator = decided and rates.by_operator(trigger)
         content = self._guard("content", lambda: self._content(session, trigger, by_operator))
         rails: tuple[tuple[str, Callable[[], RailVerdict]], ...] = (
             (rates.RAIL, lambda: self._rate(session, trigger, now)),
             (loops.RAIL, lambda: self._loop(session, trigger, now)),
-            (cost.RAIL, lambda: self._cost(session, trigger)),
+            (cost.RAIL, lambda: self._cost(session, trigger, spent)),
             ("content", lambda: content),
-            (gate.RAIL, lambda: self._gate(session, trigger, content, by_operator)),
+            (gate.RAIL, lambda: self._gate(session, trigger, content, spent, by_operator)),
             ("kill", lambda: self._kill(session, trigger)),
         )
         return tuple(self._guard(name, rail) for name, rail in rails)
@@ -220,12 +225,11 @@ class Pipeline:
         return rates.decide_rate(trigger, last, now, interval)
 
     def _loop(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
-        return loops.decide_loop(loops.link_of(trigger, chain_start(trigger), now), loops.recent(session, now))
+        link = loops.link_of(trigger, chain_start(trigger), now)
+        return loops.decide_loop(link, () if link.from_channel == loops.OWNER else loops.recent(session, now))
 
-    def _cost(self, session: Session, trigger: Trigger) -> RailVerdict:
-        return cost.decide_cost(
-            self._costs.spent(session), trigger.estimate, self._costs.budget(session, trigger.agent)
-        )
+    def _cost(self, session: Session, trigger: Trigger, spent: CostState) -> RailVerdict:
+        return cost.decide_cost(spent, trigger.estimate, self._costs.budget(session, trigger.agent))
 
     def _content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
         allowance = session.get(Allowance, trigger.assignment.digest)
@@ -238,9 +242,10 @@ class Pipeline:
             ),
         )
 
-    def _gate(self, session: Session, trigger: Trigger, content: RailVerdict, by_operator: bool) -> RailVerdict:
+    def _gate(
+        self, session: Session, trigger: Trigger, content: RailVerdict, spent: CostState, by_operator: bool
+    ) -> RailVerdict:
         settings = self._settings.current
-        spent = self._costs.spent(session)
         return decide_gate(
             GateFacts(
                 confidence=trigger.confidence,

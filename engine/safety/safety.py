@@ -11,6 +11,7 @@ from sqlmodel import col, desc, func, select
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.safety import loops
 from engine.safety.content import check_command, check_prompt
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import Decisions, KillSwitch
@@ -111,6 +112,7 @@ class Safety:
         """At start-up, after sessions were recovered: mend reservations that a crash left; returns how many."""
 
         def mend(transaction: Transaction) -> int:
+            loops.forget(transaction)
             waiting = {permit.id for permit in self.permits.unconsumed() if transaction.now < permit.expires_at}
             return self.costs.recover(transaction, session_of, waiting)
 
@@ -151,9 +153,7 @@ class Safety:
 
     def triggers(self) -> tuple[int, datetime | None]:
         """How many triggers every rail let through, ever (`totalTriggers`), and when the last was (`lastTriggerAt`)."""
-        query = select(func.count(), func.max(col(CrosspollLog.created_at))).where(
-            col(CrosspollLog.blocked).is_(False)
-        )
+        query = select(func.count(), func.max(col(CrosspollLog.created_at))).where(col(CrosspollLog.blocked).is_(False))
         with self._database.read() as session:
             count, last = session.exec(query).one()
         return int(count), last

@@ -65,9 +65,8 @@ def test_destructive_commands_are_stopped_and_safe_ones_pass() -> None:
         / sum(total[key, "all", even] for even in (True, False))
         for key in ("deny", "allow")
     }
-    print(
-        f"stopped {rates['deny']:.1%} of the destructive, {1 - rates['allow']:.1%} false alarms, slowest {slowest * 1000:.1f} ms"
-    )
+    print(f"stopped {rates['deny']:.1%} of the destructive, {1 - rates['allow']:.1%} false alarms")
+    print(f"slowest {slowest * 1000:.1f} ms")
     assert rates["deny"] >= 0.90
     assert 1 - rates["allow"] <= 0.03
     assert slowest < 0.05

@@ -63,7 +63,8 @@ class Rails:
 
         for from_channel, channel in pairs:
             row = CrosspollLog(
-                prediction_id="old", trigger_type="manual", target_channel=channel, prompt="", created_at=self.clock.now(),
+                prediction_id="old", trigger_type="manual", target_channel=channel, prompt="",
+                created_at=self.clock.now(),
                 verdicts=[], workspace=WORKSPACE, digest="", from_channel=from_channel, decided_by="operator",
                 unattended=False,
             )  # fmt: skip

@@ -64,9 +64,9 @@ def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, i
     assert windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
 
 
-@given(st.datetimes(datetime(2025, 1, 1), datetime(2027, 1, 1)), st.sampled_from(["Europe/Berlin", "America/Havana"]))
-def test_windows_contain_their_moment(naive: datetime, zone: str) -> None:
-    local = naive.replace(tzinfo=UTC).astimezone(ZoneInfo(zone))
+@given(st.integers(0, 2 * 365 * 1440), st.sampled_from(["Europe/Berlin", "America/Havana"]))
+def test_windows_contain_their_moment(minutes: int, zone: str) -> None:
+    local = (datetime(2025, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)).astimezone(ZoneInfo(zone))
     found = windows(local)
     assert found.month <= found.day <= local
     assert local.astimezone(UTC) - found.day < timedelta(hours=25)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -46,7 +47,7 @@ def test_no_two_triggers_within_the_interval(offsets: list[int]) -> None:
         if decide_rate(unattended(), last, at, TEN).verdict is Verdict.ALLOW:
             passed.append(at)
             last = at
-    assert all(later - earlier >= TEN for earlier, later in zip(passed, passed[1:], strict=False))
+    assert all(later - earlier >= TEN for earlier, later in pairwise(passed))
 
 
 def test_only_unattended_triggers_that_ran_count(rails: Rails) -> None:

@@ -15,7 +15,8 @@ _DELETES = re.compile(
 )
 _RUNS = re.compile(
     r"\b(os\.system|os\.popen|os\.exec\w*|subprocess|popen|system|exec|execSync|execFile\w*|spawn\w*|child_process|"
-    r"shell_exec|passthru|qx|Kernel|IO\.popen|Open3|sh\.|do shell script|run|call|check_output|eval)\b|`|\$\(shell|:!|^!"
+    r"shell_exec|passthru|qx|Kernel|IO\.popen|Open3|sh\.|do shell script|run|call|check_output|eval)\b|"
+    r"`|\$\(shell|:!|^!"
 )
 _STRING = re.compile(
     r"'((?:[^'\\]|\\.){1,2000})'|\"((?:[^\"\\]|\\.){1,2000})\"|`([^`]{1,2000})`|%x[{(]([^})]{1,2000})[})]|qx[{(/]([^})/]{1,2000})[})/]"

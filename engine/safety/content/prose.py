@@ -48,7 +48,8 @@ RULES: tuple[ProseRule, ...] = (
         BLOCK,
         "asks to overwrite history that others have",
         _words(
-            r"\bforce[- ]push(?:ing|ed)?\b(?!.{0,30}\b(?:is|are|was|docs|documentation|policy)\b)|\bpush\b.{0,20}\bby force\b"
+            r"\bforce[- ]push(?:ing|ed)?\b(?!.{0,30}\b(?:is|are|was|docs|documentation|policy)\b)|"
+            r"\bpush\b.{0,20}\bby force\b"
         ),
         ("force push the branch to main",),
         ("push the branch", "why force pushing is dangerous"),
@@ -76,12 +77,14 @@ RULES: tuple[ProseRule, ...] = (
         "asks for a financial action",
         _words(
             rf"\b(transfer|wire|send|withdraw|refund|donate){_GAP}"
-            r"(money|funds?|payments?|dollars|euros?|usd|eur|btc|bitcoin|eth|crypto|cash)\b|\bmove (the |our |my )?(money|funds)\b|"
+            r"(money|funds?|payments?|dollars|euros?|usd|eur|btc|bitcoin|eth|crypto|cash)\b|"
+            r"\bmove (the |our |my )?(money|funds)\b|"
             r"\b(transfer|wire|send|pay|withdraw|refund|donate)\b.{0,20}[$€£]\s?\d|"
             rf"\b(buy|purchase|order|sell|short){_GAP}"
             r"(shares?|stocks?|bitcoin|crypto|tokens?|domain|domains|licen[cs]es?|subscription|credits|gift cards?|"
             r"hardware|laptops?|tickets?|options|servers?)\b|"
-            r"\b(make|issue|execute|submit|process)\b(?:\W+\w+){0,3}\W+(payment|purchase|payout|wire transfer|refund)\b|"
+            r"\b(make|issue|execute|submit|process)\b(?:\W+\w+){0,3}\W+"
+            r"(payment|purchase|payout|wire transfer|refund)\b|"
             r"\bpay\b(?:\W+\w+){0,3}\W+(invoice|bill|vendor|supplier|contractor|salary|rent)\b|"
             r"\b(charge|debit)\b(?:\W+\w+){0,3}\W+(card|customer|account)\b"
         ),

@@ -1,0 +1,84 @@
+"""How long one decision takes with a long history (a decision in under 2 ms, p95).
+
+pytest tests/benchmarks/test_pipeline_speed.py -m benchmark -s
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.safety.costs import CostEntry
+from engine.safety.pipeline import CrosspollLog
+from engine.storage.database import Database, Transaction
+from tests.safety.helpers import WORKSPACE, approval, make_rails
+
+pytestmark = pytest.mark.benchmark
+
+ROWS, PRICES, DECISIONS = 100_000, 4_000, 300
+
+
+def test_a_decision_with_a_hundred_thousand_rows_behind_it(
+    database: Database, clock: FakeClock, tmp_path: Path
+) -> None:
+    rails = make_rails(database, clock, tmp_path)
+    rails.settings.change(cross_poll_cost_cap_per_hour=1e6, cross_poll_cost_cap_per_day=1e6)
+
+    def fill(transaction: Transaction) -> None:
+        begin = clock.now() - timedelta(days=30)
+        connection = transaction.session.connection()
+        connection.execute(
+            CrosspollLog.__table__.insert(),  # type: ignore[attr-defined]
+            [
+                {
+                    "user_id": "local", "prediction_id": f"p{number}", "trigger_type": "autonomous",
+                    "target_channel": ("koji-core", "garden", "research")[number % 3], "prompt": "run the tests",
+                    "cost_estimate": 0.05, "blocked": number % 7 == 0,
+                    "created_at": begin + timedelta(seconds=25 * number),
+                    "verdicts": [], "workspace": WORKSPACE, "digest": "", "from_channel": "owner",
+                    "decided_by": "autonomy", "unattended": number % 2 == 0, "permit_id": None,
+                }
+                for number in range(ROWS)
+            ],
+        )  # fmt: skip
+        connection.execute(
+            CostEntry.__table__.insert(),  # type: ignore[attr-defined]
+            [
+                {
+                    "purpose": "session", "state": "settled", "amount_microusd": 5, "estimate_microusd": 5,
+                    "at": begin + timedelta(minutes=10 * number), "agent": "a", "channel": "koji-core",
+                    "runner": "flow", "workspace": WORKSPACE,
+                }
+                for number in range(PRICES)
+            ],
+        )  # fmt: skip
+
+    database.write(fill)
+    looked: list[float] = []
+    whole: list[float] = []
+    for number in range(DECISIONS):
+        trigger = approval(prediction_id=f"new{number}", estimate=1)
+
+        def decide(transaction: Transaction) -> None:
+            # CPU time of this thread: other programs on the machine do not count.
+            begin = time.thread_time()
+            rails.safety.pipeline._ask_all(  # the six rails with all their facts
+                transaction.session, trigger, transaction.now, rails.safety.costs.spent(transaction.session),  # noqa: B023
+                decided=True,
+            )  # fmt: skip
+            looked.append(time.thread_time() - begin)
+            begin = time.thread_time()
+            rails.safety.pipeline.rule(transaction, trigger)  # noqa: B023
+            transaction.session.flush()
+            whole.append(time.thread_time() - begin)
+
+        database.write(decide)
+    for name, seconds in (("the six rails", looked), ("with log, permit, reservation, link, events", whole)):
+        cuts = statistics.quantiles(seconds[20:], n=100)
+        print(f"\n{name}: p50 {cuts[49] * 1000:.2f} ms, p95 {cuts[94] * 1000:.2f} ms of {DECISIONS}", end="")
+    assert statistics.quantiles(looked[20:], n=100)[94] < 0.002
