@@ -14,11 +14,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clawpy_console.command_line import parser
 from clawpy_console.where import Where, WrongUse, split_options
-from engine import Refusal, __version__
+from engine import Home, Refusal, __version__
+
+if TYPE_CHECKING:
+    from engine import Engine
 
 DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
@@ -94,13 +97,15 @@ def _console(where: Where) -> int:
         raise Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
     from clawpy_console.app import ConsoleApp
 
-    def open_engine() -> Any:
-        from engine import open_engine
-
-        return open_engine(where.home, workspaces=workspaces)
-
-    ConsoleApp(open_engine, where.home, workspaces, demo=where.demo).run()
+    ConsoleApp(lambda: open_engine(where.home, workspaces=workspaces), where.home, workspaces, demo=where.demo).run()
     return DONE
+
+
+def open_engine(home: Home, **options: Any) -> Engine:
+    """`engine.open_engine`, imported when it is first needed."""
+    from engine import open_engine
+
+    return open_engine(home, **options)
 
 
 def _tell(error: Refusal, where: Where) -> None:
@@ -121,7 +126,7 @@ def _ask(options: argparse.Namespace, where: Where) -> int:
     """Ask the engine, print its document."""
     from engine import call, failed
 
-    document = call(where.home, options.verb, options.build(options, where), workspaces=where.all())
+    document = call(where.home, options.verb, options.build(options, where), workspaces=where.all(), opener=open_engine)
     _print(document, options, where)
     return REFUSED if options.verb == "approve" and failed(document) else DONE
 
@@ -147,7 +152,7 @@ def _stop(options: argparse.Namespace, where: Where) -> int:
 def _doctor(options: argparse.Namespace, where: Where) -> int:
     from engine import call
 
-    document = call(where.home, "doctor", {}, workspaces=where.all())
+    document = call(where.home, "doctor", {}, workspaces=where.all(), opener=open_engine)
     _print(document, options, where)
     return DONE if document["ok"] else REFUSED
 
@@ -165,7 +170,7 @@ def _check(options: argparse.Namespace, where: Where) -> int:
     else:
         words = options.command
         arguments = {"command": words[0] if len(words) == 1 else shlex.join(words), "cwd": str(Path.cwd())}
-    _print(call(where.home, "check", arguments), options, where)
+    _print(call(where.home, "check", arguments, opener=open_engine), options, where)
     return DONE
 
 
@@ -181,7 +186,9 @@ def _check_batch(name: str, where: Where) -> int:
                 parsed.append(json.loads(line))
             except ValueError:
                 parsed.append(None)
-        for result in call(where.home, "check", {"lines": parsed, "cwd": str(Path.cwd())})["results"]:
+        for result in call(where.home, "check", {"lines": parsed, "cwd": str(Path.cwd())}, opener=open_engine)[
+            "results"
+        ]:
             number += 1
             if "error" in result:
                 result["error"]["message"] = f"line {number}: {result['error']['message']}"

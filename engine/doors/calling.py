@@ -31,12 +31,12 @@ def call(
     arguments: Mapping[str, Any],
     *,
     workspaces: Sequence[str] = (),
-    opener: Opener | None = None,
+    opener: Opener,
 ) -> Document:
     """Do a verb in `home` and return its document. Raises `Refusal`.
 
-    An engine of one's own is closed again afterwards, so `approve` then waits for the session's end. `opener` opens it
-    (`engine.open_engine` by default).
+    An engine of one's own is closed again afterwards, so `approve` then waits for the session's end. `opener` opens it:
+    `engine.open_engine`, or what imports that only when it is needed.
     """
     if verb in ("check", "doctor"):
         return _without_engine(home, verb, arguments, workspaces)
@@ -90,15 +90,13 @@ def stop(home: Home, reason: str) -> Document:
     }
 
 
-def _alone(
-    home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str], opener: Opener | None
-) -> Document:
+def _alone(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequence[str], opener: Opener) -> Document:
     from engine.doors.verbs import dispatch
 
     own = dict(arguments)
     if verb == "approve":
         own["wait"] = True
-    engine = (opener or _open)(home, workspaces=list(workspaces), start_schedule=False)
+    engine = opener(home, workspaces=list(workspaces), start_schedule=False)
     try:
         return dispatch(engine, verb, own)
     finally:
@@ -138,9 +136,3 @@ def configured_workspaces(home: Home) -> list[str]:
         for path, section in (sections.items() if isinstance(sections, dict) else ())
         if isinstance(section, dict) and section.get("autonomy") != "off" and Path(path).expanduser().is_dir()
     ]
-
-
-def _open(home: Home, **options: Any) -> Any:
-    from engine import open_engine
-
-    return open_engine(home, **options)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from clawpy_console import cli
 from clawpy_console.cli import main
 from engine.clock import FakeClock
-from engine.doors import calling
 from engine.home import Home
 from tests.conftest import Repository
 from tests.doors.stand_in import StandIn
@@ -70,5 +70,5 @@ def engines(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, shop: Repository)
         opened[-1].settle_in(str(shop.path))
         return opened[-1]
 
-    monkeypatch.setattr(calling, "_open", open_stand_in)
+    monkeypatch.setattr(cli, "open_engine", open_stand_in)
     return opened

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from clawpy_console import cli
 from clawpy_console.cli import main
 from clawpy_console.command_line import span
 from clawpy_console.where import WrongUse, split_options
-from engine.doors import calling
 from engine.home import Home
 from engine.safety.stop_file import requested, stop_file
 from tests.cli.conftest import Clawpy
@@ -263,7 +263,7 @@ def test_ctrl_c_is_no_traceback(clawpy: Clawpy, shop: Repository, monkeypatch: p
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(calling, "_open", interrupted)
+    monkeypatch.setattr(cli, "open_engine", interrupted)
     assert clawpy("cards").code == 130
 
 
