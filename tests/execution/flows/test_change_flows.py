@@ -34,6 +34,16 @@ def test_a_new_change_log(repository: Repository, run_flow: RunFlow) -> None:
     assert ran.result.facts["left_out"] == ["chore: format"]
 
 
+def test_a_released_version_has_its_own_heading(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a.txt": "1"})
+    repository.git("tag", "v1.0")
+    repository.commit("fix: the tax of gifts", {"a.txt": "2"})
+    repository.git("tag", "v1.1")
+    ran = run_flow("draft_changelog", since="v1.0", until="v1.1")
+    assert ran.result.summary == "CHANGELOG.md: 1 entry under v1.1"
+    assert "## [1.1] - 20" in (ran.folder / "CHANGELOG.md").read_text()
+
+
 def test_commits_already_mentioned_are_not_written_twice(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("add gifts", {"CHANGELOG.md": "# Log\n\n## Unreleased\n\n- Add gifts\n\n## 1.0\n\n- First\n"})
     ran = run_flow("draft_changelog")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+_UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)
 SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
 """Keep a Changelog's own, in its order."""
 
@@ -40,17 +41,45 @@ _BULLET = re.compile(r"^(?P<indent> {0,3})(?P<mark>[-*+])(?P<space> +)\S")
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
-    """How a file writes: `version` makes the heading of a version, `group` that of a section ("" when the file has
-    plain lists), `bullet` what stands before an entry."""
+class Release:
+    """The version that new entries belong to; without a name they are unreleased. `date` is an ISO date or ""."""
 
-    version: str
-    underline: str
+    name: str = ""
+    date: str = ""
+
+
+UNRELEASED = Release()
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a file writes: `marks` before a version's heading, or `rule` under it; the newest release's own heading as
+    the `model` of the next; `group` makes a section ("" when the file has plain lists), `bullet` begins an entry."""
+
+    marks: str
+    rule: str
+    model: str
     group: str
     bullet: str
 
+    def heading(self, release: Release) -> list[str]:
+        """The lines of a version's heading."""
+        text = f"{self.marks} {self._title(release)}" if self.marks else self._title(release)
+        return [text, self.rule * len(text)] if self.rule else [text]
 
-KEEP_A_CHANGELOG = Style(version="## [Unreleased]", underline="", group="### {}", bullet="- ")
+    def _title(self, release: Release) -> str:
+        bracketed = "[" in self.model
+        if not release.name:
+            return "[Unreleased]" if bracketed else "Unreleased"
+        match = _MODEL.match(self.model)
+        word, v = (match["word"] or "", match["v"] or "") if match else ("", "")
+        name = v + release.name.removeprefix("v")
+        date = "" if not release.date else f" ({release.date})" if "(" in self.model else f" - {release.date}"
+        return word + (f"[{name}]" if bracketed else name) + date
+
+
+_MODEL = re.compile(r"^(?P<word>[A-Za-z][\w-]* )?\[?(?P<v>v)?\d")
+KEEP_A_CHANGELOG = Style(marks="##", rule="", model="[1.0.0] - 2000-01-01", group="### {}", bullet="- ")
 
 NEW_FILE = """# Changelog
 
@@ -104,16 +133,14 @@ def style_of(lines: Sequence[str]) -> Style:
     bullet = next((m["indent"] + m["mark"] + m["space"] for m in map(_BULLET.match, lines) if m), "- ")
     group = next((m["before"] + "{}" + m["after"] for m in map(_GROUP.match, lines) if m), None)
     if not heads:
-        return Style(KEEP_A_CHANGELOG.version, "", group or KEEP_A_CHANGELOG.group, bullet)
+        return replace(KEEP_A_CHANGELOG, group=group or KEEP_A_CHANGELOG.group, bullet=bullet)
     at, text, marks = heads[0]
-    released = [head for head in heads if "unreleased" not in head[1].lower()]
-    bracketed = "[" in (released[0][1] if released else text)
-    name = "[Unreleased]" if bracketed else "Unreleased"
+    released = [head[1] for head in heads if not _UNRELEASED.search(head[1])]
     plain = group is None and any(map(_BULLET.match, lines[at:]))
-    rule = lines[at + 1].strip()[:1] if not marks else ""
     return Style(
-        version=f"{marks} {name}" if marks else name,
-        underline=rule * len(name),
+        marks=marks,
+        rule="" if marks else lines[at + 1].strip()[:1],
+        model=released[0] if released else text,
         group="" if plain else group or (f"{marks}# {{}}" if marks else "**{}**"),
         bullet=bullet,
     )
@@ -134,8 +161,9 @@ def headings(lines: Sequence[str]) -> list[tuple[int, str, str]]:
     return found
 
 
-def extended(text: str, entries: Mapping[str, Sequence[str]]) -> str:
-    """`text` with `entries` (by section) under its unreleased heading, which is made when it is missing.
+def extended(text: str, entries: Mapping[str, Sequence[str]], release: Release = UNRELEASED) -> str:
+    """`text` with `entries` (by section) under the heading of `release`, which is made when it is missing: above the
+    newest version, below what is unreleased.
 
     "" begins a new file. All that was there stays, byte for byte, but for the lines that are put in.
     """
@@ -143,19 +171,30 @@ def extended(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     lines = (text or NEW_FILE).replace("\r\n", "\n").splitlines()
     style = style_of(lines) if text else KEEP_A_CHANGELOG
     heads = headings(lines)
-    ends = [number for number, *_ in heads[1:]]
-    if heads and re.search(r"unreleased|upcoming|next release", heads[0][1], re.I):
-        start, end = heads[0][0] + (1 if heads[0][2] else 2), (ends[0] if ends else _tail(lines, heads[0][0] + 1))
+    found = next((index for index, head in enumerate(heads) if _is(head[1], release)), None)
+    if found is not None:
+        at, _, marks = heads[found]
+        start = at + (1 if marks else 2)
+        end = heads[found + 1][0] if found + 1 < len(heads) else _tail(lines, start)
         body = _merged(lines[start:end], entries, style)
         gap = [""] if lines[end:] else []
         lines = [*lines[:start], "", *body, *gap, *lines[end:]]
     else:
-        at = heads[0][0] if heads else _tail(lines, 0)
-        head = [style.version, style.underline] if style.underline else [style.version]
+        below_these = [head[0] for head in heads if not (release.name and _UNRELEASED.search(head[1]))]
+        at = below_these[0] if below_these else _tail(lines, 0)
         above = [""] if at and lines[at - 1].strip() else []
         below = [""] if lines[at:] else []
-        lines = [*lines[:at], *above, *head, "", *_merged([], entries, style), *below, *lines[at:]]
+        body = _merged([], entries, style)
+        lines = [*lines[:at], *above, *style.heading(release), "", *body, *below, *lines[at:]]
     return newline.join(lines) + newline
+
+
+def _is(heading: str, release: Release) -> bool:
+    if not release.name:
+        return bool(_UNRELEASED.search(heading))
+    return bool(
+        re.search(rf"(?<![\w.]){re.escape(release.name.removeprefix('v'))}(?![\w.])", heading.replace("v", " "))
+    )
 
 
 def _tail(lines: Sequence[str], start: int) -> int:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.changelog_text import SECTIONS, classify, extended, mentioned
-from engine.execution.runners.flows.common import Parameters, Revision, clean, count, plain, resolve
+from engine.execution.runners.flows.changelog_text import SECTIONS, UNRELEASED, Release, classify, extended, mentioned
+from engine.execution.runners.flows.common import Parameters, Revision, clean, commit, count, plain, resolve
 from engine.execution.runners.flows.lint import is_own_file
 
 FILES = ("CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst",
          "HISTORY.rst", "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md")  # fmt: skip
 MAX_COMMITS = 500
+_VERSION_TAG = re.compile(r"^v?\d+(?:\.\d+)+[\w.+-]*$")
 
 
 def _from(text: str) -> str:
@@ -83,8 +85,20 @@ class DraftChangelog:
                 job.say(f"{words}: {'; '.join(subjects[:10])}" + (" …" if len(subjects) > 10 else ""))
         if not sorted_.number:
             return FlowResult(f"Nothing to add to {name}: {_why(sorted_, commits)}", facts=facts)
-        file.write_bytes(extended(text, sorted_.entries).encode())
-        return FlowResult(f"{name}: {count(sorted_.number, 'entry', 'entries')} under Unreleased", facts=facts)
+        release = self._release(job)
+        file.write_bytes(extended(text, sorted_.entries, release).encode())
+        under = clean(release.name) or "Unreleased"
+        return FlowResult(f"{name}: {count(sorted_.number, 'entry', 'entries')} under {under}", facts=facts)
+
+    def _release(self, job: Job) -> Release:
+        """The version that the commits went into, when the last of them is named by a version's tag."""
+        until = job.parameters.until
+        tag = f"refs/tags/{until}"
+        if not _VERSION_TAG.match(until):
+            return UNRELEASED
+        if job.git.run("rev-parse", "--verify", "--quiet", "--end-of-options", tag, allowed=(0, 1, 128)).returncode:
+            return UNRELEASED
+        return Release(until, commit(job.git, resolve(job, until)).date[:10])
 
     def _commits(self, job: Job) -> list[tuple[str, str]]:
         """Id and subject of each commit, oldest first, merges left out."""
