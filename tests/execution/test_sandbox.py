@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
+from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.live import LiveSession
 from engine.execution.processes import marked
@@ -290,3 +291,13 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
     assert found == tuple(sorted([user / ".aws", tmp_path / "keys", elsewhere, home.data]))
     (user / ".gnupg").symlink_to(user)
     assert user not in secret_places(home, {"HOME": str(user)})
+
+
+@needs_bubblewrap
+def test_the_row_says_that_the_operator_allowed_the_network(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    allowed = {str(tmp_path / "work space ü"): WorkspaceSettings(network=True)}
+    world = World(tmp_path, database, clock, bus, sandbox=best_sandbox(), settings=Settings(workspaces=allowed))
+    assert world.run(lambda live: "done").sandbox == "bubblewrap, with network"
+    world.sessions.close()

@@ -19,7 +19,7 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.events import EventBus, SessionOutput
+from engine.events import EventBus, FaultReported, SessionOutput
 from engine.execution.live import LiveSession
 from engine.execution.processes import marked
 from engine.execution.runners.flow import FlowUnable
@@ -475,3 +475,51 @@ def test_more_may_run_when_the_setting_says_so(
     world.runner.gate.set()
     until(lambda: len(world.runner.begun) == 4)
     world.sessions.close()
+
+
+# When something else goes wrong
+
+
+def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> None:
+    world.home.data.mkdir(parents=True, exist_ok=True)
+    world.home.transcripts.write_text("in the way")
+    view = world.run("gate")
+    assert view.state is SessionState.FAILED
+    assert view.summary.startswith("it could not be started")
+    assert world.runner.begun == []
+    assert world.watcher.ended[0][1].outcome is Outcome.FAILED
+
+
+def test_an_observer_that_raises_costs_no_slot_and_is_told(world: World, bus: EventBus) -> None:
+    class Broken:
+        def session_started(self, tx: object, view: object, /) -> None: ...
+
+        def session_ended(self, tx: object, view: object, result: object, /) -> None:
+            raise RuntimeError("no")
+
+    seen = bus.subscribe(lambda: None)
+    world.sessions.observe(Broken())
+    views = [world.sessions.wait(world.start(lambda live: "fine").id, 5) for _ in range(3)]
+    assert {view.state for view in views} == {SessionState.RUNNING}  # as the database still says
+    assert sum(isinstance(event, FaultReported) for event in seen.drain()) == 3
+    assert len(world.runner.begun) == 3
+
+
+def test_many_at_once_from_many_threads(world: World) -> None:
+    started: list[str] = []
+
+    def start() -> None:
+        started.extend(world.start(lambda live: live.execute(["true"], cwd=live.folder).output).id for _ in range(5))
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(started) > 3)
+    world.sessions.stop_all("all of them")
+    for thread in threads:
+        thread.join(20)
+    views = [world.sessions.wait(session_id, 20) for session_id in started]
+    assert len(views) == 30
+    assert {view.state for view in views} <= {SessionState.SUCCEEDED, SessionState.CANCELLED}
+    assert len(world.watcher.ended) == 30
+    assert len(set(world.runner.begun)) == len(world.runner.begun)
