@@ -192,9 +192,8 @@ def extended(text: str, entries: Mapping[str, Sequence[str]], release: Release =
 def _is(heading: str, release: Release) -> bool:
     if not release.name:
         return bool(_UNRELEASED.search(heading))
-    return bool(
-        re.search(rf"(?<![\w.]){re.escape(release.name.removeprefix('v'))}(?![\w.])", heading.replace("v", " "))
-    )
+    version = re.escape(release.name.removeprefix("v"))
+    return bool(re.search(rf"(?:^|[^\w.])v?{version}(?![\w.])", heading))
 
 
 def _tail(lines: Sequence[str], start: int) -> int:
