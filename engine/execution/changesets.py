@@ -354,7 +354,7 @@ class ChangeSets(ChangeReader):
         except (Refusal, OSError, landing.FilesChanged) as error:
             return f"{what} was interrupted and cannot be taken back yet: {error}; it is tried again at the next start"
         self._database.write(lambda tx: intents.finish(tx, intent_id))
-        words = f"{what} was interrupted and taken back: {len(taken.restored)} files restored"
+        words = f"{what} was interrupted and taken back; files restored: {len(taken.restored)}"
         if taken.foreign:
             words += f"; changed by someone else meanwhile and left so: {change_words.named(taken.foreign)}"
         return words

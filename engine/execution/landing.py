@@ -132,6 +132,7 @@ def carry_out(root: Path, plan: Plan, contents: Contents, step: Step = lambda na
             if entry.after.kind is Kind.FILE and entry.after != entry.before:
                 step(f"prepare {entry.path}")
                 _write_temporary(temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
+        _sync(temporaries.values())
         if changed := changed_since(root, plan):
             raise FilesChanged(changed)
         written = _commit(root, plan, temporaries, contents, step, done)
@@ -182,6 +183,7 @@ def take_back(root: Path, plan: Plan, contents: Contents, step: Step = lambda na
     for entry in backwards.entries:
         if entry.after.kind is Kind.FILE:
             _write_temporary(temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
+    _sync(temporaries.values())
     _commit(root, backwards, temporaries, contents, step, [])
     result.restored = [entry.path for entry in backwards.entries]
     return result
@@ -230,9 +232,18 @@ def _write_temporary(place: Path, data: bytes, mode: int) -> None:
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
-        file.flush()
         os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
+
+
+def _sync(places: Iterable[Path]) -> None:
+    """Temporary files on disk, all together: the first waits for the disk, the others find it done."""
+    for place in places:
+        if place.exists():
+            descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def _commit(

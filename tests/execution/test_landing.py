@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -482,6 +483,40 @@ def test_recovery_says_what_it_left_alone(world: World) -> None:
     assert (world.root / "b.txt").read_text() == TEXT
     assert list(world.root.glob(".clawpy*")) == []
     assert world.changes.recover() == []
+
+
+def test_a_repository_with_longer_hashes(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
+    world = World(tmp_path)
+    world.repository.commit("one", {"a.txt": TEXT})
+    change_set = world.changed(writing("a.txt", "theirs\n"))
+    before = picture(world.root)
+
+    world.changes.land(change_set.id)
+    assert (world.root / "a.txt").read_text() == "theirs\n"
+    world.changes.undo(change_set.id)
+    assert picture(world.root) == before
+    assert world.changes.branch(change_set.id).branch == "clawpy/session_1"
+    world.close()
+
+
+def test_a_workspace_that_is_itself_a_linked_worktree(world: World) -> None:
+    linked = world.folder / "linked"
+    world.repository.git("worktree", "add", "-q", "-b", "other", str(linked))
+    worktree = world.worktrees.create("session_1", linked)
+    (worktree.folder / "a.txt").write_text("theirs\n")
+    captured = world.changes.capture(worktree)
+    assert captured is not None
+    change_set = world.database.write(lambda tx: world.changes.store(tx, captured, prediction_id="p", title="t"))
+    untouched = picture(world.root)
+
+    world.changes.land(change_set.id)
+
+    assert (linked / "a.txt").read_text() == "theirs\n"
+    assert picture(world.root) == untouched
+    world.changes.undo(change_set.id)
+    assert (linked / "a.txt").read_text() == TEXT
+    assert linked.exists()
 
 
 # The plan itself, without git
