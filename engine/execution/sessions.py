@@ -263,6 +263,7 @@ class Sessions:
 
     def _dispatch(self) -> None:
         """Start what waits, as far as the limit on running sessions lets."""
+        sandbox = self.sandbox  # trying it out takes a moment: not under the lock, which a stop needs too
         while True:
             problem = ""
             with self._lock:
@@ -271,7 +272,7 @@ class Sessions:
                     return
                 waiting = self._queue.popleft()
                 try:
-                    live = self._live[waiting.id] = self._prepare(waiting)
+                    live = self._live[waiting.id] = self._prepare(waiting, sandbox)
                 except (OSError, Refusal) as error:
                     problem = str(error) or repr(error)
             if problem:
@@ -283,7 +284,7 @@ class Sessions:
                 thread.start()
             self._keeper.wake()  # never under our lock: the keeper holds its own while it asks for ours
 
-    def _prepare(self, waiting: _Waiting) -> LiveSession:
+    def _prepare(self, waiting: _Waiting, sandbox: Sandbox) -> LiveSession:
         assignment = waiting.assignment
         scratch = self._scratch_root / waiting.id
         caches = self._home.cache / "build" / hashlib.sha256(assignment.workspace.encode()).hexdigest()[:16]
@@ -297,7 +298,7 @@ class Sessions:
             limits=self._channels.get(assignment.channel).limits(waiting.mode),
             clock=self._clock,
             transcript=TranscriptWriter(self._transcript(waiting.id), self._clock),
-            sandbox=self.sandbox,
+            sandbox=sandbox,
             confinement=Confinement(
                 folder=workspace,
                 scratch=scratch,
