@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -80,11 +81,18 @@ def _home_of(where: Where) -> Iterator[None]:
         return
     from clawpy_console.demo import throw_away
 
-    with throw_away() as (home, workspace):
-        where.home_name, where.workspace_names = str(home), [str(workspace)]
-        where.locate()
-        print(f"demo: a made-up organisation and project in {home.parent}, removed at the end", file=sys.stderr)
-        yield
+    # A closed terminal, too, leaves nothing behind.
+    endings = (signal.SIGTERM, signal.SIGHUP)
+    former = {ending: signal.signal(ending, lambda number, _: sys.exit(128 + number)) for ending in endings}
+    try:
+        with throw_away() as (home, workspace):
+            where.home_name, where.workspace_names = str(home), [str(workspace)]
+            where.locate()
+            print(f"demo: a made-up organisation and project in {home.parent}, removed at the end", file=sys.stderr)
+            yield
+    finally:
+        for ending, handler in former.items():
+            signal.signal(ending, handler)
 
 
 def _console(where: Where) -> int:
@@ -186,9 +194,8 @@ def _check_batch(name: str, where: Where) -> int:
                 parsed.append(json.loads(line))
             except ValueError:
                 parsed.append(None)
-        for result in call(where.home, "check", {"lines": parsed, "cwd": str(Path.cwd())}, opener=open_engine)[
-            "results"
-        ]:
+        asked = {"lines": parsed, "cwd": str(Path.cwd())}
+        for result in call(where.home, "check", asked, opener=open_engine)["results"]:
             number += 1
             if "error" in result:
                 result["error"]["message"] = f"line {number}: {result['error']['message']}"

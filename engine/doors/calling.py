@@ -22,6 +22,9 @@ PATIENCE = 10.0
 SLOW = {"predict": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0}
 """Verbs that may take longer than a minute to answer, and how long."""
 
+QUESTIONS = frozenset({"cards", "work", "status", "predict"})
+"""Verbs that may be asked again when the answer was lost; the others may not be done twice (SPEC 11.3)."""
+
 Opener = Callable[..., Any]
 
 
@@ -47,8 +50,14 @@ def call(
             timeout = None if arguments.get("wait") else SLOW.get(verb, 60.0)
             try:
                 return ask(holder.address, verb, dict(arguments), timeout=timeout)
-            except Unreachable:
-                pass  # the note is a dead engine's, or this one is just closing
+            except Unreachable as error:
+                # Else the note is a dead engine's, or this one is just closing.
+                if error.sent and verb not in QUESTIONS:
+                    raise Refusal(
+                        "no_answer",
+                        "the engine ended before it answered; the verb may have been carried out",
+                        "see `clawpy cards --all` and `clawpy work` before you do it again",
+                    ) from error
         try:
             return _alone(home, verb, arguments, workspaces, opener)
         except Refusal as error:

@@ -33,12 +33,17 @@ LARGEST_REQUEST = 4 * 1024 * 1024
 LARGEST_ANSWER = 64 * 1024 * 1024
 CLIENTS = 64
 IDLE_SECONDS = 60.0
+NAME = "control.sock"
 
 Dispatch = Callable[[str, Any], wire.Document]
 
 
 class Unreachable(Exception):
-    """Nobody answers at the address."""
+    """Nobody answers at the address. `sent`: the request had gone out, so it may have been carried out all the same."""
+
+    def __init__(self, reason: str, *, sent: bool = False) -> None:
+        super().__init__(reason)
+        self.sent = sent
 
 
 class ControlServer:
@@ -49,11 +54,7 @@ class ControlServer:
 
     def __init__(self, home: Home, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
-        self._folder, self._temporary = _folder(home)
-        self._path = self._folder / "control.sock"
-        self._path.unlink(missing_ok=True)  # a dead engine's: who has the home's lock is alone here
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(str(self._path))
+        self._socket, self._path, self._temporary = _bind(home)
         self._path.chmod(0o600)
         self._socket.listen(CLIENTS)
         self._clients: set[socket.socket] = set()
@@ -87,7 +88,7 @@ class ControlServer:
             self._thread.join(timeout=2)
         self._path.unlink(missing_ok=True)
         if self._temporary:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self._path.parent, ignore_errors=True)
 
     def _accept(self) -> None:
         while not self._closed.is_set():
@@ -167,9 +168,9 @@ def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0
                 "`clawpy stop` stops its work without an answer; `clawpy doctor` names its process",
             ) from error
         except OSError as error:
-            raise Unreachable(str(error)) from error
+            raise Unreachable(str(error), sent=True) from error
     if not line.endswith(b"\n"):
-        raise Unreachable("the engine hung up before it answered")
+        raise Unreachable("the engine hung up before it answered", sent=True)
     answer = json.loads(line)
     if "error" in answer:
         raise Refusal(**answer["error"])
@@ -194,15 +195,37 @@ def peer_user(client: socket.socket) -> int | None:
     return None
 
 
-def _folder(home: Home) -> tuple[Path, bool]:
-    """A folder that is ours alone and short enough for a socket's path; True when it goes with the engine."""
-    folder = home.data / "run"
-    if len(os.fsencode(folder / "control.sock")) <= LONGEST_PATH:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        folder.chmod(0o700)
-        return folder, False
-    room = LONGEST_PATH - len("/clawpy-12345678/control.sock")
+def _bind(home: Home) -> tuple[socket.socket, Path, bool]:
+    """A bound socket in a folder that is ours alone, and whether that folder goes with the engine.
+
+    Beside the home where that works: its path may be too long, or its file system may know no sockets.
+    """
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    beside = home.data / "run" / NAME
+    if len(os.fsencode(beside)) <= LONGEST_PATH:
+        try:
+            beside.parent.mkdir(mode=0o700, exist_ok=True)
+            beside.parent.chmod(0o700)
+            beside.unlink(missing_ok=True)  # a dead engine's: who has the home's lock is alone here
+            bound.bind(str(beside))
+        except OSError as error:
+            log.warning("no control socket at %s: %s", beside, error)
+        else:
+            return bound, beside, False
     for base in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"):
-        if base and Path(base).is_dir() and len(os.fsencode(base)) <= room:
-            return Path(tempfile.mkdtemp(prefix="clawpy-", dir=base)), True  # 0700 by itself
-    raise Refusal("no_socket", f"{home.data} is too long for a socket, as is every other place", "use a shorter --home")
+        if (
+            not base
+            or not Path(base).is_dir()
+            or len(os.fsencode(base)) > LONGEST_PATH - len(f"/clawpy-12345678/{NAME}")
+        ):
+            continue
+        folder = Path(tempfile.mkdtemp(prefix="clawpy-", dir=base))  # 0700 by itself
+        try:
+            bound.bind(str(folder / NAME))
+        except OSError as error:
+            log.warning("no control socket in %s: %s", folder, error)
+            folder.rmdir()
+        else:
+            return bound, folder / NAME, True
+    bound.close()
+    raise Refusal("no_socket", f"no socket can be made beside {home.data} nor elsewhere", "use a shorter --home")

@@ -76,6 +76,16 @@ def test_a_path_that_is_too_long_moves_elsewhere_and_is_taken_away(tmp_path: Pat
     assert not Path(server.address).parent.exists()
 
 
+def test_a_folder_that_takes_no_socket_is_left_for_another(home: Home) -> None:
+    home.data.mkdir(parents=True)
+    (home.data / "run").write_text("in the way")
+    server = ControlServer(home, echo)
+    server.start()
+    assert ask(server.address, "x", {})["verb"] == "x"
+    server.close()
+    assert not Path(server.address).parent.exists()
+
+
 def test_a_refusal_travels_whole(serve: Serve) -> None:
     def refuse(verb: str, arguments: Any) -> Any:
         raise Refusal("blocked", "the hour's cap is reached", "wait until 14:30")
@@ -192,6 +202,24 @@ def test_a_verb_opens_an_engine_for_its_own_time_and_approve_waits(engine: Stand
     assert opened == [{"workspaces": ["/srv/shop"], "start_schedule": False}]
     assert engine.sessions.waited == ["sess_aaa"]
     assert engine.closed
+
+
+@pytest.mark.parametrize(("verb", "asked_again"), [("status", True), ("propose", False), ("approve", False)])
+def test_a_lost_answer_is_asked_for_again_but_nothing_is_done_twice(
+    engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch, verb: str, asked_again: bool
+) -> None:
+    (home.data / "engine.json").write_text('{"pid": 1, "since": "2026-01-05", "address": "/x.sock"}')
+
+    def lost(*_: Any, **__: Any) -> Any:
+        raise Unreachable("hung up", sent=True)
+
+    monkeypatch.setattr(calling, "ask", lost)
+    if asked_again:
+        assert calling.call(home, verb, {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
+        return
+    with pytest.raises(Refusal) as caught:
+        calling.call(home, verb, {}, opener=lambda home, **_: engine)
+    assert caught.value.code == "no_answer"
 
 
 def test_a_dead_engines_note_misleads_nobody(engine: StandIn, home: Home) -> None:
