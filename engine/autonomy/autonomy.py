@@ -125,7 +125,11 @@ class Autonomy:
 
     def heard(self, what: str) -> None:
         """The operator did something (SPEC 2.2)."""
+        threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
+        back = self.presence.silence() >= threshold
         self.presence.heard(what)
+        if back and self.schedule.due(CARDS) <= self._clock.now():
+            self.schedule.soon(CARDS)  # cards for who comes back, not ten minutes later
         if self._view.state in (State.PRIMING, State.AUTONOMOUS):
             self.evaluate()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index, text
@@ -128,7 +129,7 @@ class Pipeline:
         the gate's `rule` is the NEW badge.
         """
         with self._database.read() as session:
-            spent = self._costs.spent(session)
+            spent = cache(lambda: self._costs.spent(session))
             return self._ask_all(session, trigger, self._clock.now(), spent, decided=False)
 
     def rule(self, transaction: Transaction, trigger: Trigger) -> Ruling:
@@ -137,15 +138,16 @@ class Pipeline:
         self._kill_switch.lift_expired(transaction)
         for prediction_id in self._permits.expired(transaction):
             self._costs.release_prediction(transaction, prediction_id)
-        spent = self._costs.spent(session)
+        spent = cache(lambda: self._costs.spent(session))
         verdicts = self._ask_all(session, trigger, transaction.now, spent, decided=True)
         blocked_by = next((one for one in verdicts if one.verdict is not Verdict.ALLOW), None)
         permit: Permit | None = None
         if blocked_by is None:
             permit = self._permits.issue(transaction, trigger)
-            self._costs.reserve(transaction, trigger, permit.id, spent)
+            self._costs.reserve(transaction, trigger, permit.id, spent())
             loops.record(transaction, loops.link_of(trigger, chain_start(trigger), transaction.now))
-            self._use_allowance(transaction, trigger.assignment.digest)
+            if any(one.rule and one.rail == "content" for one in verdicts):
+                self._use_allowance(transaction, trigger.assignment.digest)
         else:
             self._blocked(transaction, trigger, verdicts, blocked_by)
         session.add(_row(trigger, verdicts, blocked_by, permit, transaction.now))
@@ -192,7 +194,7 @@ class Pipeline:
             }
 
     def _ask_all(
-        self, session: Session, trigger: Trigger, now: datetime, spent: CostState, *, decided: bool
+        self, session: Session, trigger: Trigger, now: datetime, spent: Callable[[], CostState], *, decided: bool
     ) -> tuple[RailVerdict, ...]:
         by_operator = decided and rates.by_operator(trigger)
         content = self._guard("content", lambda: self._content(session, trigger, by_operator))
@@ -215,35 +217,44 @@ class Pipeline:
             return RailVerdict(name, Verdict.BLOCK, f"the rail failed ({type(error).__name__}); nothing runs", "fault")
 
     def _rate(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
+        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
+        if rates.by_operator(trigger) or trigger.force:
+            return rates.decide_rate(trigger, None, now, interval)
         last = session.exec(
             select(CrosspollLog.created_at)
             .where(col(CrosspollLog.unattended).is_(True), col(CrosspollLog.blocked).is_(False))
             .order_by(desc(col(CrosspollLog.created_at)))
             .limit(1)
         ).first()
-        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
         return rates.decide_rate(trigger, last, now, interval)
 
     def _loop(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
         link = loops.link_of(trigger, chain_start(trigger), now)
         return loops.decide_loop(link, () if link.from_channel == loops.OWNER else loops.recent(session, now))
 
-    def _cost(self, session: Session, trigger: Trigger, spent: CostState) -> RailVerdict:
-        return cost.decide_cost(spent, trigger.estimate, self._costs.budget(session, trigger.agent))
+    def _cost(self, session: Session, trigger: Trigger, spent: Callable[[], CostState]) -> RailVerdict:
+        return cost.decide_cost(spent(), trigger.estimate, self._costs.budget(session, trigger.agent))
 
     def _content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
-        allowance = session.get(Allowance, trigger.assignment.digest)
-        return decide_content(
-            check_assignment(trigger.assignment, self._settings.current.channels),
-            ContentFacts(
-                by_operator=by_operator,
-                acknowledged=trigger.acknowledged_digest == trigger.assignment.digest,
-                allowed_once=allowance is not None and allowance.used_at is None,
-            ),
+        found = check_assignment(trigger.assignment, self._settings.current.channels)
+        allowed_once = False
+        if found.verdict is Verdict.BLOCK:
+            allowance = session.get(Allowance, trigger.assignment.digest)
+            allowed_once = allowance is not None and allowance.used_at is None
+        facts = ContentFacts(
+            by_operator=by_operator,
+            acknowledged=trigger.acknowledged_digest == trigger.assignment.digest,
+            allowed_once=allowed_once,
         )
+        return decide_content(found, facts)
 
     def _gate(
-        self, session: Session, trigger: Trigger, content: RailVerdict, spent: CostState, by_operator: bool
+        self,
+        session: Session,
+        trigger: Trigger,
+        content: RailVerdict,
+        spent: Callable[[], CostState],
+        by_operator: bool,
     ) -> RailVerdict:
         settings = self._settings.current
         return decide_gate(
@@ -255,8 +266,8 @@ class Pipeline:
                 rejections=self._kill_switch.rejections(session),
                 decisions=self._decisions_total(session),
                 content=content.verdict,
-                day_cost=spent.day,
-                day_cap=spent.day_cap,
+                day_cost=spent().day,
+                day_cap=spent().day_cap,
                 by_operator=by_operator,
                 autonomous=settings.autonomous_mode_enabled,
                 workspace_acts=settings.workspace(trigger.assignment.workspace).autonomy is Autonomy.ACT,
@@ -300,9 +311,9 @@ class Pipeline:
             )
         )
         for one in verdicts:
-            if one.verdict is Verdict.ALLOW:
+            if one.verdict is Verdict.ALLOW or one.rule == "fault":
                 continue
-            if one.rail == loops.RAIL and one.rule != "fault":
+            if one.rail == loops.RAIL:
                 count = state.get(transaction.session, LOOPS_KEY, 0) + 1
                 state.put(transaction, LOOPS_KEY, count)
                 log.warning("loop %d: %s", count, one.reason)

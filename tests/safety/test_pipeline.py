@@ -60,6 +60,16 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
     assert ruling.blocked_by.rule == "fault"
 
 
+def test_a_cost_ledger_that_cannot_be_read_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(rails.safety.costs, "spent", broken)
+    ruling = rails.rule(unattended())
+    assert ruling.permit is None
+    assert {one.rail for one in ruling.verdicts if one.rule == "fault"} == {"cost", "gate"}
+
+
 def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> None:
     verdicts = rails.safety.pipeline.preview(approval())
     assert verdicts[4].verdict is Verdict.ASK

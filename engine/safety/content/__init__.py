@@ -1,9 +1,9 @@
 """The content filter (SPEC 3.5): destructive commands, messages to the outside, money, unregistered channels.
 
 A text goes through `normalise` (what a reader sees), `shell` (simple commands), `calls` (the programs that really
-run), then the rules: `rules` (data), `targets` (what a program is pointed at), `code` (interpreters, SQL), `prose`
-(words). Everything is a function of the text alone; no input takes more than 50 ms. What cannot be judged is asked
-about, never allowed.
+run) with `outputs` (what a pipe feeds them), then the rules: `rules` (data, in the language of `patterns`), `targets`
+(what a program is pointed at), `code` (interpreters, SQL), `prose` (words). Everything is a function of the text
+alone; no input takes more than 50 ms. What cannot be judged is asked about, never allowed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.safety.content import code, prose, rules, targets
-from engine.safety.content.calls import Call, Unwrapped, decode_base64, unwrap
+from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.normalise import fold
+from engine.safety.content.outputs import decode_base64
 from engine.safety.content.shell import LONGEST
 from engine.safety.content.targets import Hit
 from engine.values import Assignment, RailVerdict, Verdict

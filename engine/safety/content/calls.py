@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from engine.safety.content.shell import MOST, Simple, parse, unescape
+from engine.safety.content.outputs import chain_downloads, decodes, downloads, output_of
+from engine.safety.content.shell import MOST, Simple, parse
 
 DEEPEST = 10
 BUDGET = 30_000
@@ -141,8 +139,6 @@ _CONTAINER_VALUES = frozenset(
         "--context",
     ]
 )
-_DOWNLOADERS = frozenset({"curl", "wget", "fetch", "aria2c", "http", "lwp-download", "lynx"})
-_BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
 
 
 @dataclass(slots=True)
@@ -207,7 +203,7 @@ def _substituted(simple: Simple) -> list[str]:
         known = False
         for place in range(1, len(parts), 2):
             inner = parse(next(outputs, ""))
-            said = _output_of(inner[-1], 0) if inner and parts[place] == "$()" else None
+            said = output_of(inner[-1], 0) if inner and parts[place] == "$()" else None
             if said is not None:
                 parts[place], known = said, True
         text = "".join(parts)
@@ -298,7 +294,7 @@ def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, dept
         _script(rest[0], result, depth + 1, (*via, base))
         return
     if base == "xargs" and simple.source is not None:
-        fed = _output_of(simple.source, 0)
+        fed = output_of(simple.source, 0)
         if fed is not None:
             rest = rest + fed.split()[:200]
     _call(rest, simple, result, depth + 1, (*via, base))
@@ -317,7 +313,7 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
             _script(simple.stdin, result, depth + 1, via)
         return
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
-        result.downloads_to_shell |= _downloads(simple.nested)
+        result.downloads_to_shell |= downloads(simple.nested)
     for place, word in enumerate(args):
         if word == "--command" or (re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) and not word.startswith("--")):
             following = args[place + 1 :]
@@ -328,7 +324,7 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
                 for number, value in enumerate(following[1:]):
                     script = script.replace(f"${number}", value).replace('"$@"', value)
                 if script == "$()":
-                    result.downloads_to_shell |= _downloads(simple.nested)
+                    result.downloads_to_shell |= downloads(simple.nested)
                 _script(script, result, depth + 1, via)
             return
         if base in ("pwsh", "powershell") and word.lower() in ("-encodedcommand", "-enc", "-e"):
@@ -341,12 +337,12 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
         if simple.stdin is not None:
             _script(simple.stdin, result, depth + 1, via)
         if simple.source is not None:
-            if _chain_downloads(simple.source):
+            if chain_downloads(simple.source):
                 result.downloads_to_shell = True
-            fed = _output_of(simple.source, 0)
+            fed = output_of(simple.source, 0)
             if fed is not None:
                 _script(fed, result, depth + 1, via)
-            elif _decodes(simple.source):
+            elif decodes(simple.source):
                 result.unreadable = "what a decoder yields is run by a shell unseen"
 
 
@@ -365,9 +361,9 @@ def _interpreter(base: str, args: list[str], simple: Simple, result: Unwrapped) 
         if simple.stdin is not None:
             result.code.append((base, simple.stdin))
         elif simple.source is not None:
-            if _chain_downloads(simple.source):
+            if chain_downloads(simple.source):
                 result.downloads_to_shell = True
-            fed = _output_of(simple.source, 0)
+            fed = output_of(simple.source, 0)
             if fed is not None:
                 result.code.append((base, fed))
 
@@ -394,89 +390,3 @@ def _find(args: list[str], simple: Simple, result: Unwrapped, depth: int, via: t
                 _call(inner, simple, result, depth + 1, (*via, "find"))
             place = end
         place += 1
-
-
-def _chain(simple: Simple) -> Iterator[Simple]:
-    seen = 0
-    one: Simple | None = simple
-    while one is not None and seen < 50:
-        yield one
-        one = one.source
-        seen += 1
-
-
-def _program(simple: Simple) -> str:
-    words = [word for word in simple.argv if word not in ("sudo", "command", "env", "nohup", "time", "$", "#")]
-    return words[0].rsplit("/", 1)[-1] if words else ""
-
-
-def _chain_downloads(simple: Simple) -> bool:
-    return any(_program(one) in _DOWNLOADERS or _downloads(one.nested) for one in _chain(simple))
-
-
-def _downloads(nested: list[str]) -> bool:
-    return any(_program(simple) in _DOWNLOADERS for text in nested for simple in parse(text))
-
-
-def _decodes(simple: Simple) -> bool:
-    return any(
-        _program(one) in ("base64", "base32", "xxd", "openssl", "gpg", "uudecode", "rev", "gunzip", "zcat")
-        and any(word in ("-d", "-D", "--decode", "-r", "-dc", "enc") or word == "-rp" for word in one.argv)
-        for one in _chain(simple)
-    )
-
-
-def _output_of(simple: Simple, depth: int) -> str | None:
-    """What a command prints, where the text alone tells: echo, printf, cat of a document, base64 -d, rev, tr."""
-    if depth > 6:
-        return None
-    program, args = _program(simple), simple.argv[1:]
-    if program == "echo":
-        escapes = any(re.fullmatch(r"-[nE]*e[nEe]*", word) for word in args[:2])
-        words = [word for word in args if not re.fullmatch(r"-[neE]+", word)]
-        return unescape(" ".join(words)) if escapes else " ".join(words)
-    if program == "printf" and args:
-        text = unescape(args[0])
-        for value in args[1:]:
-            text = re.sub(r"%(?:b|s|q)", lambda _match, value=value: value, text, count=1)  # type: ignore[misc]
-        return text
-    fed = simple.stdin
-    if fed is None and simple.source is not None:
-        fed = _output_of(simple.source, depth + 1)
-    if fed is None:
-        return None
-    if program in ("cat", "tee", "head", "tail", "sort", "uniq"):
-        return fed
-    if program == "base64" and any(word in ("-d", "-D", "--decode", "-di") for word in args):
-        return decode_base64(fed)
-    if program == "base32" and any(word in ("-d", "--decode") for word in args):
-        return _decoded(lambda: base64.b32decode(fed.strip()))
-    if program == "xxd" and "-r" in " ".join(args):
-        return _decoded(lambda: bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", fed)))
-    if program == "openssl" and "-d" in args and "base64" in " ".join(args):
-        return decode_base64(fed)
-    if program == "rev":
-        return "\n".join(line[::-1] for line in fed.splitlines())
-    if program == "tr" and len(args) == 2 and len(args[0]) == len(args[1]):
-        if args == ["a-z", "n-za-m"] or args == ["A-Za-z", "N-ZA-Mn-za-m"]:
-            import codecs
-
-            return codecs.decode(fed, "rot13")
-        return fed.translate(str.maketrans(args[0], args[1]))
-    return None
-
-
-def decode_base64(text: str) -> str | None:
-    """What base64 text says, if it is UTF-8 text."""
-    match = _BASE64.search(text.strip())
-    if match is None:
-        return None
-    payload = match[0].replace("-", "+").replace("_", "/").rstrip("=")
-    return _decoded(lambda: base64.b64decode(payload + "=" * (-len(payload) % 4)))
-
-
-def _decoded(decode: Callable[[], bytes]) -> str | None:
-    try:
-        return decode().decode("utf-8")
-    except (ValueError, binascii.Error):
-        return None

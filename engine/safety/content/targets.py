@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from engine.safety.content.calls import Call
-from engine.safety.content.rules import ASK, BLOCK, has_option, plain_words
+from engine.safety.content.patterns import ASK, BLOCK, has_option, plain_words
 from engine.values import Verdict
 
 Hit = tuple[Verdict, str, str]

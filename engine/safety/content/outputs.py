@@ -1,0 +1,98 @@
+"""What a pipe feeds into a command, where the text alone tells: echo, printf, documents, decoders (SPEC 3.5)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import re
+from collections.abc import Callable, Iterator
+
+from engine.safety.content.shell import Simple, parse, unescape
+
+_DOWNLOADERS = frozenset({"curl", "wget", "fetch", "aria2c", "http", "lwp-download", "lynx"})
+_BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
+
+
+def _chain(simple: Simple) -> Iterator[Simple]:
+    seen = 0
+    one: Simple | None = simple
+    while one is not None and seen < 50:
+        yield one
+        one = one.source
+        seen += 1
+
+
+def program_of(simple: Simple) -> str:
+    words = [word for word in simple.argv if word not in ("sudo", "command", "env", "nohup", "time", "$", "#")]
+    return words[0].rsplit("/", 1)[-1] if words else ""
+
+
+def chain_downloads(simple: Simple) -> bool:
+    return any(program_of(one) in _DOWNLOADERS or downloads(one.nested) for one in _chain(simple))
+
+
+def downloads(nested: list[str]) -> bool:
+    return any(program_of(simple) in _DOWNLOADERS for text in nested for simple in parse(text))
+
+
+def decodes(simple: Simple) -> bool:
+    return any(
+        program_of(one) in ("base64", "base32", "xxd", "openssl", "gpg", "uudecode", "rev", "gunzip", "zcat")
+        and any(word in ("-d", "-D", "--decode", "-r", "-dc", "enc") or word == "-rp" for word in one.argv)
+        for one in _chain(simple)
+    )
+
+
+def output_of(simple: Simple, depth: int) -> str | None:
+    """What a command prints, where the text alone tells: echo, printf, cat of a document, base64 -d, rev, tr."""
+    if depth > 6:
+        return None
+    program, args = program_of(simple), simple.argv[1:]
+    if program == "echo":
+        escapes = any(re.fullmatch(r"-[nE]*e[nEe]*", word) for word in args[:2])
+        words = [word for word in args if not re.fullmatch(r"-[neE]+", word)]
+        return unescape(" ".join(words)) if escapes else " ".join(words)
+    if program == "printf" and args:
+        text = unescape(args[0])
+        for value in args[1:]:
+            text = re.sub(r"%(?:b|s|q)", lambda _match, value=value: value, text, count=1)  # type: ignore[misc]
+        return text
+    fed = simple.stdin
+    if fed is None and simple.source is not None:
+        fed = output_of(simple.source, depth + 1)
+    if fed is None:
+        return None
+    if program in ("cat", "tee", "head", "tail", "sort", "uniq"):
+        return fed
+    if program == "base64" and any(word in ("-d", "-D", "--decode", "-di") for word in args):
+        return decode_base64(fed)
+    if program == "base32" and any(word in ("-d", "--decode") for word in args):
+        return _decoded(lambda: base64.b32decode(fed.strip()))
+    if program == "xxd" and "-r" in " ".join(args):
+        return _decoded(lambda: bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", fed)))
+    if program == "openssl" and "-d" in args and "base64" in " ".join(args):
+        return decode_base64(fed)
+    if program == "rev":
+        return "\n".join(line[::-1] for line in fed.splitlines())
+    if program == "tr" and len(args) == 2 and len(args[0]) == len(args[1]):
+        if args == ["a-z", "n-za-m"] or args == ["A-Za-z", "N-ZA-Mn-za-m"]:
+            return codecs.decode(fed, "rot13")
+        return fed.translate(str.maketrans(args[0], args[1]))
+    return None
+
+
+def decode_base64(text: str) -> str | None:
+    """What base64 text says, if it is UTF-8 text."""
+    match = _BASE64.search(text.strip())
+    if match is None:
+        return None
+    payload = match[0].replace("-", "+").replace("_", "/").rstrip("=")
+    return _decoded(lambda: base64.b64decode(payload + "=" * (-len(payload) % 4)))
+
+
+def _decoded(decode: Callable[[], bytes]) -> str | None:
+    try:
+        return decode().decode("utf-8")
+    except (ValueError, binascii.Error):
+        return None
