@@ -13,9 +13,6 @@ from engine.storage.database import Database, Transaction
 from engine.storage.types import utc
 from engine.values import CheckResult
 
-KEPT_DURATIONS = 50
-"""So many of the slowest tests are kept with a run."""
-
 
 class ValidationRun(SQLModel, table=True):
     """One run. `head` is the commit, `tree` the tree of the files as they were; `full` says the whole suite ran."""
@@ -89,7 +86,7 @@ class ValidationRuns:
                 skipped=check.skipped,
                 errors=check.errors,
                 failing=list(check.failing),
-                durations=[list(pair) for pair in check.durations[:KEPT_DURATIONS]],
+                durations=[list(pair) for pair in check.durations],
             )
         )
 

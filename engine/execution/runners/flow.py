@@ -12,15 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel
 
 from engine.git import Git
 from engine.values import CheckResult
-
-if TYPE_CHECKING:
-    from engine.execution.runners.toolchain import Toolchain
 
 OUTPUT_KEPT = 256 * 1024
 """So many characters of the end of a command's output are handed to the flow; the transcript has the rest."""
@@ -110,14 +107,13 @@ class Job:
 
     `workspace` is the operator's repository; `folder` is where to work: the same, or a worktree of it. `git` is on
     `folder`, unsandboxed but without hooks, and may check out any commit there when the place is a worktree; inside
-    the sandbox `.git` is read-only. `toolchain` is what was found in `folder`, or None.
+    the sandbox `.git` is read-only.
     """
 
     workspace: Path
     folder: Path
     parameters: Any
     git: Git
-    toolchain: Toolchain | None
     bench: Bench
 
     @property

@@ -22,7 +22,6 @@ from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.parameters import edited, validated
-from engine.execution.runners.toolchain import detect
 from engine.execution.snapshots import Snapshot
 from engine.execution.worktrees import Worktree, Worktrees
 from engine.git import Git
@@ -38,6 +37,10 @@ UNDO_NOTES = {
     Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
     Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
 }
+
+
+KEPT_DURATIONS = 50
+"""So many of the slowest tests are kept with a result; a suite may have tens of thousands."""
 
 
 class RunBook(Protocol):
@@ -116,10 +119,9 @@ class FlowRunner:
                 folder=ground.folder,
                 parameters=parameters,
                 git=live.git(ground.git),
-                toolchain=detect(ground.folder, workspace),
                 bench=live,
             )
-            result = flow.run(job)
+            result = _bounded(flow.run(job))
             live.check_running()
             # From here on nobody writes into the folder any more: what is captured is what there is.
             live.processes.end(grace=0)
@@ -227,3 +229,9 @@ def _state(ground: _Ground) -> Snapshot | None:
     if worktree is not None and now.head == worktree.start != worktree.head:
         return Snapshot(worktree.head, now.tree, False)  # its commit is our own, on top of the operator's
     return now
+
+
+def _bounded(result: FlowResult) -> FlowResult:
+    if result.check is None:
+        return result
+    return replace(result, check=replace(result.check, durations=result.check.durations[:KEPT_DURATIONS]))

@@ -105,7 +105,6 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
             folder=folder,
             parameters=flow.parameters(**parameters),
             git=Git(folder),
-            toolchain=None,
             bench=bench,
         )
         return Ran(flow.run(job), bench, folder)
