@@ -6,7 +6,6 @@ where it is used. What a verb does is the engine's; here arguments become a requ
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
@@ -17,11 +16,12 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console.command_line import parser
 from clawpy_console.where import Where, WrongUse, split_options
 from engine import Home, Refusal, __version__
 
 if TYPE_CHECKING:
+    import argparse
+
     from engine import Engine
 
 DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
@@ -36,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
     try:
-        return _main(list(sys.argv[1:] if argv is None else argv))
+        code = _main(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return INTERRUPTED
@@ -54,7 +56,7 @@ def _main(argv: list[str]) -> int:
             return DONE
         if rest and rest[0] == "check" and len(rest) > 1 and not rest[1].startswith("-"):
             rest.insert(1, "--")  # the command's own options are part of the command
-        options = parser().parse_args(rest)
+        options = _parsed(rest)
     except WrongUse as error:
         print(f"clawpy: {error}", file=sys.stderr)
         return WRONG_USE
@@ -62,15 +64,27 @@ def _main(argv: list[str]) -> int:
         return error.code if isinstance(error.code, int) else WRONG_USE
     try:
         with _home_of(where):
-            if options.verb is None:
+            if options is None:
                 return _console(where)
             return SPECIAL.get(options.verb, _ask)(options, where)
     except WrongUse as error:
-        print(f"clawpy {options.verb}: {error}", file=sys.stderr)
+        print(f"clawpy{f' {options.verb}' if options else ''}: {error}", file=sys.stderr)
         return WRONG_USE
     except Refusal as error:
         _tell(error, where)
         return WRONG_USE if error.code == "bad_arguments" else REFUSED
+
+
+def _parsed(rest: list[str]) -> argparse.Namespace | None:
+    """The verb and its options; None for the console, which does not wait for the parser of nineteen verbs."""
+    if not rest:
+        return None
+    from clawpy_console.command_line import parser
+
+    options = parser().parse_args(rest)
+    if options.verb is None:
+        raise WrongUse("a verb is missing; see `clawpy --help`")
+    return options
 
 
 @contextmanager

@@ -47,9 +47,7 @@ class Where:
 
     def all(self) -> list[str]:
         """The scope and the workspaces that the settings name."""
-        from engine import configured_workspaces
-
-        return list(dict.fromkeys([*self.scope(), *configured_workspaces(self.home)]))
+        return list(dict.fromkeys([*self.scope(), *self.home.configured_workspaces()]))
 
 
 def split_options(argv: Sequence[str]) -> tuple[Where, list[str]]:

@@ -12,10 +12,10 @@ from engine.home import Home
 from engine.values import Refusal
 
 if TYPE_CHECKING:
-    from engine.doors.calling import call, configured_workspaces, failed, stop
+    from engine.doors.calling import call, failed, stop
     from engine.engine import Engine, open_engine
 
-__all__ = ["Engine", "Home", "Refusal", "call", "configured_workspaces", "failed", "open_engine", "stop"]
+__all__ = ["Engine", "Home", "Refusal", "call", "failed", "open_engine", "stop"]
 
 __version__ = "0.1.0"
 
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
         from engine import engine
 
         return getattr(engine, name)
-    if name in ("call", "configured_workspaces", "failed", "stop"):
+    if name in ("call", "failed", "stop"):
         from engine.doors import calling
 
         return getattr(calling, name)

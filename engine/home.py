@@ -57,6 +57,24 @@ class Home:
     def lock(self) -> Path:
         return self.data / "engine.lock"
 
+    def configured_workspaces(self) -> list[str]:
+        """The workspaces that the settings file names and that are there, but for those that are off.
+
+        Light, without validation, for whoever needs them before the settings are loaded. A file that cannot be read
+        names none; opening the engine will say what is wrong with it.
+        """
+        import tomllib
+
+        try:
+            sections = tomllib.loads(self.config_file.read_text(encoding="utf-8-sig")).get("workspaces", {})
+        except (OSError, ValueError):
+            return []
+        return [
+            str(Path(path).expanduser())
+            for path, section in (sections.items() if isinstance(sections, dict) else ())
+            if isinstance(section, dict) and section.get("autonomy") != "off" and Path(path).expanduser().is_dir()
+        ]
+
     def paths(self) -> dict[str, str]:
         """Every path by name, as `doctor --json` prints it under `paths`."""
         return {

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -129,19 +127,3 @@ def failed(document: Mapping[str, Any]) -> bool:
     """True when a document tells of a session that ended badly, so that `approve --wait` is honest (SPEC 9.8)."""
     session = document.get("session") or {}
     return session.get("state") in ("failed", "cancelled", "blocked", "interrupted")
-
-
-def configured_workspaces(home: Home) -> list[str]:
-    """The workspaces that the settings name and that are there, but for those that are off. Light: no validation.
-
-    A file that cannot be read names none; opening the engine will say what is wrong with it.
-    """
-    try:
-        sections = tomllib.loads(home.config_file.read_text(encoding="utf-8-sig")).get("workspaces", {})
-    except (OSError, ValueError):
-        return []
-    return [
-        str(Path(path).expanduser())
-        for path, section in (sections.items() if isinstance(sections, dict) else ())
-        if isinstance(section, dict) and section.get("autonomy") != "off" and Path(path).expanduser().is_dir()
-    ]

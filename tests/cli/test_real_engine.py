@@ -32,10 +32,12 @@ engine.close()
 LIGHT = """
 import sys
 import clawpy_console.cli
-from clawpy_console.command_line import parser
-parser()
+from clawpy_console.where import split_options
+where, _ = split_options(["--home", sys.argv[1]])
+where.locate()
+assert where.all()
 heavy = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "alembic", "chromadb", "keyring", "apscheduler", "tomlkit",
-         "psutil", "filelock", "asyncio"}
+         "psutil", "filelock", "asyncio", "argparse"}
 print(*sorted(heavy & set(sys.modules)))
 """
 
@@ -76,8 +78,10 @@ def holder(home: Home, project: Path) -> Iterator[subprocess.Popen[str]]:
     held.communicate("\n", timeout=30)
 
 
-def test_what_is_imported_before_the_console_is_light() -> None:
-    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+def test_what_is_imported_before_the_console_is_light(home: Home, project: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT, str(home.root)], cwd=project, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == ""
 
 
