@@ -6,6 +6,7 @@ every window until it is settled with the real price, which then counts from the
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -23,6 +24,8 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.types import UtcDateTime, utc
 from engine.values import CostState, Refusal, SessionView, Trigger, microusd
+
+log = logging.getLogger(__name__)
 
 RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
 HISTORY = 20
@@ -278,7 +281,12 @@ class Costs:
         if after.month > after.month_cap:
             self._cap_reached(transaction, "month", f"cost: the month's cap of {cost.money(after.month_cap)} is passed")
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
-            agent = self.budget(transaction.session, entry.agent)
+            try:
+                agent = self.budget(transaction.session, entry.agent)
+            except Exception:
+                # The price is known and must be kept, even where an agent's folder cannot be read.
+                log.exception("the budget of %s could not be read", entry.agent)
+                return
             if agent.budget is not None and agent.spent > agent.budget:
                 transaction.record(BudgetExceeded(subject=entry.agent, spent=agent.spent, budget=agent.budget))
 

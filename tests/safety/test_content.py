@@ -221,6 +221,6 @@ def test_no_input_takes_long(check: object, text: str) -> None:
 
 
 def _seconds(check: object, text: str) -> float:
-    begin = time.perf_counter()
+    begin = time.thread_time()  # of this thread: other programs on the machine do not count
     check(text)  # type: ignore[operator]
-    return time.perf_counter() - begin
+    return time.thread_time() - begin
