@@ -118,10 +118,10 @@ class ConsoleApp(App[None]):
         if not self._use_theme(last.theme):
             self._use_theme(themes.DEFAULT)
 
-    def run(self, **options: Any) -> None:  # type: ignore[override]
+    def run(self, **options: Any) -> Any:
         """Run in the terminal; without `mouse=` the mouse is as the operator left it."""
         options.setdefault("mouse", self._last.mouse)
-        super().run(**options)
+        return super().run(**options)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our colour names for themes that are not ours, so that no style sheet ever misses one."""
@@ -260,7 +260,7 @@ class ConsoleApp(App[None]):
 
     def _each_screen(self, changed: frozenset[str]) -> None:
         for screen in self.screen_stack:
-            if isinstance(screen, ConsoleScreen) and screen.is_mounted:
+            if isinstance(screen, ConsoleScreen) and screen.ready:
                 screen.refresh_known(changed)
 
     @on(EngineMoved)
@@ -272,7 +272,7 @@ class ConsoleApp(App[None]):
     @on(OutputGrew)
     def _grew(self, message: OutputGrew) -> None:
         for screen in self.screen_stack:
-            if isinstance(screen, ConsoleScreen):
+            if isinstance(screen, ConsoleScreen) and screen.ready:
                 screen.output_grew(message.sessions)
 
     @on(Noticed)
@@ -300,7 +300,7 @@ class ConsoleApp(App[None]):
             return
         now = self.now()
         for screen in self.screen_stack:
-            if isinstance(screen, ConsoleScreen) and screen.is_mounted:
+            if isinstance(screen, ConsoleScreen) and screen.ready:
                 screen.tick(now)
         self.set_timer(1.0 if self.known.running else 60.0 - now.second, self._tick, name="tick")
 

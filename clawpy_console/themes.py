@@ -112,6 +112,8 @@ def _theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Them
             "scrollbar-corner-color": colors["background"],
             "border": colors["accent"],
             "border-blurred": colors["line"],
+            "ansi-background": "ansi_black" if dark else "ansi_white",
+            "ansi-foreground": "ansi_white" if dark else "ansi_black",
             "block-cursor-foreground": "ansi_black" if ansi else colors["text"],
             "block-cursor-background": "ansi_cyan" if ansi else colors["lit"],
             "block-cursor-text-style": "bold",

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.content import Content
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Static
 
 from clawpy_console.actions import bindings, shown_key
 from clawpy_console.known import Known
@@ -54,6 +56,11 @@ class ConsoleScreen(Screen[None]):
         return self.app.known
 
     @property
+    def ready(self) -> bool:
+        """True while the screen's widgets are there to be drawn on."""
+        return self.is_attached and self.is_running and bool(self.query(StatusBar)) and bool(self.query(KeyLine))
+
+    @property
     def pane(self) -> str:
         """The pane that has the focus."""
         node: Widget | None = self.focused
@@ -84,6 +91,13 @@ class ConsoleScreen(Screen[None]):
         stopped = any(hold.word == "stop" for hold in self.app.holds)
         status = self.query_one(StatusBar)
         status.show(self.known, now, opening=self.app.opening, demo=self.app.demo, stopped=stopped)
+
+    def put(self, selector: str, content: Content) -> None:
+        """Put `content` into the Static at `selector`; the same words again cost nothing."""
+        static = self.query_one(selector, Static)
+        shown = static.content
+        if not (isinstance(shown, Content) and shown.is_same(content)):
+            static.update(content)
 
     def output_grew(self, sessions: frozenset[str]) -> None:
         """These sessions wrote more."""

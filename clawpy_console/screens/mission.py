@@ -79,14 +79,14 @@ class MissionScreen(ConsoleScreen):
         if not changed or changed & {"sessions"}:
             newest = known.newest_running
             title = f"LIVE  {newest.channel}  {words.name(newest.workspace)}" if newest else "LIVE"
-            self.query_one("#live-title", Static).update(Content(title))
+            self.put("#live-title", Content(title))
             self.query_one("#live", Transcript).follow(newest, self.app.transcript)
         self._draw_lists(known, now)
         self._draw_below(known, now)
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
-        if self.is_mounted and self.query("#tasks"):
+        if self.query("#tasks"):
             self._draw_lists(self.known, now)
 
     def _draw_lists(self, known: Known, now: datetime) -> None:
@@ -94,11 +94,9 @@ class MissionScreen(ConsoleScreen):
         self.query_one("#tasks", Rows).show([_task_row(one, known, now) for one in _tasks_in_order(known.tasks)])
         self.query_one("#queue", Rows).show([_queue_row(one, now) for one in known.waiting])
         waits = len(known.waiting)
-        self.query_one("#queue-title", Static).update(
-            Content(f"WAITING FOR YOU  {waits}" if waits else "WAITING FOR YOU")
-        )
+        self.put("#queue-title", Content(f"WAITING FOR YOU  {waits}" if waits else "WAITING FOR YOU"))
         self.query_one("#pane-queue").set_class(bool(waits), "-wants")
-        self.query_one("#folded", Static).update(self._folded(known, now))
+        self.put("#folded", self._folded(known, now))
         self._draw_glance()
 
     def _draw_glance(self) -> None:
@@ -107,7 +105,7 @@ class MissionScreen(ConsoleScreen):
         last = self.query_one("#live", Transcript).last_line if newest else ""
         text = words.crop(words.one_line(last), max(0, self.size.width - 22))
         channel = words.fit(newest.channel, 14) if newest and text else ""
-        self.query_one("#glance", Static).update(Content.assemble((channel, "$grey"), "  ", (text, "$faint")))
+        self.put("#glance", Content.assemble((channel, "$grey"), "  ", (text, "$faint")))
 
     def _folded(self, known: Known, now: datetime) -> Content:
         running = len(known.running)
@@ -129,8 +127,8 @@ class MissionScreen(ConsoleScreen):
         title = f"CARDS  {place} of {max(total, number)}" if number else "CARDS"
         if self._workspace:
             title += f"   only {words.name(self._workspace)}"
-        self.query_one("#stack-title", Static).update(Content(title))
-        self.query_one("#hints", Static).update(self._hints(stack))
+        self.put("#stack-title", Content(title))
+        self.put("#hints", self._hints(stack))
 
     def _hints(self, stack: CardStack) -> Content:
         keys = self.app.keymap
@@ -150,7 +148,7 @@ class MissionScreen(ConsoleScreen):
     def _draw_below(self, known: Known, now: datetime) -> None:
         self._draw_stack_words()
         style, trail = self._trail
-        self.query_one("#trail", Static).update(Content.styled(trail, style))
+        self.put("#trail", Content.styled(trail, style))
         behind = self.query_one("#stack", CardStack).cards[1:]
         self.query_one("#below", Drawn).show(lambda width: _below(behind, known, now, width))
 
@@ -200,7 +198,7 @@ class MissionScreen(ConsoleScreen):
         """The line under the stack: what was just done."""
         width = max(20, self.query_one("#trail").size.width)
         self._trail = (style, words.crop(words.one_line(text), width))
-        self.query_one("#trail", Static).update(Content.styled(self._trail[1], style))
+        self.put("#trail", Content.styled(self._trail[1], style))
 
     @on(CardStack.Wanted)
     def _wanted(self, message: CardStack.Wanted) -> None:

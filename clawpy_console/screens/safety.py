@@ -64,11 +64,11 @@ class SafetyScreen(ConsoleScreen):
     def draw(self, changed: frozenset[str]) -> None:
         known, now = self.known, self.app.now()
         self.query_one("#pipeline", Drawn).show(lambda width: _pipeline(known, width))
-        self.query_one("#gauges", Static).update(_gauges(known))
-        self.query_one("#machine", Static).update(_machine(known, now))
-        self.query_one("#holds", Static).update(self._holds())
+        self.put("#gauges", _gauges(known))
+        self.put("#machine", _machine(known, now))
+        self.put("#holds", self._holds())
         self.query_one("#switches", Rows).show([_switch(name, on) for name, on in known.switches])
-        self.query_one("#sandbox", Static).update(Content(known.sandbox or "not tried yet"))
+        self.put("#sandbox", Content(known.sandbox or "not tried yet"))
         self.query_one("#blocked", Rows).show([_blocked_row(one, now) for one in known.blocked])
         self._draw_why()
         self.refresh_bindings()
@@ -99,7 +99,7 @@ class SafetyScreen(ConsoleScreen):
                 (words.one_line(one.what), "$ink"), "\n", (f"✗ {one.blocked_by}", "$wrong"), (rule, "$faint"),
                 "\n", (words.one_line(one.reason), "$grey"),
             )  # fmt: skip
-        self.query_one("#blocked-why", Static).update(why)
+        self.put("#blocked-why", why)
 
     @on(Rows.Opened, "#switches")
     def _toggle(self, message: Rows.Opened) -> None:
@@ -129,7 +129,7 @@ class SafetyScreen(ConsoleScreen):
     def tick(self, now: datetime) -> None:
         super().tick(now)
         if self.query("#machine"):
-            self.query_one("#machine", Static).update(_machine(self.known, now))
+            self.put("#machine", _machine(self.known, now))
 
     def copy_text(self) -> str:
         current = self.query_one("#blocked", Rows).current

@@ -157,7 +157,7 @@ class WorkScreen(ConsoleScreen):
                     Content.assemble((shown_key(f"work.{action}", keys), "$accent"), f" {action}") for action in hints
                 )
             )
-        self.query_one("#verdict", Static).update(Content("\n").join([*lines, Content("")]))
+        self.put("#verdict", Content("\n").join([*lines, Content("")]))
         files = change.files if change else ()
         self.query_one("#files", Rows).show([_file_row(one) for one in files])
         self.query_one("#files").display = bool(files)

@@ -4,32 +4,44 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from clawpy_console.app import ConsoleApp
 from engine.home import Home
 from engine.values import Refusal
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import NOW, StandIn
 
+PLACES = {
+    "mission": (),
+    "work": ("2",),
+    "safety": ("6",),
+    "details": ("1", "enter"),
+    "editor": ("1", "enter", "e", "x"),
+    "prompt": ("1", "n", "x"),
+    "help": ("question_mark",),
+    "filter": ("2", "slash", "x"),
+    "palette": ("ctrl+p", "x"),
+    "quit": ("ctrl+q",),
+    "confirm": ("2", "down", "D"),
+}
 
-@pytest.mark.parametrize(
-    "keys",
-    [(), ("2",), ("6",), ("enter",), ("enter", "e", "x"), ("n", "x"), ("question_mark",), ("2", "slash", "x"),
-     ("ctrl+p", "x"), ("ctrl+q",), ("2", "down", "D")],
-    ids=["mission", "work", "safety", "details", "editor", "prompt", "help", "filter", "palette", "quit", "confirm"],
-)  # fmt: skip
-async def test_f12_stops_everywhere(console: ConsoleApp, engine: StandIn, keys: tuple[str, ...]) -> None:
+
+async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
+    console: ConsoleApp, engine: StandIn
+) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press(*keys)
-        await pilot.press("f12")
-        await until(pilot, lambda: any(call[0] == "stop" for call in engine.calls))
-        await until(pilot, lambda: any(hold.word == "stop" for hold in console.known.holds))
-        while len(console.screen_stack) > 1:
-            console.pop_screen()
-        await pilot.pause()
-        assert "■ STOPPED" in screen_text(console)
+        for place, keys in PLACES.items():
+            await pilot.press(*keys)
+            await pilot.press("f12")
+            await until(pilot, lambda: any(call[0] == "stop" for call in engine.calls), place)
+            await until(pilot, lambda: any(hold.word == "stop" for hold in console.known.holds), place)
+            while len(console.screen_stack) > 1:
+                console.pop_screen()
+            await pilot.pause()
+            assert "■ STOPPED" in screen_text(console), place
+            console.resume("stop")
+            await until(pilot, lambda: not console.holds, place)
+            engine.calls.clear()
 
 
 async def test_f12_waits_for_nobody_and_is_seen_at_once(console: ConsoleApp, engine: StandIn) -> None:
@@ -54,7 +66,7 @@ async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) 
 
 async def test_a_stop_that_fails_says_what_else_stops(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["stop"] = Refusal("failed", "the database is full")
-    async with console.run_test(size=(120, 40)) as pilot:
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await live(pilot)
         await pilot.press("f12")
         await until(pilot, lambda: "clawpy stop" in screen_text(console))

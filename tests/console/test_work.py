@@ -61,7 +61,7 @@ async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
 
 async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: ConsoleApp, engine: StandIn) -> None:
     engine.refuse["landed"] = Refusal("conflict", "shop/cart.py was changed by both", "branch it instead")
-    async with console.run_test(size=(120, 40)) as pilot:
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await to_the_change(pilot)
         await pilot.press("L")
         await until(pilot, lambda: "changed by both" in screen_text(console))

@@ -1,0 +1,152 @@
+"""Engine events reach the screen coalesced; the last screen survives a restart, and nothing else of it matters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from textual.message import Message
+
+from clawpy_console import alerts, last_screen
+from clawpy_console.app import ConsoleApp
+from clawpy_console.bridge import MOVES, Bridge, EngineMoved, Noticed, OutputGrew
+from clawpy_console.known import TOPICS, Known, read
+from engine import events
+from engine.events import EventBus, PredictionCreated, SessionEnded, SessionOutput
+from engine.home import Home
+from tests.console import stand_in
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import NOW, StandIn
+
+
+def test_every_event_is_either_drawn_or_known_not_to_be() -> None:
+    kinds = {one.__name__ for one in events.Event.__subclasses__()}
+    without = {"EngineStarted", "EngineStopped", "SessionOutput", "FaultReported"}
+    assert set(MOVES) <= kinds
+    assert {topic for topics in MOVES.values() for topic in topics} <= set(TOPICS)
+    assert without <= kinds
+
+
+async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
+    bus, posted = EventBus(), []
+    bridge = Bridge(bus, posted.append)
+
+    def burst() -> None:
+        for number in range(500):
+            bus.publish(SessionOutput(subject="sess_1", last_line=number, text="x"))
+            bus.publish(PredictionCreated(subject="p", flow="", channel="", confidence=0.5, source="template"))
+
+    threads = [threading.Thread(target=burst) for _ in range(4)]
+    began = time.monotonic()
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.15)
+    lasted = time.monotonic() - began
+    each = lasted / 0.1 + 2
+    assert 1 <= len([one for one in posted if isinstance(one, OutputGrew)]) <= each
+    assert 1 <= len([one for one in posted if isinstance(one, EngineMoved)]) <= each
+    bridge.close()
+    count = len(posted)
+    bus.publish(SessionOutput(subject="sess_1", last_line=1, text="x"))
+    await asyncio.sleep(0.12)
+    assert len(posted) == count
+
+
+async def test_facts_worth_a_word_come_one_by_one_in_order() -> None:
+    posted: list[Message] = []
+    bus = EventBus()
+    bridge = Bridge(bus, posted.append)
+    for number in range(3):
+        bus.publish(SessionEnded(subject=f"s{number}", prediction_id="", state="failed", summary=f"{number}", cost=0))
+    await asyncio.sleep(0.15)
+    assert [one.event.subject for one in posted if isinstance(one, Noticed)] == ["s0", "s1", "s2"]
+    bridge.close()
+
+
+async def test_an_event_brings_the_screen_up_to_date_and_rings_when_nobody_looks(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(alerts, "notify", lambda app, text: said.append(text))
+    monkeypatch.setattr(type(console), "bell", lambda self: said.append("bell"))
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await live(pilot)
+        engine.cards.all["pred_new"] = stand_in.card(77, "Something new on the horizon")
+        engine.bus.publish(
+            PredictionCreated(subject="pred_new", flow="", channel="", confidence=0.5, source="template")
+        )
+        await until(pilot, lambda: "Something new" in screen_text(console))
+        engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="succeeded", summary="all green", cost=0))
+        await until(pilot, lambda: "done: all green" in screen_text(console))
+        assert said == []
+        console.app_focus = False
+        engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="2 red", cost=0))
+        await until(pilot, lambda: said == ["bell", "clawpy: failed: 2 red"])
+
+
+async def test_one_port_that_fails_takes_away_its_own_part_only(console: ConsoleApp, engine: StandIn) -> None:
+    def broken() -> None:
+        raise RuntimeError("no such table: agents")
+
+    engine.hierarchy.list = broken
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await live(pilot)
+        assert console.known.cards
+        assert console.known.tasks
+        await until(pilot, lambda: "no such table" in screen_text(console))
+
+
+def known() -> Known:
+    values, failed = read(StandIn(), TOPICS)  # type: ignore[arg-type]
+    assert failed == []
+    return Known(**values)
+
+
+def test_what_was_known_survives_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "cache" / "last_screen.json"
+    screen = last_screen.LastScreen(known(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
+    last_screen.save(file, screen)
+    again = last_screen.load(file)
+    assert again == last_screen.trim(screen)
+    assert again.known.cards == known().cards
+    assert again.known.sessions == known().sessions
+    assert [one.name for one in file.parent.iterdir()] == ["last_screen.json"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: "null",
+        lambda text: text.replace('"version": 1', '"version": 999'),
+        lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
+        lambda text: text.replace('"theme"', '"themes"'),
+        lambda text: json.dumps(json.loads(text) | {"known": {"cards": "none"}}),
+        lambda text: json.dumps(json.loads(text) | {"known": 7}),
+        lambda text: "[" * 100_000,
+    ],
+)
+def test_a_bad_cache_counts_as_none(tmp_path: Path, change) -> None:
+    file = tmp_path / "last_screen.json"
+    last_screen.save(file, last_screen.LastScreen(known()))
+    file.write_text(change(file.read_text()))
+    assert last_screen.load(file) == last_screen.LastScreen()
+
+
+async def test_leaving_keeps_the_screen_and_asks_when_sessions_run(console: ConsoleApp, home: Home) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("ctrl+q")
+        assert "1 session still running" in screen_text(console)
+        await pilot.press("enter", "escape")
+        assert len(console.screen_stack) == 1
+        await pilot.press("ctrl+q", "Q")
+    assert last_screen.load(home.last_screen).known.cards == tuple(stand_in.cards())

@@ -1,0 +1,91 @@
+"""The event loop is never blocked: watched while the engine streams, cards are swiped and screens are changed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from engine.events import CycleFinished, SessionOutput
+from engine.values import TranscriptLine
+from tests.console.conftest import live, until
+from tests.console.stand_in import NOW, StandIn
+
+LIMIT = 0.05
+
+
+class Watchdog:
+    """The longest single callback of the event loop while it is active, in seconds of this thread's processor time:
+    a busy machine is not taken for a busy loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.worst = 0.0
+        self.culprit = ""
+        run = asyncio.events.Handle._run
+
+        def timed(handle: asyncio.events.Handle) -> None:
+            began = time.thread_time()
+            run(handle)
+            used = time.thread_time() - began
+            if used > self.worst:
+                self.worst, self.culprit = used, repr(handle)
+
+        monkeypatch.setattr(asyncio.events.Handle, "_run", timed)
+
+
+async def test_a_slow_port_does_not_block_the_loop(console: ConsoleApp, engine: StandIn) -> None:
+    slow = engine.cards.pending
+
+    def pending(**more):
+        time.sleep(0.3)
+        return slow(**more)
+
+    engine.cards.pending = pending  # type: ignore[method-assign]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        console.renew(["cards"])
+        beats = 0
+        while console._reading:
+            await asyncio.sleep(0.01)
+            beats += 1
+        assert beats >= 5
+
+
+async def test_streaming_a_thousand_lines_a_second_leaves_the_loop_free(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = engine.sessions.all[0].id
+    lines = engine.sessions.transcripts[session]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("escape")
+        watchdog = Watchdog(monkeypatch)
+        for burst in range(40):
+            start = len(lines)
+            lines.extend(TranscriptLine(start + n + 1, NOW, "output", f"line {start + n} " * 8) for n in range(25))
+            engine.bus.publish(SessionOutput(subject=session, last_line=len(lines), text=""))
+            engine.bus.publish(CycleFinished(created=0, withdrawn=0, seconds=0.1))
+            await asyncio.sleep(0.025)
+            if burst % 10 == 5:
+                console.screen.query_one("#stack").action_dismiss()
+        live_view = console.screen.query_one("#live")
+        await until(pilot, lambda: live_view.last_line == lines[-1].text)
+        assert watchdog.worst < LIMIT, watchdog.culprit
+
+
+async def test_nothing_ticks_faster_than_a_second_and_a_still_screen_is_not_drawn_again(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await asyncio.sleep(0.3)
+        assert all(timer._interval >= 1 for timer in console._timers)
+        drawn: list[str] = []
+        for widget in console.screen.query("*"):
+            original = widget.refresh
+            widget.refresh = lambda *a, _o=original, _w=widget, **k: (drawn.append(repr(_w)), _o(*a, **k))[1]
+        console._tick()
+        await pilot.pause()
+        assert drawn == []

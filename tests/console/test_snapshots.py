@@ -1,0 +1,65 @@
+"""How the screens look: on a still engine, at a fixed time, in three sizes (STYLE habit 9)."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from tests.console.conftest import live
+from tests.console.stand_in import StandIn
+
+SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
+
+SCREENS = {
+    "mission": ("escape",),
+    "work": ("2", "down"),
+    "safety": ("6",),
+    "details": ("escape", "enter"),
+}
+
+
+def run(*keys: str, theme: str = ""):
+    async def before(pilot: Pilot) -> None:
+        await live(pilot)
+        if theme:
+            pilot.app.theme = theme
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause(0.1)
+
+    return before
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("screen", SCREENS)
+def test_screens(console: ConsoleApp, snap_compare, screen: str, size: str) -> None:
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*SCREENS[screen]))
+
+
+def test_stopped(console: ConsoleApp, snap_compare) -> None:
+    assert snap_compare(console, terminal_size=(120, 40), run_before=run("f12", "6"))
+
+
+def test_a_risky_card_armed(console: ConsoleApp, snap_compare) -> None:
+    assert snap_compare(console, terminal_size=(80, 24), run_before=run("escape", "left", "left", "right"))
+
+
+def test_empty(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
+    engine.cards.all = {}
+    engine.changes.all = []
+    assert snap_compare(console, terminal_size=(120, 40), run_before=run("escape"))
+
+
+@pytest.mark.parametrize("theme", ["clawpy-light", "clawpy-high-contrast", "clawpy-ansi"])
+def test_themes(console: ConsoleApp, engine: StandIn, snap_compare, theme: str) -> None:
+    engine.settings.current.console.theme = theme
+    assert snap_compare(console, terminal_size=(120, 40), run_before=run("escape"))
+
+
+def test_without_colour(home, engine: StandIn, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.console.stand_in import NOW
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = ConsoleApp(lambda: engine, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
+    assert snap_compare(app, terminal_size=(80, 24), run_before=run("escape"))
