@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.config import Autonomy, Settings
 from engine.config_file import VARIABLES, BadConfig, accepted, parse_key, read_settings
@@ -158,3 +160,30 @@ def test_what_is_no_key_is_refused(key: str) -> None:
 
 def test_keys_with_quotes() -> None:
     assert parse_key('workspaces."/srv/my shop.v2".autonomy') == ("workspaces", "/srv/my shop.v2", "autonomy")
+
+
+VALUES = ("true", "3", "-1", "1.5", "nan", '"x"', "[1, 'a']", "{ a = 1 }", "2026-01-05", "[[1]]", "1e400", "0x10")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.text(max_size=30),
+            st.sampled_from(["[console]", "[channels.x]", '[workspaces."/a"]', "[[production]]", "[channels]"]),
+            st.tuples(
+                st.sampled_from([*Settings().model_dump(by_alias=True), "theme", "agent", "autonomy", "branches"]),
+                st.sampled_from(VALUES),
+            ).map(" = ".join),
+        ),
+        max_size=8,
+    )
+)
+def test_whatever_stands_in_the_file_gives_settings_or_says_where_it_is_wrong(lines: list[str]) -> None:
+    problems = None
+    try:
+        read("\n".join(lines))
+    except BadConfig as error:
+        problems = error.problems
+    assert problems is None or problems
+    assert all(problem.where.startswith("config.toml") and problem.message for problem in problems or ())
