@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 import subprocess
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +18,20 @@ from engine.execution.images import target_of
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
 from engine.memory.ledger import append
+from engine.storage import migrations
 from engine.storage.database import Database
 from engine.values import ChangeSet, CheckResult, Randomness
 from tests.conftest import Repository
+
+
+@functools.cache
+def fresh_database() -> bytes:
+    """A database as the migrations leave it, made once: a test of landing needs many."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "fresh.db")
+        migrations.bring_up_to_date(path)
+        return path.read_bytes()
+
 
 Picture = dict[str, tuple[str, int, bytes]]
 
@@ -30,6 +43,8 @@ class World:
         self.folder = folder
         self.home = Home.locate(folder / "home")
         self.home.data.mkdir(parents=True, exist_ok=True)
+        if not self.home.database.exists():
+            self.home.database.write_bytes(fresh_database())
         self.repository = Repository(folder / "shop")
         self.clock = FakeClock(datetime(2026, 1, 5, 9, 30, tzinfo=UTC))
         self.bus = EventBus()
