@@ -77,7 +77,7 @@ def whole_lap(lap: Lap) -> None:
     lap.say("begun")
     engine.cards.approve(card.id)
     lap.say("approved", card=card.id)
-    session = engine.sessions.session_of(card.id)
+    session = engine.sessions.of_prediction(card.id)
     assert session is not None
     ended = engine.sessions.wait(session.id, timeout=60)
     lap.say("ran", session=session.id)
