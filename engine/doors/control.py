@@ -78,14 +78,15 @@ class ControlServer:
                 return
             self._closed.set()
             clients = list(self._clients)
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread on Linux; close() does elsewhere
-        self._socket.close()
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as last:
+            last.settimeout(1)
+            last.connect(self.address)  # wakes the accepting thread, on every platform
         for client in clients:
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
         if self._thread.is_alive():
             self._thread.join(timeout=2)
+        self._socket.close()
         self._path.unlink(missing_ok=True)
         if self._temporary:
             shutil.rmtree(self._path.parent, ignore_errors=True)
@@ -114,7 +115,7 @@ class ControlServer:
                 while line := reader.readline(LARGEST_REQUEST + 1):
                     answer = self._answer(line)
                     client.settimeout(None)  # a slow verb is no reason to hang up
-                    client.sendall(json.dumps(answer, ensure_ascii=True).encode() + b"\n")
+                    client.sendall(answer + b"\n")
                     client.settimeout(IDLE_SECONDS)
                     if not line.endswith(b"\n"):
                         return
@@ -124,7 +125,7 @@ class ControlServer:
             with self._lock:
                 self._clients.discard(client)
 
-    def _answer(self, line: bytes) -> wire.Document:
+    def _answer(self, line: bytes) -> bytes:
         try:
             if len(line) > LARGEST_REQUEST:
                 raise Refusal("too_large", f"a request has at most {LARGEST_REQUEST} bytes", "send less at a time")
@@ -134,15 +135,15 @@ class ControlServer:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 fix = '{"verb": "status", "arguments": {}}'
                 raise Refusal("bad_request", "a request is one line of JSON with a verb", fix) from error
-            return {"ok": self._dispatch(verb, arguments)}
+            return json.dumps({"ok": self._dispatch(verb, arguments)}).encode()
         except Refusal as error:
-            return wire.refusal(error)
+            refused = error
         except Exception as error:
             # The caller must hear of it, and the engine must go on.
             log.exception("a verb failed")
-            return wire.refusal(
-                Refusal("internal", f"{type(error).__name__}: {error}", "this is a fault of the program; see the log")
-            )
+            said = f"{type(error).__name__}: {error}"
+            refused = Refusal("internal", said, "this is a fault of the program; see the log")
+        return json.dumps(wire.refusal(refused)).encode()
 
 
 def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> wire.Document:

@@ -101,11 +101,13 @@ def test_a_fault_is_told_and_the_next_request_served(serve: Serve, caplog: pytes
     def fail(verb: str, arguments: Any) -> Any:
         if verb == "bad":
             raise ZeroDivisionError("by zero")
-        return {}
+        return {"odd": object()} if verb == "odd" else {}
 
     server = serve(fail)
     with pytest.raises(Refusal, match="ZeroDivisionError: by zero"):
         ask(server.address, "bad", {})
+    with pytest.raises(Refusal, match="not JSON serializable"):
+        ask(server.address, "odd", {})
     assert ask(server.address, "good", {}) == {}
     assert "a verb failed" in caplog.text
 
