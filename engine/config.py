@@ -129,7 +129,7 @@ class Settings(_Section):
         paths = {name: Path(name).expanduser() for name in value}
         for name, path in paths.items():
             if not path.is_absolute():
-                raise ValueError(f"workspace {name!r} is no absolute path; write [workspaces.\"/full/path\"]")
+                raise ValueError(f'workspace {name!r} is no absolute path; write [workspaces."/full/path"]')
         return {str(paths[name]): settings for name, settings in value.items()}
 
     def workspace(self, path: str) -> WorkspaceSettings:
