@@ -26,6 +26,8 @@ class Terminal:
         self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), "sleep 100000")
         self._tmux("set-option", "-g", "default-terminal", "tmux-256color")
         self._tmux("set-option", "-g", "remain-on-exit", "on")
+        self._tmux("set-option", "-g", "window-size", "manual")
+        self._tmux("set-option", "-g", "default-size", f"{width}x{height}")
         self._window = ""
         self._pid = 0
 
