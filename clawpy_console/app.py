@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import logging
 import os
 import threading
@@ -25,11 +26,12 @@ from textual.theme import BUILTIN_THEMES
 from clawpy_console import alerts, last_screen, themes, words
 from clawpy_console.actions import bindings, check_keymap
 from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
+from clawpy_console.deck import Deck
 from clawpy_console.known import TOPICS, read
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from engine.home import Home
-from engine.values import Card, Hold, Refusal, TranscriptLine
+from engine.values import Hold, Refusal, TranscriptLine
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -91,6 +93,7 @@ class ConsoleApp(App[None]):
         self.demo = demo
         self.now = now
         self.engine: Engine | None = None
+        self._opened: Engine | None = None
         self.opening = "opening"
         self.keymap: dict[str, str] = {}
         self._last = last_screen.load(home.last_screen)
@@ -100,7 +103,7 @@ class ConsoleApp(App[None]):
         self._bridge: Bridge | None = None
         self._stale: set[str] = set()
         self._reading = False
-        self._decided: list[str] = []
+        self.deck = Deck(self)
         self._own_stop: Hold | None = None
         self._stop_asked = False
         self._saving = False
@@ -119,9 +122,17 @@ class ConsoleApp(App[None]):
             self._use_theme(themes.DEFAULT)
 
     def run(self, **options: Any) -> Any:
-        """Run in the terminal; without `mouse=` the mouse is as the operator left it."""
+        """Run in the terminal, then close the engine; without `mouse=` the mouse is as the operator left it."""
         options.setdefault("mouse", self._last.mouse)
-        return super().run(**options)
+        try:
+            return super().run(**options)
+        finally:
+            if self._opened is not None:
+                self._opened.close()
+
+    def _open(self) -> Engine:
+        self._opened = self._open_engine()  # kept here: leaving while it opens closes it too
+        return self._opened
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our colour names for themes that are not ours, so that no style sheet ever misses one."""
@@ -145,7 +156,7 @@ class ConsoleApp(App[None]):
 
     async def _begin(self) -> None:
         try:
-            engine = await asyncio.to_thread(self._open_engine)
+            engine = await asyncio.to_thread(self._open)
         except Refusal as refusal:
             self._cannot_open(refusal)
             return
@@ -156,6 +167,8 @@ class ConsoleApp(App[None]):
             return
         self.engine = engine
         self.opening = ""
+        if not self.is_headless:
+            gc.freeze()  # all that was imported stays anyway; a full collection over it would hold the loop for 100 ms
         if self._stop_asked:
             self._stop_in_thread(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
@@ -353,90 +366,6 @@ class ConsoleApp(App[None]):
         if self.engine is None:
             self.say("the engine is still opening, a moment", "warning")
         return self.engine
-
-    # Cards
-
-    def decide(
-        self, card: Card, how: str, refused: Callable[[Card, Refusal], object], call: Callable[[], Card] | None = None
-    ) -> None:
-        """Approve, dismiss or snooze `card`; `call` replaces the plain verb (an edited approval)."""
-        engine = self.engine
-        if engine is None:
-            refused(card, Refusal("opening", "the engine is still opening", "a moment, then again"))
-            return
-        verbs: dict[str, Callable[[], Card]] = {
-            "approve": lambda: engine.cards.approve(card.id),
-            "dismiss": lambda: engine.cards.dismiss(card.id),
-            "snooze": lambda: engine.cards.snooze(card.id),
-        }
-        self._decided.append(card.id)
-
-        def no(refusal: Refusal) -> None:
-            if card.id in self._decided:
-                self._decided.remove(card.id)
-            refused(card, refusal)
-            self.renew(["cards"])
-
-        self.ask(call or verbs[how], lambda _: self.renew(["cards"]), no)
-
-    def take_back(self, trail: Callable[[str, str], object]) -> None:
-        """Undo the last decision made here; asking again goes one further back."""
-        engine = self.live()
-        if engine is None:
-            return
-        if not self._decided:
-            trail("nothing to take back", "$grey")
-            return
-        card_id = self._decided.pop()
-
-        def done(card: Card) -> None:
-            trail(f"↶ taken back: {words.one_line(card.assignment.prompt)}", "$grey")
-            self.renew(["cards", "sessions", "changes", "tasks"])
-
-        def no(refusal: Refusal) -> None:
-            trail(f"✗ {refusal}", "$wrong")
-
-        self.ask(lambda: engine.cards.undo(card_id), done, no)
-
-    def show_details(self, card: Card) -> None:
-        """Open the details of `card`."""
-        from clawpy_console.dialogs.details import Details
-
-        self.push_screen(Details(card))
-
-    def write_own_prompt(self, workspace: str) -> None:
-        """Ask for a prompt and make a card of it."""
-        from clawpy_console.dialogs.prompt import OwnPrompt
-
-        def written(answer: tuple[str, str] | None) -> None:
-            engine = self.live() if answer else None
-            if answer and engine is not None:
-                text, place = answer
-                self.ask(lambda: engine.cards.propose(text, workspace=place), lambda _: self.renew(["cards"]))
-
-        self.push_screen(OwnPrompt(self.known.workspaces, workspace), written)
-
-    def predict(self) -> None:
-        """One prediction cycle now."""
-        engine = self.live()
-        if engine is None:
-            return
-        mission = next((one for one in self.screen_stack if isinstance(one, MissionScreen)), None)
-
-        def trail(text: str, style: str = "$grey") -> None:
-            if mission is not None:
-                mission.trail(text, style)
-
-        def done(report: Any) -> None:
-            wrong = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
-            made = words.count(len(report.created), "new card") if report.created else "nothing new"
-            trail(f"looked for {report.seconds:.1f} s: {made}{wrong}", "$wants" if wrong else "$grey")
-            self.renew(["cards", "autonomy"])
-
-        trail("looking …")
-        self.ask(lambda: engine.predictions.run_cycle(requested=True), done, group="cycle")
-
-    # Absence and greeting
 
     def _greet_after_absence(self) -> None:
         """Once after the first reading: what happened since the last time, or the first-run line."""

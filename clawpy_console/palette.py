@@ -21,8 +21,10 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     yield SystemCommand("Mission control", "the card stack (1)", partial(_go, app, "mission"))
     yield SystemCommand("Work", "sessions, transcripts, changes (2)", partial(_go, app, "work"))
     yield SystemCommand("Safety", "rails, caps, holds, blocked (6)", partial(_go, app, "safety"))
-    yield SystemCommand("Predict now", "look for cards", app.predict)
-    yield SystemCommand("A prompt of your own", "make a card of it", partial(app.write_own_prompt, ""))
+    yield SystemCommand(
+        "Look for cards now", "one prediction cycle", partial(app.deck.predict, lambda text, _: app.say(text))
+    )
+    yield SystemCommand("A prompt of your own", "make a card of it", partial(app.deck.write_own_prompt, ""))
     for active in list(screen.active_bindings.values()):
         binding = active.binding
         if binding.id and not binding.id.startswith(("app.", "rows.", "panes.")) and active.enabled:

@@ -234,7 +234,7 @@ class Details(ModalScreen[None]):
             self.app.call_from_thread(self._done)
             return done
 
-        self.app.decide(card, "approve", refused, call)
+        self.app.deck.decide(card, "approve", refused, call)
 
     def _done(self) -> None:
         for screen in self.app.screen_stack:

@@ -184,11 +184,11 @@ class MissionScreen(ConsoleScreen):
     @on(CardStack.Decided)
     def _decided(self, message: CardStack.Decided) -> None:
         card = message.card
-        text = words.crop(words.one_line(card.assignment.prompt), 40)
-        undo = shown_key("stack.undo", self.app.keymap)
         said = {"approve": "✓ begins:", "dismiss": "← dismissed:", "snooze": "↑ later:"}[message.how]
-        self.trail(f"{said} {text}  ·  {undo} takes it back", "$grey")
-        self.app.decide(card, message.how, self._refused)
+        undo = f"  ·  {shown_key('stack.undo', self.app.keymap)} takes it back"
+        room = self.query_one("#trail").size.width - len(said) - len(undo) - 1
+        self.trail(f"{said} {words.crop(words.one_line(card.assignment.prompt), max(12, room))}{undo}", "$grey")
+        self.app.deck.decide(card, message.how, self._refused)
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
         self.query_one("#stack", CardStack).bring_back(card, refusal.message)
@@ -197,20 +197,20 @@ class MissionScreen(ConsoleScreen):
     def trail(self, text: str, style: str) -> None:
         """The line under the stack: what was just done."""
         width = max(20, self.query_one("#trail").size.width)
-        self._trail = (style, words.crop(words.one_line(text), width))
+        self._trail = (style, words.crop(text.replace("\n", " "), width))
         self.put("#trail", Content.styled(self._trail[1], style))
 
     @on(CardStack.Wanted)
     def _wanted(self, message: CardStack.Wanted) -> None:
         match message.what:
             case "details" if message.card is not None:
-                self.app.show_details(message.card)
+                self.app.deck.show_details(message.card)
             case "undo":
-                self.app.take_back(self.trail)
+                self.app.deck.take_back(self.trail)
             case "own":
-                self.app.write_own_prompt(self._workspace)
+                self.app.deck.write_own_prompt(self._workspace)
             case "predict":
-                self.app.predict()
+                self.app.deck.predict(self.trail)
             case "filter":
                 choices = ["", *self.known.workspaces]
                 here = choices.index(self._workspace) if self._workspace in choices else 0

@@ -81,9 +81,9 @@ def layout(card: Card, width: int, height: int) -> list[Content]:
         text = Content.styled(said[0], said[1]).wrap(width)
         below += text if len(text) <= 2 < height - 8 else [Content.styled(words.crop(said[0], width), said[1])]
     known = Content.styled(facts(card), "$grey").wrap(width)
-    below += (
-        known if len(known) <= (2 if height > 11 else 1) else [Content.styled(words.crop(facts(card), width), "$grey")]
-    )
+    if len(known) > (1 if height < 11 else 2 if height < 15 else 3):
+        known = [Content.styled(words.crop(facts(card), width), "$grey")]
+    below += known
     prompt_room = max(1, min(5 if height > 14 else 3, height - 2 - len(below)))
     prompt = Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width)
     if len(prompt) > prompt_room:
@@ -93,7 +93,7 @@ def layout(card: Card, width: int, height: int) -> list[Content]:
         ]
     lines = [headline(card, width), blank, *prompt]
     room = height - len(lines) - len(below)
-    wanted = sorted((one for one in card.signals if one.share > 0), key=lambda one: -one.share)
+    wanted = sorted((one for one in card.signals if one.relevance > 0.02), key=lambda one: -one.share)
     if room >= 2 and wanted:
         lines += [blank, *(signal_line(one, width) for one in wanted[: room - 1])]
         room = height - len(lines) - len(below)

@@ -19,7 +19,7 @@ SCREENS = (("mission", "1", "mission"), ("work", "2", "work"), ("safety", "6", "
 """The screens there are: mode, key, name. Numbers stay what they are when more are added."""
 
 STATES = {
-    "DISABLED": ("○", "$wrong"),
+    "DISABLED": ("■", "$wrong"),
     "WATCHING": ("●", "$grey"),
     "PRIMING": ("◐", "$accent"),
     "AUTONOMOUS": ("●", "$accent"),
@@ -80,11 +80,11 @@ class StatusBar(Widget):
 
 
 def place_words(known: Known) -> str:
-    """`shop  main*`, or how many workspaces there are."""
+    """`shop main*`, and how many workspaces there are besides."""
     if not known.workspaces:
         return ""
     more = f" +{len(known.workspaces) - 1}" if len(known.workspaces) > 1 else ""
-    return f"{words.name(known.workspaces[0])}{more}  {known.place}".rstrip()
+    return f"{known.place or words.name(known.workspaces[0])}{more}"
 
 
 def state_line(known: Known, now: datetime, opening: str, width: int, stopped: bool = False) -> list[Piece]:

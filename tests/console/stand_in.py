@@ -510,7 +510,7 @@ class StandIn:
         ]
 
     def place(self, workspace: str) -> str:
-        return "main*"
+        return f"{workspace.rpartition('/')[2]}  main*"
 
     def close(self) -> None:
         time.sleep(0)

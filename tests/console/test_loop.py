@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +16,15 @@ from tests.console.conftest import live, until
 from tests.console.stand_in import NOW, StandIn
 
 LIMIT = 0.05
+
+
+@pytest.fixture(autouse=True)
+def _only_our_own_garbage() -> Iterator[None]:
+    """What the tests before left behind is not collected on our time; the app freezes its own in a terminal."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Watchdog:
