@@ -121,10 +121,7 @@ class MissionScreen(ConsoleScreen):
 
     def _draw_stack_words(self) -> None:
         stack = self.query_one("#stack", CardStack)
-        number = len(stack.cards)
-        total = len(self._filtered(self.known.cards))
-        place = max(1, total - number + 1)
-        title = f"CARDS  {place} of {max(total, number)}" if number else "CARDS"
+        title = "CARDS  {} of {}".format(*stack.place) if stack.cards else "CARDS"
         if self._workspace:
             title += f"   only {words.name(self._workspace)}"
         self.put("#stack-title", Content(title))

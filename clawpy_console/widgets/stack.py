@@ -67,6 +67,7 @@ class CardStack(Widget, can_focus=True):
         self.clock = clock
         self._cards: tuple[Card, ...] = ()
         self._gone: set[str] = set()  # decided here, the engine has not said so yet
+        self._passed: set[str] = set()  # decided in this sitting: what "3 of 5" counts
         self._changed_at = float("-inf")
         self._armed = ""
 
@@ -86,6 +87,11 @@ class CardStack(Widget, can_focus=True):
         return self._cards[0] if self._cards else None
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Where one is in this sitting: the third of five, when two of five were decided and three are left."""
+        return len(self._passed) + 1, len(self._passed) + len(self._cards)
+
+    @property
     def armed(self) -> bool:
         """True while the front card's risk was pointed out and the second key is awaited."""
         return self.front is not None and self._armed == self.front.id
@@ -95,6 +101,7 @@ class CardStack(Widget, can_focus=True):
         pending = {card.id for card in cards}
         self._gone &= pending  # what the engine dropped too needs no hiding any more
         left = [card for card in cards if card.id not in self._gone]
+        self._passed -= {card.id for card in left}  # taken back
         before = self.front
         if before is not None and before.id in {card.id for card in left}:
             left.sort(key=lambda card: card.id != before.id)
@@ -106,6 +113,7 @@ class CardStack(Widget, can_focus=True):
         import dataclasses
 
         self._gone.discard(card.id)
+        self._passed.discard(card.id)
         again = dataclasses.replace(card, note=note or card.note)
         self._replace((again, *(one for one in self._cards if one.id != card.id)), own=True)
 
@@ -113,6 +121,7 @@ class CardStack(Widget, can_focus=True):
         """`card` was approved in its details: it leaves here too."""
         if card.id in {one.id for one in self._cards}:
             self._gone.add(card.id)
+            self._passed.add(card.id)
             if self.front is not None and self.front.id == card.id:
                 self._fly(card, Offset(1, 0))
             self._replace(tuple(one for one in self._cards if one.id != card.id), own=True)
@@ -121,6 +130,8 @@ class CardStack(Widget, can_focus=True):
         before = self.front
         self._cards = cards
         after = self.front
+        if after is None:
+            self._passed.clear()
         if (before.id if before else "") != (after.id if after else ""):
             self._armed = ""
             if not own and before is not None:
@@ -144,6 +155,7 @@ class CardStack(Widget, can_focus=True):
         if card is None or not self._steady():
             return
         self._gone.add(card.id)
+        self._passed.add(card.id)
         self._fly(card, direction)
         self._replace(self._cards[1:], own=True)
         self.post_message(self.Decided(card, how))

@@ -63,11 +63,13 @@ async def test_undo_takes_back_the_last_decision_then_the_one_before(console: Co
         await pilot.press("left")
         await pilot.press("left")
         await until(pilot, lambda: len(named(engine, "dismiss")) == 2)
+        assert "CARDS  3 of 5" in screen_text(console)
         await pilot.press("u")
         await pilot.press("u")
         await until(pilot, lambda: len(named(engine, "undo")) == 2)
         assert [call[1] for call in named(engine, "undo")] == [SECOND, FIRST]
         await until(pilot, lambda: len(console.known.cards) == 5)
+        assert "CARDS  1 of 5" in screen_text(console)
         await pilot.press("u")
         await until(pilot, lambda: "nothing to take back" in screen_text(console))
 
