@@ -9,7 +9,7 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index
 from sqlmodel import Field, Session, SQLModel
 
 from engine.storage.types import utc
-from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, Refusal, as_tuple
+from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
 
 NEXT = {
     ChangeState.WAITING: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
@@ -53,7 +53,7 @@ class ChangeSetRow(SQLModel, table=True):
         """The row as screens and verbs see it."""
         check = self.check_result
         if check is not None:
-            check = {name: as_tuple(value) if isinstance(value, list) else value for name, value in check.items()}
+            check = {name: tuple(value) if isinstance(value, list) else value for name, value in check.items()}
             check["durations"] = tuple((test, seconds) for test, seconds in check["durations"])
         return ChangeSet(
             id=self.id,

@@ -1,0 +1,96 @@
+"""The small frozen types that services share: ids, money, states, and what a card, a trigger, a permit are.
+
+Standard library only, so that a screen can draw them before anything heavy is imported. All instants are aware
+`datetime` in UTC; all money is whole micro-dollars (`int`, 1 USD = 1_000_000).
+"""
+
+from engine.values.base import MICRO, PartOfDay, Randomness, Refusal, dollars, microusd, part_of_day
+from engine.values.cards import (
+    Band,
+    Card,
+    ConfidenceParts,
+    CycleReport,
+    Outcome,
+    Proposal,
+    RunnerInfo,
+    Signal,
+    Source,
+    Status,
+)
+from engine.values.decisions import CalibrationCheck, DecidedCard, DecisionSignal, PastDecision, Phase
+from engine.values.rails import (
+    Assignment,
+    CostState,
+    DecidedBy,
+    Hold,
+    Permit,
+    RailVerdict,
+    Ruling,
+    Trigger,
+    TriggerType,
+    Verdict,
+)
+from engine.values.text import prompt_words, sanitise
+from engine.values.work import (
+    AgentView,
+    ChangeSet,
+    ChangeState,
+    CheckResult,
+    FileChange,
+    FileDiff,
+    LandPreview,
+    SessionState,
+    SessionView,
+    Task,
+    TranscriptLine,
+    Waiting,
+)
+
+__all__ = [
+    "MICRO",
+    "AgentView",
+    "Assignment",
+    "Band",
+    "CalibrationCheck",
+    "Card",
+    "ChangeSet",
+    "ChangeState",
+    "CheckResult",
+    "ConfidenceParts",
+    "CostState",
+    "CycleReport",
+    "DecidedBy",
+    "DecidedCard",
+    "DecisionSignal",
+    "FileChange",
+    "FileDiff",
+    "Hold",
+    "LandPreview",
+    "Outcome",
+    "PartOfDay",
+    "PastDecision",
+    "Permit",
+    "Phase",
+    "Proposal",
+    "RailVerdict",
+    "Randomness",
+    "Refusal",
+    "Ruling",
+    "RunnerInfo",
+    "SessionState",
+    "SessionView",
+    "Signal",
+    "Source",
+    "Status",
+    "Task",
+    "TranscriptLine",
+    "Trigger",
+    "TriggerType",
+    "Verdict",
+    "Waiting",
+    "dollars",
+    "microusd",
+    "part_of_day",
+    "prompt_words",
+    "sanitise",
+]

@@ -1,0 +1,78 @@
+"""Money, ids, time of day, and the one way to refuse."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+MICRO = 1_000_000
+
+
+def microusd(dollars: float) -> int:
+    """Dollars as whole micro-dollars, rounded half to even."""
+    return round(dollars * MICRO)
+
+
+def dollars(amount: int) -> float:
+    """Micro-dollars as dollars, for showing and for JSON."""
+    return amount / MICRO
+
+
+class Randomness:
+    """Where ids and chance come from; seeded, it gives the same sequence again (ARCHITECTURE rule 7)."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random: random.Random = random.Random(seed) if seed is not None else secrets.SystemRandom()
+        self._lock = threading.Lock()
+
+    def new_id(self, prefix: str) -> str:
+        """A fresh id such as `pred_7k2m9x4qd1ab`: 12 characters of 36 after the prefix."""
+        with self._lock:
+            return f"{prefix}_" + "".join(self._random.choices("0123456789abcdefghijklmnopqrstuvwxyz", k=12))
+
+    def pick(self, weights: Mapping[str, float]) -> str:
+        """One key, drawn with probability proportional to its weight; weights sum to more than 0."""
+        with self._lock:
+            return self._random.choices(list(weights), weights=list(weights.values()))[0]
+
+    def uniform(self) -> float:
+        """A number in [0, 1)."""
+        with self._lock:
+            return self._random.random()
+
+
+class Refusal(Exception):
+    """Something that was asked for and is not done, told so that the operator can mend it (SPEC 9.8, 11.2).
+
+    `code` is a stable word for programs, `message` says what and where, `fix` says how to mend it.
+    """
+
+    def __init__(self, code: str, message: str, fix: str = "") -> None:
+        super().__init__(message if not fix else f"{message} ({fix})")
+        self.code = code
+        self.message = message
+        self.fix = fix
+
+
+class PartOfDay(StrEnum):
+    """Morning review, afternoon deep work, evening summary (SPEC 2.1); night is the rest."""
+
+    MORNING = "morning"  # 05:00-11:59
+    AFTERNOON = "afternoon"  # 12:00-17:59
+    EVENING = "evening"  # 18:00-22:59
+    NIGHT = "night"  # 23:00-04:59
+
+
+def part_of_day(local: datetime) -> PartOfDay:
+    """The part of the day that a local time falls into."""
+    if 5 <= local.hour < 12:
+        return PartOfDay.MORNING
+    if 12 <= local.hour < 18:
+        return PartOfDay.AFTERNOON
+    if 18 <= local.hour < 23:
+        return PartOfDay.EVENING
+    return PartOfDay.NIGHT

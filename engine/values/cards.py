@@ -1,0 +1,172 @@
+"""Proposals and cards (SPEC 2)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from engine.values.rails import Assignment, DecidedBy, RailVerdict
+
+
+class Status(StrEnum):
+    """Where a card stands (SPEC 2.7); sent and shown as stored."""
+
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    EXECUTED = "executed"
+
+
+class Outcome(StrEnum):
+    """How a decided card ended (SPEC 2.7)."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+    WITHDRAWN = "withdrawn"
+
+
+class Source(StrEnum):
+    """What made a card (SPEC 2.7)."""
+
+    TEMPLATE = "template"
+    TWIN_MODEL = "twin-model"
+    PREDICTOR_HOOK = "predictor-hook"
+    EMBEDDED_TWIN = "embedded-twin"
+    OPERATOR = "operator"
+    FOLLOW_UP = "follow-up"
+
+
+class Band(StrEnum):
+    """What a confidence means (SPEC 2.5)."""
+
+    DISCARDED = "discarded"  # [0, 0.3)
+    CARD = "card"  # [0.3, 0.6)
+    SUGGESTED = "suggested"  # [0.6, 0.8)
+    ACT = "act"  # [0.8, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What one collector found (SPEC 2.1): relevance in [0, 1], its weight in the sum, evidence in words."""
+
+    name: str
+    weight: float
+    relevance: float
+    evidence: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def share(self) -> float:
+        """weight x relevance: what it adds to the ranking."""
+        return self.weight * self.relevance
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceParts:
+    """The four terms of SPEC 2.5, each in [0, 1], before weighting; `total` is what bands use."""
+
+    twin: float
+    pattern: float
+    urgency: float
+    time: float
+    total: float
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A piece of work that the state of a workspace suggests, before it is a card (SPEC 2.1, 2.3c).
+
+    `facts` identify the evidence: same workspace, kind and facts = same fingerprint = same card (SPEC 2.9).
+    `evidence_at` is when the evidence arose, `usual_hours` how long the like usually waits: urgency (SPEC 2.5).
+    `channel` is the task's channel affinity, "" if it has none.
+    """
+
+    kind: str
+    workspace: str
+    prompt: str
+    reasoning: str
+    facts: Mapping[str, Any]
+    flow: str | None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    channel: str = ""
+    evidence_at: datetime | None = None
+    usual_hours: float = 24.0
+    signals: tuple[Signal, ...] = ()
+    source: Source = Source.TEMPLATE
+    task_id: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex, 32 characters) over workspace, kind and facts."""
+        text = json.dumps([self.workspace, self.kind, dict(self.facts)], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A prediction as the operator sees it. Names follow SPEC 9.8 where they leave the engine."""
+
+    id: str
+    kind: str
+    assignment: Assignment
+    agent: str
+    confidence: float
+    band: Band
+    parts: ConfidenceParts | None
+    reasoning: str
+    status: Status
+    source: Source
+    created_at: datetime
+    expires_at: datetime
+    signals: tuple[Signal, ...] = ()
+    verdicts: tuple[RailVerdict, ...] = ()
+    estimate: int = 0
+    check_only: bool = True
+    undo_note: str = ""
+    novel: bool = False
+    snoozed_until: datetime | None = None
+    shown_at: datetime | None = None
+    decided_by: DecidedBy | None = None
+    decided_at: datetime | None = None
+    outcome: Outcome | None = None
+    session_id: str | None = None
+    task_id: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerInfo:
+    """What would carry out an assignment (SPEC 2.7, 3.8, 3.9), asked before a card is shown and before it is approved.
+
+    `takes` is False when no runner does; `reason` then says which one is missing. `estimate` in micro-dollars.
+    """
+
+    takes: bool
+    reason: str = ""
+    check_only: bool = True
+    undo_note: str = ""
+    sandbox: str = ""
+    estimate: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CycleReport:
+    """What a prediction cycle did. `withdrawn` are ids of cards, `errors` words, `seconds` wall time.
+
+    `fresh` is False for who came while the cycle was running and got its report.
+    """
+
+    created: tuple[Card, ...] = ()
+    withdrawn: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    seconds: float = 0.0
+    fresh: bool = True

@@ -1,0 +1,139 @@
+"""What the safety pipeline looks at and says (SPEC 3)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class DecidedBy(StrEnum):
+    """Who decided a card."""
+
+    OPERATOR = "operator"
+    AUTONOMY = "autonomy"
+    API = "api"
+
+
+class TriggerType(StrEnum):
+    """What asked for an execution (SPEC 2.7, 3.1)."""
+
+    MANUAL = "manual"
+    AUTONOMOUS = "autonomous"
+    CRON = "cron"
+    FOLLOW_UP = "follow-up"
+    HEARTBEAT = "heartbeat"
+    RETRY = "retry"
+
+
+class Verdict(StrEnum):
+    """What a rail says: go on, a person must look, or no (SPEC 3.5)."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Exactly what is to be done; a permit is bound to its digest (SPEC 3.1).
+
+    `flow` names a deterministic flow, or is None for prose that needs a runner which takes prose.
+    `parameters` are the flow's, JSON-able; `workspace` is an absolute path.
+    """
+
+    prompt: str
+    channel: str
+    workspace: str
+    runner: str
+    flow: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) over every field; any edit changes it."""
+        canonical = json.dumps(
+            [self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters)],
+            sort_keys=True,
+            ensure_ascii=True,
+        )
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RailVerdict:
+    """One rail's word on one trigger, with its reason in words."""
+
+    rail: str
+    verdict: Verdict
+    reason: str
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A request to execute (SPEC 3.1), as the safety pipeline sees it.
+
+    `acknowledged_digest`: the digest whose `ask` the operator saw before approving, or "".
+    `approval_bound`: Wilson's lower bound of the operator's past approval of like cards (SPEC 2.5), 0 if unknown.
+    """
+
+    prediction_id: str
+    type: TriggerType
+    assignment: Assignment
+    agent: str
+    confidence: float
+    estimate: int
+    decided_by: DecidedBy
+    from_channel: str = "owner"
+    phase: int = 0
+    approval_bound: float = 0.0
+    acknowledged_digest: str = ""
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """The one thing that lets work start (SPEC 3.1): persisted, single-use, bound to `digest`."""
+
+    id: str
+    prediction_id: str
+    digest: str
+    trigger_type: TriggerType
+    issued_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The pipeline's decision on a trigger: every rail's verdict in order, and a permit or what blocked it."""
+
+    verdicts: tuple[RailVerdict, ...]
+    permit: Permit | None
+    blocked_by: RailVerdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Something that stops or pauses the engine until its own word lifts it (SPEC 3.7)."""
+
+    word: str  # "stop", "pause", "month"
+    reason: str
+    since: datetime
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CostState:
+    """Settled plus reserved cost in each window, and the caps, all in micro-dollars (SPEC 3.4)."""
+
+    hour: int
+    day: int
+    month: int
+    hour_cap: int
+    day_cap: int
+    month_cap: int

@@ -1,0 +1,29 @@
+"""Text from agents, models, files and git is hostile until it went through `sanitise`."""
+
+from __future__ import annotations
+
+import re
+
+# Text from agents, models, files and git is hostile: escapes and control characters never reach a terminal.
+_ESCAPES = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, ended by BEL or ST
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # CSI
+    r"|\x1b[@-_]?"  # two-character escapes, stray ESC
+)
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+
+
+def sanitise(text: str, *, tab_size: int = 4) -> str:
+    """`text` without escape sequences, C0/C1 controls (newline kept, tab expanded) and direction overrides."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text)).expandtabs(tab_size)
+
+
+_PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")
+
+
+def prompt_words(prompt: str) -> frozenset[str]:
+    """The words by which prompts are compared: lower case, three characters or more."""
+    return frozenset(_PROMPT_WORD.findall(prompt.lower()))

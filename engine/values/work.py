@@ -1,0 +1,190 @@
+"""Sessions, what they change, tasks, agents, and what waits (SPEC 3.8, 3.9, 9.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class SessionState(StrEnum):
+    """Where a session stands (SPEC 3.8)."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def over(self) -> bool:
+        """True when the session will not change any more."""
+        return self not in (SessionState.QUEUED, SessionState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a run of the project's own tests said. `durations` are seconds by test id, slowest first."""
+
+    tool: str
+    passed: int
+    failed: int
+    skipped: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+    failing: tuple[str, ...] = ()
+    durations: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def green(self) -> bool:
+        """True when nothing failed and at least one test ran."""
+        return self.failed == 0 and self.errors == 0 and self.passed > 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """A session as screens and verbs see it."""
+
+    id: str
+    prediction_id: str
+    prompt: str
+    workspace: str
+    channel: str
+    agent: str
+    runner: str
+    flow: str | None
+    state: SessionState
+    mode: str  # "approved" or "autonomous"
+    sandbox: str
+    cwd: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    tokens: int
+    cost: int
+    summary: str
+    error: str = ""
+    check: CheckResult | None = None
+    change_set_id: str | None = None
+    lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptLine:
+    """One line of a session's transcript. kind: "command", "output", "note", "error" or "exit"."""
+
+    number: int
+    at: datetime
+    kind: str
+    text: str
+
+
+class ChangeState(StrEnum):
+    """Where a change set stands (SPEC 3.9)."""
+
+    WAITING = "waiting"
+    LANDED = "landed"
+    BRANCHED = "branched"
+    DISCARDED = "discarded"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file of a change set. status: "added", "modified", "deleted", "renamed", "mode"; lines None for binary."""
+
+    path: str
+    status: str
+    added: int | None
+    removed: int | None
+    old_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """What a session changed, waiting to be landed."""
+
+    id: str
+    session_id: str
+    prediction_id: str
+    workspace: str
+    state: ChangeState
+    files: tuple[FileChange, ...]
+    title: str
+    created_at: datetime
+    decided_at: datetime | None = None
+    branch: str = ""
+    check: CheckResult | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """One file of a change set as a screen shows it: `hunks` is sanitised unified diff text, "" for binary files.
+
+    status as in `FileChange`; `cut` says that `hunks` was too long and ends early.
+    """
+
+    path: str
+    status: str
+    old_path: str
+    binary: bool
+    hunks: str
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LandPreview:
+    """Whether a change set would land now (SPEC 3.9). `conflicts`: files that both sides changed; `in_the_way`: what
+    stands where a file must go; `unsupported`: files that cannot be landed, with the reason in words."""
+
+    clean: bool
+    conflicts: tuple[str, ...] = ()
+    in_the_way: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
+    files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One entry of the task board. state: open, running, done, failed."""
+
+    id: str
+    title: str
+    state: str
+    channel: str
+    workspace: str
+    source: str
+    created_at: datetime
+    updated_at: datetime
+    session_id: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """A member of the hierarchy as its folder says. `broken` holds the reason when the folder cannot be read."""
+
+    id: str
+    title: str
+    reports_to: str
+    tier: int
+    tier_rule: str
+    domain: str
+    channels: tuple[str, ...]
+    state: str = "idle"
+    tokens: int = 0
+    broken: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One entry of the operator's queue (SPEC 9.3): what waits, since when, and where a key leads."""
+
+    kind: str  # "change_set", "permission", "bubble", "candidate", "interrupted"
+    id: str
+    title: str
+    since: datetime
+    session_id: str | None = None
