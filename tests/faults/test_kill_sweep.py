@@ -22,9 +22,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from engine.engine import Engine, open_engine
 from sqlmodel import col, select
 
+from engine.engine import Engine, open_engine
 from engine.events import EngineStarted
 from engine.execution.sessions_store import SessionRow
 from engine.home import Home
