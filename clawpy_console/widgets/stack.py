@@ -172,7 +172,7 @@ class CardStack(Widget, can_focus=True):
             "offset",
             Offset(direction.x * self.size.width, direction.y * self.size.height),
             duration=FLIGHT,
-            easing="in_cubic",
+            easing="out_cubic",
             on_complete=lambda: setattr(leaving, "display", False),
         )
 
