@@ -26,7 +26,6 @@ class Terminal:
         self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), "sleep 100000")
         self._tmux("set-option", "-g", "default-terminal", "tmux-256color")
         self._tmux("set-option", "-g", "remain-on-exit", "on")
-        self._tmux("set-option", "-g", "window-size", "manual")
         self._tmux("set-option", "-g", "default-size", f"{width}x{height}")
         self._window = ""
         self._pid = 0
@@ -80,8 +79,13 @@ class Terminal:
 
     def end_program(self) -> None:
         self._tmux("kill-window", "-t", self._window)
-        deadline = time.monotonic() + 10
-        while psutil.pid_exists(self._pid) and time.monotonic() < deadline:
+        self.wait_for_end()
+
+    def wait_for_end(self, timeout: float = 15) -> None:
+        """Until the program is gone, by itself or ended."""
+        deadline = time.monotonic() + timeout
+        while psutil.pid_exists(self._pid) and psutil.Process(self._pid).status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline, f"it did not end\n{self.screen()}"
             time.sleep(0.01)
 
     def close(self) -> None:

@@ -48,7 +48,7 @@ def existing_home(folder: Path, repository: Path) -> Home:
         console.wait_for(r"\d of \d", began, timeout=60)
         time.sleep(3)  # until the last screen is kept
         console.send("C-q")
-        console.wait_for("Pane is dead", time.perf_counter())
+        console.wait_for_end()
     assert json.loads(home.last_screen.read_text())
     database = Database(home.database, clock=SystemClock(), bus=EventBus(), recorder=append)
     for _ in range(100):
