@@ -200,9 +200,10 @@ class Cards:
                 row = find(session, card_id)
             view = self._launcher.session_of(card_id) if row.status == Status.CONFIRMED else None
             if view is not None and not view.state.over:
-                self._change(card_id, _ask_undo)
-                self._launcher.stop(view.id, "undone by the operator")
-                return self.get(card_id)
+                row = self._database.write(lambda tx: _ask_undo(tx, card_id))
+                if row.status == Status.CONFIRMED:
+                    self._launcher.stop(view.id, "undone by the operator")
+                    return self.get(card_id)
             if row.status == Status.EXECUTED:
                 self._reverse(row)
                 return self._change(
@@ -310,7 +311,7 @@ class Cards:
             confirmed = session.exec(select(Prediction).where(col(Prediction.status) == Status.CONFIRMED.value)).all()
         told = []
         for row in confirmed:
-            if row.session_id is not None or self._launcher.session_of(row.id) is not None:
+            if row.session_id is not None or self._begun(row.id) or self.get(row.id).status is not Status.CONFIRMED:
                 continue
             permit = permits.get(row.id)
             if permit is None:
@@ -387,9 +388,15 @@ class Cards:
         try:
             view = self._launcher.start(permit, card.assignment, agent=card.agent, mode=mode, estimate=card.estimate)
         except BaseException as error:
-            self._reopen_unstarted(card_id, f"could not start: {error}")
+            if not self._begun(card_id):
+                self._reopen_unstarted(card_id, f"could not start: {error}")
             raise
         self._database.write(lambda tx: self.session_started(tx, view))
+
+    def _begun(self, card_id: str) -> bool:
+        """A session of this card waits or runs. One of an earlier approval, which was undone, is over."""
+        view = self._launcher.session_of(card_id)
+        return view is not None and not view.state.over
 
     def _reopen_unstarted(self, card_id: str, note: str) -> None:
         def change(tx: Transaction, row: Prediction) -> None:
@@ -411,8 +418,12 @@ class Cards:
             raise Refusal("nothing_to_undo", told, f"throw away what waits: clawpy discard {row.id}")
 
 
-def _ask_undo(tx: Transaction, row: Prediction) -> None:
-    row.undo_requested_at = tx.now
+def _ask_undo(tx: Transaction, card_id: str) -> Prediction:
+    """Mark the card, unless its session ended meanwhile; its row as it is then."""
+    row = find(tx.session, card_id)
+    if row.status == Status.CONFIRMED:
+        row.undo_requested_at = tx.now
+    return row
 
 
 def _asks(verdict: RailVerdict) -> bool:

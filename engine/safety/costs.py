@@ -227,10 +227,10 @@ class Costs:
         """
         mended = 0
         for entry in transaction.session.exec(select(CostEntry).where(CostEntry.state == RESERVED)).all():
+            if entry.permit_id in waiting:
+                continue  # a session the card has is of an earlier approval, which was undone
             view = session_of(entry.prediction_id) if entry.prediction_id else None
             if view is not None and not view.state.over:
-                continue
-            if view is None and entry.permit_id in waiting:
                 continue
             if view is not None and view.started_at is not None:
                 self.settle(transaction, entry.id or 0, view.cost)

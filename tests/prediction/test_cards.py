@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from engine.values import (
     Outcome,
     Refusal,
     SessionState,
+    SessionView,
     Source,
     Status,
     TriggerType,
@@ -337,6 +339,56 @@ def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World
     assert world.cards.get(late.id).status is Status.PENDING
     assert world.cards.get(running.id).session_id == "session_1"
     assert world.cards.recover(list(world.rails.open.values())) == []
+
+
+def test_recovery_starts_what_was_approved_a_second_time(world: World) -> None:
+    card = world.one()
+    world.bench.hold = True
+    world.cards.approve(card.id)
+    world.cards.undo(card.id)
+    world.bench.hold = False
+    start = world.cards._start
+    world.cards._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
+    world.cards.approve(card.id)
+    world.cards._start = start  # type: ignore[method-assign]
+    assert len(world.cards.recover(list(world.rails.open.values()))) == 1
+    assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
+
+
+def test_an_answer_that_is_lost_does_not_make_a_started_card_pending(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = world.one()
+    start = world.bench.start
+
+    def start_and_fail(*arguments: Any, **named: Any) -> None:
+        start(*arguments, **named)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(world.bench, "start", start_and_fail)
+    with pytest.raises(RuntimeError):
+        world.cards.approve(card.id)
+    after = world.cards.get(card.id)
+    assert (after.status, after.session_id) == (Status.CONFIRMED, "session_1")
+    assert refusal(world.cards.approve, card.id) == "already_decided"
+
+
+def test_undo_in_the_moment_the_session_ends_undoes_what_came_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = world.one()
+    world.cards.approve(card.id)
+    running = world.bench.sessions[card.id]
+
+    def ended_meanwhile(prediction_id: str) -> SessionView:
+        world.bench.end(prediction_id)
+        world.landed.sessions.add("session_1")
+        return running
+
+    monkeypatch.setattr(world.bench, "session_of", ended_meanwhile)
+    assert world.cards.undo(card.id).status is Status.EXECUTED
+    assert world.landed.sessions == set()
+    assert world.signals() == ["undone"]
 
 
 def test_every_transition_is_a_fact(world: World, bus: EventBus) -> None:

@@ -155,7 +155,12 @@ def test_recovery_settles_and_releases_what_a_crash_left(rails: Rails) -> None:
     for name in ("ended", "running", "waiting", "lost"):
         rails.rule(approval(prediction_id=name, estimate=100_000))
     rails.database.write(lambda tx: rails.safety.permits.revoke(tx, "lost"))
-    sessions = {"ended": view("ended", 30_000), "running": view("running", 0, state=SessionState.RUNNING)}
+    undone = view("waiting", 0, started=False, state=SessionState.CANCELLED)  # of an approval before this one
+    sessions = {
+        "ended": view("ended", 30_000),
+        "running": view("running", 0, state=SessionState.RUNNING),
+        "waiting": undone,
+    }
     assert rails.safety.recover(sessions.get) == 2
     assert rails.safety.costs.state().day == 230_000
     assert rails.safety.recover(sessions.get) == 0
