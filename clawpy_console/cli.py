@@ -11,6 +11,7 @@ import os
 import shlex
 import signal
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -73,6 +74,14 @@ def _main(argv: list[str]) -> int:
     except Refusal as error:
         _tell(error, where)
         return WRONG_USE if error.code == "bad_arguments" else REFUSED
+    except Exception as error:
+        if not where.as_json:
+            raise
+        # Whoever reads the document must hear of it too; the whole story is for the person behind.
+        traceback.print_exc()
+        said = f"{type(error).__name__}: {error}"
+        _tell(Refusal("internal", said, "this is a fault of the program; standard error has the story"), where)
+        return REFUSED
 
 
 def _parsed(rest: list[str]) -> argparse.Namespace | None:
@@ -174,7 +183,11 @@ def _stop(options: argparse.Namespace, where: Where) -> int:
 def _doctor(options: argparse.Namespace, where: Where) -> int:
     from engine import call
 
-    document = call(where.home, "doctor", {}, workspaces=where.all(), opener=open_engine)
+    try:
+        workspaces = where.all()
+    except Refusal:
+        workspaces = where.workspace_names  # what is wrong with them is one of its findings
+    document = call(where.home, "doctor", {}, workspaces=workspaces, opener=open_engine)
     _print(document, options, where)
     return DONE if document["ok"] else REFUSED
 

@@ -69,7 +69,7 @@ def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """The stack, or the latest cards of any status."""
     found = document["predictions"]
     lines = [_card(one, style) for one in found]
-    lines += [style.dim(f"a signal failed: {_clean(error)}") for error in document.get("errors", ())]
+    lines += [style.dim(f"! {_clean(error)}") for error in document.get("errors", ())]
     if not found:
         return "\n".join(["no cards" + ("" if options.get("all") else "; `clawpy predict` looks for some now"), *lines])
     return "\n".join(lines)

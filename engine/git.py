@@ -7,12 +7,13 @@ fixed language, a time limit. A repository is someone's data; its configuration 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.values import Refusal
+from engine.values import Refusal, sanitise
 
 SAFE = (
     "-c", "core.hooksPath=/dev/null",
@@ -119,25 +120,46 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def repository_root(folder: Path) -> Path:
     """The top of the working tree that `folder` lies in.
 
-    Raises `Refusal`: `no_folder`, `no_repository`, `bare_repository`, `unsafe_repository` (owned by someone else).
+    Raises `Refusal`: `no_folder`, `no_repository`, `bare_repository`, `unsafe_repository` (owned by someone else),
+    `unfit_path` (no UTF-8: it could be neither stored nor shown).
     """
+    folder = folder.absolute()
+    shown = sanitise(str(folder))
     if not folder.is_dir():
-        raise Refusal("no_folder", f"{folder} is not a folder", "name an existing folder with --workspace DIR")
+        raise Refusal("no_folder", f"{shown} is not a folder", "name an existing folder with --workspace DIR")
     done = Git(folder).run("rev-parse", "--is-bare-repository", "--show-toplevel", allowed=tuple(range(256)))
-    lines = done.stdout.decode(errors="surrogateescape").splitlines()
+    bare, _, top = done.stdout.decode(errors="surrogateescape").partition("\n")
     complaint = done.stderr.decode(errors="replace")
-    if lines[:1] == ["true"]:
-        raise Refusal("bare_repository", f"{folder} is a bare repository, it has no files to work on", "clone it first")
-    if done.returncode == 0 and len(lines) == 2:
-        return Path(lines[1])
+    if bare == "true":
+        raise Refusal("bare_repository", f"{shown} is a bare repository, it has no files to work on", "clone it first")
+    if done.returncode == 0 and top:
+        return _storable(Path(top.removesuffix("\n")))
     if "dubious ownership" in complaint:
         raise Refusal(
             "unsafe_repository",
-            f"{folder} belongs to another user, git will not read it",
-            f"git config --global --add safe.directory {folder}",
+            f"{shown} belongs to another user, git will not read it",
+            f"git config --global --add safe.directory {shlex.quote(str(folder))}",
+        )
+    if "must be run in a work tree" in complaint:
+        raise Refusal(
+            "no_repository",
+            f"{shown} is inside git's own folder, not among the files of a repository",
+            "go to the folder above .git, or name it with --workspace DIR",
         )
     raise Refusal(
         "no_repository",
-        f"{folder} is not in a git repository",
-        "run `git init` there, or name another with --workspace",
+        f"{shown} is not in a git repository",
+        "run `git init` there, or name another with --workspace DIR",
     )
+
+
+def _storable(path: Path) -> Path:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise Refusal(
+            "unfit_path",
+            f"{sanitise(str(path))}: the name of the folder is not UTF-8",
+            "rename the folder, or clone the repository to another",
+        ) from error
+    return path

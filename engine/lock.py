@@ -6,6 +6,7 @@ The note is only words; the lock alone decides.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -70,12 +71,7 @@ class HomeLock:
         except Timeout as error:
             raise held(self._home) from error
         except OSError as error:
-            reason = f"{error.filename or self._home.data}: {error.strerror or error}"
-            raise Refusal(
-                "unwritable_home",
-                f"the home cannot be written: {reason}",
-                "make the folder writable, or name another with --home DIR",
-            ) from error
+            raise _unwritable(Path(error.filename or self._home.data), error) from error
         try:
             self._note(Holder(os.getpid(), self._clock.now().isoformat(timespec="seconds"), self._version))
         except BaseException:
@@ -105,11 +101,17 @@ class HomeLock:
             try:
                 write_json(note_file(self._home), asdict(holder), mode=0o600)
             except OSError as error:
-                raise Refusal(
-                    "unwritable_home",
-                    f"{note_file(self._home)} cannot be written: {error.strerror or error}",
-                    "free some space or make the folder writable, or name another with --home DIR",
-                ) from error
+                raise _unwritable(note_file(self._home), error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> Refusal:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Refusal("disk_full", f"the disk that holds {path.parent} is full", "free some space; nothing was lost")
+    return Refusal(
+        "unwritable_home",
+        f"the home cannot be written: {path}: {error.strerror or error}",
+        "make the folder writable, or name another with --home DIR",
+    )
 
 
 def held(home: Home) -> Refusal:

@@ -70,16 +70,14 @@ def stop(home: Home, reason: str) -> Document:
     """Stop everything in `home`, whatever state its engine is in (SPEC 3.7).
 
     The file comes first and suffices: the engine finds it within a tenth of a second, or at its next start. Then the
-    engine is asked, and given two seconds to say what it stopped. Raises `Refusal` `unwritable_home`.
+    engine is asked, and given two seconds to say what it stopped. Raises `Refusal` `unwritable_home` when the file
+    cannot be written (a full disk) and no engine answers either.
     """
+    unwritten: OSError | None = None
     try:
-        path = request_stop(home.data, reason or "stopped from outside", "clawpy stop")
+        path = str(request_stop(home.data, reason or "stopped from outside", "clawpy stop"))
     except OSError as error:
-        raise Refusal(
-            "unwritable_home",
-            f"the stop file cannot be written in {home.data}: {error.strerror or error}",
-            "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
-        ) from error
+        unwritten, path = error, ""
     holder = read_holder(home)
     if holder is not None and holder.address:
         try:
@@ -89,11 +87,17 @@ def stop(home: Home, reason: str) -> Document:
         except Refusal as error:
             if error.code != "no_answer":
                 raise
+    if unwritten is not None:
+        raise Refusal(
+            "unwritable_home",
+            f"the stop file cannot be written in {home.data}: {unwritten.strerror or unwritten}",
+            "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
+        ) from unwritten
     return {
         "holds": [{"word": "stop", "reason": reason or "stopped from outside", "since": None, "until": None}],
         "stopped": [],
         "reached": False,
-        "file": str(path),
+        "file": path,
     }
 
 

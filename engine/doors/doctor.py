@@ -23,6 +23,7 @@ from engine.home import Home
 from engine.lock import read_holder
 from engine.settings_store import SettingsStore
 from engine.storage import migrations
+from engine.storage.files import damaged_fix
 from engine.values import Refusal, sanitise
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -126,11 +127,10 @@ def _database(path: Path) -> Check:
             [(said,)] = connection.execute("PRAGMA quick_check(1)").fetchall()
         version = migrations.stored_version(path)
     except (sqlite3.Error, ValueError) as error:
-        fix = f"put back a copy from {path.parent / 'backups'}, or move the file away to start afresh"
-        return Check("database", FAIL, f"{path} cannot be read: {error}", fix)
+        return Check("database", FAIL, f"{path} cannot be read: {error}", damaged_fix(path))
     size = path.stat().st_size / 1024 / 1024
     if said != "ok":
-        return Check("database", FAIL, f"{path} is damaged: {said}", f"put back a copy from {path.parent / 'backups'}")
+        return Check("database", FAIL, f"{path} is damaged: {said}", damaged_fix(path))
     if version is not None and version > migrations.HEAD:
         return Check("database", FAIL, f"format {version} is newer than {migrations.HEAD}", "upgrade Clawpy Console")
     return Check("database", OK, f"whole, {size:.1f} MB, format {version or 'none'}, SQLite {sqlite3.sqlite_version}")
@@ -209,7 +209,7 @@ def _sandbox() -> Check:
 def _agents(home: Home, settings: Settings) -> Check:
     from engine.hierarchy.agents import Agents
 
-    if not home.agents.is_dir():
+    if not home.agents.exists():
         return Check("agents", OK, "not there yet, made at the first start")
     agents = Agents(
         home.agents,
@@ -217,7 +217,10 @@ def _agents(home: Home, settings: Settings) -> Check:
         settings=FixedSettings(settings),
         database=None,
     )
-    problems = agents.problems()
+    try:
+        problems = agents.problems()
+    except Refusal as error:
+        return Check("agents", FAIL, error.message, error.fix)
     if problems:
         return Check("agents", WARN, "; ".join(problems), f"mend the files under {home.agents}")
     return Check("agents", OK, f"{len(agents.list())} agents, all sound")

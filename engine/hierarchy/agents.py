@@ -289,7 +289,13 @@ class Agents:
             folders = sorted(entry for entry in self._folder.iterdir() if not entry.name.startswith("."))
         except FileNotFoundError:
             return {}
-        return {folder.name: _read(folder) for folder in folders if folder.is_dir()}
+        except OSError as error:
+            raise Refusal(
+                "bad_agents",
+                f"{self._folder} cannot be read: {error.strerror or error}",
+                "it must be a folder with one folder an agent; move away what is there, the first ones are made again",
+            ) from error
+        return {folder.name: _read(folder) for folder in folders if folder.is_dir() or ID.fullmatch(folder.name)}
 
     def _channels(self, agent_id: str) -> tuple[str, ...]:
         return tuple(name for name, channel in self._settings.current.channels.items() if channel.agent == agent_id)

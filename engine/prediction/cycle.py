@@ -169,6 +169,12 @@ class Predictions:
         wanted = [path for path in asked if settings.workspace(path).autonomy is not Autonomy.OFF]
         errors = [f"{path}: autonomy is off, it gets no cards" for path in asked if path not in wanted and requested]
         sensed, proposals = self._sense(wanted, errors)
+        if requested:
+            errors += [
+                f"{one.context.workspace}: no commit yet; most cards come from a history, so commit something"
+                for one in sensed
+                if one.context.git is not None and not one.context.git.head
+            ]
         contexts = {one.context.workspace: one.context.text for one in sensed}
         rows, blocked = self._judge(proposals, contexts, errors)
         created, withdrawn = self._database.write(

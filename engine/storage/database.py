@@ -26,6 +26,7 @@ from sqlmodel import Session
 from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.storage import migrations
+from engine.storage.files import damaged_fix
 from engine.values import Refusal
 
 log = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ def explained(path: Path) -> Iterator[None]:
             raise Refusal(
                 "damaged_home",
                 f"{path} is damaged: {text}",
-                f"put back a copy from {path.parent / 'backups'}, or move the file away to start afresh",
+                damaged_fix(path),
             ) from error
         raise
 

@@ -46,6 +46,14 @@ def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:
     write_atomic(path, (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode(), mode=mode)
 
 
+def damaged_fix(database: Path) -> str:
+    """How to mend a home whose database is damaged, in words: from a copy where there is one (migrations make them)."""
+    afresh = f"move {database.name} away to start afresh; keep it, `sqlite3 {database.name} .recover` may save much"
+    if any((database.parent / "backups").glob("*.db")):
+        return f"put back a copy from {database.parent / 'backups'}, or {afresh}"
+    return afresh
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames and removals in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
