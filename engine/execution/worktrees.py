@@ -7,6 +7,7 @@ leaves is found again. Its `.git` file may be rewritten by what runs inside, so 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import stat
@@ -23,6 +24,8 @@ from engine.home import Home
 from engine.storage import intents
 from engine.storage.database import Database
 from engine.values import Refusal
+
+log = logging.getLogger(__name__)
 
 INTENT = "worktree"
 
@@ -88,9 +91,8 @@ class Worktrees:
             folder.parent.mkdir(parents=True, exist_ok=True)
             plain.git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
         except (Refusal, OSError):
-            self._remove(workspace, folder)
+            self._clear_away(intent, workspace, folder)
             self.let_go(workspace, session_id)
-            self._database.write(lambda tx: intents.finish(tx, intent))
             raise
         return Worktree(session_id, workspace, folder, now.tree, start, now.head)
 
@@ -107,7 +109,10 @@ class Worktrees:
         return result
 
     def remove(self, session_id: str) -> None:
-        """Remove a session's worktree; its trees stay in the repository. Harmless when there is none."""
+        """Remove a session's worktree; its trees stay in the repository. Harmless when there is none.
+
+        What resists (files of another user, say) is left to the next start: nobody's decision waits for tidying up.
+        """
         for intent in intents.unfinished(self._database, INTENT):
             if intent.subject == session_id:
                 self._remove_known(intent)
@@ -124,17 +129,28 @@ class Worktrees:
         words = []
         for intent in intents.unfinished(self._database, INTENT):
             if intent.subject not in keep:
-                self._remove_known(intent)
+                removed = self._remove_known(intent)
                 if intent.subject not in keep_refs:
                     self.let_go(Path(intent.payload["workspace"]), intent.subject)
-                words.append(f"removed the worktree that session {intent.subject} left behind")
+                if removed:
+                    words.append(f"removed the worktree that session {intent.subject} left behind")
+                else:
+                    words.append(f"{intent.payload['folder']} cannot be removed; delete it by hand, the log says why")
         return words
 
-    def _remove_known(self, intent: intents.Intent) -> None:
-        self._remove(Path(intent.payload["workspace"]), Path(intent.payload["folder"]))
-        identity = intent.id
-        assert identity is not None
-        self._database.write(lambda tx: intents.finish(tx, identity))
+    def _remove_known(self, intent: intents.Intent) -> bool:
+        assert intent.id is not None
+        return self._clear_away(intent.id, Path(intent.payload["workspace"]), Path(intent.payload["folder"]))
+
+    def _clear_away(self, intent: int, workspace: Path, folder: Path) -> bool:
+        """False when it cannot be removed now: the intent stays then, and the next start tries again."""
+        try:
+            self._remove(workspace, folder)
+        except OSError:
+            log.warning("the worktree %s cannot be removed", folder, exc_info=True)
+            return False
+        self._database.write(lambda tx: intents.finish(tx, intent))
+        return True
 
     def _remove(self, workspace: Path, folder: Path) -> None:
         remove_folder(folder)

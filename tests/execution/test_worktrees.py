@@ -11,6 +11,7 @@ import pytest
 
 from engine.execution.worktrees import remove_folder
 from engine.git import GitError
+from engine.values import ChangeState
 from tests.conftest import Repository
 from tests.execution.landing_world import World, git_state, our_refs, picture
 
@@ -144,6 +145,24 @@ def test_recovery_bears_a_repository_that_is_gone(world: World) -> None:
 
     assert len(world.worktrees.recover()) == 1
     assert not worktree.folder.exists()
+
+
+def test_what_cannot_be_removed_holds_nobody_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = world.changed(lambda folder: (folder / "a.txt").write_text("2\n") and None)
+    folder = world.worktrees.folder("session_1")
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.execution.worktrees.remove_folder", refuse)
+        assert world.changes.discard(change.id).state is ChangeState.DISCARDED
+        assert world.changes.recover() == [f"{folder} cannot be removed; delete it by hand, the log says why"]
+    assert folder.exists()
+
+    assert world.changes.recover() == ["removed the worktree that session session_1 left behind"]
+    assert not folder.exists()
+    assert our_refs(world.root) == []
 
 
 def test_a_worktree_that_cannot_be_made_leaves_nothing(world: World) -> None:
