@@ -7,7 +7,7 @@ the database, services from the bottom up, what a crash left, then the outside.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from logging.handlers import RotatingFileHandler
@@ -37,6 +37,7 @@ from engine.home import Home
 from engine.lock import HomeLock
 from engine.memory.ledger import Ledger, append
 from engine.memory.validation_runs import ValidationRuns
+from engine.prediction.acting import Acting, Attempt
 from engine.prediction.cards import Cards
 from engine.prediction.collectors.github import GitHub
 from engine.prediction.collectors.silence import OurWrite
@@ -126,6 +127,7 @@ class Engine:
             brakes=brakes,
             check=lambda command, folder: self.safety.check_command(command, Path(folder)),
             runners=[flows],
+            last_write=lambda workspace: self._last_sign([workspace]),
         )
         launcher = Launcher(self.sessions, self.settings)
 
@@ -180,7 +182,21 @@ class Engine:
             clock,
             holds=self.safety.kill_switch,
             card_cycle=self.predictions.run_cycle,
-            expire_due=self.cards.expire_due,
+            actor=_Actor(
+                self.predictions,
+                Acting(
+                    self.database,
+                    self.cards,
+                    settings=self.settings,
+                    history=self.feedback,
+                    calibrator=calibrator,
+                    launcher=launcher,
+                    quiet=lambda: self.autonomy.quiet(),
+                    now=clock.now,
+                ),
+            ),
+            housekeeping=(self.cards.expire_due,),
+            last_sign=lambda: self._last_sign(self.workspaces),
         )
 
     @property
@@ -261,6 +277,12 @@ class Engine:
                 self.autonomy.presence.seen(context.now - context.silence, f"files in {context.workspace}")
         return contexts
 
+    def _last_sign(self, workspaces: Sequence[str]) -> datetime | None:
+        """When anyone but us last wrote in these workspaces, None if nothing is known of it. Asks git."""
+        return self._contexts.last_sign_of_life(
+            workspaces, last_input=None, ours={path: self._ours(path) for path in workspaces}
+        )
+
     def _ours(self, workspace: str) -> list[OurWrite]:
         """What our landings wrote there: no sign of the operator."""
         writes = []
@@ -279,6 +301,20 @@ class _Brakes:
     def stopped(self) -> str | None:
         verdict = self.kill_switch.ask(by_operator=True)
         return None if verdict.verdict is Verdict.ALLOW else verdict.reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Actor:
+    """Prediction as the autonomous cycle uses it."""
+
+    predictions: Predictions
+    acting: Acting
+
+    def predict(self) -> Sequence[str]:
+        return self.predictions.run_cycle().errors
+
+    def attempt(self, still: Callable[[], bool]) -> Attempt:
+        return self.acting.attempt(still)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,18 @@ class CycleFinished(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AutonomousCycleFinished(Event):
+    """A cycle that may act came to its end (SPEC 7.2). `acted` is the card it started, "" for none; `blocked` and
+    `kept` say for each other card what held it back (`pred_…: gate: …`); `reason` why the cycle ended early."""
+
+    acted: str = ""
+    blocked: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    reason: str = ""
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionCreated(Event):
     flow: str
     channel: str

@@ -1,6 +1,5 @@
-"""The autonomy port: the state of SPEC 7.1 as it follows from facts, quiet hours, and the card cycle (SPEC 2.9).
-
-Nothing executes by itself yet: the machine goes where the table sends it, the autonomous cycle comes later.
+"""The autonomy port: the state of SPEC 7.1 as it follows from facts, quiet hours, and what comes round: the card
+cycle (SPEC 2.9), the autonomous cycle (7.2), the pulse of heartbeats (4.1).
 """
 
 from __future__ import annotations
@@ -11,21 +10,25 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from engine.autonomy.cycle import ACTING, Actor, run_cycle
 from engine.autonomy.presence import Presence
 from engine.autonomy.quiet_hours import add_active, is_quiet
 from engine.autonomy.schedule import Job, Schedule
 from engine.autonomy.state import Facts, Input, State, next_state, settle
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.events import StateChanged
+from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction
 from engine.values import Hold, RailVerdict, Verdict
 
 KEY = "autonomy.state"
 DND_KEY = "autonomy.dnd_until"
-CARDS, STATE = "cards", "state"
+CARDS, STATE, ACT, PULSE = "cards", "state", "act", "pulse"
 STATE_EVERY = timedelta(seconds=30)
+PULSE_EVERY = timedelta(minutes=5)
+LOOK_EVERY = timedelta(minutes=5)
+"""While nobody is heard, workspaces are looked at so often for signs of the operator (SPEC 2.2)."""
 
 
 class Holds(Protocol):
@@ -49,7 +52,12 @@ class StateView:
 
 
 class Autonomy:
-    """Keeps the state. `card_cycle()` makes cards; `expire_due()` expires those whose time is over."""
+    """Keeps the state, and runs what comes round.
+
+    `card_cycle()` makes cards, `actor` predicts and acts, `pulse()` turns due heartbeat items into tasks;
+    `housekeeping` is called every half minute (cards expire, follow-ups are made). `last_sign()` is when the operator
+    last did anything that workspaces show: it asks git, so it is called by jobs only.
+    """
 
     def __init__(
         self,
@@ -59,13 +67,19 @@ class Autonomy:
         *,
         holds: Holds,
         card_cycle: Callable[[], object],
-        expire_due: Callable[[], object] = lambda: None,
+        actor: Actor | None = None,
+        pulse: Callable[[], object] = lambda: None,
+        housekeeping: Sequence[Callable[[], object]] = (),
+        last_sign: Callable[[], datetime | None] | None = None,
     ) -> None:
         self._database = database
         self._settings = settings
         self._clock = clock
         self._holds = holds
-        self._expire_due = expire_due
+        self._actor = actor
+        self._housekeeping = housekeeping
+        self._last_sign = last_sign
+        self._looked: datetime | None = None
         self._changing = threading.Lock()
         self.presence = Presence(database, clock)
         self.schedule = Schedule(
@@ -74,6 +88,8 @@ class Autonomy:
             [
                 Job(CARDS, self._card_interval, card_cycle, self.operator_there),
                 Job(STATE, lambda: STATE_EVERY, self._tick),
+                Job(ACT, self._act_interval, self.act, self._may_act),
+                Job(PULSE, lambda: PULSE_EVERY, pulse, self._not_stopped),
             ],
         )
         with database.read() as session:
@@ -112,6 +128,8 @@ class Autonomy:
                 self._database.write(lambda transaction: self._apply(transaction, moves))
                 last, cause = moves[-1]
                 self._view = StateView(last, cause.value, self._clock.now(), None)
+                if last is State.PRIMING and self.schedule.due(ACT) <= self._clock.now():
+                    self.schedule.soon(ACT)
             return StateView(self._view.state, self._view.cause, self._view.since, next_change)
 
     def give(self, given: Input) -> StateView:
@@ -125,13 +143,25 @@ class Autonomy:
 
     def heard(self, what: str) -> None:
         """The operator did something (SPEC 2.2)."""
-        threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
-        back = self.presence.silence() >= threshold
+        back = self.presence.silence() >= self._threshold()
         self.presence.heard(what)
         if back and self.schedule.due(CARDS) <= self._clock.now():
             self.schedule.soon(CARDS)  # cards for who comes back, not ten minutes later
         if self._view.state in (State.PRIMING, State.AUTONOMOUS):
             self.evaluate()
+
+    def look(self) -> State:
+        """Look for signs of the operator in the workspaces too, and say where the machine then stands. Asks git."""
+        if self._last_sign is not None:
+            sign = self._last_sign()
+            if sign is not None:
+                self.presence.seen(sign, "files of a workspace")
+            self._looked = self._clock.now()
+        return self.evaluate().state
+
+    def act(self) -> AutonomousCycleFinished | None:
+        """One autonomous cycle (SPEC 7.2), in this thread; None where nothing acts. The schedule calls it."""
+        return None if self._actor is None else run_cycle(self._database, self, self._actor)
 
     def silence(self) -> timedelta:
         """Time since the operator did anything."""
@@ -139,13 +169,14 @@ class Autonomy:
 
     def operator_there(self) -> bool:
         """True while the silence is shorter than `silenceThresholdMs`, and nothing is stopped."""
-        threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
-        stopped = self._holds.ask(by_operator=True).verdict is not Verdict.ALLOW
-        return self.silence() < threshold and not stopped
+        return self.silence() < self._threshold() and self._not_stopped()
 
     def next_cycle(self) -> datetime | None:
-        """When cards are made next by themselves; None while the operator is away or all is stopped."""
-        return self.schedule.due(CARDS) if self.operator_there() else None
+        """When a cycle runs next by itself: of cards while the operator is there, of acting while he is away and the
+        engine may; None when neither will."""
+        if self.operator_there():
+            return self.schedule.due(CARDS)
+        return self.schedule.due(ACT) if self._may_act() else None
 
     def quiet(self) -> bool:
         """Quiet hours or do-not-disturb: cards are made, nothing executes by itself (SPEC 7.3)."""
@@ -156,7 +187,13 @@ class Autonomy:
     def dnd(self, span: timedelta | None) -> datetime | None:
         """Do not disturb for `span` from now; None ends it. Returns until when."""
         until = None if span is None else self._clock.now() + span
-        self._database.write(lambda tx: stored.put(tx, DND_KEY, until.isoformat() if until else None))
+        told = until.isoformat() if until else "off"
+
+        def work(transaction: Transaction) -> None:
+            stored.put(transaction, DND_KEY, until.isoformat() if until else None)
+            transaction.record(SettingChanged(subject="dnd", value=told))
+
+        self._database.write(work)
         self._dnd_until = until
         return until
 
@@ -175,9 +212,37 @@ class Autonomy:
     def _card_interval(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.card_cycle_ms)
 
+    def _act_interval(self) -> timedelta:
+        return timedelta(milliseconds=self._settings.current.autonomous_cycle_ms)
+
+    def _threshold(self) -> timedelta:
+        return timedelta(milliseconds=self._settings.current.silence_threshold_ms)
+
+    def _not_stopped(self) -> bool:
+        return self._holds.ask(by_operator=True).verdict is Verdict.ALLOW
+
+    def _may_act(self) -> bool:
+        return self._actor is not None and self._view.state in ACTING and self._not_stopped()
+
     def _tick(self) -> None:
-        self.evaluate()
-        self._expire_due()
+        if self.presence.silence() >= self._threshold() and (
+            self._looked is None or self._clock.now() - self._looked >= LOOK_EVERY
+        ):
+            self.look()
+        else:
+            self.evaluate()
+        for chore in self._housekeeping:
+            chore()
+
+    def _confirmed_silence(self) -> timedelta:
+        """The silence as far as the workspaces were looked at: before that, nobody is taken for absent."""
+        silence = self.presence.silence()
+        if self._last_sign is None or silence < self._threshold():
+            return silence
+        if self._view.state in ACTING:
+            return silence  # it was confirmed before; who comes back is found by the next look
+        since = self.presence.last()[0]
+        return timedelta(0) if self._looked is None else min(silence, max(timedelta(0), self._looked - since))
 
     def _facts(self) -> tuple[Facts, datetime | None]:
         settings = self._settings.current
@@ -186,8 +251,7 @@ class Autonomy:
         # A pause stops only what runs by itself, so it is told apart from the levels that stop everything.
         killed = self._holds.ask(by_operator=True)
         enabled = killed.verdict is Verdict.ALLOW or killed.rule == "month"
-        threshold = timedelta(milliseconds=settings.silence_threshold_ms)
-        silence = self.presence.silence()
+        threshold, silence = self._threshold(), self._confirmed_silence()
         pause = next((hold for hold in holds if hold.word == "pause"), None)
         until = pause.until if pause else None
         over = self._view.since + timedelta(hours=2) <= self._clock.now()

@@ -60,7 +60,7 @@ class Schedule:
         # Its own log handler of last resort writes to stderr and would tear the screen: ours goes to the log file.
         logging.getLogger("apscheduler").addHandler(logging.NullHandler())
         self._scheduler = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(2)},
+            executors={"default": ThreadPoolExecutor(4)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone="UTC",
         )

@@ -44,6 +44,11 @@ class Launcher:
         """See `Sessions.start`."""
         return self._sessions.start(permit, assignment, agent=agent, mode=mode, estimate=estimate)
 
+    def hindrance(self, assignment: Assignment) -> str:
+        """Why this may not start by itself just now, "" when it may: no runner, or see `Sessions.hindrance`."""
+        info = self.check(assignment)
+        return self._sessions.hindrance(assignment) if info.takes else info.reason
+
     def session_of(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card."""
         return self._sessions.of_prediction(prediction_id)

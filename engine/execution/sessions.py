@@ -11,8 +11,9 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
@@ -48,6 +49,9 @@ log = logging.getLogger(__name__)
 SUMMARY_CAP = 4_000
 """Characters of a summary that a row keeps; the transcript has it whole."""
 
+CALM = timedelta(minutes=10)
+"""So long nobody else may have written in a workspace where a session that can write starts by itself (SPEC 3.8)."""
+
 CLOSE_WITHIN = 3.0
 """Seconds that closing waits for sessions to end and to tidy up."""
 
@@ -81,7 +85,9 @@ class Sessions:
         runners: Sequence[Runner],
         observers: Sequence[SessionObserver] = (),
         sandbox: Sandbox | None = None,
+        last_write: Callable[[str], datetime | None] = lambda workspace: None,
     ) -> None:
+        """`last_write`: when someone else's process last wrote in a workspace, None if nothing is known of any."""
         self._records = SessionRecords(database, permits)
         for observer in observers:
             self.observe(observer)
@@ -95,6 +101,7 @@ class Sessions:
         self._check = check
         self._runners = {runner.name: runner for runner in runners}
         self._sandbox = sandbox
+        self._last_write = last_write
         self._reader = TranscriptReader()
         self._keeper = Keeper(live=self._all_live, end=self._end, brakes=brakes, bus=bus)
         self._lock = threading.RLock()
@@ -134,6 +141,8 @@ class Sessions:
             raise Refusal(
                 "no_sandbox", "nothing runs by itself without a sandbox, and none works here", "install bubblewrap"
             )
+        if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
+            raise Refusal("workspace_busy", busy, "it may run once nobody wrote there for 10 minutes")
         if (reason := stopped(self._brakes)) is not None:
             raise Refusal("stopped", reason, "clawpy resume")
         waiting = _Waiting(self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess"), assignment, mode)
@@ -152,6 +161,20 @@ class Sessions:
             known = ", ".join(self._runners) or "none"
             raise Refusal("no_runner", f"there is no runner {assignment.runner!r}", f"built in: {known}")
         return runner
+
+    def hindrance(self, assignment: Assignment) -> str:
+        """Why this may not start by itself just now, in words (SPEC 3.8); "" when it may.
+
+        Costs git processes when it can write. Raises `Refusal` `no_runner`.
+        """
+        if not self.sandbox.confines:
+            return "nothing runs by itself without a sandbox, and none works here"
+        if self.runner_of(assignment).check(assignment).check_only:
+            return ""
+        wrote = self._last_write(assignment.workspace)
+        if wrote is None or (ago := self._clock.now() - wrote) >= CALM:
+            return ""
+        return f"somebody wrote in {Path(assignment.workspace).name} {max(0, int(ago.total_seconds() // 60))} min ago"
 
     # Looking
 
@@ -319,6 +342,8 @@ class Sessions:
                 raise Stopped("it was ended before it began")
             if (reason := stopped(self._brakes)) is not None:
                 live.stop(Stop(SessionState.CANCELLED, reason))
+            if view.mode == AUTONOMOUS and (busy := self.hindrance(live.assignment)):
+                live.stop(Stop(SessionState.CANCELLED, busy))  # it waited its turn; meanwhile somebody came
             live.check_running()
             result = self.runner_of(live.assignment).run(live, view)
             live.check_running()

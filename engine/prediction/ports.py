@@ -46,6 +46,9 @@ class Launcher(Protocol):
     def start(self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int) -> SessionView:
         """Consume the permit and start; `mode` is `approved` or `autonomous`. Returns at once."""
 
+    def hindrance(self, assignment: Assignment) -> str:
+        """Why this may not start by itself just now (SPEC 3.8), "" when it may."""
+
     def session_of(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card."""
 

@@ -1,0 +1,137 @@
+"""Which cards may run by themselves, and the attempt to run one (SPEC 2.5, 2.6, 7.2-7.4).
+
+What stands here makes a card a trigger at all; the rails then decide as they decide on every trigger. So what the
+operator keeps for himself is no trigger, leaves no row in the log, and is told as `kept`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlmodel import Session
+
+from engine.config import Autonomy, SettingsSource
+from engine.prediction.cards import Cards
+from engine.prediction.cards_store import Prediction, find
+from engine.prediction.confidence import LIKE_APPROVED_FROM, wilson_lower_bound
+from engine.prediction.phases import phase_of
+from engine.prediction.ports import Calibrator, History, Launcher
+from engine.storage.database import Database
+from engine.values import Card, DecidedBy, Refusal, Status
+
+PHASE = 2
+"""Nothing runs by itself before the calibration of its confidence holds (SPEC 2.6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is looked at. `bound`: Wilson's lower bound of the operator's past approval of like cards."""
+
+    autonomous: bool
+    acts: bool
+    quiet: bool
+    phase: int
+    confidence: float
+    threshold: float
+    bound: float
+    snoozed: bool = False
+    asks: bool = False
+
+
+def why_not(standing: Standing) -> str:
+    """Why a pending card stays a card, in words; "" when it may be tried."""
+    if not standing.autonomous:
+        return "autonomousModeEnabled is off"
+    if not standing.acts:
+        return "the workspace's autonomy is not `act`"
+    if standing.quiet:
+        return "quiet hours: nothing executes by itself"
+    if standing.snoozed:
+        return "you put it off"
+    if standing.phase < PHASE:
+        return f"phase {standing.phase}: nothing executes by itself before phase {PHASE}"
+    if standing.confidence < standing.threshold:
+        return f"confidence {standing.confidence:.2f} is below {standing.threshold:.2f}"
+    if standing.bound < LIKE_APPROVED_FROM:
+        return f"like cards: lower bound of past approvals {standing.bound:.2f} is below {LIKE_APPROVED_FROM:.2f}"
+    if standing.asks:
+        return "the content filter asks for a person"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of one cycle: the card that was started (None: none), those that a rail or the start itself held
+    back, and those that stay cards; each with the reason in words."""
+
+    acted: Card | None = None
+    blocked: tuple[tuple[str, str], ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+
+
+class Acting:
+    """Carries out by itself what has earned it. `quiet`: is it quiet hours or do-not-disturb?"""
+
+    def __init__(
+        self,
+        database: Database,
+        cards: Cards,
+        *,
+        settings: SettingsSource,
+        history: History,
+        calibrator: Calibrator,
+        launcher: Launcher,
+        quiet: Callable[[], bool],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._database = database
+        self._cards = cards
+        self._settings = settings
+        self._history = history
+        self._calibrator = calibrator
+        self._launcher = launcher
+        self._quiet = quiet
+        self._now = now
+
+    def attempt(self, still: Callable[[], bool] = lambda: True) -> Attempt:
+        """Try the pending cards from the top until one is started. `still` is asked before each: is the operator
+        still away? At most one is started, since between two that no operator asked for lie ten minutes (SPEC 3.2)."""
+        blocked: list[tuple[str, str]] = []
+        kept: list[tuple[str, str]] = []
+        for card in self._cards.pending():
+            reason = self._why_not(card)
+            if reason:
+                kept.append((card.id, reason))
+                continue
+            if not still():
+                break
+            try:
+                return Attempt(self._cards.approve(card.id, by=DecidedBy.AUTONOMY), tuple(blocked), tuple(kept))
+            except Refusal as refusal:
+                blocked.append((card.id, refusal.message))
+        return Attempt(None, tuple(blocked), tuple(kept))
+
+    def _why_not(self, card: Card) -> str:
+        with self._database.read() as session:
+            row = find(session, card.id)
+            if row.status != Status.PENDING:
+                return "it was decided meanwhile"
+            reason = why_not(self._standing(session, row))
+        return reason or self._launcher.hindrance(card.assignment)
+
+    def _standing(self, session: Session, row: Prediction) -> Standing:
+        settings = self._settings.current
+        like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
+        return Standing(
+            autonomous=settings.autonomous_mode_enabled,
+            acts=settings.workspace(row.workspace).autonomy is Autonomy.ACT,
+            quiet=self._quiet(),
+            phase=phase_of(self._history.total(session), self._calibrator.check()).number,
+            confidence=row.confidence,
+            threshold=settings.cross_poll_auto_execute_threshold,
+            bound=wilson_lower_bound(*like),
+            snoozed=row.snoozed_until is not None and row.snoozed_until > self._now(),
+            asks=row.asks,
+        )
