@@ -38,7 +38,8 @@ class Terminal:
     def start(self, command: Sequence[str], *, cwd: Path, environment: dict[str, str] | None = None) -> float:
         """Run `command`; returns the instant just before, on `time.perf_counter`."""
         words = [f"{name}={value}" for name, value in ({"COLORTERM": "truecolor"} | (environment or {})).items()]
-        line = "exec env " + shlex.join([*words, *command])
+        # COLUMNS and LINES of whoever runs the benchmark would be believed before the terminal's own size.
+        line = "exec env -u COLUMNS -u LINES " + shlex.join([*words, *command])
         began = time.perf_counter()
         # A session each: a window of a session that nobody looks at would be 80x24.
         wanted = ("-P", "-F", "#{window_id} #{pane_pid}", "-c", str(cwd))
