@@ -5,6 +5,7 @@ Names in the file are the seed's (`crossPollEnabled`); attributes are the same i
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -126,15 +127,28 @@ class Settings(_Section):
     @field_validator("workspaces", mode="after")
     @classmethod
     def _absolute(cls, value: dict[str, WorkspaceSettings]) -> dict[str, WorkspaceSettings]:
-        paths = {name: Path(name).expanduser() for name in value}
-        for name, path in paths.items():
-            if not path.is_absolute():
+        found: dict[str, str] = {}
+        for name in value:
+            path = workspace_path(name)
+            if not path:
                 raise ValueError(f'workspace {name!r} is no absolute path; write [workspaces."/full/path"]')
-        return {str(paths[name]): settings for name, settings in value.items()}
+            if path in found:
+                raise ValueError(f"workspaces {found[path]!r} and {name!r} are the same folder; keep one of them")
+            found[path] = name
+        return {path: value[name] for path, name in found.items()}
 
     def workspace(self, path: str) -> WorkspaceSettings:
-        """The settings of one workspace, the defaults where the file says nothing of it."""
+        """The settings of one workspace (its top folder as git says it), the defaults where the file is silent."""
         return self.workspaces.get(path, WorkspaceSettings())
+
+
+def workspace_path(name: str) -> str:
+    """The folder that `name` leads to, `~` and links resolved as git resolves them; "" when it is no absolute path."""
+    try:
+        path = Path(name).expanduser()
+    except RuntimeError:  # the home of a user whom nobody knows
+        return ""
+    return os.path.realpath(path) if path.is_absolute() else ""
 
 
 class SettingsSource(Protocol):

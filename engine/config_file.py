@@ -1,7 +1,8 @@
 """From the text of `config.toml` and the environment to `Settings`, or to a list of problems (SPEC 7.6, 11.2).
 
-Pure functions over text: no disk, no clock. Every problem names the file and line, or the variable, the key, what
-was found, what is accepted, and the key that was probably meant. All problems are told at once.
+Functions over text, without a clock; of the disk only the links in the paths of workspaces matter. Every problem
+names the file and line, or the variable, the key, what was found, what is accepted, and the key that was probably
+meant. All problems are told at once.
 """
 
 from __future__ import annotations

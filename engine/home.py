@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,11 +70,13 @@ class Home:
             sections = tomllib.loads(self.config_file.read_text(encoding="utf-8-sig")).get("workspaces", {})
         except (OSError, ValueError):
             return []
-        return [
-            str(Path(path).expanduser())
-            for path, section in (sections.items() if isinstance(sections, dict) else ())
-            if isinstance(section, dict) and section.get("autonomy") != "off" and Path(path).expanduser().is_dir()
-        ]
+        found = []
+        for path, section in sections.items() if isinstance(sections, dict) else ():
+            with contextlib.suppress(RuntimeError, ValueError):  # an unknown user's home, a NUL
+                folder = Path(path).expanduser()
+                if isinstance(section, dict) and section.get("autonomy") != "off" and folder.is_dir():
+                    found.append(str(folder))
+        return found
 
     def paths(self) -> dict[str, str]:
         """Every path by name, as `doctor --json` prints it under `paths`."""

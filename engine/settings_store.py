@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import Clock
-from engine.config import Settings, WorkspaceSettings
+from engine.config import Settings, WorkspaceSettings, workspace_path
 from engine.config_file import (
     LARGEST_FILE,
     BadConfig,
@@ -78,6 +78,8 @@ class SettingsStore:
     def get(self, key: str) -> Any:
         """The value at a dotted key, JSON-able. Raises `Refusal` `unknown_key`."""
         path = parse_key(key)
+        if path[0] == "workspaces" and len(path) > 1:
+            path = (path[0], workspace_path(path[1]) or path[1], *path[2:])
         value: Any = self.document()
         for depth, part in enumerate(path):
             if part not in value and path[0] == "workspaces" and depth == 1:
@@ -115,6 +117,7 @@ class SettingsStore:
         chosen = typed(path, value) if isinstance(value, str) else value
         with self._lock:
             document = tomlkit.parse(self._good_text())
+            path = _as_written(path, document)
             table: Any = document
             for part in path[:-1]:
                 if part not in table:
@@ -133,6 +136,7 @@ class SettingsStore:
         path = parse_key(key)
         with self._lock:
             document = tomlkit.parse(self._good_text())
+            path = _as_written(path, document)
             table: Any = document
             for part in path[:-1]:
                 table = table.get(part, {})
@@ -174,7 +178,7 @@ class SettingsStore:
             table: Any = tomllib.loads(self._read())
         except (tomllib.TOMLDecodeError, BadConfig):
             return False
-        for part in path:
+        for part in _as_written(path, table):
             if not isinstance(table, dict) or part not in table:
                 return False
             table = table[part]
@@ -232,6 +236,15 @@ class SettingsStore:
             except Refusal as error:
                 if error.code != "engine_closed":
                     raise
+
+
+def _as_written(path: KeyPath, document: Mapping[str, Any]) -> KeyPath:
+    """The key in the spelling of the file, where a workspace's folder may be named by another path to it."""
+    written = document.get("workspaces")
+    if path[0] != "workspaces" or len(path) < 2 or not isinstance(written, Mapping) or path[1] in written:
+        return path
+    folder = workspace_path(path[1])
+    return (path[0], next((name for name in written if workspace_path(name) == folder), path[1]), *path[2:])
 
 
 def _stamp(file: Path) -> Stamp:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Autonomy, Settings
 from engine.config_file import VARIABLES, BadConfig, accepted, parse_key, read_settings
+from engine.home import Home
 from engine.values import Refusal
 
 
@@ -187,3 +190,24 @@ def test_whatever_stands_in_the_file_gives_settings_or_says_where_it_is_wrong(li
         problems = error.problems
     assert problems is None or problems
     assert all(problem.where.startswith("config.toml") and problem.message for problem in problems or ())
+
+
+def test_a_workspace_is_found_by_the_path_that_git_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "disk/shop").mkdir(parents=True)
+    (tmp_path / "work").symlink_to(tmp_path / "disk")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    real = str((tmp_path / "disk/shop").resolve())
+    for name in ("~/work/shop", str(tmp_path / "work/shop"), f"{real}/"):
+        assert read(f'[workspaces."{name}"]\nautonomy = "off"\n').workspace(real).autonomy is Autonomy.OFF
+    [found] = complaints(f'[workspaces."~/work/shop"]\n[workspaces."{real}"]\n')
+    assert "are the same folder" in found
+
+
+def test_the_home_of_a_user_that_is_not_there(tmp_path: Path) -> None:
+    text = '[workspaces."~nobody-at-all/shop"]\n'
+    [found] = complaints(text)
+    assert "is no absolute path" in found
+    home = Home.locate(tmp_path)
+    home.config.mkdir()
+    home.config_file.write_text(text)
+    assert home.configured_workspaces() == []

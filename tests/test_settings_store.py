@@ -174,3 +174,16 @@ def test_lines_of_windows_and_a_byte_order_mark_are_fine(file: Path, clock: Fake
     file.write_bytes(b"\xef\xbb\xbfquietHoursStart = 1\r\n[console]\r\nbell = false\r\n")
     store = SettingsStore(file, clock=clock, environment={})
     assert store.get("console.bell") is False
+
+
+def test_a_workspace_is_the_same_by_any_path_to_it(
+    store: SettingsStore, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert store.set('workspaces."~/shop".autonomy', "act") == "act"
+    full = f'workspaces."{tmp_path}/shop".autonomy'
+    assert (store.get(full), store.origin(full)) == ("act", str(file))
+    assert store.set(full, "off") == "off"
+    assert file.read_text().count("autonomy") == 1
+    assert store.unset(full) == "cards"
