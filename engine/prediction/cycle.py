@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -51,6 +51,14 @@ Contexts = Callable[[Sequence[str]], Sequence[WorkspaceContext]]
 """Reads the contexts of workspaces, side by side; slow."""
 
 Propose = Callable[[WorkspaceContext], Sequence[Proposal]]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A cycle under way: what will come of it, and which workspaces it looks at."""
+
+    report: Future[CycleReport]
+    workspaces: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,35 +111,37 @@ class Predictions:
         self._twin: Twin = twin or self._embedded
         self._propose = propose
         self._lock = threading.Lock()
-        self._running: Future[CycleReport] | None = None
+        self._running: Running | None = None
         self._signals: dict[str, tuple[Signal, ...]] = {}
         self._told: set[str] = set()
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
         """One cycle, in a thread of its own; waits for its end. Never two at once: who comes meanwhile gets the
-        report of the one that runs.
+        report of the one that runs, or his own turn after it when it leaves out a workspace that he asks for.
 
         Raises `Refusal` `stopped` when the kill switch is thrown and the operator `requested` it; otherwise that is
         an error of the report.
         """
-        future, mine = self.begin_cycle(workspaces=workspaces, requested=requested)
-        report = future.result()
+        asked = list(self._workspaces() if workspaces is None else workspaces)
+        cycle, mine = self.begin_cycle(asked, requested=requested)
+        while not mine and not cycle.workspaces.issuperset(asked):
+            wait([cycle.report])
+            cycle, mine = self.begin_cycle(asked, requested=requested)
+        report = cycle.report.result()
         return report if mine else replace(report, fresh=False)
 
-    def begin_cycle(
-        self, *, workspaces: Sequence[str] | None = None, requested: bool = False
-    ) -> tuple[Future[CycleReport], bool]:
+    def begin_cycle(self, workspaces: Sequence[str], *, requested: bool = False) -> tuple[Running, bool]:
         """The cycle that runs, begun now if none does, and whether it was begun now. Returns at once."""
         with self._lock:
             if self._running is not None:
                 return self._running, False
-            future = self._running = Future()
-        names = None if workspaces is None else list(workspaces)
-        thread = threading.Thread(
-            target=self._run, args=(future, names, requested), name="clawpy-prediction", daemon=True
-        )
-        thread.start()
-        return future, True
+            cycle = Running(Future(), frozenset(workspaces))
+            thread = threading.Thread(
+                target=self._run, args=(cycle.report, workspaces, requested), name="clawpy-prediction", daemon=True
+            )
+            thread.start()
+            self._running = cycle
+        return cycle, True
 
     def signals(self, workspace: str) -> tuple[Signal, ...]:
         """The six signals of the workspace as the last cycle saw them; empty before the first one."""
@@ -142,7 +152,7 @@ class Predictions:
         with self._database.read() as session:
             return phase_of(self._history.total(session), self._calibrator.check())
 
-    def _run(self, future: Future[CycleReport], workspaces: list[str] | None, requested: bool) -> None:
+    def _run(self, future: Future[CycleReport], workspaces: Sequence[str], requested: bool) -> None:
         try:
             report = self._cycle(workspaces, requested)
         except BaseException as error:
@@ -154,7 +164,7 @@ class Predictions:
                 self._running = None
             future.set_result(report)
 
-    def _cycle(self, workspaces: list[str] | None, requested: bool) -> CycleReport:
+    def _cycle(self, asked: Sequence[str], requested: bool) -> CycleReport:
         began = self._clock.monotonic()
         stopped = self._stopped()
         if stopped:
@@ -165,7 +175,6 @@ class Predictions:
         self._cards.aftermath.catch_up()
         self._cards.aftermath.credit_kept()
         settings = self._settings.current
-        asked = self._workspaces() if workspaces is None else workspaces
         wanted = [path for path in asked if settings.workspace(path).autonomy is not Autonomy.OFF]
         errors = [f"{path}: autonomy is off, it gets no cards" for path in asked if path not in wanted and requested]
         sensed, proposals = self._sense(wanted, errors)

@@ -225,14 +225,33 @@ def test_never_two_at_once(world: World) -> None:
 
     world.predictions._contexts = slow  # type: ignore[assignment]
     world.seen = [proposal("a")]
-    first, mine = world.predictions.begin_cycle()
+    first, mine = world.predictions.begin_cycle([SHOP])
     assert inside.wait(10)
-    second, also_mine = world.predictions.begin_cycle()
+    second, also_mine = world.predictions.begin_cycle([SHOP])
     assert (mine, also_mine, second) == (True, False, first)
     go_on.set()
     joined = world.predictions.run_cycle()
-    assert len(first.result(10).created) == 1
+    assert len(first.report.result(10).created) == 1
     assert joined.fresh is False or joined.created == ()
+
+
+def test_who_asks_for_another_workspace_gets_a_cycle_of_his_own(world: World) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+    contexts = world.predictions._contexts
+
+    def slow(workspaces: object) -> object:
+        inside.set()
+        assert go_on.wait(10)
+        return contexts(workspaces)  # type: ignore[arg-type]
+
+    world.predictions._contexts = slow  # type: ignore[assignment]
+    world.seen = [proposal("a"), proposal("b", workspace="/blog")]
+    first, _ = world.predictions.begin_cycle([SHOP])
+    assert inside.wait(10)
+    threading.Timer(0.05, go_on.set).start()
+    report = world.predictions.run_cycle(workspaces=["/blog"], requested=True)
+    assert [card.assignment.workspace for card in report.created] == ["/blog"]
+    assert len(first.report.result(10).created) == 1
 
 
 def test_expired_cards_leave_before_new_ones_come(world: World, clock: FakeClock) -> None:
