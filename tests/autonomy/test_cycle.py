@@ -1,0 +1,289 @@
+"""SPEC 7.2 with a whole engine on a real repository: what has earned it runs by itself, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.autonomy.autonomy import ACT, CARDS, STATE
+from engine.autonomy.state import State
+from engine.clock import FakeClock
+from engine.execution.sandbox import NoSandbox
+from engine.prediction.acting import Standing, why_not
+from engine.values import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Status
+from tests.autonomy.world import World
+
+EARNED = Standing(autonomous=True, acts=True, quiet=False, phase=2, confidence=0.8, threshold=0.8, bound=0.8)
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = World(tmp_path, clock, monkeypatch)
+    with made.opened():
+        made.earn()
+        yield made
+
+
+def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
+    before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
+    world.away()
+    assert world.engine.autonomy.state().state is State.PRIMING
+    done = world.cycle()
+    card = world.engine.cards.get(done.acted)
+    view = world.ended(card.id)
+    assert (card.assignment.flow, card.decided_by) == ("draft_changelog", DecidedBy.AUTONOMY)
+    assert view.id.startswith("auto_")
+    assert (view.mode, view.state, view.prediction_id) == ("autonomous", SessionState.SUCCEEDED, card.id)
+    assert world.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
+    assert world.engine.autonomy.state().state is State.AUTONOMOUS
+    assert world.causes()[-2:] == ["the operator is silent", "prediction ready"]
+    [change] = world.engine.changes.list()
+    assert change.state is ChangeState.WAITING
+    assert ((world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")) == before
+    entry = world.engine.safety.log(1)[0]
+    assert (entry.trigger_type, entry.decided_by, entry.blocked) == ("autonomous", "autonomy", False)
+    assert all(verdict.verdict == "allow" for verdict in entry.verdicts)
+    assert [one.rail for one in entry.verdicts] == ["rate", "loop", "cost", "content", "gate", "kill"]
+
+
+def test_what_ran_by_itself_and_stands_a_day_later_was_wanted(world: World) -> None:
+    world.away()
+    card = world.cycle().acted
+    world.ended(card)
+    world.clock.advance(timedelta(hours=24) - timedelta(seconds=1))
+    world.engine.predictions.run_cycle()
+    assert "kept" not in [one.signal.value for one in world.engine.feedback.recent(50)]
+    world.clock.advance(timedelta(seconds=1))
+    world.engine.predictions.run_cycle()
+    assert [(one.prediction_id, one.weight) for one in world.engine.feedback.recent(50) if one.signal == "kept"] == [
+        (card, 0.5)
+    ]
+
+
+def test_one_trigger_in_ten_minutes_though_the_next_has_earned_it_too(world: World) -> None:
+    world.earn(kind="summarise_day", others=0)  # two kinds have earned it
+    world.away()
+    assert world.cycle().acted
+    world.clock.advance(timedelta(minutes=9, seconds=59))
+    soon = world.cycle()
+    assert soon.acted == ""
+    assert any("rate:" in one for one in soon.blocked)
+    world.clock.advance(timedelta(seconds=1))
+    assert world.cycle().acted
+
+
+def test_priming_stays_priming_while_nothing_may_run(world: World) -> None:
+    world.calibrator.sure = 0.79
+    world.away()
+    done = world.cycle()
+    assert done.acted == ""
+    assert all("confidence 0.79 is below 0.80" in one for one in done.kept)
+    assert done.kept
+    assert world.engine.autonomy.state().state is State.PRIMING
+    assert world.causes()[-1] == "the operator is silent"
+
+
+@pytest.mark.parametrize("word", ["cards", "off"])
+def test_only_where_the_workspace_acts(world: World, word: str) -> None:
+    world.engine.settings.set(f'workspaces."{world.workspace}".autonomy', word)
+    world.away()
+    assert world.cycle().acted == ""
+    assert world.engine.sessions.list()[0].mode == "approved"
+
+
+def test_quiet_hours_make_cards_and_nothing_runs_until_they_end(world: World) -> None:
+    world.away(datetime(2026, 1, 5, 23, 0, tzinfo=UTC) - world.clock.now())
+    done = world.cycle()
+    assert done.acted == ""
+    assert all("quiet hours" in one for one in done.kept)
+    assert done.kept
+    world.clock.advance(datetime(2026, 1, 6, 7, 59, 59, tzinfo=UTC) - world.clock.now())
+    assert world.cycle().acted == ""
+    world.clock.advance(timedelta(seconds=1))
+    assert world.cycle().acted
+
+
+def test_do_not_disturb_holds_it_back(world: World) -> None:
+    world.engine.autonomy.dnd(timedelta(hours=2))
+    world.away()
+    assert world.cycle().acted == ""
+    world.engine.autonomy.dnd(None)
+    assert world.cycle().acted
+
+
+def test_phase_1_does_not_act(world: World) -> None:
+    world.calibrator.holds = False
+    world.away()
+    done = world.cycle()
+    assert done.acted == ""
+    assert all("phase 1" in one for one in done.kept)
+
+
+def test_without_a_sandbox_nothing_runs_by_itself(world: World) -> None:
+    world.engine.sessions._sandbox = NoSandbox()
+    world.away()
+    done = world.cycle()
+    assert done.acted == ""
+    assert any("without a sandbox" in one for one in done.kept)
+
+
+def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:
+    world.clock.advance(timedelta(minutes=29))
+    world.somebody_writes()
+    world.away(timedelta(minutes=1))
+    assert world.engine.autonomy.state().state is State.WATCHING
+    assert not world.engine.autonomy.schedule.run(ACT)
+    world.away(timedelta(minutes=28, seconds=59))
+    assert world.engine.autonomy.state().state is State.WATCHING
+    world.away(timedelta(seconds=1))
+    assert world.engine.autonomy.state().state is State.PRIMING
+
+
+def test_a_change_that_nobody_looked_for_yet_is_seen_before_anything_is_done(world: World) -> None:
+    world.away()
+    world.clock.advance(timedelta(minutes=2))
+    world.somebody_writes()
+    done = world.cycle()
+    assert done.reason.startswith("not silent")
+    assert world.engine.autonomy.state().state is State.WATCHING
+    assert world.causes()[-1] == "the operator spoke"
+
+
+def test_a_change_while_it_predicts_stops_it_from_acting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    cycle = world.engine.predictions.run_cycle
+
+    def slow(**options: object) -> object:
+        report = cycle()
+        world.somebody_writes()
+        return report
+
+    monkeypatch.setattr(world.engine.predictions, "run_cycle", slow)
+    world.away()
+    assert world.cycle().reason.startswith("somebody came")
+
+
+def test_the_operator_who_speaks_ends_priming_and_acting(world: World) -> None:
+    world.away()
+    world.engine.autonomy.heard("key")
+    assert world.engine.autonomy.state().state is State.WATCHING
+    world.away()
+    world.cycle()
+    world.engine.autonomy.heard("key")
+    assert world.causes()[-1] == "the operator spoke"
+    assert not world.engine.autonomy.schedule.run(ACT)
+
+
+@pytest.mark.parametrize(("ago", "starts"), [(timedelta(minutes=9, seconds=59), False), (timedelta(minutes=10), True)])
+def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
+    world: World, ago: timedelta, starts: bool
+) -> None:
+    world.engine.settings.set("silenceThresholdMs", "60000")  # so that ten minutes of calm are not implied
+    world.away()
+    world.somebody_writes(ago=ago)
+    world.engine.predictions.run_cycle()
+    done = world.cycle()
+    assert bool(done.acted) is starts
+    if not starts:
+        assert any("somebody wrote in shop 9 min ago" in one for one in done.kept)
+        card = world.card()
+        with pytest.raises(Refusal, match="somebody wrote"):
+            world.engine.cards.approve(card.id, by=DecidedBy.AUTONOMY)
+        assert world.engine.cards.get(card.id).status is Status.PENDING
+        world.ended(world.engine.cards.approve(card.id).id)  # an operator's approval needs no calm
+
+
+def test_three_rejections_pause_and_nothing_acts_until_two_hours_later(world: World) -> None:
+    world.engine.predictions.run_cycle()
+    for _ in range(3):
+        own = world.engine.cards.propose("tidy up", workspace=world.workspace)
+        world.engine.cards.dismiss(own.id)
+    assert world.engine.autonomy.state().state is State.PAUSED
+    world.away(timedelta(hours=2) - timedelta(seconds=1))
+    assert not world.engine.autonomy.schedule.run(ACT)
+    world.away(timedelta(seconds=1))
+    assert world.causes()[-2:] == ["2 h passed", "the operator is silent"]
+    assert world.cycle().acted
+
+
+def test_a_stop_keeps_it_from_acting_and_the_state_survives_a_restart(world: World) -> None:
+    world.away()
+    world.engine.safety.stop("enough", "test")
+    assert world.engine.autonomy.state().state is State.DISABLED
+    assert not world.engine.autonomy.schedule.run(ACT)
+    world.engine.close()
+    with world.opened():
+        assert world.engine.autonomy.state().state is State.DISABLED
+        assert not world.engine.autonomy.schedule.run(ACT)
+        world.engine.safety.resume("stop")
+        world.away(timedelta(seconds=30))
+        assert world.engine.autonomy.state().state is State.PRIMING
+        acted = world.cycle().acted
+        world.ended(acted)
+        world.engine.close()
+        with world.opened():
+            assert world.engine.autonomy.state().state is State.AUTONOMOUS
+            assert world.engine.cards.get(acted).status is Status.EXECUTED
+
+
+def test_the_next_cycle_is_shown_whichever_it_is(world: World) -> None:
+    autonomy = world.engine.autonomy
+    autonomy.schedule.run(CARDS)
+    assert autonomy.next_cycle() == world.clock.now() + timedelta(minutes=10)
+    world.away()
+    assert autonomy.next_cycle() == world.clock.now()
+    world.cycle()
+    assert autonomy.next_cycle() == world.clock.now() + timedelta(minutes=30)
+    world.engine.settings.set("autonomousModeEnabled", "false")
+    autonomy.schedule.run(STATE)
+    assert autonomy.next_cycle() is None
+
+
+def test_a_laptop_that_slept_runs_one_cycle(world: World) -> None:
+    world.away()
+    world.cycle()
+    world.clock.advance(timedelta(hours=5))
+    assert world.engine.autonomy.schedule.due(ACT) == world.clock.now()
+    world.cycle()
+    assert world.engine.autonomy.schedule.due(ACT) == world.clock.now() + timedelta(minutes=30)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({}, ""),
+        ({"autonomous": False}, "autonomousModeEnabled"),
+        ({"acts": False}, "`act`"),
+        ({"quiet": True}, "quiet hours"),
+        ({"snoozed": True}, "put it off"),
+        ({"phase": 1}, "phase 1"),
+        ({"confidence": 0.7999}, "below 0.80"),
+        ({"threshold": 0.9}, "below 0.90"),
+        ({"bound": 0.7999}, "lower bound"),
+        ({"asks": True}, "asks for a person"),
+    ],
+)
+def test_each_condition_alone_keeps_a_card_a_card(changes: dict[str, object], word: str) -> None:
+    reason = why_not(replace(EARNED, **changes))  # type: ignore[arg-type]
+    assert (reason == "") is (word == "")
+    assert word in reason
+
+
+@given(
+    st.builds(
+        Standing, autonomous=st.booleans(), acts=st.booleans(), quiet=st.booleans(), phase=st.integers(0, 2),
+        confidence=st.floats(0, 1), threshold=st.floats(0.8, 1), bound=st.floats(0, 1), snoozed=st.booleans(),
+        asks=st.booleans(),
+    )
+)  # fmt: skip
+def test_nothing_acts_unless_everything_holds(standing: Standing) -> None:
+    everything = (
+        standing.autonomous and standing.acts and not standing.quiet and standing.phase == 2 and not standing.asks
+        and standing.confidence >= standing.threshold and standing.bound >= 0.8 and not standing.snoozed
+    )  # fmt: skip
+    assert (why_not(standing) == "") is everything

@@ -1,0 +1,162 @@
+"""A whole engine on a real repository under a fake clock, with an operator whose past approvals have earned trust."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import engine as composition
+from engine.autonomy.autonomy import ACT, STATE
+from engine.clock import FakeClock
+from engine.engine import Engine, open_engine
+from engine.events import AutonomousCycleFinished
+from engine.execution.sandbox import NoSandbox
+from engine.home import Home
+from engine.memory.ledger import LedgerEntry
+from engine.values import (
+    CalibrationCheck,
+    Card,
+    DecidedBy,
+    DecidedCard,
+    DecisionSignal,
+    Randomness,
+    SessionView,
+)
+from tests.conftest import Repository
+
+FLOW, CHANNEL = "draft_changelog", "chronicle-hub"
+
+
+class Confines(NoSandbox):
+    """Claims to confine, so that autonomous work starts on any machine."""
+
+    confines = True
+
+
+class Holds:
+    """A calibrator whose calibration holds, and that is as sure as a test wants it."""
+
+    sure = 0.95
+    holds = True
+
+    def apply(self, score: float) -> float:
+        return self.sure
+
+    def check(self) -> CalibrationCheck:
+        return CalibrationCheck(held_out=100, holds=self.holds, reason="it holds")
+
+
+class World:
+    """One home and one repository; `engine` is open between `opened()` and its end."""
+
+    def __init__(self, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = clock
+        self.home = Home.locate(tmp_path / "home")
+        two_days_ago = (clock.now() - timedelta(days=2)).isoformat()
+        for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"):
+            monkeypatch.setenv(name, two_days_ago)
+        self.repository = Repository(tmp_path / "shop")
+        for number in range(3):
+            self.repository.commit(f"Add part {number}", {f"part{number}.py": f"x = {number}\n"})
+        self.workspace = str(self.repository.path)
+        self._opened = 0
+        self.calibrator = Holds()
+        monkeypatch.setattr(composition, "IdentityCalibrator", lambda: self.calibrator)
+        self.configure()
+        self.nobody_wrote_for(timedelta(days=2))
+        self.engine: Engine
+
+    def configure(self, autonomy: str = "act", **settings: Any) -> None:
+        """Write the settings file; what is not named has its default, but autonomous mode is on."""
+        values = {"autonomousModeEnabled": "true"} | {name: str(value).lower() for name, value in settings.items()}
+        lines = [f"{name} = {value}" for name, value in values.items()]
+        self.home.config.mkdir(parents=True, exist_ok=True)
+        lines += [f'[workspaces."{self.workspace}"]', f'autonomy = "{autonomy}"']
+        self.home.config_file.write_text("\n".join(lines) + "\n")
+
+    def nobody_wrote_for(self, span: timedelta) -> None:
+        """Date everything in the repository so long ago."""
+        stamp = (self.clock.now() - span).timestamp()
+        for path in self.repository.path.rglob("*"):
+            if path.is_file() and "objects" not in path.parts:
+                os.utime(path, (stamp, stamp))
+
+    def somebody_writes(self, name: str = "part0.py", ago: timedelta = timedelta(0)) -> None:
+        """A change of a file in an editor, `ago` on the fake clock."""
+        file = self.repository.write(name, f"x = {self.clock.now().isoformat()!r}\n")
+        stamp = (self.clock.now() - ago).timestamp()
+        os.utime(file, (stamp, stamp))
+
+    @contextmanager
+    def opened(self) -> Iterator[Engine]:
+        """An engine, opened without its schedule, and with ids of its own."""
+        self._opened += 1
+        self.engine = open_engine(
+            self.home,
+            workspaces=[self.workspace],
+            clock=self.clock,
+            randomness=Randomness(self._opened),
+            start_schedule=False,
+        )
+        self.engine.sessions._sandbox = Confines()
+        try:
+            yield self.engine
+        finally:
+            self.engine.close()
+
+    def earn(self, approvals: int = 20, *, kind: str = FLOW, channel: str = CHANNEL, others: int = 15) -> None:
+        """The operator approved so many like cards in the past, and one of the channel ran."""
+
+        def work(tx: Any) -> None:
+            for number in range(approvals + others):
+                like = number < approvals
+                card = DecidedCard(
+                    f"pred_past_{kind}_{number}", kind if like else "lint", channel, self.workspace, kind, "past", 0.9,
+                    DecidedBy.OPERATOR,
+                )  # fmt: skip
+                self.engine.feedback.record(tx, DecisionSignal.APPROVED, card)
+
+        self.engine.database.write(work)
+        known = self.engine.cards.propose("summarise_day since=2026-01-01T00:00:00Z", workspace=self.workspace,
+                                          channel=channel)  # fmt: skip
+        approved = self.engine.cards.approve(known.id)
+        assert approved.session_id is not None
+        self.engine.sessions.wait(approved.session_id, 20)
+
+    def away(self, span: timedelta = timedelta(minutes=30)) -> None:
+        """The operator does nothing for so long; the schedule notices."""
+        self.clock.advance(span)
+        self.engine.autonomy.schedule.run(STATE)
+
+    def cycle(self) -> AutonomousCycleFinished:
+        """One autonomous cycle as the schedule runs it."""
+        assert self.engine.autonomy.schedule.run(ACT), "the cycle is not wanted"
+        return self.last_cycle()
+
+    def last_cycle(self) -> AutonomousCycleFinished:
+        (entry,) = self.engine.ledger.latest(1, kinds=("AutonomousCycleFinished",))
+        return AutonomousCycleFinished(
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.payload.items()}
+        )
+
+    def facts(self, *kinds: str) -> list[LedgerEntry]:
+        """The facts of these kinds, oldest first."""
+        return list(reversed(self.engine.ledger.latest(500, kinds=kinds)))
+
+    def causes(self) -> list[str]:
+        return [entry.payload["cause"] for entry in self.facts("StateChanged")]
+
+    def ended(self, card_id: str) -> SessionView:
+        """The session of a card, waited for."""
+        view = self.engine.sessions.of_prediction(card_id)
+        assert view is not None
+        return self.engine.sessions.wait(view.id, 20)
+
+    def card(self, flow: str = FLOW) -> Card:
+        return next(one for one in self.engine.cards.pending() if one.assignment.flow == flow)
