@@ -377,6 +377,13 @@ def find_tool(folder: Path) -> ToolFound:
     )
 
 
+class _Log(RotatingFileHandler):
+    """The log on a disk that may be full: what it cannot take is lost, and never spoils the terminal."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is logging's)
+        pass
+
+
 def keep_log(home: Home) -> None:
     """Write the log of the engine and its libraries to `logs/clawpy.log`, never to the terminal."""
     file = home.logs / "clawpy.log"
@@ -387,7 +394,7 @@ def keep_log(home: Home) -> None:
         for handler in [one for one in logger.handlers if isinstance(one, RotatingFileHandler)]:
             logger.removeHandler(handler)
             handler.close()
-        handler = RotatingFileHandler(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")
+        handler = _Log(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)

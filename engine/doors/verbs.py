@@ -38,7 +38,7 @@ class Verb:
 
 def dispatch(engine: Engine, verb: str, arguments: Any) -> Document:
     """Do `verb`. Raises `Refusal`: `unknown_verb`, `bad_arguments`, or whatever the verb refuses."""
-    known = VERBS.get(verb)
+    known = VERBS.get(verb) if isinstance(verb, str) else None
     if known is None:
         raise Refusal("unknown_verb", f"there is no verb {sanitise(str(verb))[:40]!r}", "one of " + ", ".join(VERBS))
     read = Arguments(arguments, known=known.takes)
@@ -250,7 +250,12 @@ def status(engine: Engine, arguments: Arguments) -> Document:
 def stop(engine: Engine, arguments: Arguments) -> Document:
     """Stop everything and keep it stopped until `resume stop` (SPEC 3.7)."""
     running = [one.id for one in engine.sessions.running()]
-    engine.safety.stop(arguments.text("reason") or "stopped by the operator", "clawpy stop")
+    try:
+        engine.safety.stop(arguments.text("reason") or "stopped by the operator", "clawpy stop")
+        engine.autonomy.heard("clawpy stop")  # only now: nothing that may fail comes before a stop
+    except Refusal as error:
+        said = f"everything was stopped, but it could not be written down: {error.message}"
+        raise Refusal(error.code, said, f"{error.fix}; until then it holds only while this engine runs") from error
     return {"holds": [wire.hold(one) for one in engine.safety.holds()], "stopped": running, "reached": True}
 
 
@@ -390,7 +395,7 @@ VERBS: Mapping[str, Verb] = {
     "branch": _verb(branch, "id", speaks=True),
     "discard": _verb(discard, "id", speaks=True),
     "status": _verb(status),
-    "stop": _verb(stop, "reason", speaks=True),
+    "stop": _verb(stop, "reason"),
     "resume": _verb(resume, "word", speaks=True),
     "agents": _verb(agents, "action", "id", "reportsTo", "title", "archetype", "domain", speaks=True),
     "tasks": _verb(tasks, "action", "id", "title", "channel", "workspace", "state", "limit", speaks=True),

@@ -1,0 +1,121 @@
+"""What these tests share: `clawpy` on a real engine, the console under Pilot, and disks that are full or read-only."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from engine import Home, open_engine
+from tests.cli.conftest import Clawpy, Said, clawpy, home, shop
+from tests.console.conftest import screen_text
+
+__all__ = ["Clawpy", "clawpy", "home", "shop"]
+
+ConsoleSays = Callable[..., Awaitable[str]]
+
+PASSING = ("engine.lock", "engine.json", "clawpy.log", "clawpy.db-shm", "clawpy.db-wal")
+"""Files of whoever has the home open."""
+
+
+def ok(said: Said) -> dict[str, Any]:
+    """The document of a verb that was done."""
+    assert said.code == 0, said.out + said.err
+    return said.document
+
+
+def refused(said: Said, code: str, *words: str) -> dict[str, str]:
+    """The refusal of a verb asked with --json: exit code 1, one document, `code`, and a message that has `words`."""
+    assert said.code == 1, said.out + said.err
+    error: dict[str, str] = said.document["error"]
+    assert error["code"] == code
+    for word in words:
+        assert word in error["message"] + error["fix"], error
+    assert error["fix"], "how to mend it is missing"
+    assert "Traceback" not in said.err
+    return error
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file under `folder`, but for those of whoever has the home open."""
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name not in PASSING
+    }
+
+
+def process(home: Home, folder: Path, *argv: str) -> Said:
+    """`clawpy` as a process of its own in `folder`."""
+    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), *argv]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def console_says(home: Home) -> ConsoleSays:
+    """Opens the console on a real engine and gives what its screen says once the engine would not open."""
+
+    async def says(workspaces: Sequence[str] = (), *, of: Home = home) -> str:
+        app = ConsoleApp(lambda: open_engine(of, workspaces=list(workspaces), start_schedule=False), of, workspaces)
+        app.animation_level = "none"
+        async with app.run_test(size=(120, 40)) as pilot:
+            deadline = time.monotonic() + 10
+            while app.opening == "opening":
+                assert time.monotonic() < deadline, "the console neither opened nor said why not"
+                await pilot.pause(0.01)
+            await pilot.pause()
+            assert app.engine is None
+            text = " ".join(screen_text(app).replace("│", " ").split())
+            await pilot.press("q")
+        assert app.return_code == 1
+        return text
+
+    return says
+
+
+@contextmanager
+def disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
+    """A disk of its own mounted at `folder`; call what is given with mount options to mount it anew, "ro" for instance.
+
+    Skips the test where nothing can be mounted.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no disk can be mounted here")
+
+    def remount(options: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True, capture_output=True)
+
+    try:
+        yield remount
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True, capture_output=True)
+
+
+def fill(folder: Path) -> Path:
+    """Use up what the disk has left; returns the file to remove again."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as out:
+        for piece in (65536, 4096, 1):
+            try:
+                while True:
+                    out.write(b"\0" * piece)
+            except OSError:
+                continue
+    return filler
+
+
+def as_json(text: str) -> Any:
+    """The one document of `text`."""
+    return json.loads(text)

@@ -1,0 +1,132 @@
+"""Agent folders with faults, and rubbish on the control socket: one fault never takes the rest with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine import Engine, open_engine
+from engine.home import Home
+from engine.lock import read_holder
+from tests.bad_input.conftest import Clawpy, ok, refused
+from tests.conftest import Repository
+
+
+def test_broken_agents_are_named_and_the_others_stay(clawpy: Clawpy, home: Home, shop: Repository) -> None:
+    ok(clawpy("agents", "list", "--json"))
+    (home.agents / "ceo" / "tools.json").write_text("{not json")
+    (home.agents / "cto" / "comms.json").unlink()
+    (home.agents / "coo" / "comms.json").write_text("[]")
+    (home.agents / "cmo" / "comms.json").write_text('{"reports_to": "../../etc"}')
+    (home.agents / "cfo" / "comms.json").write_bytes(b"\xff\xfe")
+    shutil.rmtree(home.agents / "gardener")
+    (home.agents / "gardener").write_text("a file")
+    (home.agents / "bad name\x1b[31m").mkdir()
+    (home.agents / "loose").symlink_to("/nowhere")
+    people = {one["id"]: one["broken"] for one in ok(clawpy("agents", "list", "--json"))["agents"]}
+    broken = {name: why for name, why in people.items() if why}
+    assert {"ceo", "cto", "coo", "cmo", "cfo", "gardener", "loose", "bad name"} == set(broken)
+    assert "tools.json" in broken["ceo"]
+    assert broken["cto"] == "comms.json: is missing"
+    assert "reports_to" in broken["cmo"]
+    assert people["backend_builder"] == ""
+    said = clawpy("doctor", "--json").document["checks"]
+    assert "ceo: tools.json" in next(check["message"] for check in said if check["name"] == "agents")
+    assert ok(clawpy("predict", "--json"))["predictions"], "cards are made all the same"
+    refused(clawpy("agents", "move", "ceo", "--to", "alfred", "--json"), "broken_agent", "tools.json")
+    assert (home.agents / "ceo" / "tools.json").read_text() == "{not json"
+
+
+def test_an_agents_folder_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repository) -> None:
+    home.data.mkdir(parents=True)
+    home.agents.write_text("my notes")
+    refused(clawpy("agents", "list", "--json"), "bad_agents", str(home.agents))
+    assert ok(clawpy("predict", "--json"))["predictions"]
+    assert any(
+        check["name"] == "agents" and check["state"] == "fail"
+        for check in clawpy("doctor", "--json").document["checks"]
+    )
+    assert home.agents.read_text() == "my notes"
+
+
+@pytest.mark.parametrize("name", ["../escape", "-x", "owner", "a\nb", "x" * 99, "ü"])
+def test_agent_names_that_are_none(clawpy: Clawpy, home: Home, shop: Repository, name: str) -> None:
+    said = clawpy("agents", "add", "--json", "--to", "ceo", "--", name)
+    refused(said, "bad_id")
+    assert not (home.data / "escape").exists()
+
+
+@pytest.fixture
+def listening(home: Home, shop: Repository) -> Iterator[Engine]:
+    """An engine that listens for verbs."""
+    engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def send(home: Home, listening: Engine) -> Callable[[bytes], bytes]:
+    """Sends bytes to the control socket, then no more; gives the whole answer."""
+
+    def send(data: bytes) -> bytes:
+        holder = read_holder(home)
+        assert holder is not None
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(5)
+            client.connect(holder.address)
+            try:
+                client.sendall(data)
+                client.shutdown(socket.SHUT_WR)
+                with client.makefile("rb") as answers:
+                    return answers.read()
+            except (BrokenPipeError, ConnectionResetError):
+                return b""
+
+    return send
+
+
+def test_rubbish_on_the_control_socket(send: Callable[[bytes], bytes], clawpy: Clawpy) -> None:
+    rubbish = {
+        b"GET / HTTP/1.1\n": "bad_request",
+        b"\x00\xff\xfe\x80\n": "bad_request",
+        b"{}\n": "bad_request",
+        b"[]\n": "bad_request",
+        b"null\n": "bad_request",
+        b"[" * 100_000 + b"\n": "bad_request",
+        b'{"verb": "cards"': "bad_request",
+        b'{"verb": ["cards"]}\n': "unknown_verb",
+        b'{"verb": null}\n': "unknown_verb",
+        b'{"verb": "__init__", "arguments": {}}\n': "unknown_verb",
+        b'{"verb": "cards", "arguments": [1]}\n': "bad_arguments",
+        b'{"verb": "cards", "arguments": {"no such": 1}}\n': "bad_arguments",
+        b'{"verb": "approve", "arguments": {"id": {"$ne": 1}}}\n': "bad_arguments",
+        b'{"verb": "propose", "arguments": {"text": "\\ud800", "workspace": "/"}}\n': "",
+        b'{"verb": "snooze", "arguments": {"id": "x", "seconds": NaN}}\n': "",
+        b'{"verb": "snooze", "arguments": {"id": "x", "seconds": 1e400}}\n': "",
+    }
+    for request, code in rubbish.items():
+        answer = json.loads(send(request))
+        assert set(answer) == {"error"}, request
+        assert answer["error"]["code"] == code or (not code and answer["error"]["code"] != "internal"), answer
+        assert answer["error"]["message"]
+    assert send(b"") == b""
+    assert b"too_large" in send(b"x" * (4 * 1024 * 1024 + 10)) or ok(clawpy("status", "--json"))
+    assert ok(clawpy("cards", "--json")) == {"predictions": []}
+
+
+def test_the_socket_is_ours_alone(home: Home, listening: Engine) -> None:
+    holder = read_holder(home)
+    assert holder is not None
+    assert Path(holder.address).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"pid": "x"}', b'{"pid": 1, "since": 7, "address": "/dev/null"}'])
+def test_a_note_of_the_holder_that_is_rubbish(clawpy: Clawpy, home: Home, shop: Repository, note: bytes) -> None:
+    home.data.mkdir(parents=True)
+    (home.data / "engine.json").write_bytes(note)
+    assert ok(clawpy("cards", "--json")) == {"predictions": []}

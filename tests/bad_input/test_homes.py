@@ -1,0 +1,188 @@
+"""Homes that cannot be used: read-only, full, newer, damaged, held. Nothing in them changes; mended, all is there."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from engine import Engine, open_engine
+from engine.home import Home
+from engine.safety.stop_file import stop_file
+from engine.values import Refusal
+from tests.bad_input.conftest import Clawpy, ConsoleSays, contents, disk, fill, ok, refused
+from tests.conftest import Repository
+
+
+@pytest.fixture
+def card(clawpy: Clawpy, shop: Repository) -> str:
+    """A card that is in the home already: what must not be lost."""
+    return str(ok(clawpy("propose", "tidy the cart", "--json"))["predictions"][0]["id"])
+
+
+def cards(clawpy: Clawpy) -> list[str]:
+    return [one["id"] for one in ok(clawpy("cards", "--json"))["predictions"]]
+
+
+def in_database(home: Home, statement: str) -> None:
+    with closing(sqlite3.connect(home.database)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def test_a_home_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repository) -> None:
+    assert home.root is not None
+    home.root.write_text("my notes")
+    refused(clawpy("cards", "--json"), "unwritable_home", str(home.root), "--home DIR")
+    refused(clawpy("stop", "--json"), "unwritable_home", str(home.root))
+    assert clawpy("doctor", "--json").code == 1
+    assert home.root.read_text() == "my notes"
+
+
+async def test_a_read_only_home(home: Home, clawpy: Clawpy, shop: Repository, console_says: ConsoleSays) -> None:
+    assert home.root is not None
+    with disk(home.root, "8m") as remount:
+        remount("ro")
+        refused(clawpy("predict", "--json"), "unwritable_home", str(home.root), "Read-only", "--home DIR")
+        remount("rw")
+        ok(clawpy("propose", "tidy the cart", "--json"))
+        before = contents(home.root)
+        remount("ro")
+        refused(clawpy("propose", "more", "--json"), "unwritable_home", str(home.root), "Read-only")
+        refused(clawpy("stop", "--json"), "unwritable_home", "F12")
+        assert "cannot be written" in await console_says([str(shop.path)])
+        assert contents(home.root) == before
+
+
+async def test_a_full_disk(home: Home, clawpy: Clawpy, shop: Repository, console_says: ConsoleSays) -> None:
+    assert home.root is not None
+    with disk(home.root, "3m"):
+        [card] = ok(clawpy("propose", "tidy the cart", "--json"))["predictions"]
+        filler = fill(home.root)
+        before = contents(home.data)
+        for verb in (
+            ["predict"],
+            ["propose", "more"],
+            ["dismiss", card["id"]],
+            ["agents", "add", "zoe", "--to", "ceo"],
+        ):
+            refused(clawpy(*verb, "--json"), "disk_full", str(home.data), "free some space")
+        refused(clawpy("config", "set", "quietHoursStart", "22", "--json"), "disk_full")
+        assert "is full" in await console_says([str(shop.path)])
+        assert contents(home.data) == before
+        filler.unlink()
+        assert cards(clawpy) == [card["id"]]
+        assert ok(clawpy("dismiss", card["id"], "--json"))["prediction"]["status"] == "rejected"
+
+
+def test_a_disk_too_small_for_a_home_leaves_nothing_that_hinders_the_next_start(
+    home: Home, clawpy: Clawpy, shop: Repository
+) -> None:
+    assert home.root is not None
+    with disk(home.root, "96k") as remount:
+        refused(clawpy("propose", "tidy the cart", "--json"), "disk_full", "free some space")
+        remount("size=8m")
+        ok(clawpy("propose", "tidy the cart", "--json"))
+        assert len(ok(clawpy("agents", "list", "--json"))["agents"]) == 19
+
+
+def test_the_disk_fills_up_while_the_engine_runs(home: Home, clawpy: Clawpy, shop: Repository) -> None:
+    assert home.root is not None
+    with disk(home.root, "6m"):
+        engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
+        try:
+            card = engine.cards.propose("tidy the cart", workspace=str(shop.path))
+            filler = fill(home.root)
+            with pytest.raises(Refusal, match="is full"):
+                engine.cards.dismiss(card.id)
+            assert engine.cards.get(card.id).status.value == "pending"
+            said = refused(clawpy("stop", "enough", "--json"), "disk_full", "everything was stopped")
+            assert "while this engine runs" in said["fix"]
+            assert engine.safety.kill_switch.ask(by_operator=True).verdict.value == "block"
+            filler.unlink()
+            assert engine.cards.dismiss(card.id).status.value == "rejected"
+        finally:
+            engine.close()
+        assert card.id not in cards(clawpy)
+
+
+async def test_a_home_of_a_newer_version(
+    home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays
+) -> None:
+    in_database(home, "UPDATE alembic_version SET version_num = '9999'")
+    before = contents(home.data)
+    refused(clawpy("cards", "--json"), "newer_home", str(home.database), "9999", "upgrade")
+    refused(clawpy("approve", card, "--json"), "newer_home")
+    assert "upgrade Clawpy Console" in await console_says([str(shop.path)])
+    found = clawpy("doctor", "--json")
+    assert found.code == 1
+    assert any("newer" in check["message"] for check in found.document["checks"] if check["state"] == "fail")
+    assert contents(home.data) == before
+
+
+@pytest.mark.parametrize("damage", ["overwritten", "no database", "cut short"])
+async def test_a_damaged_database(
+    home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays, damage: str
+) -> None:
+    whole = home.database.read_bytes()
+    home.database.write_bytes(
+        {
+            "overwritten": whole[:4096] + b"\xa5" * 200_000 + whole[204_096:],
+            "no database": b"my notes\n" * 1000,
+            "cut short": whole[:20_000],
+        }[damage]
+    )
+    before = contents(home.data)
+    for verb in (["cards"], ["approve", card], ["propose", "more"]):
+        refused(clawpy(*verb, "--json"), "damaged_home", str(home.database), "afresh")
+    assert "is damaged" in await console_says([str(shop.path)])
+    assert clawpy("doctor", "--json").code == 1
+    assert contents(home.data) == before
+    home.database.write_bytes(whole)
+    assert cards(clawpy) == [card]
+
+
+def test_the_way_to_mend_a_damaged_database_names_copies_where_there_are_some(
+    home: Home, clawpy: Clawpy, card: str
+) -> None:
+    home.database.write_bytes(b"my notes\n" * 1000)
+    assert "backups" not in refused(clawpy("cards", "--json"), "damaged_home")["fix"]
+    (home.data / "backups").mkdir()
+    (home.data / "backups" / "clawpy-0000.db").write_bytes(b"")
+    assert str(home.data / "backups") in refused(clawpy("cards", "--json"), "damaged_home")["fix"]
+
+
+@pytest.fixture
+def holding(home: Home, shop: Repository) -> Iterator[Engine]:
+    """An engine that holds the home."""
+    engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
+    yield engine
+    engine.close()
+
+
+async def test_a_held_home(home: Home, holding: Engine, console_says: ConsoleSays, shop: Repository) -> None:
+    with pytest.raises(Refusal, match="process id") as told:
+        open_engine(home, workspaces=[str(shop.path)])
+    assert told.value.code == "home_held"
+    said = await console_says([str(shop.path)])
+    assert "is held by the engine with process id" in said
+    assert "--home DIR" in said
+    holding.cards.propose("still at work", workspace=str(shop.path))
+
+
+def test_a_stop_file_that_is_rubbish_is_a_stop(home: Home, clawpy: Clawpy, card: str) -> None:
+    stop_file(home.data).write_bytes(b"\xff\x00{{{")
+    assert [hold["word"] for hold in ok(clawpy("status", "--json"))["holds"]] == ["stop"]
+    refused(clawpy("predict", "--json"), "stopped", "clawpy resume")
+
+
+def test_a_last_screen_that_is_rubbish_is_drawn_anew(home: Home, tmp_path: Path) -> None:
+    from clawpy_console import last_screen
+
+    home.cache.mkdir(parents=True)
+    for rubbish in (b"", b"{", b"[]", b"\xff\xfe", b'{"version": 1, "known": 7}', b"[" * 100_000):
+        home.last_screen.write_bytes(rubbish)
+        assert last_screen.load(home.last_screen) == last_screen.LastScreen()

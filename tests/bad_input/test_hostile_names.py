@@ -1,0 +1,109 @@
+"""Names of files and branches that try to be options, commands, escape sequences or markup."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from engine import Engine, open_engine
+from engine.home import Home
+from engine.values import Refusal, SessionState
+from tests.bad_input.conftest import Clawpy, ok
+from tests.conftest import Repository
+from tests.console.conftest import live, screen_text
+
+FILES = (
+    "-x.py", "--help", "new\nline.py", "esc\x1b[31mred.py", "tab\t.py", "[b]bold.py", 'quo"te.py', "ü 😀.py",
+    "$(touch pwned).py", ";touch pwned;.py", "[", "[ [b]up[",
+    ":(glob)x.py", "bell\x07.py", "rtl\u202egnp.py", "{a,b}.py", "%s%n.py",
+)  # fmt: skip
+BRANCHES = ("x--help", "b]up", "ü/😀", "a;touch-pwned", "$(touch_pwned)", "refs", "HEAD/x", "`id`")
+OPTIONS = ("-x", "--upload-pack=touch pwned", "--exec=touch pwned")
+
+
+@pytest.fixture
+def hostile(repository: Repository) -> Repository:
+    """A repository full of such names, with work in progress on a branch."""
+    repository.commit("first \x1b]0;title\x07 [b]bold $(touch pwned)", dict.fromkeys(FILES, "x = 1\n"))
+    repository.git("tag", "v1.0")
+    for branch in BRANCHES:
+        repository.git("branch", branch)
+    head = repository.git("rev-parse", "HEAD")
+    for option in ("-x", "--force"):
+        repository.git("update-ref", f"refs/heads/{option}", head)
+    repository.commit("-x --amend", dict.fromkeys(FILES, "x = 2\nprint(1)\n"))
+    repository.git("switch", "-q", "-c", "work")
+    for name in FILES:
+        repository.write(name, "x = 3\n")
+    return repository
+
+
+@pytest.fixture
+def engine(home: Home, hostile: Repository) -> Iterator[Engine]:
+    engine = open_engine(home, workspaces=[str(hostile.path)], start_schedule=False)
+    yield engine
+    engine.close()
+
+
+def no_controls(text: str) -> bool:
+    return not any((ord(sign) < 32 and sign != "\n") or sign in "\x7f\u202e" for sign in text)
+
+
+def test_every_card_of_a_hostile_repository_is_clean_and_runs(engine: Engine, hostile: Repository) -> None:
+    report = engine.predictions.run_cycle(requested=True)
+    assert report.errors == ()
+    assert report.created
+    before = {file.name for file in hostile.path.iterdir()}
+    for card in engine.cards.pending():
+        assert no_controls(card.assignment.prompt + card.reasoning)
+        session = engine.sessions.wait(engine.cards.approve(card.id).session_id or "", 30)
+        assert session.state is SessionState.SUCCEEDED, (card.assignment.flow, session.summary)
+        lines = engine.sessions.transcript(session.id)
+        assert all(no_controls(line.text) for line in lines)
+    assert {file.name for file in hostile.path.iterdir()} == before, "nothing in a name was carried out"
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile: Repository, option: str) -> None:
+    engine.predictions.run_cycle(requested=True)
+    card = next(one for one in engine.cards.pending() if one.assignment.flow == "draft_changelog")
+    with pytest.raises(Refusal, match="dash") as told:
+        engine.cards.approve(card.id, edit=json.dumps({"since": option, "until": "HEAD"}))
+    assert told.value.code == "bad_parameters"
+    assert engine.cards.get(card.id).status.value == "pending"
+
+
+def test_what_the_terminal_is_given_has_no_escapes(clawpy: Clawpy, hostile: Repository) -> None:
+    at = ("--workspace", str(hostile.path))
+    said = clawpy(*at, "predict")
+    assert said.code == 0
+    assert no_controls(said.out + said.err)
+    [card] = ok(clawpy(*at, "propose", "tidy \x1b]0;owned\x07 [b]up[/b] \x1b[2J", "--json"))["predictions"]
+    assert card["prompt"] == "tidy  [b]up[/b]"
+    for verb in (["cards"], ["status"], ["work"], ["tasks", "list"], ["approve", "\x1b[31mpred"], ["\x1b[31mverb"]):
+        said = clawpy(*at, *verb)
+        assert no_controls(said.out + said.err), verb
+
+
+async def test_the_console_shows_them_literally(engine: Engine, home: Home, hostile: Repository) -> None:
+    engine.cards.propose("tidy [b]up[/b] [/oops] \x1b[31m$(x)", workspace=str(hostile.path))
+    engine.predictions.run_cycle(requested=True)
+    app = ConsoleApp(lambda: engine, home, [str(hostile.path)])
+    app.animation_level = "none"
+    async with app.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        seen = ""
+        for _ in range(len(engine.cards.pending())):
+            seen += screen_text(app)
+            await pilot.press("enter")
+            seen += screen_text(app)
+            await pilot.press("escape", "left")
+            deadline = time.monotonic() + 5
+            while app._reading and time.monotonic() < deadline:
+                await pilot.pause(0.01)
+        assert "[b]up[/b] [/oops]" in seen
+        assert no_controls(seen)
