@@ -91,5 +91,5 @@ def test_everyday_commands_pass() -> None:
     for even, name in ((True, "tuned half"), (False, "other half")):
         print(f"{name}: {stopped[even]}/{total[even]} everyday commands stopped ({stopped[even] / total[even]:.2%})")
     print(dict(rules.most_common()), f"slowest {slowest * 1000:.1f} ms")
-    assert sum(stopped.values()) / sum(total.values()) <= 0.01
+    assert sum(stopped.values()) / sum(total.values()) <= 0.02
     assert slowest < 0.05

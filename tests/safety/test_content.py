@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.safety.content import check_assignment, check_command, check_prompt, prose, rules
+from engine.safety.content import check_assignment, check_command, check_prompt, prose, rulebook
 from engine.safety.content.normalise import fold
 from engine.safety.content.shell import parse
 from engine.values import Assignment, Verdict
 
-RULE_STOPS = [(rule.id, text) for rule in rules.RULES for text in rule.stops]
-RULE_PASSES = [(rule.id, text) for rule in rules.RULES for text in rule.passes]
+RULE_STOPS = [(rule.id, text) for rule in rulebook.RULES for text in rule.stops]
+RULE_PASSES = [(rule.id, text) for rule in rulebook.RULES for text in rule.passes]
 
 
 @pytest.mark.parametrize(("rule", "command"), RULE_STOPS)
 def test_a_rule_stops_its_examples(rule: str, command: str) -> None:
     found = check_command(command)
     assert found.rule == rule
-    assert found.verdict is next(one.verdict for one in rules.RULES if one.id == rule)
+    assert found.verdict is next(one.verdict for one in rulebook.RULES if one.id == rule)
 
 
 @pytest.mark.parametrize(("rule", "command"), RULE_PASSES)

@@ -13,7 +13,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.safety.content import code, prose, rules, targets
+from engine.safety.content import code, prose, rulebook, targets, unlisted
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.normalise import fold
 from engine.safety.content.outputs import decode_base64
@@ -127,9 +127,12 @@ def _judge_command(text: str, depth: int) -> Hit | None:
 
 def _judge_call(call: Call) -> Hit | None:
     hits: list[Hit] = []
-    broken = rules.find_rule(call)
-    if broken is not None and not _only_asks(call):
-        hits.append((broken.verdict, broken.id, broken.reason))
+    broken = rulebook.find_rule(call)
+    if not _only_asks(call):
+        if broken is not None:
+            hits.append((broken.verdict, broken.id, broken.reason))
+        elif (said := unlisted.judge_unlisted(call)) is not None:
+            hits.append(said)
     target = targets.judge(call)
     if target is not None:
         hits.append(target)

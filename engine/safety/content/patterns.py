@@ -2,19 +2,59 @@
 
 A pattern is words separated by spaces: the programs (`git`, alternatives with `|`), then the sub-commands that must
 follow each other (globs, alternatives), then options: `--force|-f` must be there, `!--dry-run` must not, `@*x*` some
-argument matches the glob. Options are recognised in clusters (`-fd`), with `=value`, and by an unambiguous beginning.
+argument matches the glob, `--` a bare double dash. Options are recognised in clusters (`-fd`), with `=value`, and by
+an unambiguous beginning. Case does not matter in words and globs.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from functools import cached_property
+from fnmatch import translate
+from functools import cache
 
 from engine.safety.content.calls import Call
 from engine.values import Verdict
 
 BLOCK, ASK = Verdict.BLOCK, Verdict.ASK
+
+# Options that take the next word as their value: before the first sub-command only, or anywhere. A program listed
+# here has its sub-commands in first place; for others they may begin up to three words later (values of options).
+_VALUES_FIRST = {
+    "git": "-C -c --git-dir --work-tree --namespace --exec-path --config-env",
+    "docker": "-H --host -c --context -l --log-level --config",
+    "podman": "-c --connection --url --root --log-level",
+    "nerdctl": "-n --namespace -a --address -H --host",
+    "docker-compose": "-f --file -p --project-name --profile --env-file --project-directory",
+    "npm": "--prefix -w --workspace --registry --userconfig -C",
+    "pnpm": "--dir -C --filter -F --registry",
+    "yarn": "--cwd",
+    "cargo": "--config -Z -C --color",
+    "systemctl": "-H --host -M --machine -t --type",
+    "apt": "-o -c -t",
+    "apt-get": "-o -c -t",
+    "go": "-C",
+    "make": "-C -f -j --directory --file",
+    "svn": "--username --password --config-dir",
+}
+_VALUES_ANYWHERE = {
+    "kubectl": "-n --namespace --context --kubeconfig --cluster --user -s --server --token --as",
+    "oc": "-n --namespace --context --kubeconfig --cluster --user -s --server --token --as",
+    "helm": "-n --namespace --kube-context --kubeconfig",
+    "gh": "-R --repo --hostname",
+    "glab": "-R --repo -g --group",
+    "aws": "--region --profile --output --endpoint-url --query --color --ca-bundle --cli-read-timeout",
+    "gcloud": "--project --account --configuration --format --verbosity --region --zone",
+    "az": "--subscription --output -o --query",
+    "docker compose": _VALUES_FIRST["docker-compose"],
+    "podman compose": _VALUES_FIRST["docker-compose"],
+}
+_FIRST = {program: frozenset(options.split()) for program, options in _VALUES_FIRST.items()}
+_ANYWHERE = {program: frozenset(options.split()) for program, options in _VALUES_ANYWHERE.items()}
+_FLOATS = 3
+_WHOLE = frozenset({"--force", "--delete", "--remove", "--prune", "--clean", "--reset", "--volume", "--replace"})
+"""Options that are no beginning of a longer one."""
 
 
 @dataclass(frozen=True)
@@ -28,70 +68,79 @@ class Rule:
     stops: tuple[str, ...] = ()
     passes: tuple[str, ...] = ()
 
-    @cached_property
-    def parsed(self) -> tuple[Pattern, ...]:
-        """The patterns, taken apart once."""
-        return tuple(Pattern.of(text) for text in self.patterns)
-
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern taken apart."""
+    """A pattern taken apart, without its programs."""
 
-    programs: tuple[str, ...]
-    words: tuple[tuple[str, ...], ...]
+    words: tuple[re.Pattern[str], ...]
     needed: tuple[tuple[str, ...], ...]
     unwanted: tuple[tuple[str, ...], ...]
-    globs: tuple[tuple[str, ...], ...]
+    globs: tuple[re.Pattern[str], ...]
+    dashes: bool
 
     @classmethod
     def of(cls, text: str) -> Pattern:
-        first, *rest = text.split()
+        rest = text.split()[1:]
         return cls(
-            tuple(first.split("|")),
-            tuple(tuple(word.split("|")) for word in rest if word[0] not in "-!@"),
-            tuple(tuple(word.split("|")) for word in rest if word[0] == "-"),
+            tuple(glob(word.split("|")) for word in rest if word[0] not in "-!@"),
+            tuple(tuple(word.split("|")) for word in rest if word[0] == "-" and word != "--"),
             tuple(tuple(word[1:].split("|")) for word in rest if word[0] == "!"),
-            tuple(tuple(word[1:].split("|")) for word in rest if word[0] == "@"),
+            tuple(glob(word[1:].split("|")) for word in rest if word[0] == "@"),
+            "--" in rest,
         )
 
-    def matches(self, call: Call) -> bool:
-        """Does the call fit?"""
-        if not any(fnmatchcase(call.base, program) for program in self.programs):
+    def matches(self, call: Call, words: list[str]) -> bool:
+        """Does the call fit? `words` are its plain words; its program was compared before."""
+        if self.words and not _follow(words, self.words, latest(call)):
             return False
-        if self.words and not _follow(plain_words(call), self.words, 0 if call.base == "git" else 3):
+        if self.dashes and "--" not in call.args:
             return False
-        if not all(has_option(call.args, *options) for options in self.needed):
-            return False
-        if any(has_option(call.args, *options) for options in self.unwanted):
-            return False
-        return all(any(fnmatchcase(word.lower(), glob) for word in call.args for glob in globs) for globs in self.globs)
+        return (
+            all(has_option(call.args, *options) for options in self.needed)
+            and not any(has_option(call.args, *options) for options in self.unwanted)
+            and all(any(one.match(word) for word in call.args) for one in self.globs)
+        )
 
 
-_GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
+@cache
+def _glob(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+def glob(alternatives: Iterable[str]) -> re.Pattern[str]:
+    """A pattern for whole words that fit one of the globs, whatever their case."""
+    return _glob("|".join(translate(one) for one in alternatives))
+
+
+def latest(call: Call) -> int:
+    """The last place among the plain words where a program's sub-commands may begin."""
+    return 0 if call.base in _FIRST or call.base in _ANYWHERE else _FLOATS
 
 
 def plain_words(call: Call) -> list[str]:
-    """The arguments that are no options; for git without the values of its global options."""
+    """The arguments that are no options, without the values of options that are known to take one."""
+    first = _FIRST.get(call.base, frozenset())
+    anywhere = _ANYWHERE.get(call.base, frozenset())
     words: list[str] = []
     skip = False
     for word in call.args:
         if skip:
             skip = False
-        elif call.base == "git" and not words and word in _GIT_VALUES:
-            skip = True
-        elif not word.startswith("-"):
+        elif word[:1] != "-":
             words.append(word)
+            if len(words) == 1:
+                anywhere |= _ANYWHERE.get(f"{call.base} {word}", frozenset())
+        elif word in anywhere or (not words and word in first):
+            skip = True
     return words
 
 
-def _follow(words: list[str], wanted: tuple[tuple[str, ...], ...], latest: int) -> bool:
-    """Do the wanted words follow each other, beginning at most at place `latest`?"""
-    for start in range(min(latest, len(words) - len(wanted)) + 1):
-        if all(
-            any(fnmatchcase(words[start + offset].lower(), one) for one in options)
-            for offset, options in enumerate(wanted)
-        ):
+def _follow(words: list[str], wanted: tuple[re.Pattern[str], ...], last: int) -> bool:
+    """Do the wanted words follow each other, beginning at most at place `last`?"""
+    length = len(wanted)
+    for start in range(min(last, len(words) - length) + 1):
+        if all(one.match(words[start + offset]) for offset, one in enumerate(wanted)):
             return True
     return False
 
@@ -99,14 +148,16 @@ def _follow(words: list[str], wanted: tuple[tuple[str, ...], ...], latest: int) 
 def has_option(args: list[str], *options: str) -> bool:
     """Is one of the options among the arguments before `--`?"""
     for word in args:
+        if word[:1] != "-":
+            continue
         if word == "--":
             return False
         for option in options:
             if word == option or word.startswith(option + "="):
                 return True
-            if option.startswith("--") and word.startswith("--") and len(word) >= 6 and option.startswith(word):
-                return True
-            short = len(option) == 2 and option[0] == "-" and option[1].isalpha()
-            if short and word[:1] == "-" and word[1:2] != "-" and word[1:].isalpha() and option[1] in word[1:]:
+            if option[:2] == "--":
+                if len(word) >= 6 and option.startswith(word) and word not in _WHOLE:
+                    return True
+            elif len(option) == 2 and option[1] in word[1:] and word[1:].isalpha() and option[1].isalpha():
                 return len(word) <= 8
     return False

@@ -1,0 +1,133 @@
+"""Code hosts, build servers, package registries: what deletes there, what publishes."""
+
+from __future__ import annotations
+
+from engine.safety.content.patterns import ASK, BLOCK, Rule
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ci",
+        BLOCK,
+        "deletes in a code host or a build server",
+        (
+            "gh repo|release|secret|variable|gist|issue|label|ssh-key|gpg-key|cache|codespace|project|run|ruleset"
+            "|extension|alias|environment|attestation delete|delete-asset|archive|remove|item-delete|field-delete",
+            "gh repo rename|deploy-key|unarchive delete|*",
+            "gh repo edit --visibility",
+            "gh workflow|run disable|cancel",
+            "gh api -X|--method @delete",
+            "gh api @-xdelete|--method=delete|--request=delete",
+            "gh api @*graphql* @*delete*|*remove*",
+            "gh auth logout",
+            "glab repo|project|release|variable|issue|mr|ci|label|ssh-key|runner|schedule|snippet|token|deploy-key"
+            "|cluster|milestone|iteration|incident delete|remove|unregister|archive|revoke|cancel",
+            "glab api -X|--method @delete",
+            "glab api @-xdelete|--method=delete",
+            "gitlab-runner unregister|stop|uninstall",
+            "gitlab-rails|gitlab-rake|gitlab-ctl|gitlab-backup @*destroy*|*delete*|*cleanup*|cleanse|*reset*|*drop*"
+            "|*restore*|*remove*|uninstall",
+            "tea|berg|bb repos|repo|releases|issues delete|rm",
+            "circleci * delete|remove*|delete-*|unlist*",
+            "java @*jenkins-cli* @delete-*|quiet-down|safe-shutdown|shutdown|restart|safe-restart|disable-*"
+            "|clear-queue|offline-node|disconnect-node|groovy*|stop-builds|remove-*",
+            "jenkins-cli|jenkins|jcli delete*|shutdown|safe-shutdown|restart|disable-*",
+            "argocd app|proj|cluster|repo|appset|account delete|rm|terminate-op|delete-token|delete-resource",
+            "flux delete|uninstall|suspend",
+            "travis cancel|disable|settings|cache --delete|-d",
+            "tkn * delete",
+            "fly|concourse destroy-*|abort-build|clear-*|prune-*",
+            "drone|woodpecker-cli|buildkite-agent|bk|spacectl|teamcity|bamboo|octopus|octo|semaphore|sem|codefresh"
+            " * delete|rm|remove|destroy|disable|kill",
+        ),
+        stops=(
+            "gh repo delete a/b --yes",
+            "java -jar jenkins-cli.jar -s u delete-job x",
+            "gh api -X DELETE /repos/a/b",
+            "gh workflow disable nightly",
+            "argocd app delete shop",
+        ),
+        passes=("gh pr list", "circleci project list", "java -jar app.jar", "gh run view 5", "argocd app get shop"),
+    ),
+    Rule(
+        "unpublish",
+        BLOCK,
+        "takes a published package away from those who use it",
+        (
+            "npm|yarn|pnpm unpublish|deprecate",
+            "npm|pnpm owner|access|dist-tag|token|team|org rm|revoke|destroy",
+            "cargo yank",
+            "cargo owner --remove|-r",
+            "gem yank",
+            "gem owner -r|--remove",
+            "nuget|dotnet delete",
+            "dotnet nuget delete",
+            "hex|mix hex.retire|hex.publish --revert",
+            "pypi-cleanup",
+            "jf|jfrog rt delete|del|delete-props",
+            "jf|jfrog delete|del",
+        ),
+        stops=("npm unpublish pkg --force", "cargo yank --vers 1.0", "npm dist-tag rm a latest"),
+        passes=("npm install", "cargo build", "npm dist-tag ls"),
+    ),
+    Rule(
+        "publish",
+        ASK,
+        "publishes to the world outside",
+        (
+            "npm|pnpm|cargo|poetry|uv|flit|hatch|bun|vsce|ovsx|lerna|pdm|maturin|jsr|dart|flutter publish !--dry-run"
+            "|-n",
+            "yarn publish !--dry-run",
+            "yarn npm publish !--dry-run",
+            "npx|bunx|pnpx @semantic-release|np|changeset @publish",
+            "npx semantic-release|np !--dry-run",
+            "twine upload",
+            "python upload|register @*setup.py*",
+            "python -m @twine @upload",
+            "gem|nuget push",
+            "dotnet nuget push",
+            "mix hex.publish",
+            "mvn|mvnw|gradle|gradlew deploy|publish|release:perform|publishtomavencentral",
+            "goreleaser release !--snapshot|--skip-publish",
+            "docker|podman|nerdctl|buildah|skopeo push|copy",
+            "docker|podman image push",
+            "docker|podman buildx|build build --push",
+            "helm push",
+            "gh release|pr|issue|gist|discussion|repo create|comment|merge|close|edit|review|reopen|transfer|lock"
+            " !--web|-w",
+            "gh workflow run",
+            "glab mr|issue|release|snippet create|note|merge|close|update|reopen|approve",
+            "vercel|netlify deploy --prod|--production",
+        ),
+        stops=(
+            "npm publish",
+            "gh pr create --fill",
+            "twine upload dist/*",
+            "docker push me/app",
+            "vercel deploy --prod",
+        ),
+        passes=("cargo publish --dry-run", "gh pr view 3", "npm run publish-docs", "docker pull me/app"),
+    ),
+    Rule(
+        "software",
+        ASK,
+        "removes installed software",
+        (
+            "apt|apt-get|aptitude purge|remove|autoremove|autopurge|dist-upgrade|full-upgrade -y|--yes|--assume-yes|-q",
+            "apt|apt-get|aptitude purge|remove|autopurge",
+            "dnf|yum|zypper|apk|microdnf|tdnf remove|erase|autoremove|rm|del|history",
+            "pacman|yay|paru -R|-Rns|-Rdd|-Rsc|-Rs|-Rn|-Rcns|-Rc|-Scc",
+            "dpkg --purge|-P|-r|--remove|--force-all",
+            "rpm -e|--erase|--nodeps",
+            "emerge --unmerge|-C|--depclean",
+            "pkg|pkg_delete|snap|flatpak|port|nix-env delete|remove|uninstall|autoremove !--help",
+            "brew uninstall|remove|rm|autoremove --force|--zap|-f|--ignore-dependencies",
+            "choco|scoop|winget uninstall",
+            "nix-collect-garbage -d|--delete-old",
+            "nix store gc|delete",
+            "pip|pip3 freeze @uninstall",
+            "npm|pnpm cache|store clean|prune --force",
+        ),
+        stops=("sudo apt-get purge -y nginx", "rpm -e glibc", "pacman -Rns linux"),
+        passes=("pip uninstall x", "apt-get install -y jq", "npm uninstall left-pad", "brew install jq"),
+    ),
+)
