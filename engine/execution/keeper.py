@@ -87,10 +87,14 @@ class Keeper:
                     self._thread = None
                     return
             tick += 1
-            for live in sessions:
-                self._write(live)
-            if tick % LIMITS_EVERY == 0:
-                self._judge(sessions)
+            try:
+                for live in sessions:
+                    self._write(live)
+                if tick % LIMITS_EVERY == 0:
+                    self._judge(sessions)
+            except Exception:
+                # Without it no limit and no kill switch would hold: it outlives a fault, and looks again.
+                log.exception("looking after running sessions failed")
             self._pause.wait(TICK)
 
     def _write(self, live: LiveSession) -> None:

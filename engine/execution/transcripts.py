@@ -90,7 +90,7 @@ class TranscriptWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._batch: list[str] = []
         self._recent: deque[str] = deque(maxlen=20)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -141,14 +141,16 @@ class TranscriptWriter:
 
     def close(self) -> None:
         """Flush, and put the file on disk for good. Safe to call twice."""
-        if self._file < 0:
-            return
-        try:
-            self.flush()
-            os.fsync(self._file)
-        finally:
-            os.close(self._file)
-            self._file = -1
+        # Under the lock: the number of a file that was closed may be another file's a moment later.
+        with self._lock:
+            if self._file < 0:
+                return
+            try:
+                self.flush()
+                os.fsync(self._file)
+            finally:
+                os.close(self._file)
+                self._file = -1
 
 
 def _mend_tail(file: int) -> int:

@@ -505,6 +505,24 @@ def test_an_observer_that_raises_costs_no_slot_and_is_told(world: World, bus: Ev
     assert len(world.runner.begun) == 3
 
 
+def test_limits_hold_after_a_fault_in_looking_after_sessions(
+    world: World, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = world.start("gate")
+    until(lambda: world.state(view) is SessionState.RUNNING)
+    judged = threading.Event()
+
+    def faulty(live: LiveSession) -> None:
+        judged.set()
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(world.sessions._keeper, "report", faulty)
+    assert judged.wait(5)
+    monkeypatch.undo()
+    world.brakes.reason = "stopped"
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+
+
 def test_many_at_once_from_many_threads(world: World) -> None:
     started: list[str] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import threading
 import time
 import tracemalloc
 from pathlib import Path
@@ -137,6 +138,28 @@ def test_words_after_the_last_are_dropped(path: Path, clock: FakeClock) -> None:
     writer.close()
     writer.append("output", ["late"])
     assert writer.flush() == ""
+
+
+def test_nobody_writes_while_it_is_being_closed(path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = TranscriptWriter(path, clock)
+    flushed = threading.Event()
+
+    def late() -> None:
+        writer.append("output", ["after the end"])
+        writer.flush()
+        flushed.set()
+
+    thread = threading.Thread(target=late)
+
+    def sync(descriptor: int) -> None:
+        thread.start()
+        assert not flushed.wait(0.05), "the file that is being closed may be another one's by then"
+
+    monkeypatch.setattr("engine.execution.transcripts.os.fsync", sync)
+    writer.append("note", ["the last word"])
+    writer.close()
+    thread.join(5)
+    assert [line.text for line in TranscriptReader().page(path)] == ["the last word"]
 
 
 @pytest.mark.benchmark
