@@ -29,6 +29,10 @@ class Arguments:
             return default
         if not isinstance(value, str) or len(value) > LONGEST_TEXT:
             raise _wrong(name, f"a text of at most {LONGEST_TEXT} characters")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise _wrong(name, "a text that UTF-8 can write") from error
         return value
 
     def needed(self, name: str) -> str:

@@ -13,12 +13,16 @@ _ESCAPES = re.compile(
 )
 
 
+_STRAY = re.compile(r"[\ud800-\udfff]")
+"""Half a character: what Python makes of file names that are no UTF-8. Neither terminal nor database takes it."""
+
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 def sanitise(text: str, *, tab_size: int = 4) -> str:
-    """`text` without escape sequences, C0/C1 controls (newline kept, tab expanded) and direction overrides."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text)).expandtabs(tab_size)
+    """`text` without escape sequences, C0/C1 controls (newline kept, tab expanded) and direction overrides; what is no
+    character becomes U+FFFD."""
+    return _STRAY.sub("\ufffd", _CONTROLS.sub("", _ESCAPES.sub("", text))).expandtabs(tab_size)
 
 
 _PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 
@@ -37,6 +38,7 @@ def hostile(repository: Repository) -> Repository:
         repository.git("update-ref", f"refs/heads/{option}", head)
     repository.commit("-x --amend", dict.fromkeys(FILES, "x = 2\nprint(1)\n"))
     repository.git("switch", "-q", "-c", "work")
+    (repository.path / os.fsdecode(b"latin-\xe9.py")).write_text("x = 1\n")
     for name in FILES:
         repository.write(name, "x = 3\n")
     return repository
