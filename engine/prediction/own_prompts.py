@@ -12,8 +12,10 @@ from engine.values import Assignment, Refusal, RunnerInfo, Source, sanitise
 LONGEST = 20_000
 """Characters that a prompt may have."""
 
-
 KIND = "own"
+
+_FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
+"""Words that a person adds to the name of a flow without meaning anything else."""
 
 
 def checked(text: str) -> str:
@@ -29,11 +31,14 @@ def checked(text: str) -> str:
 def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
     """The flow that a prompt names, and what it says about its parameters; None for prose.
 
-    `run_tests`, `Run tests` and `run-tests` name a flow; so does `run_tests paths=src`, where parameters follow.
+    `run_tests`, `Run the tests` and `draft the change-log` name a flow; so does `run_tests paths=src`, where
+    parameters follow.
     """
-    whole = "_".join(prompt.lower().replace("-", " ").replace("_", " ").split())
-    if whole in flows:
-        return whole, ""
+    bare = prompt.lower().rstrip(" .!").replace("-", " ").replace("_", " ").split()
+    meant = "".join(word for word in bare if word not in _FILLERS)
+    for flow in flows:
+        if meant == flow.replace("_", ""):
+            return flow, ""
     first, _, rest = prompt.partition(" ")
     return (first, rest.strip()) if first in flows and "=" in rest else None
 

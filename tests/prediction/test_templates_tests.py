@@ -58,13 +58,10 @@ def only(proposals: list[Proposal]) -> Proposal:
 # -- run_tests ------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_run_is_of_the_whole_suite_and_a_quick_one_beside_it(world: World) -> None:
-    whole, quick = run_tests(world.sense())
+def test_the_first_run_is_of_the_whole_suite(world: World) -> None:
+    whole = only(run_tests(world.sense()))
     assert whole.prompt == "Run the test suite once, so that later runs have something to compare with"
     assert whole.parameters == {"paths": []}
-    assert quick.prompt == "Run the tests of the module that the latest commits touched"
-    assert quick.parameters == {"paths": ["cart.py"]}
-    assert whole.fingerprint != quick.fingerprint
 
 
 def test_modules_changed_since_the_last_run(world: World, repository: Repository, older: str, head: str) -> None:

@@ -28,7 +28,7 @@ def run_tests(context: WorkspaceContext) -> list[Proposal]:
     if git is None or tool is None or not (git.head or git.files):
         return []
     if not context.runs:
-        return [_first_run(context), *_recently_committed(context)]
+        return [_first_run(context)]
     return _changed_files(context) or _failing_ci(context) or _full_run(context)
 
 
@@ -80,28 +80,6 @@ def _first_run(context: WorkspaceContext) -> Proposal:
 
 def _noun(context: WorkspaceContext) -> str:
     return "module" if context.test_tool is not None and context.test_tool.name == "pytest" else "file"
-
-
-def _recently_committed(context: WorkspaceContext) -> list[Proposal]:
-    """For a repository that was never tested here: a quick look at what its last commits touched."""
-    git, tool = context.git, context.test_tool
-    assert git is not None
-    assert tool is not None
-    paths = usable_names(path for path in git.recent_files if tool.tests(path))
-    if not 0 < len(paths) <= MOST_PATHS:
-        return []
-    return [
-        _run(
-            context,
-            f"Run the tests of {counted(paths, _noun(context))} that the latest commits touched",
-            f"{listing(paths)} changed last, {moment(git.recent[0].at, context.local)}.",
-            facts={"scope": "recent", "head": git.head},
-            paths=paths,
-            strength=0.4,
-            evidence=f"{count(len(paths), _noun(context))} in the latest commits",
-            evidence_at=git.recent[0].at,
-        )
-    ]
 
 
 def _changed_files(context: WorkspaceContext) -> list[Proposal]:

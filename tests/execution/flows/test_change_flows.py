@@ -44,6 +44,19 @@ def test_a_released_version_has_its_own_heading(repository: Repository, run_flow
     assert "## [1.1] - 20" in (ran.folder / "CHANGELOG.md").read_text()
 
 
+def test_without_a_beginning_it_starts_at_the_tag_before(repository: Repository, run_flow: RunFlow) -> None:
+    """The tag of the last commit itself is not the one before; without any tag it starts at the first commit."""
+    repository.commit("add a.txt", {"a.txt": "1"})
+    assert run_flow("draft_changelog").result.facts["commits"] == 1
+    repository.git("tag", "v1.0")
+    repository.commit("fix: the tax of gifts", {"a.txt": "2"})
+    repository.git("tag", "v1.1")
+    repository.commit("feat: ensure_bytes, a plain name", {"a.txt": "3"})
+    ran = run_flow("draft_changelog")
+    assert ran.result.facts["entries"] == {"Added": ["ensure_bytes, a plain name"]}
+    assert run_flow("draft_changelog", until="v1.1").result.facts["entries"] == {"Fixed": ["The tax of gifts"]}
+
+
 def test_commits_already_mentioned_are_not_written_twice(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("add gifts", {"CHANGELOG.md": "# Log\n\n## Unreleased\n\n- Add gifts\n\n## 1.0\n\n- First\n"})
     ran = run_flow("draft_changelog")

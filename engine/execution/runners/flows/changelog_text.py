@@ -108,8 +108,10 @@ def classify(subject: str) -> tuple[str, str] | None:
 
 
 def _entry(text: str) -> str:
+    """A sentence of the change log; a name of code that it begins with keeps its spelling."""
     text = text.strip().rstrip(".")
-    return text[:1].upper() + text[1:]
+    first = text.partition(" ")[0].rstrip(",;:")
+    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
 
 def mentioned(text: str, sha: str, entry: str) -> bool:

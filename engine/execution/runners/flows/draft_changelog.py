@@ -26,7 +26,7 @@ def _from(text: str) -> str:
 class DraftChangelogParameters(Parameters):
     """Between which commits."""
 
-    since: Annotated[str, AfterValidator(_from)] = Field(default="", description='a tag or commit; "" = the beginning')
+    since: Annotated[str, AfterValidator(_from)] = Field(default="", description='a tag or commit; "" = the tag before')
     until: Revision = Field(default="HEAD", description="the last commit to speak of")
 
 
@@ -52,9 +52,9 @@ class DraftChangelog:
     parameters: ClassVar[type[BaseModel]] = DraftChangelogParameters
 
     def describe(self, parameters: DraftChangelogParameters) -> str:
-        since = f" since {clean(parameters.since)}" if parameters.since else ""
+        since = clean(parameters.since) or "the last tag"
         until = f" up to {clean(parameters.until)}" if parameters.until != "HEAD" else ""
-        return f"Draft the change log of the commits{since}{until}"
+        return f"Draft the change log of the commits since {since}{until}"
 
     def run(self, job: Job) -> FlowResult:
         commits = self._commits(job)
@@ -103,12 +103,18 @@ class DraftChangelog:
     def _commits(self, job: Job) -> list[tuple[str, str]]:
         """Id and subject of each commit, oldest first, merges left out."""
         until = resolve(job, job.parameters.until)
-        span = [until] if not job.parameters.since else [f"{resolve(job, job.parameters.since)}..{until}"]
+        since = resolve(job, job.parameters.since) if job.parameters.since else self._tag_before(job, until)
+        span = f"{since}..{until}" if since else until
         out = job.git.text(
-            "log", "--no-merges", f"--max-count={MAX_COMMITS}", "--reverse", "--format=%H%x00%s", *span, "--"
+            "log", "--no-merges", f"--max-count={MAX_COMMITS}", "--reverse", "--format=%H%x00%s", span, "--"
         )
         pairs = [line.partition("\0") for line in out.split("\n") if line]
         return [(sha, clean(subject)) for sha, _, subject in pairs]
+
+    def _tag_before(self, job: Job, until: str) -> str:
+        """The newest tag in the history of `until`, itself left out; "" when there is none: from the beginning."""
+        done = job.git.run("describe", "--tags", "--abbrev=0", f"{until}^", allowed=(0, 128))
+        return done.stdout.decode(errors="surrogateescape").strip() if done.returncode == 0 else ""
 
 
 def _sort(commits: list[tuple[str, str]], text: str) -> _Sorted:
