@@ -8,6 +8,7 @@ imported; a test holds that.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import logging
@@ -103,6 +104,7 @@ class ConsoleApp(App[None]):
         self._bridge: Bridge | None = None
         self._stale: set[str] = set()
         self._reading = False
+        self._before: list[Callable[[], object]] = []
         self.deck = Deck(self)
         self._own_stop: Hold | None = None
         self._stop_asked = False
@@ -220,9 +222,12 @@ class ConsoleApp(App[None]):
 
     # What is known
 
-    def renew(self, topics: Iterable[str]) -> None:
-        """Read `topics` again, off the loop. What comes while a reading is under way is read after it."""
+    def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
+        """Read `topics` again, off the loop. What comes while a reading is under way is read after it; `before` is
+        called when the first reading of the cards that begins from now on is there, before it is drawn."""
         self._stale.update(topics)
+        if before is not None:
+            self._before.append(before)
         if not self._reading and self.engine is not None:
             self._reading = True
             self.run_worker(self._renew(), group="read")
@@ -233,8 +238,11 @@ class ConsoleApp(App[None]):
             while self._stale and self.engine is not None:
                 wanted = [one for one in TOPICS if one in self._stale][:3]
                 self._stale.difference_update(wanted)
+                settled, self._before = (self._before, []) if "cards" in wanted else ([], self._before)
                 values, failed = await asyncio.to_thread(read, self.engine, wanted)
-                self.learn(values)
+                for settle in settled:
+                    settle()
+                self.learn(values, anew=frozenset({"cards"} if settled else ()))
                 for topic, error in failed:
                     if topic not in complained:
                         complained.add(topic)
@@ -244,14 +252,14 @@ class ConsoleApp(App[None]):
             self._reading = False
         self._greet_after_absence()
 
-    def learn(self, values: dict[str, Any]) -> None:
-        """Take over new fields of `Known` and draw what they change."""
+    def learn(self, values: dict[str, Any], *, anew: frozenset[str] = frozenset()) -> None:
+        """Take over new fields of `Known` and draw what they change; `anew` is drawn even if it did not change."""
         if "autonomy" in values:
             values = values | {"autonomy": dataclasses.replace(values["autonomy"], read_at=self.now())}
-        changed = frozenset(name for name, value in values.items() if getattr(self.known, name) != value)
+        changed = frozenset(name for name, value in values.items() if getattr(self.known, name) != value) | anew
         if not changed:
             return
-        self.known = dataclasses.replace(self.known, **{name: values[name] for name in changed})
+        self.known = dataclasses.replace(self.known, **{name: values[name] for name in changed & set(values)})
         if self._own_stop is not None and any(hold.word == "stop" for hold in self.known.holds):
             self._own_stop = None
         self._each_screen(changed)
@@ -326,15 +334,22 @@ class ConsoleApp(App[None]):
         refused: Callable[[Refusal], object] | None = None,
         *,
         group: str = "ask",
+        in_turn: asyncio.Lock | None = None,
     ) -> None:
-        """Call a port in a thread; `then` gets the result, `refused` the refusal (else it is said), on the loop."""
-        self.run_worker(self._ask(call, then, refused), group=group)
+        """Call a port in a thread; `then` gets the result, `refused` the refusal (else it is said), on the loop.
+        Calls that share the lock `in_turn` are made one after the other, in the order of the asking."""
+        self.run_worker(self._ask(call, then, refused, in_turn), group=group)
 
     async def _ask(
-        self, call: Callable[[], T], then: Callable[[T], object] | None, refused: Callable[[Refusal], object] | None
+        self,
+        call: Callable[[], T],
+        then: Callable[[T], object] | None,
+        refused: Callable[[Refusal], object] | None,
+        in_turn: asyncio.Lock | None,
     ) -> None:
         try:
-            result = await asyncio.to_thread(call)
+            async with in_turn or contextlib.nullcontext():
+                result = await asyncio.to_thread(call)
         except Refusal as refusal:
             if refused is not None:
                 refused(refusal)

@@ -1,11 +1,14 @@
 """What the operator decides about cards: approve, dismiss, snooze, take back, ask for more (SPEC 9.2).
 
-Every decision is made in a thread; the stack has drawn it already, and a refusal goes back to who asked.
+A decision shows at once; the engine is asked in a thread, one decision after the other. Until the engine has answered
+and its cards were read again, the operator's word stands over what the engine listed before: a decided card does not
+flicker back, a card that was taken back stays on top. A refusal goes back to who asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
@@ -14,18 +17,27 @@ from engine.values import Card, Refusal
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
 
+Trail = Callable[[str, str], object]
+"""`trail(text, style)`: says in one line what was done."""
+
 
 class Deck:
     """The card verbs of one console, and which cards were decided here, so that the last can be taken back."""
 
     def __init__(self, app: ConsoleApp) -> None:
         self._app = app
-        self._decided: list[str] = []
+        self._decided: list[Card] = []
+        self._words: dict[str, list[Card | None]] = {}  # a card's id -> each word not settled: None gone, Card on top
+        self._in_turn = asyncio.Lock()
 
-    def decide(
-        self, card: Card, how: str, refused: Callable[[Card, Refusal], object], call: Callable[[], Card] | None = None
-    ) -> None:
-        """Approve, dismiss or snooze `card`; `call` replaces the plain verb (an edited approval)."""
+    def over(self, listed: Sequence[Card]) -> tuple[Card, ...]:
+        """`listed`, what the engine says is pending, with what the operator decided meanwhile."""
+        last = {card_id: said[-1] for card_id, said in self._words.items()}
+        back = [card for card in reversed(last.values()) if card is not None]
+        return (*back, *(card for card in listed if card.id not in last))
+
+    def decide(self, card: Card, how: str, refused: Callable[[Card, Refusal], object]) -> None:
+        """Approve, dismiss or snooze `card`, which has left the stack already."""
         engine = self._app.engine
         if engine is None:
             refused(card, Refusal("opening", "the engine is still opening", "a moment, then again"))
@@ -35,34 +47,76 @@ class Deck:
             "dismiss": lambda: engine.cards.dismiss(card.id),
             "snooze": lambda: engine.cards.snooze(card.id),
         }
-        self._decided.append(card.id)
+        self._decided.append(card)
+        self._say(card.id, None)
 
         def no(refusal: Refusal) -> None:
-            if card.id in self._decided:
-                self._decided.remove(card.id)
+            self._decided = [one for one in self._decided if one.id != card.id]
+            self._words.pop(card.id, None)
             refused(card, refusal)
             self._app.renew(["cards"])
 
-        self._app.ask(call or verbs[how], lambda _: self._app.renew(["cards"]), no)
+        self._ask(card.id, verbs[how], no)
 
-    def take_back(self, trail: Callable[[str, str], object]) -> None:
-        """Undo the last decision made here; asking again goes one further back."""
+    def approve_edited(
+        self,
+        card: Card,
+        call: Callable[[], Card],
+        approved: Callable[[], object],
+        refused: Callable[[Refusal], object],
+    ) -> None:
+        """Approve `card` with `call`; it leaves the stack only when that went well."""
+
+        def done(_: Card) -> None:
+            self._decided.append(card)
+            self._say(card.id, None)
+            approved()
+            self._app.renew(["cards"], before=lambda: self._settle(card.id))
+
+        self._app.ask(call, done, refused, in_turn=self._in_turn)
+
+    def take_back(self, show: Callable[[Card], object], leave: Callable[[Card], object], trail: Trail) -> None:
+        """Undo the last decision made here; asking again goes one further back.
+
+        `show` puts the card on top at once, `leave` takes it off again when the engine refuses.
+        """
         engine = self._app.live()
         if engine is None:
             return
         if not self._decided:
             trail("nothing to take back", "$grey")
             return
-        card_id = self._decided.pop()
-
-        def done(card: Card) -> None:
-            trail(f"↶ taken back: {words.one_line(card.assignment.prompt)}", "$grey")
-            self._app.renew(["cards", "sessions", "changes", "tasks"])
+        card = self._decided.pop()
 
         def no(refusal: Refusal) -> None:
+            self._words.pop(card.id, None)
+            leave(card)
             trail(f"✗ {refusal}", "$wrong")
+            self._app.renew(["cards"])
 
-        self._app.ask(lambda: engine.cards.undo(card_id), done, no)
+        self._say(card.id, card)
+        show(card)
+        trail(f"↶ taken back: {words.one_line(card.assignment.prompt)}", "$grey")
+        self._ask(card.id, lambda: engine.cards.undo(card.id), no, ("sessions", "changes", "tasks"))
+
+    def _say(self, card_id: str, word: Card | None) -> None:
+        said = self._words.pop(card_id, [])  # the newest word stands last
+        self._words[card_id] = [*said, word]
+
+    def _ask(
+        self, card_id: str, call: Callable[[], Card], no: Callable[[Refusal], object], moved: Sequence[str] = ()
+    ) -> None:
+        def done(_: Card) -> None:
+            self._app.renew(["cards", *moved], before=lambda: self._settle(card_id))
+
+        self._app.ask(call, done, no, in_turn=self._in_turn)
+
+    def _settle(self, card_id: str) -> None:
+        """The oldest word on this card is in what the engine says now."""
+        said = self._words.get(card_id, [])
+        del said[:1]
+        if not said:
+            self._words.pop(card_id, None)
 
     def show_details(self, card: Card) -> None:
         """Open the details of `card`."""

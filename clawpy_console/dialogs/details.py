@@ -224,20 +224,18 @@ class Details(ModalScreen[None]):
             return
         edit = text if edited and not card.assignment.flow else None
 
-        def refused(_: Card, refusal: Refusal) -> None:
+        def refused(refusal: Refusal) -> None:
             self._refuse(str(refusal))
             self._armed = False
             self.run_worker(self._ask(engine), group="details")
 
         def call() -> Card:
-            done = engine.cards.approve(card.id, edit=edit, parameters=parameters)
-            self.app.call_from_thread(self._done)
-            return done
+            return engine.cards.approve(card.id, edit=edit, parameters=parameters)
 
-        self.app.deck.decide(card, "approve", refused, call)
+        self.app.deck.approve_edited(card, call, self._done, refused)
 
     def _done(self) -> None:
         for screen in self.app.screen_stack:
             for stack in screen.query(CardStack):
-                stack.decided_elsewhere(self._card)
+                stack.leave(self._card)
         self.dismiss()

@@ -75,7 +75,7 @@ class MissionScreen(ConsoleScreen):
         known, now = self.known, self.app.now()
         if not changed or changed & {"cards", "autonomy", "workspaces"}:
             stack = self.query_one("#stack", CardStack)
-            stack.show(self._filtered(known.cards), empty=self._empty_words(known))
+            stack.show(self._filtered(self.app.deck.over(known.cards)), empty=self._empty_words(known))
         if not changed or changed & {"sessions"}:
             newest = known.newest_running
             title = f"LIVE  {newest.channel}  {words.name(newest.workspace)}" if newest else "LIVE"
@@ -191,6 +191,11 @@ class MissionScreen(ConsoleScreen):
         self.query_one("#stack", CardStack).bring_back(card, refusal.message)
         self.trail(f"✗ {refusal.fix or refusal.message}", "$wrong")
 
+    def _back_on_top(self, card: Card) -> None:
+        if not self._filtered([card]):
+            self._workspace = ""  # the card that comes back is seen, whatever the filter
+        self.query_one("#stack", CardStack).bring_back(card, "")
+
     def trail(self, text: str, style: str) -> None:
         """The line under the stack: what was just done."""
         width = max(20, self.query_one("#trail").size.width)
@@ -203,7 +208,8 @@ class MissionScreen(ConsoleScreen):
             case "details" if message.card is not None:
                 self.app.deck.show_details(message.card)
             case "undo":
-                self.app.deck.take_back(self.trail)
+                stack = self.query_one("#stack", CardStack)
+                self.app.deck.take_back(self._back_on_top, stack.leave, self.trail)
             case "own":
                 self.app.deck.write_own_prompt(self._workspace)
             case "predict":

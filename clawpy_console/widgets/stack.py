@@ -6,6 +6,7 @@ who gets the message calls the engine, and `bring_back`s the card if the engine 
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,7 +67,6 @@ class CardStack(Widget, can_focus=True):
         super().__init__(id=id)
         self.clock = clock
         self._cards: tuple[Card, ...] = ()
-        self._gone: set[str] = set()  # decided here, the engine has not said so yet
         self._passed: set[str] = set()  # decided in this sitting: what "3 of 5" counts
         self._changed_at = float("-inf")
         self._armed = ""
@@ -97,10 +97,8 @@ class CardStack(Widget, can_focus=True):
         return self.front is not None and self._armed == self.front.id
 
     def show(self, cards: Sequence[Card], *, empty: str) -> None:
-        """What the engine says is pending. The card in front stays in front while it is among them."""
-        pending = {card.id for card in cards}
-        self._gone &= pending  # what the engine dropped too needs no hiding any more
-        left = [card for card in cards if card.id not in self._gone]
+        """What is pending. The card in front stays in front while it is among them."""
+        left = list(cards)
         self._passed -= {card.id for card in left}  # taken back
         before = self.front
         if before is not None and before.id in {card.id for card in left}:
@@ -109,18 +107,14 @@ class CardStack(Widget, can_focus=True):
         self.query_one("#empty", Static).update(Content(empty))
 
     def bring_back(self, card: Card, note: str) -> None:
-        """Put `card` in front again: the engine refused, and `note` says why."""
-        import dataclasses
-
-        self._gone.discard(card.id)
+        """Put `card` in front again: it was taken back, or the engine refused and `note` says why."""
         self._passed.discard(card.id)
         again = dataclasses.replace(card, note=note or card.note)
         self._replace((again, *(one for one in self._cards if one.id != card.id)), own=True)
 
-    def decided_elsewhere(self, card: Card) -> None:
-        """`card` was approved in its details: it leaves here too."""
+    def leave(self, card: Card) -> None:
+        """`card` was approved in its details, or could not be taken back: it leaves here too."""
         if card.id in {one.id for one in self._cards}:
-            self._gone.add(card.id)
             self._passed.add(card.id)
             if self.front is not None and self.front.id == card.id:
                 self._fly(card, Offset(1, 0))
@@ -154,7 +148,6 @@ class CardStack(Widget, can_focus=True):
         card = self.front
         if card is None or not self._steady():
             return
-        self._gone.add(card.id)
         self._passed.add(card.id)
         self._fly(card, direction)
         self._replace(self._cards[1:], own=True)

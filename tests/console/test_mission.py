@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import pytest
 
@@ -72,6 +73,40 @@ async def test_undo_takes_back_the_last_decision_then_the_one_before(console: Co
         assert "CARDS  1 of 5" in screen_text(console)
         await pilot.press("u")
         await until(pilot, lambda: "nothing to take back" in screen_text(console))
+
+
+async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
+    answered = threading.Event()
+    snooze, undo = engine.cards.snooze, engine.cards.undo
+    engine.cards.snooze = lambda *a, **k: (answered.wait(5), snooze(*a, **k))[1]  # type: ignore[method-assign]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("s", "u")
+        assert front(console) == FIRST
+        assert "CARDS  1 of 5" in screen_text(console)
+        assert not named(engine, "snooze", "undo")  # nothing has reached the engine yet
+        console.renew(["cards"])
+        answered.set()
+        await until(pilot, lambda: named(engine, "undo") and not console._reading)
+        assert [call[0] for call in named(engine, "snooze", "undo")] == ["snooze", "undo"]
+        assert front(console) == FIRST
+        assert len(stack(console).cards) == 5
+        engine.cards.snooze, engine.cards.undo = snooze, undo  # type: ignore[method-assign]
+        engine.cards.all.pop(FIRST)  # what was taken back does not outlive what the engine says later
+        console.renew(["cards"])
+        await until(pilot, lambda: front(console) == SECOND)
+
+
+async def test_an_undo_that_is_refused_leaves_again_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("left")
+        await until(pilot, lambda: named(engine, "dismiss"))
+        engine.refuse["undo"] = Refusal("too_late", "it ran to its end already", "look at its session")
+        await pilot.press("u")
+        await until(pilot, lambda: front(console) == SECOND)
+        assert "it ran to its end already" in screen_text(console)
+        assert "CARDS  2 of 5" in screen_text(console)
 
 
 async def test_a_risky_card_needs_its_own_second_key_and_never_enter(console: ConsoleApp, engine: StandIn) -> None:
