@@ -47,10 +47,11 @@ from engine.prediction.cycle import Predictions
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.safety import Safety
 from engine.settings_store import SettingsStore
-from engine.storage.database import Database
+from engine.stand_ins import Contexts, StandIns
+from engine.storage.database import Database, Transaction
 from engine.storage.files import sweep_temporaries
 from engine.tasks.board import TaskBoard
-from engine.values import ChangeState, Randomness, Refusal, Verdict, Waiting
+from engine.values import ChangeState, Randomness, Refusal, SessionView, Verdict, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -67,17 +68,28 @@ class Engine:
     Made by `open_engine`; `close` ends it.
     """
 
-    def __init__(self, home: Home, lock: HomeLock, clock: Clock, randomness: Randomness, named: Sequence[str]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        lock: HomeLock,
+        clock: Clock,
+        randomness: Randomness,
+        named: Sequence[str],
+        stand_ins: StandIns,
+    ) -> None:
         self.home = home
         self.clock = clock
         self._lock = lock
+        self._deaf = stand_ins.deaf
         self._named = [str(repository_root(Path(path))) for path in named]
         self._control: ControlServer | None = None
 
         # Storage
         self.bus = EventBus()
         self.settings = SettingsStore(home.config_file, clock=clock)
-        self.database = Database(home.database, clock=clock, bus=self.bus, recorder=append)
+        self.database = Database(
+            home.database, clock=clock, bus=self.bus, recorder=append, durable=not stand_ins.throw_away
+        )
         self.settings.attach(self.database)
         self.ledger = Ledger(self.database)
         self.runs = ValidationRuns(self.database)
@@ -126,13 +138,14 @@ class Engine:
             permits=self.safety.permits,
             brakes=brakes,
             check=lambda command, folder: self.safety.check_command(command, Path(folder)),
-            runners=[flows],
+            runners=[flows] if stand_ins.runners is None else stand_ins.runners,
+            sandbox=stand_ins.sandbox,
             last_write=lambda workspace: self._last_sign([workspace]),
         )
         launcher = Launcher(self.sessions, self.settings)
 
         # Prediction
-        calibrator = IdentityCalibrator()
+        calibrator = stand_ins.calibrator or IdentityCalibrator()
         self.cards = Cards(
             self.database,
             clock=clock,
@@ -149,7 +162,7 @@ class Engine:
             active_time=lambda start, span: self.autonomy.active_until(start, span),
         )
         self.tasks = TaskBoard(self.database, randomness=randomness, cards=self.cards)
-        self._contexts = ContextReader(
+        self._contexts: Contexts = stand_ins.contexts or ContextReader(
             clock=clock,
             settings=self.settings,
             runs=self.runs,
@@ -171,8 +184,10 @@ class Engine:
             contexts=self._read_contexts,
             workspaces=lambda: self.workspaces,
             stopped=lambda: brakes.stopped() or "",
+            facts=self.ledger,
+            session=self.sessions.get,
         )
-        for observer in (self.cards, self.safety, self.tasks):
+        for observer in (self.cards, self.safety, self.tasks, _WhenOver(lambda: self.autonomy.poke())):
             self.sessions.observe(observer)
 
         # Acting by itself
@@ -195,7 +210,7 @@ class Engine:
                     now=clock.now,
                 ),
             ),
-            housekeeping=(self.cards.expire_due,),
+            housekeeping=(self.cards.expire_due, self.predictions.follow_up),
             last_sign=lambda: self._last_sign(self.workspaces),
         )
 
@@ -207,6 +222,8 @@ class Engine:
         for path, section in self.settings.current.workspaces.items():
             if section.autonomy is WorkspaceAutonomy.OFF:
                 found.pop(path, None)
+                continue
+            if path in found:
                 continue
             try:
                 found.setdefault(str(repository_root(Path(path).expanduser())))
@@ -235,12 +252,16 @@ class Engine:
 
     def start(self, *, schedule: bool) -> None:
         """Listen for verbs and a stop from outside; with `schedule`, make cards by itself."""
+        if not self._deaf:
+            self._listen()
+        if schedule:
+            self.autonomy.start()
+
+    def _listen(self) -> None:
         self.safety.start()
         self._control = ControlServer(self.home, lambda verb, arguments: dispatch(self, verb, arguments))
         self._control.start()
         self._lock.announce(self._control.address)
-        if schedule:
-            self.autonomy.start()
 
     def close(self) -> None:
         """End what runs, write what is left to write, give the home back. Safe to call twice."""
@@ -318,6 +339,19 @@ class _Actor:
 
 
 @dataclass(frozen=True, slots=True)
+class _WhenOver:
+    """Observer of sessions: has the housekeeping come round as soon as one is over, for its follow-up."""
+
+    poke: Callable[[], None]
+
+    def session_started(self, tx: Transaction, view: SessionView) -> None:
+        pass
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object) -> None:
+        tx.after_commit(self.poke)
+
+
+@dataclass(frozen=True, slots=True)
 class _Landings:
     """Landings as cards take them back."""
 
@@ -338,6 +372,7 @@ def open_engine(
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     start_schedule: bool = True,
+    stand_ins: StandIns | None = None,
 ) -> Engine:
     """Take `home`, recover what an earlier engine left, and start. `workspaces` are folders in git repositories.
 
@@ -349,7 +384,7 @@ def open_engine(
     lock.acquire()
     try:
         keep_log(home)
-        opened = Engine(home, lock, clock, randomness or Randomness(), workspaces)
+        opened = Engine(home, lock, clock, randomness or Randomness(), workspaces, stand_ins or StandIns())
     except BaseException:
         lock.release()
         raise

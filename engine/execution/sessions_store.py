@@ -141,6 +141,7 @@ class SessionRow(SQLModel, table=True):
             check=_check(self.check_result),
             change_set_id=self.change_set_id,
             lines=self.lines,
+            next_step=str(self.facts.get("next") or ""),
         )
 
 

@@ -300,10 +300,11 @@ class Cards:
         if row is not None:
             row.task_id = task_id
 
-    def recover(self, unconsumed: Sequence[Permit]) -> list[str]:
+    def recover(self, unconsumed: Sequence[Permit], *, resume: bool = True) -> list[str]:
         """At start-up: start what was approved and never began, while its permit holds, else make it pending again.
 
-        Returns in words what was done. A card whose session exists is left to the sessions' own recovery.
+        Returns in words what was done. A card whose session exists is left to the sessions' own recovery. Without
+        `resume` nothing is started: it stays approved for an engine that lasts, or until its permit has run out.
         """
         now = self._clock.now()
         permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
@@ -317,6 +318,9 @@ class Cards:
             if permit is None:
                 self._reopen_unstarted(row.id, "it was approved but never started; approve it again")
                 told.append(f"pending again, its permit has run out: {row.prompt}")
+                continue
+            if not resume:
+                told.append(f"approved, and waits for the console: {row.prompt}")
                 continue
             try:
                 self._start(row.id, permit, DecidedBy(row.decided_by or DecidedBy.OPERATOR))

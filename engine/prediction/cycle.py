@@ -22,21 +22,24 @@ from engine.prediction.cards import Cards
 from engine.prediction.cards_store import Prediction, last_triggered, trigger_of
 from engine.prediction.confidence import band_of, confidence_of, urgency_of, wilson_lower_bound
 from engine.prediction.context import WorkspaceContext
+from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed, unavailable
 from engine.prediction.phases import phase_of
-from engine.prediction.ports import Calibrator, History, Launcher, Rails
+from engine.prediction.ports import Calibrator, Facts, History, Launcher, Rails
 from engine.prediction.routing import route
 from engine.prediction.twin import EmbeddedTwin, Query, Twin
 from engine.storage.database import Database
 from engine.values import (
     Assignment,
     Band,
+    Card,
     CycleReport,
     DecidedBy,
     Phase,
     Proposal,
     Randomness,
     Refusal,
+    SessionView,
     Signal,
     Source,
     Verdict,
@@ -91,10 +94,12 @@ class Predictions:
         contexts: Contexts,
         workspaces: Callable[[], Sequence[str]],
         stopped: Callable[[], str],
+        facts: Facts,
+        session: Callable[[str], SessionView],
         twin: Twin | None = None,
         propose: Propose = templates.propose,
     ) -> None:
-        """`stopped` says why no cycle may run now (SPEC 3.1), "" when it may."""
+        """`stopped` says why no cycle may run now (SPEC 3.1), "" when it may. `session` finds a session by its id."""
         self._database = database
         self._clock = clock
         self._settings = settings
@@ -114,6 +119,7 @@ class Predictions:
         self._running: Running | None = None
         self._signals: dict[str, tuple[Signal, ...]] = {}
         self._told: set[str] = set()
+        self._follow_ups = FollowUps(database, clock, facts=facts, session=session, offer=self._offer_next)
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
         """One cycle, in a thread of its own; waits for its end. Never two at once: who comes meanwhile gets the
@@ -147,6 +153,10 @@ class Predictions:
         """The six signals of the workspace as the last cycle saw them; empty before the first one."""
         return self._signals.get(workspace, ())
 
+    def follow_up(self) -> list[Card]:
+        """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped."""
+        return [] if self._stopped() else self._follow_ups.catch_up()
+
     def phase(self) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""
         with self._database.read() as session:
@@ -174,6 +184,7 @@ class Predictions:
         self._cards.expire_due()
         self._cards.aftermath.catch_up()
         self._cards.aftermath.credit_kept()
+        self._follow_ups.catch_up()
         settings = self._settings.current
         wanted = [path for path in asked if settings.workspace(path).autonomy is not Autonomy.OFF]
         errors = [f"{path}: autonomy is off, it gets no cards" for path in asked if path not in wanted and requested]
@@ -192,6 +203,24 @@ class Predictions:
             )
         )
         return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), self._clock.monotonic() - began)
+
+    def _offer_next(self, workspace: str, choose: Choose, after: str) -> Card | None:
+        """The follow-up that `choose` takes from what the workspace suggests now, as a card."""
+        if self._settings.current.workspace(workspace).autonomy is Autonomy.OFF:
+            return None
+        errors: list[str] = []
+        sensed, proposals = self._sense([workspace], errors)
+        chosen = choose(proposals)
+        rows: list[Prediction] = []
+        blocked: list[TriggerBlocked] = []
+        if chosen is not None:
+            contexts = {one.context.workspace: one.context.text for one in sensed}
+            rows, blocked = self._judge([replace(chosen, source=Source.FOLLOW_UP)], contexts, errors)
+        for row in rows:
+            row.from_channel = after
+        for error in errors:
+            log.warning("while looking for a follow-up: %s", error)
+        return self._database.write(lambda tx: self._cards.intake.seat_follow_up(tx, rows, blocked))
 
     def _sense(self, workspaces: Sequence[str], errors: list[str]) -> tuple[list[Sensed], list[Proposal]]:
         """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""

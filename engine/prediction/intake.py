@@ -32,7 +32,9 @@ from engine.values import (
 
 LONGEST_COOL_DOWN = timedelta(days=7)
 
-BOUND_TO_EVIDENCE = (Source.TEMPLATE.value, Source.EMBEDDED_TWIN.value, Source.TWIN_MODEL.value)
+BOUND_TO_EVIDENCE = tuple(
+    source.value for source in (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
+)
 """Cards of these sources stand and fall with what the collectors see."""
 
 
@@ -147,6 +149,19 @@ class Intake:
             tx.record(fact)
         tx.record(CycleFinished(created=len(cards), withdrawn=len(withdrawn), seconds=seconds, errors=errors))
         return cards, withdrawn
+
+    def seat_follow_up(
+        self, tx: Transaction, rows: Sequence[Prediction], blocked: Sequence[TriggerBlocked]
+    ) -> Card | None:
+        """Store a follow-up, which needs no seat (SPEC 2.9); None when a card for the same is there or cools down."""
+        for fact in blocked:
+            tx.record(fact)
+        for row in rows:
+            if row.fingerprint not in unavailable(tx.session, [row.fingerprint], tx.now):
+                tx.session.add(row)
+                tx.record(created(row))
+                return card_of(row)
+        return None
 
     def _withdraw(self, tx: Transaction, sensed: Sequence[Sensed]) -> list[str]:
         by_workspace = {one.context.workspace: one for one in sensed if one.complete}

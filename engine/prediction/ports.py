@@ -79,6 +79,9 @@ class Fact(Protocol):
     def kind(self) -> str: ...
 
     @property
+    def subject(self) -> str: ...
+
+    @property
     def payload(self) -> dict[str, Any]: ...
 
 

@@ -279,17 +279,15 @@ class Pipeline:
         )
 
     def _novel(self, session: Session, trigger: Trigger) -> bool:
-        """True when this pair of channels never was let through before."""
-        known = session.exec(
-            select(CrosspollLog.id)
-            .where(
-                CrosspollLog.target_channel == trigger.assignment.channel,
-                CrosspollLog.from_channel == chain_start(trigger),
-                col(CrosspollLog.blocked).is_(False),
-            )
-            .limit(1)
-        ).first()
-        return known is None
+        """True when this pair of channels never was let through before. Within one channel there is no pair: a
+        follow-up there is as novel as the channel itself."""
+        channel, start = trigger.assignment.channel, chain_start(trigger)
+        query = select(CrosspollLog.id).where(
+            CrosspollLog.target_channel == channel, col(CrosspollLog.blocked).is_(False)
+        )
+        if start != channel:
+            query = query.where(CrosspollLog.from_channel == start)
+        return session.exec(query.limit(1)).first() is None
 
     def _kill(self, session: Session, trigger: Trigger) -> RailVerdict:
         kind = (

@@ -69,6 +69,8 @@ class SessionView:
     check: CheckResult | None = None
     change_set_id: str | None = None
     lines: int = 0
+    next_step: str = ""
+    """The kind of card that its result names as the next step (SPEC 2.10), "" for none."""
 
 
 @dataclass(frozen=True, slots=True)

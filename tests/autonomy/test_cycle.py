@@ -15,9 +15,11 @@ from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.autonomy.state import State
 from engine.clock import FakeClock
 from engine.execution.sandbox import NoSandbox
+from engine.execution.sessions_store import SessionRow
 from engine.prediction.acting import Standing, why_not
-from engine.values import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Status
-from tests.autonomy.world import World
+from engine.storage.database import Transaction
+from engine.values import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Source, Status
+from tests.autonomy.world import CHANNEL, World
 
 EARNED = Standing(autonomous=True, acts=True, quiet=False, phase=2, confidence=0.8, threshold=0.8, bound=0.8)
 
@@ -251,6 +253,25 @@ def test_a_laptop_that_slept_runs_one_cycle(world: World) -> None:
     assert world.engine.autonomy.schedule.due(ACT) == world.clock.now()
     world.cycle()
     assert world.engine.autonomy.schedule.due(ACT) == world.clock.now() + timedelta(minutes=30)
+
+
+def test_a_follow_up_acts_by_itself_with_its_link_from_the_channel_it_follows(world: World) -> None:
+    asked = world.engine.sessions.list()[0]
+
+    def name_the_next_step(tx: Transaction) -> None:
+        row = tx.session.get(SessionRow, asked.id)
+        assert row is not None
+        row.facts = {"next": "draft_changelog"}
+
+    world.engine.database.write(name_the_next_step)
+    world.away()  # the housekeeping of the schedule makes it
+    [card] = world.engine.cards.pending()
+    assert (card.source, card.kind) == (Source.FOLLOW_UP, "draft_changelog")
+    done = world.cycle()
+    assert done.acted == card.id
+    world.ended(card.id)
+    entry = world.engine.safety.log(1)[0]
+    assert (entry.trigger_type, entry.from_channel, entry.channel) == ("follow-up", CHANNEL, CHANNEL)
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,8 @@ class World:
             contexts=self.contexts,
             workspaces=lambda: self.workspaces,
             stopped=lambda: self.stopped,
+            facts=Ledger(self.database),
+            session=lambda session_id: next(one for one in self.bench.sessions.values() if one.id == session_id),
             propose=lambda context: [one for one in self.seen if one.workspace == context.workspace],
             **common,
         )

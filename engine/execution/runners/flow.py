@@ -71,7 +71,8 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class FlowResult:
-    """What a flow that ran to its end found. `full`: `check` covers the whole suite. `facts` are JSON-able."""
+    """What a flow that ran to its end found. `full`: `check` covers the whole suite. `facts` are JSON-able; `next`
+    among them names the flow that should follow (SPEC 2.10)."""
 
     summary: str
     check: CheckResult | None = None

@@ -1,0 +1,109 @@
+"""Follow-ups (SPEC 2.10): a session that has ended may propose one next step.
+
+Which step, a table says by the flow that ended, or the flow's own result does (`facts["next"]` names a flow). What it
+proposes is what the templates see once the session is over: so it is filled from real evidence, and gone with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from engine.clock import Clock
+from engine.prediction.ports import Facts
+from engine.storage import state
+from engine.storage.database import Database
+from engine.values import Card, Proposal, Refusal, SessionState, SessionView
+
+log = logging.getLogger(__name__)
+
+CURSOR = "cards.follow_ups"
+BATCH = 500
+STALE = timedelta(hours=24)
+"""A session that ended longer ago asks for nothing any more."""
+
+AFTER_RED: Mapping[str, tuple[str, ...]] = {
+    "run_tests": ("bisect", "hunt_flakes"),
+    "check_clean_head": ("bisect", "hunt_flakes"),
+}
+AFTER: Mapping[str, tuple[str, ...]] = {"lint": ("fix_lint",)}
+"""Kinds of cards that may follow a flow, the best first; those of `AFTER_RED` when its tests failed."""
+
+Choose = Callable[[Sequence[Proposal]], Proposal | None]
+
+
+def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
+    """Kinds that may follow this session, the best first; none unless it ran to its end within a day."""
+    if view.state is not SessionState.SUCCEEDED or view.flow is None:
+        return ()
+    if view.ended_at is None or now - view.ended_at > STALE:
+        return ()
+    if view.next_step:
+        return (view.next_step,)
+    red = view.check is not None and view.check.failed + view.check.errors > 0
+    return AFTER_RED.get(view.flow, ()) if red else AFTER.get(view.flow, ())
+
+
+def choose(kinds: Sequence[str], proposals: Sequence[Proposal]) -> Proposal | None:
+    """The proposal of the first kind that there is one of."""
+    return next((one for kind in kinds for one in proposals if one.kind == kind), None)
+
+
+class FollowUps:
+    """Follows the ends of sessions with a durable cursor, each handled once, and once again harmlessly.
+
+    `offer(workspace, choose, after)` looks at a workspace and makes the card of the proposal that `choose` takes;
+    `after` is the channel it follows from.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        facts: Facts,
+        session: Callable[[str], SessionView],
+        offer: Callable[[str, Choose, str], Card | None],
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._facts = facts
+        self._session = session
+        self._offer = offer
+        self._busy = threading.Lock()
+
+    def catch_up(self) -> list[Card]:
+        """Take in the ends of all sessions since the last time; returns the cards made. One thread at a time: who
+        comes meanwhile leaves it to the other."""
+        if not self._busy.acquire(blocking=False):
+            return []
+        try:
+            with self._database.read() as session:
+                cursor = int(state.get(session, CURSOR, 0))
+            made: list[Card] = []
+            while facts := self._facts.since(cursor, BATCH):
+                for fact in facts:
+                    if fact.kind == "SessionEnded":
+                        made += self._after(fact.subject)
+                cursor = facts[-1].id
+                self._keep(cursor)
+            return made
+        finally:
+            self._busy.release()
+
+    def _after(self, session_id: str) -> list[Card]:
+        try:
+            view = self._session(session_id)
+            kinds = next_kinds(view, self._clock.now())
+            if not kinds:
+                return []
+            card = self._offer(view.workspace, lambda proposals: choose(kinds, proposals), view.channel)
+        except Refusal as refusal:
+            log.warning("no follow-up of %s: %s", session_id, refusal)
+            return []
+        return [] if card is None else [card]
+
+    def _keep(self, cursor: int) -> None:
+        self._database.write(lambda tx: state.put(tx, CURSOR, cursor))

@@ -1,0 +1,126 @@
+"""SPEC 2.10: what a finished session leads to, once, from real evidence, and never as one of the five."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import SessionEnded
+from engine.prediction.cards_store import find
+from engine.prediction.follow_ups import choose, next_kinds
+from engine.storage.database import Database
+from engine.values import CheckResult, SessionState, SessionView, Source, Status
+from tests.prediction.deciding import SHOP, World, proposal
+
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+RED, GREEN = CheckResult("pytest", passed=3, failed=1), CheckResult("pytest", passed=4, failed=0)
+BROKEN = CheckResult("pytest", passed=0, failed=0, errors=1)
+
+
+def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
+    view = SessionView(
+        "sess_1", "pred_1", "run", SHOP, "koji-core", "backend_builder", "flow", flow, SessionState.SUCCEEDED,
+        "approved", "none", SHOP, NOW, NOW, NOW, 0, 0, "",
+    )  # fmt: skip
+    return replace(view, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("view", "kinds"),
+    [
+        (ended(check=RED), ("bisect", "hunt_flakes")),
+        (ended(check=BROKEN), ("bisect", "hunt_flakes")),
+        (ended(check=GREEN), ()),
+        (ended(check=None), ()),
+        (ended("lint"), ("fix_lint",)),
+        (ended("fix_lint"), ()),
+        (ended("lint", state=SessionState.FAILED), ()),
+        (ended(None), ()),
+        (ended("summarise_day", next_step="draft_changelog"), ("draft_changelog",)),
+        (ended("lint", ended_at=NOW - timedelta(hours=24)), ("fix_lint",)),
+        (ended("lint", ended_at=NOW - timedelta(hours=24, seconds=1)), ()),
+        (ended("lint", ended_at=None), ()),
+    ],
+)
+def test_what_may_follow(view: SessionView, kinds: tuple[str, ...]) -> None:
+    assert next_kinds(view, NOW) == kinds
+
+
+def test_the_first_kind_that_there_is_one_of() -> None:
+    lint, hunt = proposal("lint", kind="lint"), proposal("hunt", kind="hunt_flakes")
+    assert choose(("bisect", "hunt_flakes"), [lint, hunt]) == hunt
+    assert choose(("bisect",), [lint, hunt]) is None
+
+
+@pytest.fixture
+def world(database: Database, clock: FakeClock) -> World:
+    return World(database, clock)
+
+
+def end(world: World, name: str = "a") -> str:
+    """The operator has the tests of `name` run, and they are red."""
+    card = world.cards.approve(world.one(name).id)
+    world.bench.end(card.id)
+    view = world.bench.sessions[card.id] = replace(world.bench.sessions[card.id], check=RED)
+    tell(world, view.id)
+    return view.id
+
+
+def tell(world: World, session_id: str) -> None:
+    """The ledger says that a session has ended."""
+    fact = SessionEnded(subject=session_id, prediction_id="", state="succeeded", summary="", cost=0)
+    world.database.write(lambda tx: tx.record(fact))
+
+
+def test_red_tests_lead_to_one_card_that_is_none_of_the_five(world: World) -> None:
+    end(world)
+    five = [proposal(f"five{number}") for number in range(5)]
+    world.see(*five)
+    assert len(world.cards.pending()) == 5
+    end_of = proposal("broken", kind="bisect")
+    world.seen = [*five, end_of, proposal("other", kind="hunt_flakes")]
+    end(world, "five9")
+    world.seen = [*five, end_of, proposal("other", kind="hunt_flakes")]
+    [card] = world.predictions.follow_up()
+    assert (card.kind, card.source, card.status) == ("bisect", Source.FOLLOW_UP, Status.PENDING)
+    assert world.predictions.follow_up() == []
+    assert card.id in [one.id for one in world.cards.pending()]
+
+
+def test_its_link_comes_from_the_channel_of_what_ended(world: World) -> None:
+    end(world)
+    world.seen = [proposal("broken", kind="bisect", channel="research")]
+    [card] = world.predictions.follow_up()
+    with world.database.read() as session:
+        assert find(session, card.id).from_channel == "koji-core"
+
+
+def test_it_goes_when_its_evidence_is_gone_and_comes_only_once(world: World) -> None:
+    end(world)
+    world.seen = [proposal("broken", kind="bisect")]
+    [card] = world.predictions.follow_up()
+    world.see(proposal("broken", kind="bisect"))
+    assert [one.id for one in world.cards.pending()] == [card.id]
+    world.see()
+    assert world.cards.get(card.id).status is Status.EXPIRED
+
+
+def test_a_card_that_is_there_already_is_not_made_again(world: World) -> None:
+    session = end(world)
+    broken = proposal("broken", kind="bisect")
+    world.seen = [broken]
+    assert len(world.predictions.follow_up()) == 1
+    tell(world, session)
+    assert world.predictions.follow_up() == []
+
+
+def test_nothing_follows_while_all_is_stopped_and_nothing_is_lost(world: World) -> None:
+    end(world)
+    world.seen = [proposal("broken", kind="bisect")]
+    world.stopped = "stopped from outside"
+    assert world.predictions.follow_up() == []
+    world.stopped = ""
+    assert len(world.predictions.follow_up()) == 1
