@@ -67,7 +67,8 @@ class Database:
     cannot be written (`unwritable_home`), and on writing when the disk is full (`disk_full`).
     """
 
-    def __init__(self, path: Path, *, clock: Clock, bus: EventBus, recorder: Recorder) -> None:
+    def __init__(self, path: Path, *, clock: Clock, bus: EventBus, recorder: Recorder, durable: bool = True) -> None:
+        """`durable`: a commit waits until it is on the disk. False is for homes that are thrown away."""
         self.path = path
         self._clock = clock
         self._bus = bus
@@ -75,8 +76,8 @@ class Database:
         with explained(path):
             migrations.bring_up_to_date(path)
             _use_write_ahead_log(path)
-        self._writer_engine = _sqlite(path, read_only=False)
-        self._reader_engine = _sqlite(path, read_only=True)
+        self._writer_engine = _sqlite(path, read_only=False, durable=durable)
+        self._reader_engine = _sqlite(path, read_only=True, durable=durable)
         self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._closed = False
         self._closing = threading.Lock()
@@ -215,7 +216,7 @@ def _use_write_ahead_log(path: Path) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
-def _sqlite(path: Path, *, read_only: bool) -> Engine:
+def _sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"isolation_level": None, "check_same_thread": False, "timeout": 10}
     )
@@ -223,7 +224,7 @@ def _sqlite(path: Path, *, read_only: bool) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: object) -> None:
         cursor = connection.cursor()
-        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
         cursor.execute("PRAGMA foreign_keys=ON")
         if read_only:
             cursor.execute("PRAGMA query_only=ON")

@@ -1,0 +1,56 @@
+"""What may stand in for the outside world (ARCHITECTURE rule 7): in a simulation, and in tests of the whole engine.
+
+Everything here has one real implementation, which `open_engine` uses where None is given. There is nothing else to
+replace: rails, permits, cards, the Twin, states, schedule, quiet hours and costs are always the real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from engine.execution.runners.base import Runner
+from engine.execution.sandbox import Sandbox
+from engine.prediction.collectors.silence import OurWrite
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.ports import Calibrator
+
+
+class Contexts(Protocol):
+    """Who looks at workspaces; really `engine.prediction.context_reader.ContextReader`."""
+
+    def read_all(
+        self,
+        workspaces: Sequence[str],
+        *,
+        last_input: datetime | None,
+        ours: Mapping[str, Sequence[OurWrite]] | None = None,
+    ) -> list[WorkspaceContext]:
+        """The context of each workspace, in their order."""
+
+    def last_sign_of_life(
+        self,
+        workspaces: Sequence[str],
+        *,
+        last_input: datetime | None,
+        ours: Mapping[str, Sequence[OurWrite]] | None = None,
+    ) -> datetime | None:
+        """When anyone but us last did anything there; None if nothing is known of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandIns:
+    """Stand-ins; None is the real thing.
+
+    `throw_away`: the home is deleted afterwards, so no commit waits for the disk (SQLite's `synchronous=OFF`).
+    `deaf`: no control socket and no watcher of the stop file; only who holds the engine can ask it anything.
+    """
+
+    runners: Sequence[Runner] | None = None
+    contexts: Contexts | None = None
+    calibrator: Calibrator | None = None
+    sandbox: Sandbox | None = None
+    throw_away: bool = False
+    deaf: bool = False
