@@ -27,13 +27,15 @@ from engine.safety.gate import REJECTIONS
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.types import utc
-from engine.values import Hold, RailVerdict, Refusal, TriggerType, Verdict
+from engine.values import Hold, RailVerdict, Refusal, StopLevel, TriggerType, Verdict
 
 log = logging.getLogger(__name__)
 
 RAIL = "kill"
 STOP, PAUSE, MONTH = "stop", "pause", "month"
 WORDS = (STOP, PAUSE, MONTH)
+CONSOLE = "operator"
+"""Who places the stop of F12; whatever else places one came from outside the console."""
 PAUSE_LASTS = timedelta(hours=2)
 WATCH_EVERY = 0.1
 """Seconds between two looks at the stop file and the settings."""
@@ -74,6 +76,33 @@ def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
     if not facts.enabled_this_run:
         return RailVerdict(RAIL, Verdict.BLOCK, "switched off for this run over the API", "api")
     return RailVerdict(RAIL, Verdict.ALLOW, "not stopped")
+
+
+def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
+    """The four levels in SPEC's order, each with its state and how it is lifted.
+
+    F12 and a stop from outside leave the same hold; the one who placed it tells them apart.
+    """
+    stop = next((hold for hold in facts.holds if hold.word == STOP), None)
+    key = stop is not None and stop.by == CONSOLE
+    outside = facts.stop_requested or (stop is not None and not key)
+    by = f" by {stop.by}" if stop is not None and stop.by else ""
+    return (
+        StopLevel(
+            "config",
+            not facts.enabled,
+            "crossPollEnabled is true" if facts.enabled else "crossPollEnabled is false",
+            "turn crossPollEnabled on",
+        ),
+        StopLevel(
+            "api",
+            not facts.enabled_this_run,
+            "on" if facts.enabled_this_run else "switched off for this run",
+            "switch it on over the API, or start again",
+        ),
+        StopLevel("key", key, "pressed" if key else "not pressed", "resume stop"),
+        StopLevel("outside", outside, f"stopped{by}" if outside else "no stop file", "resume stop"),
+    )
 
 
 def in_force(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
@@ -156,6 +185,10 @@ class KillSwitch:
     def ask(self, *, by_operator: bool = False) -> RailVerdict:
         """May anything run now? Before a cycle, before a session, and while it runs. A stat and no database."""
         return decide_kill(self._facts(self._holds), by_operator)
+
+    def levels(self) -> tuple[StopLevel, ...]:
+        """How each of the four levels stands."""
+        return levels(self._facts(self._holds))
 
     def verdict(self, session: Session, trigger_type: TriggerType) -> RailVerdict:
         """The same from the database, for decisions inside a transaction."""
@@ -299,4 +332,4 @@ class KillSwitch:
 
 
 def _read(session: Session) -> tuple[Hold, ...]:
-    return tuple(Hold(row.word, row.reason, row.since, row.until) for row in session.exec(select(HoldRow)))
+    return tuple(Hold(row.word, row.reason, row.since, row.until, row.by) for row in session.exec(select(HoldRow)))

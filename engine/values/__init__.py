@@ -30,6 +30,7 @@ from engine.values.rails import (
     TriggerType,
     Verdict,
 )
+from engine.values.standing import Burn, ChainStep, RailState, StopLevel
 from engine.values.text import prompt_words, sanitise
 from engine.values.work import (
     AgentView,
@@ -51,8 +52,10 @@ __all__ = [
     "AgentView",
     "Assignment",
     "Band",
+    "Burn",
     "CalibrationCheck",
     "Card",
+    "ChainStep",
     "ChangeSet",
     "ChangeState",
     "CheckResult",
@@ -72,6 +75,7 @@ __all__ = [
     "Permit",
     "Phase",
     "Proposal",
+    "RailState",
     "RailVerdict",
     "Randomness",
     "Refusal",
@@ -82,6 +86,7 @@ __all__ = [
     "Signal",
     "Source",
     "Status",
+    "StopLevel",
     "Task",
     "TranscriptLine",
     "Trigger",

@@ -119,12 +119,13 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Something that stops or pauses the engine until its own word lifts it (SPEC 3.7)."""
+    """Something that stops or pauses the engine until its own word lifts it (SPEC 3.7). `by` is who placed it."""
 
     word: str  # "stop", "pause", "month"
     reason: str
     since: datetime
     until: datetime | None = None
+    by: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
