@@ -48,10 +48,10 @@ from engine.safety.kill_switch import KillSwitch
 from engine.safety.safety import Safety
 from engine.settings_store import SettingsStore
 from engine.stand_ins import Contexts, StandIns
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.storage.files import sweep_temporaries
 from engine.tasks.board import TaskBoard
-from engine.values import ChangeState, Randomness, Refusal, Verdict, Waiting
+from engine.values import ChangeState, Randomness, Refusal, SessionView, Verdict, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -184,8 +184,10 @@ class Engine:
             contexts=self._read_contexts,
             workspaces=lambda: self.workspaces,
             stopped=lambda: brakes.stopped() or "",
+            facts=self.ledger,
+            session=self.sessions.get,
         )
-        for observer in (self.cards, self.safety, self.tasks):
+        for observer in (self.cards, self.safety, self.tasks, _WhenOver(lambda: self.autonomy.poke())):
             self.sessions.observe(observer)
 
         # Acting by itself
@@ -208,7 +210,7 @@ class Engine:
                     now=clock.now,
                 ),
             ),
-            housekeeping=(self.cards.expire_due,),
+            housekeeping=(self.cards.expire_due, self.predictions.follow_up),
             last_sign=lambda: self._last_sign(self.workspaces),
         )
 
@@ -334,6 +336,19 @@ class _Actor:
 
     def attempt(self, still: Callable[[], bool]) -> Attempt:
         return self.acting.attempt(still)
+
+
+@dataclass(frozen=True, slots=True)
+class _WhenOver:
+    """Observer of sessions: has the housekeeping come round as soon as one is over, for its follow-up."""
+
+    poke: Callable[[], None]
+
+    def session_started(self, tx: Transaction, view: SessionView) -> None:
+        pass
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object) -> None:
+        tx.after_commit(self.poke)
 
 
 @dataclass(frozen=True, slots=True)
