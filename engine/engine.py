@@ -16,6 +16,7 @@ from pathlib import Path
 import engine
 from engine import views
 from engine.autonomy.autonomy import Autonomy
+from engine.autonomy.heartbeat import Heartbeat, Page
 from engine.clock import Clock, SystemClock
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.doors.control import ControlServer
@@ -191,6 +192,7 @@ class Engine:
             self.sessions.observe(observer)
 
         # Acting by itself
+        self.heartbeat = Heartbeat(self.database, clock, board=self.tasks, pages=self._heartbeat_pages)
         self.autonomy = Autonomy(
             self.database,
             self.settings,
@@ -210,6 +212,7 @@ class Engine:
                     now=clock.now,
                 ),
             ),
+            pulse=self.heartbeat.pulse,
             housekeeping=(self.cards.expire_due, self.predictions.follow_up),
             last_sign=lambda: self._last_sign(self.workspaces),
         )
@@ -239,15 +242,18 @@ class Engine:
         """Name and branch of a workspace for the status line."""
         return views.place(workspace)
 
-    def recover(self) -> list[str]:
-        """Bring to a good end what the last engine of this home left. Says what was interrupted, in words."""
+    def recover(self, *, resume: bool = True) -> list[str]:
+        """Bring to a good end what the last engine of this home left. Says what was interrupted, in words.
+
+        Without `resume` approved work that never began goes on waiting.
+        """
         swept = sum(sweep_temporaries(folder) for folder in (self.home.config, self.home.data))
         if swept:
             log.info("swept %d temporary files of an earlier engine", swept)
         self.hierarchy.ensure_organisation()
-        words = self.sessions.recover()
+        words = self.sessions.recover(resume=resume)
         self.safety.recover(self.sessions.of_prediction)
-        words += self.cards.recover(self.safety.permits.unconsumed())
+        words += self.cards.recover(self.safety.permits.unconsumed(), resume=resume)
         return words
 
     def start(self, *, schedule: bool) -> None:
@@ -287,6 +293,10 @@ class Engine:
     def _activity(self) -> Mapping[str, tuple[str, int]]:
         """What agents are doing now, for the hierarchy: state and tokens by agent."""
         return {view.agent: (view.state.value, view.tokens) for view in self.sessions.running()}
+
+    def _heartbeat_pages(self) -> tuple[list[Page], list[str]]:
+        found, unread = self.hierarchy.heartbeats()
+        return [Page(one.agent, one.text, one.written, one.channel) for one in found], unread
 
     def _read_contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
         last_input, _ = self.autonomy.presence.last()
@@ -372,9 +382,12 @@ def open_engine(
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     start_schedule: bool = True,
+    resume: bool = True,
     stand_ins: StandIns | None = None,
 ) -> Engine:
     """Take `home`, recover what an earlier engine left, and start. `workspaces` are folders in git repositories.
+
+    Who closes the engine again at once says so by `resume=False`: approved work that never began then goes on waiting.
 
     Raises `Refusal`: `home_held` (another engine has it), `unwritable_home`, `newer_home`, `damaged_home`,
     `disk_full`, `bad_config`, and what `repository_root` says of a folder.
@@ -389,7 +402,7 @@ def open_engine(
         lock.release()
         raise
     try:
-        recovered = opened.recover()
+        recovered = opened.recover(resume=resume)
         opened.database.write(
             lambda tx: tx.record(EngineStarted(version=engine.__version__, recovered=tuple(recovered)))
         )

@@ -1,5 +1,6 @@
-"""When the engine may act by itself (SPEC 7.1-7.4): state machine, presence, quiet hours, schedule.
+"""When the engine may act by itself (SPEC 7.1-7.4), and what comes due (4.1): state machine, presence, quiet hours,
+schedule, autonomous cycle, heartbeats.
 
-`state` and `quiet_hours` are plain functions over values; `presence`, `schedule` and `autonomy` keep what survives a
-restart. May import storage, config, events, clock, values; the holds it looks at come through a Protocol.
+`state` and `quiet_hours` are plain functions over values; `presence`, `schedule`, `heartbeat` and `autonomy` keep what
+survives a restart. May import storage, config, events, clock, values; holds, cards and tasks come through Protocols.
 """

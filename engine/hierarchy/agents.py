@@ -13,6 +13,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -79,6 +80,16 @@ class Member:
     comms: Comms
     tools: Tools
     broken: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatFile:
+    """An agent's `heartbeat.md`: its text, when it was last written, and the first channel the agent serves."""
+
+    agent: str
+    text: str
+    written: datetime
+    channel: str
 
 
 class Agents:
@@ -162,6 +173,22 @@ class Agents:
         """The text of the agent's `soul.md`, without control characters."""
         self._member(agent_id)
         return sanitise(_text(self._folder / agent_id / "soul.md"))
+
+    def heartbeats(self) -> tuple[builtins.list[HeartbeatFile], builtins.list[str]]:
+        """Every agent's `heartbeat.md` (SPEC 4.1), and in words what could not be read."""
+        found: builtins.list[HeartbeatFile] = []
+        unread: builtins.list[str] = []
+        for member in self._members().values():
+            file = self._folder / member.id / "heartbeat.md"
+            try:
+                written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+                channel = next(iter(self._channels(member.id)), "")
+                found.append(HeartbeatFile(member.id, _text(file), written, channel))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as error:
+                unread.append(sanitise(f"{member.id}: heartbeat.md cannot be read: {error}"))
+        return found, unread
 
     def problems(self) -> builtins.list[str]:
         """What is wrong in the organisation, in words: broken folders, channels nobody serves, loose chains."""

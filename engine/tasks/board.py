@@ -31,7 +31,7 @@ class CardTasks(Protocol):
 
 
 class TaskRow(SQLModel, table=True):
-    """One task. `source` is "operator" or "session"."""
+    """One task. `source` is "operator", "heartbeat" or "session"."""
 
     __tablename__ = "tasks"
     __table_args__ = (
@@ -94,6 +94,16 @@ class TaskBoard:
             raise Refusal("bad_title", f"a title has 1 to {LONGEST_TITLE} characters", "say what is to be done")
         return self._database.write(lambda tx: self._add(tx, words, channel, workspace, "open", "operator", None))
 
+    def add_due(self, transaction: Transaction, title: str, channel: str) -> str:
+        """An open task for an item of a heartbeat that came due (SPEC 4.1); returns its id."""
+        words = sanitise(title).strip()[:LONGEST_TITLE]
+        return self._add(transaction, words, channel, "", "open", "heartbeat", None).id
+
+    def is_open(self, transaction: Transaction, task_id: str) -> bool:
+        """Whether this task still waits or is being worked on; False for one that never was."""
+        row = transaction.session.get(TaskRow, task_id)
+        return row is not None and row.state in ("open", "running")
+
     def done(self, task_id: str) -> Task:
         """Mark a task done. Raises `Refusal`: `unknown_task`, `task_running` while a session works on it."""
         full_id = self.get(task_id).id
@@ -130,7 +140,7 @@ class TaskBoard:
             return  # it ended before it started
         if view.state is SessionState.SUCCEEDED:
             self._change(transaction, row, "done", view.summary)
-        elif row.source == "operator":
+        elif row.source != "session":
             self._change(transaction, row, "open", f"{view.state.value}: {view.error or view.summary}")
         else:
             self._change(transaction, row, "failed", f"{view.state.value}: {view.error or view.summary}")

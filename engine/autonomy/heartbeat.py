@@ -1,0 +1,225 @@
+"""Heartbeats (SPEC 4.1): due items of each agent's `heartbeat.md` become tasks, which go the ordinary way.
+
+    - [ ] every day 09:00: summarise what was committed yesterday
+    - [ ] every weekday 17:30: look for change sets that wait
+    - [ ] every monday 08:15: report stale branches
+    - [ ] every 2h: see whether CI is red
+    - [ ] 2026-03-01 10:00: rotate the signing key
+
+Times are the operator's own. An item that is checked (`- [x]`) rests. The file is only read: what was done is kept in
+the database. However often an occurrence was missed, it makes one task, and none while the item's last one is open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from typing import Any, Protocol
+
+from engine.clock import Clock
+from engine.events import FaultReported
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+
+KEY = "heartbeat."
+MOST_ITEMS = 200
+"""An agent's file may have so many items; more are a mistake, and told."""
+SHORTEST, LONGEST = timedelta(minutes=5), timedelta(days=366)
+"""Limits of `every SPAN`: the pulse itself comes every five minutes."""
+EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
+
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_ITEM = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<rest>.*)")
+_DAILY = re.compile(
+    rf"every (?P<days>day|weekday|{'|'.join(_DAYS)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d): *(?P<text>.*)"
+)
+_SPAN = re.compile(r"every (?P<number>\d{1,4}) ?(?P<unit>m|min|h|d): *(?P<text>.*)")
+_ONCE = re.compile(r"(?P<date>\d{4}-\d\d-\d\d)[ T](?P<hour>\d{1,2}):(?P<minute>\d\d): *(?P<text>.*)")
+_UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Daily:
+    """At a time of the operator's day, on these weekdays (0 is Monday)."""
+
+    days: frozenset[int]
+    at: time
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Each time so long has passed, counted from when the item was written."""
+
+    span: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """At one moment of the operator's own time (naive)."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item. `line` counts from 1."""
+
+    line: int
+    text: str
+    when: Daily | Every | Once
+
+    @property
+    def key(self) -> str:
+        """The same as long as schedule and text are."""
+        return hashlib.sha256(f"{self.when!r} {self.text}".encode()).hexdigest()[:16]
+
+
+def parse(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
+    """The items that wait, and (line, what is wrong) for those that nobody can understand.
+
+    Indented and fenced code, and all that is no list item with a box, is prose.
+    """
+    items: list[Item] = []
+    problems: list[tuple[int, str]] = []
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        found = None if fenced else _ITEM.fullmatch(line.rstrip())
+        if found is None or found["mark"] != " ":
+            continue
+        try:
+            when, words = _schedule(found["rest"].strip())
+        except ValueError as error:
+            problems.append((number, str(error)))
+            continue
+        if len(items) == MOST_ITEMS:
+            problems.append((number, f"only the first {MOST_ITEMS} items are read"))
+            break
+        items.append(Item(number, words, when))
+    return items, problems
+
+
+def _schedule(rest: str) -> tuple[Daily | Every | Once, str]:
+    lower = rest[:60].lower() + rest[60:]
+    if found := _DAILY.fullmatch(lower):
+        day = found["days"]
+        days = range(7) if day == "day" else range(5) if day == "weekday" else [_DAYS.index(day)]
+        when: Daily | Every | Once = Daily(frozenset(days), time(int(found["hour"]), int(found["minute"])))
+    elif found := _SPAN.fullmatch(lower):
+        span = int(found["number"]) * _UNITS[found["unit"]]
+        if not SHORTEST <= span <= LONGEST:
+            raise ValueError("the span is 5 minutes to 366 days")
+        when = Every(span)
+    elif found := _ONCE.fullmatch(lower):
+        clock = time(int(found["hour"]), int(found["minute"]))
+        when = Once(datetime.combine(datetime.fromisoformat(found["date"]).date(), clock))
+    else:
+        raise ValueError(f"no time that is understood; write {EXAMPLES}")
+    words = rest[len(rest) - len(found["text"]) :].strip()
+    if not words:
+        raise ValueError("it says when, and not what")
+    return when, words
+
+
+def occurrence(when: Daily | Every | Once, seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
+    """The latest moment (UTC) up to `now` at which it came round after it was `seen`; None when it did not yet.
+
+    A time of day that the clocks skip comes when they have changed; one that they repeat comes once. `Once` also comes
+    when its moment was before it was seen.
+    """
+    if isinstance(when, Once):
+        at = when.at.replace(tzinfo=zone).astimezone(UTC)
+        return at if at <= now else None
+    if isinstance(when, Every):
+        times = (now - seen) // when.span
+        return seen + times * when.span if times > 0 else None
+    today = now.astimezone(zone).date()
+    for back in range(9):
+        day = today - timedelta(days=back)
+        at = datetime.combine(day, when.at, tzinfo=zone).astimezone(UTC)
+        if day.weekday() in when.days and at <= now:
+            return at if at > seen else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An agent's `heartbeat.md`: its text, when it was last written, and the channel the agent serves, "" for none."""
+
+    agent: str
+    text: str
+    written: datetime
+    channel: str = ""
+
+
+class Board(Protocol):
+    """The task board."""
+
+    def add_due(self, transaction: Transaction, title: str, channel: str) -> str:
+        """A new open task; returns its id."""
+
+    def is_open(self, transaction: Transaction, task_id: str) -> bool:
+        """Whether it still waits or is being worked on."""
+
+
+class Heartbeat:
+    """Looks at every agent's page. `pages()` reads them: the pages, and in words what could not be read."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        board: Board,
+        pages: Callable[[], tuple[Sequence[Page], Sequence[str]]],
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._board = board
+        self._pages = pages
+        self._told: set[str] = set()
+
+    def pulse(self) -> list[str]:
+        """Make tasks of all that is due; returns their ids. Run as often as you like: each occurrence is handled once,
+        in the transaction that remembers it."""
+        pages, unread = self._pages()
+        zone = self._clock.local().tzinfo
+        assert zone is not None
+        parsed = [(page, parse(page.text)) for page in pages]
+        faults = [("heartbeat", words) for words in unread]
+        for page, (_, problems) in parsed:
+            faults += [(f"agents/{page.agent}/heartbeat.md:{line}", words) for line, words in problems]
+
+        def work(transaction: Transaction) -> list[str]:
+            made: list[str] = []
+            for page, (items, _) in parsed:
+                made += self._page(transaction, page, items, zone)
+            for where, words in faults:
+                if where + words not in self._told:
+                    self._told.add(where + words)
+                    transaction.record(FaultReported(where=where, message=words))
+            return made
+
+        return self._database.write(work)
+
+    def _page(self, transaction: Transaction, page: Page, items: Sequence[Item], zone: tzinfo) -> list[str]:
+        before: Mapping[str, dict[str, Any]] = state.get(transaction.session, KEY + page.agent, {})
+        kept = {key: dict(value) for key, value in before.items()}
+        made = []
+        for item in items:
+            memory = kept.setdefault(item.key, {"seen": min(page.written, transaction.now).isoformat()})
+            at = occurrence(item.when, datetime.fromisoformat(memory["seen"]), transaction.now, zone)
+            fired = memory.get("fired")
+            if at is None or (fired and at <= datetime.fromisoformat(fired)):
+                continue
+            memory["fired"] = at.isoformat()
+            if not self._board.is_open(transaction, memory.get("task", "")):
+                memory["task"] = self._board.add_due(transaction, item.text, page.channel)
+                made.append(memory["task"])
+        if kept != before:
+            state.put(transaction, KEY + page.agent, kept)
+        return made

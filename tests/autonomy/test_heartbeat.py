@@ -1,0 +1,185 @@
+"""SPEC 4.1: items of heartbeat.md come due by the operator's clock, once each, also across a restart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.autonomy.autonomy import PULSE
+from engine.autonomy.heartbeat import Daily, Every, Heartbeat, Item, Once, Page, occurrence, parse
+from engine.clock import FakeClock
+from engine.hierarchy.organisation import HEARTBEAT
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database
+from engine.tasks.board import TaskBoard
+from engine.values import Randomness
+from tests.autonomy.world import World
+
+BERLIN = ZoneInfo("Europe/Berlin")
+WEEK = frozenset(range(7))
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)  # a Monday
+
+
+def test_every_documented_form_is_read() -> None:
+    text = """# Heartbeat
+- [ ] every day 09:00: Sum up yesterday
+- [ ] every weekday 17:30: look: twice
+* [ ] Every Monday 8:15: report stale branches
+- [ ] every 2h: see whether CI is red
+- [ ] every 90 min: breathe
+- [ ] 2026-03-01 10:00: rotate the key
+- [x] every day 10:00: done with
+- no box
+    - [ ] every day 11:00: an example
+```
+- [ ] every day 12:00: fenced
+```
+"""
+    items, problems = parse(text)
+    assert problems == []
+    assert items == [
+        Item(2, "Sum up yesterday", Daily(WEEK, time(9))),
+        Item(3, "look: twice", Daily(frozenset(range(5)), time(17, 30))),
+        Item(4, "report stale branches", Daily(frozenset({0}), time(8, 15))),
+        Item(5, "see whether CI is red", Every(timedelta(hours=2))),
+        Item(6, "breathe", Every(timedelta(minutes=90))),
+        Item(7, "rotate the key", Once(datetime(2026, 3, 1, 10))),  # noqa: DTZ001
+    ]
+    assert parse(HEARTBEAT) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["every day 25:00: x", "every day 09:60: x", "every day 09:00:", "sometimes: x", "every 4m: x", "every 367d: x",
+     "2026-02-30 10:00: x", "every day: x", ""],
+)  # fmt: skip
+def test_what_nobody_understands_is_told_with_its_line(line: str) -> None:
+    items, problems = parse(f"# Heartbeat\n\n- [ ] {line}\n")
+    assert items == []
+    assert [number for number, _ in problems] == [3] if line else problems == []
+
+
+@pytest.mark.parametrize("span", [5, 366 * 24 * 60])
+def test_the_limits_of_a_span_are_included(span: int) -> None:
+    assert parse(f"- [ ] every {span if span < 9999 else span // 1440}{'m' if span < 9999 else 'd'}: x\n")[0]
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_without_a_fault(text: str) -> None:
+    parse(text)
+    parse(f"- [ ] {text}")
+
+
+def test_a_daily_item_comes_at_its_time_and_not_before_it_was_written() -> None:
+    nine = Daily(WEEK, time(9))
+    written = datetime(2026, 1, 5, 8, 58, tzinfo=UTC)
+    assert occurrence(nine, written, datetime(2026, 1, 5, 8, 59, 59, tzinfo=UTC), UTC) is None
+    assert occurrence(nine, written, NOW, UTC) == datetime(2026, 1, 5, 9, tzinfo=UTC)
+    assert occurrence(nine, datetime(2026, 1, 5, 9, tzinfo=UTC), NOW, UTC) is None
+    assert occurrence(Daily(frozenset({5}), time(9)), NOW - timedelta(days=30), NOW, UTC) == datetime(
+        2026, 1, 3, 9, tzinfo=UTC
+    )
+
+
+def test_a_time_that_the_clocks_skip_or_repeat_comes_once() -> None:
+    skipped = Daily(WEEK, time(2, 30))
+    before = datetime(2026, 3, 29, 0, tzinfo=UTC)
+    assert occurrence(skipped, before, datetime(2026, 3, 29, 1, 29, tzinfo=UTC), BERLIN) is None
+    assert occurrence(skipped, before, datetime(2026, 3, 29, 3, tzinfo=UTC), BERLIN) == datetime(
+        2026, 3, 29, 1, 30, tzinfo=UTC
+    )
+    autumn = datetime(2026, 10, 24, 23, tzinfo=UTC)
+    found = {
+        occurrence(skipped, autumn, autumn + timedelta(minutes=minutes), BERLIN) for minutes in range(0, 20 * 60, 5)
+    }
+    assert found == {None, datetime(2026, 10, 25, 0, 30, tzinfo=UTC)}
+
+
+@given(st.integers(5, 5000), st.integers(0, 100_000))
+def test_an_interval_comes_at_its_multiples(span: int, passed: int) -> None:
+    found = occurrence(Every(timedelta(minutes=span)), NOW, NOW + timedelta(minutes=passed), UTC)
+    times = passed // span
+    assert found == (NOW + timedelta(minutes=span * times) if times else None)
+
+
+@pytest.fixture
+def board(database: Database) -> TaskBoard:
+    return TaskBoard(database, randomness=Randomness(1))
+
+
+@pytest.fixture
+def make(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[str], Heartbeat]:
+    def build(text: str) -> Heartbeat:
+        page = Page("cto", text, clock.now(), "koji-core")
+        return Heartbeat(database, clock, board=board, pages=lambda: ([page], []))
+
+    return build
+
+
+def test_missed_occurrences_make_one_task_and_a_restart_none(
+    make: Callable[[str], Heartbeat], clock: FakeClock, board: TaskBoard
+) -> None:
+    text = "- [ ] every 2h: look at CI\n- [ ] every day 10:00: sum up\n"
+    heart = make(text)
+    assert heart.pulse() == []
+    clock.advance(timedelta(days=3))
+    assert len(heart.pulse()) == 2
+    assert make(text).pulse() == []
+    assert {(task.title, task.channel, task.source, task.state) for task in board.list()} == {
+        ("look at CI", "koji-core", "heartbeat", "open"),
+        ("sum up", "koji-core", "heartbeat", "open"),
+    }
+    clock.advance(timedelta(hours=2))
+    assert heart.pulse() == [], "the last one still waits"
+    for task in board.list():
+        board.done(task.id)
+    clock.advance(timedelta(hours=2))
+    assert len(heart.pulse()) == 1
+
+
+def test_once_is_once_even_when_its_time_was_missed(make: Callable[[str], Heartbeat], clock: FakeClock) -> None:
+    heart = make("- [ ] 2026-01-05 09:00: rotate the key\n- [ ] 2026-01-05 09:31: call\n")
+    assert len(heart.pulse()) == 1
+    assert heart.pulse() == []
+    clock.advance(timedelta(seconds=59))
+    assert heart.pulse() == []
+    clock.advance(timedelta(seconds=1))
+    assert len(heart.pulse()) == 1
+
+
+def test_a_bad_line_is_told_once(make: Callable[[str], Heartbeat], database: Database) -> None:
+    heart = make("- [ ] whenever: x\n")
+    heart.pulse()
+    heart.pulse()
+    told = Ledger(database).latest(kinds=("FaultReported",))
+    assert [one.payload["where"] for one in told] == ["agents/cto/heartbeat.md:1"]
+
+
+def test_the_pulse_of_a_whole_engine_reads_the_agents_files_and_rests_while_stopped(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, clock, monkeypatch)
+    with world.opened() as engine:
+        page = engine.home.agents / "backend_builder" / "heartbeat.md"
+        page.write_text("- [ ] every 5m: run the tests\n")
+        os.utime(page, (clock.now().timestamp(),) * 2)
+        engine.autonomy.schedule.run(PULSE)
+        clock.advance(timedelta(minutes=4, seconds=59))
+        engine.autonomy.schedule.run(PULSE)
+        assert engine.tasks.list() == []
+        engine.safety.stop("test", "test")
+        clock.advance(timedelta(seconds=1))
+        assert not engine.autonomy.schedule.run(PULSE)
+        engine.safety.resume("stop")
+        assert engine.autonomy.schedule.run(PULSE)
+        assert [(task.title, task.channel) for task in engine.tasks.list()] == [("run the tests", "koji-core")]
+        assert engine.safety.log() == []
+        assert engine.sessions.list() == []
+        assert engine.autonomy.schedule.due(PULSE) == clock.now() + timedelta(minutes=5)
