@@ -107,7 +107,7 @@ def _alone(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequ
     own = dict(arguments)
     if verb == "approve":
         own["wait"] = True
-    engine = opener(home, workspaces=list(workspaces), start_schedule=False)
+    engine = opener(home, workspaces=list(workspaces), start_schedule=False, resume=False)
     try:
         return dispatch(engine, verb, own)
     finally:

@@ -221,10 +221,8 @@ class Sessions:
                 self._queue.remove(queued)
         if live is not None:
             self._end(live, Stop(SessionState.CANCELLED, reason))
-        elif queued is not None:
+        elif queued is not None or self.get(session_id).state is SessionState.QUEUED:  # lined up, or left for later
             self._finish(session_id, Stop(SessionState.CANCELLED, reason))
-        else:
-            self.get(session_id)
 
     def stop_all(self, reason: str) -> int:
         """End everything that runs or waits, and see it gone: within a second. Returns how many there were."""
@@ -236,7 +234,10 @@ class Sessions:
         until = time.monotonic() + 1
         for event in over:
             event.wait(max(0, until - time.monotonic()))
-        return len(ending)
+        left = [row.id for row in self._records.latest(state=SessionState.QUEUED) if row.id not in ending]
+        for session_id in left:
+            self.stop(session_id, reason)
+        return len(ending) + len(left)
 
     def close(self) -> None:
         """End what runs; what is queued stays queued for the next start. Safe to call twice."""
@@ -253,8 +254,11 @@ class Sessions:
         for one in live:
             one.ended.wait(max(0, until - time.monotonic()))
 
-    def recover(self) -> list[str]:
-        """At start-up, before anything else starts: what a crash left. Says what was interrupted."""
+    def recover(self, *, resume: bool = True) -> list[str]:
+        """At start-up, before anything else starts: what a crash left. Says what was interrupted.
+
+        Without `resume` what waits goes on waiting: an engine that closes in a moment would only cut it short.
+        """
         left = self._records.latest(state=SessionState.RUNNING)
         queued = self._records.latest(state=SessionState.QUEUED)
         words = []
@@ -266,6 +270,8 @@ class Sessions:
         _sweep(self._scratch_root)
         for runner in self._runners.values():
             words += runner.recover()
+        if not resume:
+            return words + [f"“{row.prompt}” waits for the console ({row.id})" for row in reversed(queued)]
         waiting = [_Waiting(row.id, row.assignment, row.mode) for row in reversed(queued)]
         words += [
             f"“{one.assignment.prompt}” was waiting when the engine ended; it runs now ({one.id})" for one in waiting

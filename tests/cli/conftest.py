@@ -65,7 +65,7 @@ def engines(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, shop: Repository)
     """Opening an engine opens a stand-in; these are all that were opened."""
     opened: list[StandIn] = []
 
-    def open_stand_in(home: Home, *, workspaces: list[str], start_schedule: bool) -> StandIn:
+    def open_stand_in(home: Home, *, workspaces: list[str], start_schedule: bool, resume: bool) -> StandIn:
         opened.append(StandIn(home, clock, tuple(workspaces)))
         opened[-1].settle_in(str(shop.path))
         return opened[-1]

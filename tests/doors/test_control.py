@@ -201,7 +201,7 @@ def test_a_verb_opens_an_engine_for_its_own_time_and_approve_waits(engine: Stand
         return engine
 
     calling.call(home, "approve", {"id": "pred_abc1"}, workspaces=["/srv/shop"], opener=opener)
-    assert opened == [{"workspaces": ["/srv/shop"], "start_schedule": False}]
+    assert opened == [{"workspaces": ["/srv/shop"], "start_schedule": False, "resume": False}]
     assert engine.sessions.waited == ["sess_aaa"]
     assert engine.closed
 

@@ -307,6 +307,43 @@ def test_close_ends_what_runs_and_keeps_the_queue(world: World) -> None:
         world.start("gate")
 
 
+def test_who_does_not_stay_leaves_the_queue_alone(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    first = World(tmp_path, database, clock, bus)
+    views = [first.start("gate") for _ in range(4)]
+    until(lambda: len(first.runner.begun) == 2)
+    first.sessions.close()
+
+    brief = World(tmp_path, database, clock, bus)
+    assert [word.partition("(")[0] for word in brief.sessions.recover(resume=False)] == [
+        "“do it” waits for the console "
+    ] * 2
+    brief.sessions.stop(views[2].id, "undone")
+    brief.sessions.close()
+    assert [brief.state(view) for view in views[2:]] == [SessionState.CANCELLED, SessionState.QUEUED]
+    assert brief.runner.begun == []
+
+    lasting = World(tmp_path, database, clock, bus)
+    lasting.runner.gate.set()
+    lasting.sessions.recover()
+    assert lasting.sessions.wait(views[3].id, 5).state is SessionState.SUCCEEDED
+    lasting.sessions.close()
+
+
+def test_stop_all_ends_what_waits_for_another_engine(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    first = World(tmp_path, database, clock, bus)
+    views = [first.start("gate") for _ in range(3)]
+    until(lambda: len(first.runner.begun) == 2)
+    first.sessions.close()
+    brief = World(tmp_path, database, clock, bus)
+    brief.sessions.recover(resume=False)
+    assert brief.sessions.stop_all("enough") == 1
+    assert brief.state(views[2]) is SessionState.CANCELLED
+
+
 # Limits
 
 

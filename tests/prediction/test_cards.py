@@ -333,8 +333,11 @@ def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World
     clock.advance(timedelta(minutes=15))
     world.cards.approve(fresh.id)
     world.cards._start = start  # type: ignore[method-assign]
-    told = world.cards.recover(list(world.rails.open.values()))
-    assert len(told) == 2
+    permits = list(world.rails.open.values())
+    assert len(world.cards.recover(permits, resume=False)) == 2
+    assert world.cards.get(fresh.id).status is Status.CONFIRMED
+    assert world.cards.get(late.id).status is Status.PENDING
+    assert len(world.cards.recover(permits)) == 1
     assert world.cards.get(fresh.id).session_id == "session_2"
     assert world.cards.get(late.id).status is Status.PENDING
     assert world.cards.get(running.id).session_id == "session_1"
