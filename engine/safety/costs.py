@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 
 import sqlalchemy
@@ -19,11 +19,11 @@ from sqlmodel import Field, Session, SQLModel, col, desc, select
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
-from engine.safety import cost
+from engine.safety import burn, cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.types import UtcDateTime, utc
-from engine.values import CostState, Refusal, SessionView, Trigger, microusd
+from engine.values import Burn, CostState, Refusal, SessionView, Trigger, microusd
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +98,27 @@ class Costs:
             hour_cap=microusd(settings.cross_poll_cost_cap_per_hour),
             day_cap=microusd(settings.cross_poll_cost_cap_per_day),
             month_cap=microusd(settings.cross_poll_cost_cap_per_month),
+        )
+
+    def history(self) -> tuple[Burn, ...]:
+        """Hour, day and month with their buckets, pace, and when the cap would be reached (SPEC 9.1)."""
+        local = self._clock.local()
+        oldest = min(cost.windows(local).month, local.astimezone(UTC) - max(burn.OF_LATE.values()))
+        prices = select(CostEntry.at, CostEntry.amount_microusd).where(
+            CostEntry.state == SETTLED, col(CostEntry.at) >= oldest, col(CostEntry.amount_microusd) > 0
+        )
+        held = select(func.coalesce(func.sum(CostEntry.amount_microusd), 0)).where(CostEntry.state == RESERVED)
+        with self._database.read() as session:
+            spent = [(at, amount) for at, amount in session.exec(prices.order_by(col(CostEntry.at)))]
+            reserved = int(session.exec(held).one())
+        settings = self._settings.current
+        return tuple(
+            burn.burn(window, local, spent, reserved, microusd(cap))
+            for window, cap in (
+                ("hour", settings.cross_poll_cost_cap_per_hour),
+                ("day", settings.cross_poll_cost_cap_per_day),
+                ("month", settings.cross_poll_cost_cap_per_month),
+            )
         )
 
     def budget(self, session: Session, agent: str) -> cost.AgentBudget:

@@ -220,13 +220,7 @@ class Pipeline:
         interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
         if rates.by_operator(trigger) or trigger.force:
             return rates.decide_rate(trigger, None, now, interval)
-        last = session.exec(
-            select(CrosspollLog.created_at)
-            .where(col(CrosspollLog.unattended).is_(True), col(CrosspollLog.blocked).is_(False))
-            .order_by(desc(col(CrosspollLog.created_at)))
-            .limit(1)
-        ).first()
-        return rates.decide_rate(trigger, last, now, interval)
+        return rates.decide_rate(trigger, last_unattended(session), now, interval)
 
     def _loop(self, session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
         link = loops.link_of(trigger, chain_start(trigger), now)
@@ -330,6 +324,16 @@ class Pipeline:
         allowance = transaction.session.get(Allowance, digest)
         if allowance is not None and allowance.used_at is None:
             allowance.used_at = transaction.now
+
+
+def last_unattended(session: Session) -> datetime | None:
+    """When the last trigger that no operator approved was let through: what the rate limiter counts from."""
+    return session.exec(
+        select(CrosspollLog.created_at)
+        .where(col(CrosspollLog.unattended).is_(True), col(CrosspollLog.blocked).is_(False))
+        .order_by(desc(col(CrosspollLog.created_at)))
+        .limit(1)
+    ).first()
 
 
 def chain_start(trigger: Trigger) -> str:

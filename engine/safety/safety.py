@@ -16,14 +16,18 @@ from engine.safety.content import check_command, check_prompt
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import Decisions, KillSwitch
 from engine.safety.permits import Permits
-from engine.safety.pipeline import LOOPS_KEY, CrosspollLog, Pipeline
+from engine.safety.pipeline import LOOPS_KEY, Allowance, CrosspollLog, Pipeline
+from engine.safety.standing import Standing
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.values import (
+    ChainStep,
     Hold,
+    RailState,
     RailVerdict,
     Randomness,
     SessionView,
+    StopLevel,
     TriggerType,
     Verdict,
     microusd,
@@ -32,7 +36,10 @@ from engine.values import (
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One decision as the safety screen shows it; `estimate` in micro-dollars."""
+    """One decision as the safety screen shows it; `estimate` in micro-dollars.
+
+    `lifted` says that the operator allowed exactly this once, and that it did not run since.
+    """
 
     id: int
     at: datetime
@@ -47,6 +54,7 @@ class LogEntry:
     reason: str
     decided_by: str
     verdicts: tuple[RailVerdict, ...]
+    lifted: bool = False
 
 
 class Safety:
@@ -95,6 +103,15 @@ class Safety:
             clock,
             costs=self.costs,
             permits=self.permits,
+            kill_switch=self.kill_switch,
+            decisions_total=decisions.total,
+            quiet=quiet,
+        )
+        self._standing = Standing(
+            database,
+            settings,
+            clock,
+            costs=self.costs,
             kill_switch=self.kill_switch,
             decisions_total=decisions.total,
             quiet=quiet,
@@ -164,7 +181,21 @@ class Safety:
         if blocked_only:
             query = query.where(col(CrosspollLog.blocked).is_(True))
         with self._database.read() as session:
-            return [_entry(row) for row in session.exec(query)]
+            rows = session.exec(query).all()
+            lifted = set(session.exec(select(Allowance.digest).where(col(Allowance.used_at).is_(None))))
+        return [_entry(row, row.blocked and row.digest in lifted) for row in rows]
+
+    def rails(self) -> tuple[RailState, ...]:
+        """How each rail stands, and what it said at the newest decision."""
+        return self._standing.rails()
+
+    def chain(self, limit: int = 20) -> list[ChainStep]:
+        """The newest links that the loop detector keeps, newest first."""
+        return self._standing.chain(limit)
+
+    def levels(self) -> tuple[StopLevel, ...]:
+        """The four levels of the kill switch (SPEC 3.7)."""
+        return self.kill_switch.levels()
 
     def session_started(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: the reservation is theirs now."""
@@ -176,7 +207,7 @@ class Safety:
         self.pipeline.session_ended(transaction, view, result)
 
 
-def _entry(row: CrosspollLog) -> LogEntry:
+def _entry(row: CrosspollLog, lifted: bool) -> LogEntry:
     return LogEntry(
         id=row.id or 0,
         at=row.created_at,
@@ -193,4 +224,5 @@ def _entry(row: CrosspollLog) -> LogEntry:
         verdicts=tuple(
             RailVerdict(one["rail"], Verdict(one["verdict"]), one["reason"], one["rule"]) for one in row.verdicts
         ),
+        lifted=lifted,
     )

@@ -1,0 +1,210 @@
+"""How the rails stand, for those who look: nothing here decides or writes (SPEC 9.1).
+
+Each rail is asked by its own function about work that nobody approved and that has nothing else against it, so that
+what is shown and what decides cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from sqlmodel import Session, col, desc, func, select
+
+from engine.clock import Clock
+from engine.config import Autonomy, SettingsSource
+from engine.safety import cost, gate, loops, rates
+from engine.safety.costs import Costs
+from engine.safety.kill_switch import KillSwitch
+from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, last_unattended
+from engine.storage import state
+from engine.storage.database import Database
+from engine.values import (
+    Assignment,
+    ChainStep,
+    DecidedBy,
+    RailState,
+    RailVerdict,
+    Trigger,
+    TriggerType,
+    Verdict,
+    microusd,
+)
+
+COUNTED = timedelta(hours=24)
+"""Over so long stopped decisions are counted."""
+MOST = 2000
+"""More stopped decisions than these are not counted."""
+
+GATE_BRIEF = {
+    "rejections": "rejections", "day-cost": "day > 80 %", "onboarding": "first days", "autonomy-off": "you decide",
+    "workspace": "cards only", "quiet": "quiet hours",
+}  # fmt: skip
+KILL_BRIEF = {"stop-file": "stop file", "config": "config off", "api": "api off", "month": "month stop"}
+
+PROBE = Trigger(
+    prediction_id="",
+    type=TriggerType.AUTONOMOUS,
+    assignment=Assignment("", "", "", ""),
+    agent="",
+    confidence=1.0,
+    estimate=0,
+    decided_by=DecidedBy.AUTONOMY,
+)
+"""Work by the engine itself, with nothing against it."""
+
+
+class Standing:
+    """Reads how the rails of one home stand. Every method takes a millisecond or two and changes nothing."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: SettingsSource,
+        clock: Clock,
+        *,
+        costs: Costs,
+        kill_switch: KillSwitch,
+        decisions_total: Callable[[Session], int],
+        quiet: Callable[[], bool],
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._costs = costs
+        self._kill_switch = kill_switch
+        self._decisions_total = decisions_total
+        self._quiet = quiet
+
+    def rails(self) -> tuple[RailState, ...]:
+        """Every rail in the pipeline's order."""
+        now = self._clock.now()
+        with self._database.read() as session:
+            states = (
+                self._rate(session, now),
+                self._loop(session, now),
+                self._cost(session),
+                self._content(session),
+                self._gate(session),
+                self._kill(),
+            )
+            newest = session.exec(
+                select(CrosspollLog.created_at, CrosspollLog.verdicts).order_by(desc(col(CrosspollLog.id))).limit(1)
+            ).first()
+            stopped = _stopped(session, now - COUNTED)
+        said: dict[str, RailVerdict] = {}
+        if newest is not None:
+            said = {
+                one["rail"]: RailVerdict(one["rail"], Verdict(one["verdict"]), one["reason"], one["rule"])
+                for one in newest[1]
+            }
+        at = newest[0] if newest is not None else None
+        return tuple(
+            replace(
+                one, last=said.get(one.rail), last_at=at if one.rail in said else None, stopped=stopped.get(one.rail, 0)
+            )
+            for one in states
+        )
+
+    def chain(self, limit: int = 20) -> list[ChainStep]:
+        """The newest links of the loop detector first, each with what counts of it now."""
+        now = self._clock.now()
+        with self._database.read() as session:
+            links = loops.recent(session, now)
+        steps = []
+        for place in range(len(links) - 1, max(-1, len(links) - 1 - limit), -1):
+            link = links[place]
+            here = [one for one in links[: place + 1] if one.workspace == link.workspace]
+            pair = (link.from_channel, link.to_channel)
+            counted = link.from_channel != loops.OWNER
+            runs = sum((o.from_channel, o.to_channel) == pair and now - o.at < loops.PAIR_WINDOW for o in here)
+            until = link.at + loops.REVERSE_WINDOW
+            steps.append(
+                ChainStep(
+                    link.from_channel,
+                    link.to_channel,
+                    link.prediction_id,
+                    link.workspace,
+                    link.at,
+                    depth=loops.depth(here, link.to_channel),
+                    runs=runs if counted else 0,
+                    answer_until=until if counted and now < until else None,
+                )
+            )
+        return steps
+
+    def _rate(self, session: Session, now: datetime) -> RailState:
+        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
+        last = last_unattended(session)
+        said = rates.decide_rate(PROBE, last, now, interval)
+        until = last + interval if last is not None and said.verdict is Verdict.BLOCK else None
+        return _state(said, "waits" if until else "free", until)
+
+    def _loop(self, session: Session, now: datetime) -> RailState:
+        counted = [
+            one
+            for one in loops.recent(session, now)
+            if one.from_channel != loops.OWNER and now - one.at < loops.PAIR_WINDOW
+        ]
+        stopped = state.get(session, LOOPS_KEY, 0)
+        words = f"{len(counted)} links of the last 10 min are counted; {stopped} loops were stopped so far"
+        brief = f"{len(counted)} links" if counted else "clear"
+        return _state(RailVerdict(loops.RAIL, Verdict.ALLOW, words), brief)
+
+    def _cost(self, session: Session) -> RailState:
+        spent, estimate = self._costs.spent(session), microusd(self._settings.current.cost_per_trigger)
+        said = cost.decide_cost(spent, estimate, cost.AgentBudget(""))
+        left = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
+        brief = f"{cost.money(max(0, left))} left" if said.verdict is Verdict.ALLOW else f"{said.rule}'s cap"
+        return _state(said, brief[:11])
+
+    def _content(self, session: Session) -> RailState:
+        open_ = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()
+        words = "reads every prompt, every edit and every command of a session"
+        if open_:
+            words += f"; {open_} allowed once and not used yet"
+        return _state(RailVerdict("content", Verdict.ALLOW, words), f"{open_} lifted" if open_ else "on")
+
+    def _gate(self, session: Session) -> RailState:
+        settings, spent = self._settings.current, self._costs.spent(session)
+        said = gate.decide_gate(
+            gate.GateFacts(
+                confidence=1.0,
+                estimate=0,
+                targets=(),
+                novel_pair=False,
+                rejections=self._kill_switch.rejections(session),
+                decisions=self._decisions_total(session),
+                content=Verdict.ALLOW,
+                day_cost=spent.day,
+                day_cap=spent.day_cap,
+                by_operator=False,
+                autonomous=settings.autonomous_mode_enabled,
+                workspace_acts=any(one.autonomy is Autonomy.ACT for one in settings.workspaces.values()),
+                quiet=self._quiet(),
+            )
+        )
+        first = said.rule.partition(",")[0]
+        return _state(said, GATE_BRIEF.get(first, "asks") if first else "free")
+
+    def _kill(self) -> RailState:
+        said = self._kill_switch.ask()
+        until = next((hold.until for hold in self._kill_switch.holds() if hold.word == said.rule), None)
+        return _state(said, KILL_BRIEF.get(said.rule, said.rule) if said.rule else "open", until)
+
+
+def _state(said: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
+    return RailState(said.rail, said.verdict, brief, said.reason, until)
+
+
+def _stopped(session: Session, since: datetime) -> Counter[str]:
+    """How many decisions each rail was the first to stop."""
+    reasons = session.exec(
+        select(CrosspollLog.block_reason)
+        .where(col(CrosspollLog.blocked).is_(True), col(CrosspollLog.created_at) > since)
+        .order_by(desc(col(CrosspollLog.id)))
+        .limit(MOST)
+    )
+    return Counter(rail for reason in reasons if (rail := (reason or "").partition(":")[0]) in ORDER)

@@ -1,0 +1,201 @@
+"""What the safety screen reads of the rails: true to what they decide, and fast with a long log."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.safety.burn import burn, edges
+from engine.safety.costs import RESERVED, SETTLED, CostEntry
+from engine.safety.pipeline import CrosspollLog
+from engine.safety.stop_file import request_stop
+from engine.values import MICRO, RailState, StopLevel, Verdict
+
+from .helpers import WORKSPACE, Rails, approval, on, unattended
+
+NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
+
+
+def rail(rails: Rails, name: str) -> RailState:
+    return next(one for one in rails.safety.rails() if one.rail == name)
+
+
+def level(rails: Rails, name: str) -> StopLevel:
+    return next(one for one in rails.safety.levels() if one.name == name)
+
+
+def test_in_a_new_home_every_rail_is_free_and_has_said_nothing(rails: Rails) -> None:
+    states = rails.safety.rails()
+    assert [one.rail for one in states] == ["rate", "loop", "cost", "content", "gate", "kill"]
+    assert all(one.verdict is Verdict.ALLOW for one in states)
+    assert all(one.stopped == 0 for one in states)
+    assert all(len(one.brief) <= 11 for one in states)
+
+
+def test_the_rate_limiter_says_until_when_it_waits(rails: Rails) -> None:
+    began = rails.clock.now()
+    assert rails.rule(unattended()).permit is not None
+    assert rail(rails, "rate").until == began + timedelta(minutes=10)
+    rails.clock.advance(timedelta(minutes=10))
+    free = rail(rails, "rate")
+    assert (free.verdict, free.brief, free.until, free.last_at) == (Verdict.ALLOW, "free", None, began)
+
+
+def test_the_newest_decision_is_every_rails_last_word_and_the_first_that_stopped_counts(rails: Rails) -> None:
+    rails.rule(approval("clean up with rm -rf /"))
+    content, gate = rail(rails, "content"), rail(rails, "gate")
+    assert content.last is not None
+    assert content.last.verdict is Verdict.BLOCK
+    assert content.last_at == rails.clock.now()
+    assert (content.stopped, gate.stopped) == (1, 0)
+    rails.clock.advance(timedelta(hours=24))
+    assert rail(rails, "content").stopped == 0
+
+
+def test_what_was_allowed_once_is_told_until_it_is_used(rails: Rails) -> None:
+    trigger = approval("clean up with rm -rf /")
+    rails.rule(trigger)
+    assert not rails.safety.log()[0].lifted
+    rails.safety.allow_once(trigger.prediction_id)
+    assert rail(rails, "content").brief == "1 lifted"
+    assert rails.safety.log(blocked_only=True)[0].lifted
+    assert rails.rule(trigger).permit is not None
+    assert rail(rails, "content").brief == "on"
+    assert not rails.safety.log(blocked_only=True)[0].lifted
+
+
+def test_the_gate_says_what_it_would_ask_of_everything(rails: Rails) -> None:
+    rails.decisions.decisions = 3
+    assert rail(rails, "gate").brief == "first days"
+    rails.decisions.decisions, rails.quiet = 10, True
+    assert rail(rails, "gate").brief == "quiet hours"
+    rails.settings.change(autonomous_mode_enabled=False)
+    assert rail(rails, "gate").brief == "you decide"
+
+
+def test_the_four_levels_are_told_apart(rails: Rails, tmp_path) -> None:
+    names = [one.name for one in rails.safety.levels()]
+    assert names == ["config", "api", "key", "outside"]
+    assert not any(one.thrown for one in rails.safety.levels())
+    rails.safety.stop("F12 pressed", "operator")
+    assert level(rails, "key").thrown
+    assert not level(rails, "outside").thrown
+    assert rail(rails, "kill").brief == "stop"
+    rails.safety.resume("stop")
+    request_stop(tmp_path / "data")
+    rails.safety.kill_switch.poll()
+    assert level(rails, "outside").thrown
+    assert not level(rails, "key").thrown
+    rails.safety.resume("stop")
+    rails.safety.kill_switch.set_enabled(False)
+    assert level(rails, "api").thrown
+    rails.settings.change(cross_poll_enabled=False)
+    assert level(rails, "config").thrown
+
+
+def test_the_chain_tells_depth_runs_and_how_long_an_answer_is_blocked(rails: Rails) -> None:
+    rails.rule(approval())
+    rails.clock.advance(timedelta(minutes=10))
+    rails.know_pairs(("koji-core", "garden"))
+    assert rails.rule(on("garden", unattended(from_channel="koji-core"))).permit is not None
+    newest, first = rails.safety.chain()
+    assert (newest.from_channel, newest.to_channel, newest.depth, newest.runs) == ("koji-core", "garden", 2, 1)
+    assert newest.answer_until == rails.clock.now() + timedelta(minutes=5)
+    assert (first.from_channel, first.depth, first.runs, first.answer_until) == ("owner", 1, 0, None)
+    rails.clock.advance(timedelta(minutes=5))
+    assert rails.safety.chain(limit=1)[0].answer_until is None
+
+
+def test_spent_and_reserved_are_told_apart(rails: Rails) -> None:
+    rails.rule(approval())
+    now = rails.clock.now()
+    rails.database.write(
+        lambda tx: tx.session.add(
+            CostEntry(purpose="twin", state=SETTLED, amount_microusd=70_000, estimate_microusd=1, at=now)
+        )
+    )
+    state = rails.safety.costs.state()
+    for one, total in zip(rails.safety.costs.history(), (state.hour, state.day, state.month), strict=True):
+        assert (one.spent, one.reserved) == (70_000, 50_000)
+        assert one.spent + one.reserved == total
+        assert sum(one.buckets) == one.spent
+
+
+def test_reading_is_fast_with_a_long_log(rails: Rails) -> None:
+    now = rails.clock.now()
+
+    def fill(tx) -> None:
+        for number in range(2500):
+            row = CrosspollLog(
+                prediction_id=f"p{number}", trigger_type="autonomous", target_channel="koji-core", prompt="x",
+                created_at=now, verdicts=[], workspace=WORKSPACE, digest="", from_channel="research", blocked=True,
+                block_reason="rate: too soon", decided_by="autonomy", unattended=True,
+            )  # fmt: skip
+            tx.session.add(row)
+            tx.session.add(CostEntry(purpose="t", state=RESERVED, amount_microusd=1, estimate_microusd=1, at=now))
+
+    rails.database.write(fill)
+    rails.safety.rails()
+    began = time.thread_time()
+    rails.safety.rails()
+    rails.safety.costs.history()
+    assert time.thread_time() - began < 0.1
+    assert rail(rails, "rate").stopped == 2000  # no more are counted
+
+
+# Burn
+
+
+def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
+    spent = [(NOW - timedelta(minutes=61), 9), (NOW - timedelta(hours=1), 1), (NOW - timedelta(minutes=3), 2), (NOW, 4)]
+    one = burn("hour", NOW, spent, 0, MICRO)
+    assert one.buckets == (1, *[0] * 10, 6)
+    assert (one.spent, one.elapsed) == (7, 12)
+
+
+@pytest.mark.parametrize(
+    ("day", "buckets"), [("2026-03-28", 24), ("2026-03-29", 23), ("2026-10-25", 25)], ids=["plain", "spring", "autumn"]
+)
+def test_a_day_has_as_many_buckets_as_hours(day: str, buckets: int) -> None:
+    local = datetime.fromisoformat(f"{day}T12:30").replace(tzinfo=ZoneInfo("Europe/Berlin"))
+    assert len(burn("day", local, [], 0, MICRO).buckets) == buckets
+    assert len(edges("month", local)) == 32
+
+
+def test_the_cap_is_reached_at_the_pace_of_late() -> None:
+    day = burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 10 * MICRO)
+    assert day.pace == MICRO
+    assert day.reached_at == NOW + timedelta(hours=6)
+    late = burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 14 * MICRO)
+    assert late.reached_at is None  # midnight comes first
+    assert burn("day", NOW, [], MICRO, MICRO).reached_at == NOW
+    assert burn("day", NOW, [], 0, MICRO).reached_at is None
+
+
+def test_in_the_sliding_hour_what_was_spent_leaves_again() -> None:
+    old = (NOW - timedelta(minutes=59), 80)
+    assert burn("hour", NOW, [old, (NOW, 10)], 0, 100).reached_at is None  # 40 an hour, and 80 leave in a minute
+    fast = burn("hour", NOW, [(NOW, 60)], 0, 100)  # 240 an hour
+    assert fast.reached_at == NOW + timedelta(minutes=10)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3600 * 24 * 9), st.integers(0, 5 * MICRO)), max_size=30),
+    st.integers(0, 3 * MICRO),
+    st.integers(0, 20 * MICRO),
+    st.sampled_from(["hour", "day", "month"]),
+)
+def test_no_price_is_lost_and_the_cap_is_never_reached_in_the_past(
+    ages: list[tuple[int, int]], reserved: int, cap: int, window: str
+) -> None:
+    spent = sorted((NOW - timedelta(seconds=age), amount) for age, amount in ages)
+    one = burn(window, NOW, spent, reserved, cap)
+    assert sum(one.buckets) == one.spent == sum(amount for at, amount in spent if at >= one.begin)
+    assert one.reached_at is None or one.reached_at >= NOW
+    if one.spent + reserved >= cap:
+        assert one.reached_at == NOW
