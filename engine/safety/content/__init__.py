@@ -17,8 +17,9 @@ from engine.safety.content import code, prose, rulebook, targets, unlisted
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.normalise import fold
 from engine.safety.content.outputs import decode_base64
+from engine.safety.content.patterns import Hit
 from engine.safety.content.shell import LONGEST
-from engine.safety.content.targets import Hit
+from engine.safety.content.wrappers import INTERPRETERS
 from engine.values import Assignment, RailVerdict, Verdict
 
 __all__ = ["RAIL", "ContentFacts", "check_assignment", "check_command", "check_prompt", "decide_content"]
@@ -153,12 +154,14 @@ def _only_asks(call: Call) -> bool:
 def _judge_code(unwrapped: Unwrapped, depth: int) -> list[Hit]:
     hits: list[Hit] = []
     for interpreter, source in unwrapped.code:
-        plain = interpreter not in ("awk", "gawk", "mawk", "nawk", "sed", "vim", "vi", "ex", "emacs", "make", "gdb")
-        hit = code.judge_code(source) if plain else None
+        hit = code.judge_code(source) if interpreter in INTERPRETERS else None
         if hit is not None:
             hits.append(hit)
         if depth > 3:
             hits.append((Verdict.ASK, "unreadable", "nested too deeply to be judged"))
             continue
-        hits += [hit for text in code.commands_in(source) if (hit := _judge_command(text, depth + 1)) is not None]
+        decoded = code.decoded_in(source)
+        hits += [hit for text in decoded if (hit := code.judge_code(text)) is not None]
+        texts = [text for one in (source, *decoded) for text in code.commands_in(one)] + decoded
+        hits += [hit for text in texts[:60] if (hit := _judge_command(text, depth + 1)) is not None]
     return hits

@@ -5,140 +5,36 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from engine.safety.content.outputs import chain_downloads, decodes, downloads, output_of
+from engine.safety.content.outputs import chain_downloads, decodes, downloads, output_of, saved_as
 from engine.safety.content.shell import MOST, Simple, parse
+from engine.safety.content.wrappers import (
+    CODE_ANYWHERE,
+    CONTAINER_VALUES,
+    INTERPRETERS,
+    RUNNER_VALUES,
+    RUNNERS,
+    SHELLS,
+    SSH_VALUES,
+    WRAPPERS,
+    carried,
+)
 
 DEEPEST = 10
 BUDGET = 30_000
 """Characters of nested text that are taken apart for one command; more is asked about."""
 
-SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh", "powershell"})
-INTERPRETERS = {
-    "python": ("-c",),
-    "node": ("-e", "--eval", "-p", "--print"),
-    "deno": ("eval",),
-    "bun": ("-e", "--eval"),
-    "perl": ("-e", "-E", "-ne", "-pe"),
-    "ruby": ("-e",),
-    "php": ("-r",),
-    "lua": ("-e",),
-    "osascript": ("-e",),
-    "Rscript": ("-e",),
+_TEXT_WRAPPERS = frozenset({"watch", "parallel", "entr"})
+_SPELLINGS = {
+    "nodejs": "node",
+    "gtimeout": "timeout",
+    "grm": "rm",
+    "gfind": "find",
+    "fdfind": "fd",
+    "gdd": "dd",
+    "gxargs": "xargs",
+    "sudoedit": "vi",
+    "rimraf-cli": "rimraf",
 }
-# Wrappers: the options of theirs that take a value of its own, and how many plain words come before the command.
-_WRAPPERS: dict[str, tuple[frozenset[str], int]] = {
-    "sudo": (
-        frozenset(
-            ["-u", "-g", "-h", "-p", "-C", "-T", "-r", "-t", "-U", "-R", "-D", "--user", "--group", "--host", "--chdir"]
-        ),
-        0,
-    ),
-    "doas": (frozenset(["-u", "-C"]), 0),
-    "env": (frozenset(["-u", "-C", "-S", "--unset", "--chdir"]), 0),
-    "command": (frozenset(), 0),
-    "builtin": (frozenset(), 0),
-    "exec": (frozenset({"-a"}), 0),
-    "nice": (frozenset(["-n", "--adjustment"]), 0),
-    "ionice": (frozenset(["-c", "-n", "-p"]), 0),
-    "nohup": (frozenset(), 0),
-    "time": (frozenset(["-f", "-o"]), 0),
-    "timeout": (frozenset(["-k", "-s", "--kill-after", "--signal"]), 1),
-    "stdbuf": (frozenset(["-i", "-o", "-e"]), 0),
-    "setsid": (frozenset(), 0),
-    "chroot": (frozenset(), 1),
-    "unshare": (frozenset(), 0),
-    "nsenter": (frozenset(["-t", "--target"]), 0),
-    "strace": (frozenset(["-e", "-o", "-p", "-s"]), 0),
-    "watch": (frozenset(["-n", "--interval"]), 0),
-    "busybox": (frozenset(), 0),
-    "toybox": (frozenset(), 0),
-    "xargs": (
-        frozenset(
-            [
-                "-I",
-                "-i",
-                "-n",
-                "-P",
-                "-L",
-                "-d",
-                "-s",
-                "-E",
-                "-a",
-                "--max-args",
-                "--max-procs",
-                "--replace",
-                "--delimiter",
-            ]
-        ),
-        0,
-    ),
-    "parallel": (frozenset(["-j", "-a", "-N", "--jobs", "--colsep"]), 0),
-    "flock": (frozenset(["-w", "-E", "--timeout"]), 1),
-    "caffeinate": (frozenset(["-t", "-w"]), 0),
-    "unbuffer": (frozenset(), 0),
-    "script": (frozenset(), 0),
-    "proxychains": (frozenset(), 0),
-    "firejail": (frozenset(), 0),
-    "systemd-run": (frozenset(["-p", "-u", "--property", "--unit"]), 0),
-    "faketime": (frozenset(), 1),
-    "torsocks": (frozenset(), 0),
-    "rtk": (frozenset(), 0),
-}
-_TEXT_WRAPPERS = frozenset({"watch", "parallel"})
-_SSH_VALUES = frozenset(
-    [
-        "-p",
-        "-i",
-        "-l",
-        "-o",
-        "-F",
-        "-L",
-        "-R",
-        "-D",
-        "-J",
-        "-b",
-        "-c",
-        "-e",
-        "-m",
-        "-S",
-        "-W",
-        "-w",
-        "-Q",
-        "-O",
-        "-I",
-        "-E",
-        "-B",
-    ]
-)
-_CONTAINER_VALUES = frozenset(
-    [
-        "-u",
-        "--user",
-        "-w",
-        "--workdir",
-        "-e",
-        "--env",
-        "-v",
-        "--volume",
-        "-n",
-        "--namespace",
-        "-c",
-        "--container",
-        "--name",
-        "-p",
-        "--publish",
-        "--network",
-        "--entrypoint",
-        "--env-file",
-        "-l",
-        "--label",
-        "-m",
-        "--memory",
-        "--mount",
-        "--cpus",
-        "--context",
-    ]
-)
 
 
 @dataclass(slots=True)
@@ -164,6 +60,8 @@ class Unwrapped:
     downloads_to_shell: bool = False
     unreadable: str = ""
     budget: int = BUDGET
+    downloaded: set[str] = field(default_factory=set)
+    """Files that the text itself fetched from elsewhere."""
 
 
 def unwrap(text: str) -> Unwrapped:
@@ -219,37 +117,71 @@ def _call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: t
         argv = argv[1:]  # a prompt that was copied along
     if not argv:
         return
-    base = argv[0].rsplit("/", 1)[-1].removesuffix(".exe")
-    if base.lower() in ("rm", "git", "sudo", "dd", "mkfs", "find"):
-        base = base.lower()
+    base = _program(argv[0])
     args = argv[1:]
-    base = re.sub(r"^(python|pypy|perl|ruby|php|lua)[0-9.]+$", r"\1", base).replace("pypy", "python")
-    base = {"nodejs": "node", "gtimeout": "timeout", "grm": "rm", "gfind": "find"}.get(base, base)
-    if base in _WRAPPERS:
+    result.downloaded |= saved_as(base, args, simple.redirects)
+    if result.downloaded and (argv[0] in result.downloaded or (base in _RUNS_FILES and result.downloaded & set(args))):
+        result.downloads_to_shell = True
+    for text in carried(base, args, simple.assigned, _fed(simple)):
+        _script(text, result, depth + 1, (*via, base))
+    if base in WRAPPERS:
         if base == "command" and args[:1] and args[0] in ("-v", "-V"):
             return
         _wrapper(base, args, simple, result, depth, via)
-        result.calls.append(Call(base, args, simple, via))
-        return
-    if base in SHELLS or base in ("su", "eval", "source", ".", "ssh", "runuser"):
+    elif base in SHELLS or base in ("su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"):
         _shell(base, args, simple, result, depth, via)
-    elif base in ("docker", "podman", "nerdctl", "kubectl", "oc", "lxc", "docker-compose"):
-        inner = _contained(base, args)
-        if inner:
-            _call(inner, simple, result, depth + 1, (*via, base))
+    elif base in ("docker", "podman", "nerdctl", "kubectl", "oc", "lxc", "incus", "docker-compose", "podman-compose"):
+        _inner(_contained(base, args), simple, result, depth, (*via, base))
+    elif base in RUNNERS:
+        _inner(_runner(base, args), simple, result, depth, (*via, base))
     elif base == "find" or base == "fd":
         _find(args, simple, result, depth, via)
-    elif base in INTERPRETERS:
-        _interpreter(base, args, simple, result)
-    elif base in ("awk", "gawk", "mawk", "nawk", "sed", "vim", "vi", "ex", "emacs", "make", "gdb", "tclsh", "expect"):
-        result.code.append((base, " ".join(args)))
     elif base in ("trap", "alias") and args:
         text = args[0] if base == "trap" else args[0].partition("=")[2]
         _script(text, result, depth + 1, (*via, base))
+    if base in INTERPRETERS:
+        _interpreter(base, args, simple, result)
+    if base in CODE_ANYWHERE:
+        result.code.append((base, " ".join(args)))
+        if base in ("rails", "irb", "pry") and (fed := _fed(simple)):
+            result.code.append(("ruby", fed))
+    if args[:1] and args[0].endswith("manage.py") and "-c" in args:
+        result.code.append(("python", args[-1]))
     result.calls.append(Call(base, args, simple, via, "$()" in via))
 
 
-def _after_options(args: list[str], valued: frozenset[str]) -> list[str]:
+_RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
+
+
+def _program(word: str) -> str:
+    """The name of a program without its folder, version and way of spelling."""
+    base = word.rsplit("/", 1)[-1].lower().removesuffix(".exe")
+    base = re.sub(r"^(python|pypy|perl|ruby|php|lua)[0-9.]+$", r"\1", base).replace("pypy", "python")
+    return _SPELLINGS.get(base, base)
+
+
+def _fed(simple: Simple) -> str | None:
+    """What stands on a command's standard input, where the text alone tells."""
+    if simple.stdin is None and simple.source is not None:
+        return output_of(simple.source, 0)
+    return simple.stdin
+
+
+def _inner(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
+    if argv:
+        _call(argv, simple, result, depth + 1, via)
+
+
+def _runner(base: str, args: list[str]) -> list[str]:
+    """The command in `poetry run CMD`, `npm exec -- CMD` and the like, or nothing."""
+    for place, word in enumerate(args[:4]):
+        if word in RUNNERS[base]:
+            return after_options(args[place + 1 :], RUNNER_VALUES)[RUNNERS[base][word] :]
+    return []
+
+
+def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
+    """What follows the options, where those in `valued` take the next word."""
     place = 0
     while place < len(args):
         word = args[place]
@@ -262,7 +194,7 @@ def _after_options(args: list[str], valued: frozenset[str]) -> list[str]:
 
 
 def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
-    valued, skipped = _WRAPPERS[base]
+    valued, skipped = WRAPPERS[base]
     if base == "env":
         split = next((place for place, word in enumerate(args) if word.startswith(("-S", "--split-string"))), None)
         if split is not None:
@@ -271,7 +203,7 @@ def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, dept
             return
     if base == "sudo" and args[:1] and args[0] in ("-e", "--edit", "-l", "-v", "-k"):
         return
-    rest = _after_options(args, valued)
+    rest = after_options(args, valued)
     if base == "env":
         while rest and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", rest[0]):
             rest = rest[1:]
@@ -281,7 +213,12 @@ def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, dept
     rest = rest[skipped:]
     if base in ("parallel",) and ":::" in rest:
         at = rest.index(":::")
-        rest = [word for word in rest[:at] if word != "{}"] + rest[at + 1 :]
+        values = rest[at + 1 :]
+        rest = (
+            [word.replace("{}", " ".join(values)) for word in rest[:at]]
+            if "{}" in " ".join(rest[:at])
+            else (rest[:at] + values)
+        )
     if base == "script" and "-c" in args:
         _script(" ".join(args[args.index("-c") + 1 :][:1]), result, depth + 1, (*via, base))
         return
@@ -303,10 +240,13 @@ def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, dept
 def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
     via = (*via, base)
     if base == "eval":
-        _script(" ".join(args), result, depth + 1, via)
+        text = " ".join(args)
+        if "$()" in text:
+            result.downloads_to_shell |= downloads(simple.nested)
+        _script(text, result, depth + 1, via)
         return
     if base == "ssh":
-        rest = _after_options(args, _SSH_VALUES)[1:]
+        rest = after_options(args, SSH_VALUES)[1:]
         if rest:
             _script(" ".join(rest), result, depth + 1, via)
         elif simple.stdin is not None:
@@ -314,8 +254,18 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
         return
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
         result.downloads_to_shell |= downloads(simple.nested)
+        for nested in simple.nested[:5]:
+            inner = parse(nested)
+            said = output_of(inner[-1], 0) if inner else None
+            if said is not None:
+                _script(said, result, depth + 1, via)
+    if base == "cmd":
+        _script(" ".join(word for word in args if not re.fullmatch(r"/[a-zA-Z]", word)), result, depth + 1, via)
+        return
     for place, word in enumerate(args):
-        if word == "--command" or (re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) and not word.startswith("--")):
+        if word.lower() in ("--command", "-command") or (
+            re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) and not word.startswith("--")
+        ):
             following = args[place + 1 :]
             while following and following[0].startswith("-") and base != "su":
                 following = following[1:]
@@ -330,9 +280,9 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
         if base in ("pwsh", "powershell") and word.lower() in ("-encodedcommand", "-enc", "-e"):
             result.unreadable = "an encoded command"
             return
-    if base in ("source", "."):
+    if base in ("source", ".") and "/dev/stdin" not in args:
         return
-    reads_stdin = not _after_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
+    reads_stdin = not after_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
     if reads_stdin or "/dev/stdin" in args:
         if simple.stdin is not None:
             _script(simple.stdin, result, depth + 1, via)
@@ -347,6 +297,8 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
 
 
 def _interpreter(base: str, args: list[str], simple: Simple, result: Unwrapped) -> None:
+    if "<()" in args or "$()" in args:
+        result.downloads_to_shell |= downloads(simple.nested)
     for place, word in enumerate(args):
         if word in INTERPRETERS[base] and place + 1 < len(args):
             result.code.append((base, args[place + 1]))
@@ -371,11 +323,11 @@ def _interpreter(base: str, args: list[str], simple: Simple, result: Unwrapped) 
 def _contained(base: str, args: list[str]) -> list[str]:
     """The command that runs inside a container, or nothing."""
     if "--" in args and base in ("kubectl", "oc", "lxc"):
-        return args[args.index("--") + 1 :] if "exec" in args[: args.index("--")] else []
+        return args[args.index("--") + 1 :] if {"exec", "run", "debug"} & set(args[: args.index("--")]) else []
     verb = next((place for place, word in enumerate(args) if word in ("exec", "run")), None)
     if verb is None:
         return []
-    return _after_options(args[verb + 1 :], _CONTAINER_VALUES)[1:]
+    return after_options(args[verb + 1 :], CONTAINER_VALUES)[1:]
 
 
 def _find(args: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:

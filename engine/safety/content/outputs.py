@@ -55,7 +55,8 @@ def output_of(simple: Simple, depth: int) -> str | None:
         return unescape(" ".join(words)) if escapes else " ".join(words)
     if program == "printf" and args:
         text = unescape(args[0])
-        for value in args[1:]:
+        for value in args[1:20]:
+            value = unescape(value) if "%b" in text else value
             text = re.sub(r"%(?:b|s|q)", lambda _match, value=value: value, text, count=1)  # type: ignore[misc]
         return text
     fed = simple.stdin
@@ -96,3 +97,17 @@ def _decoded(decode: Callable[[], bytes]) -> str | None:
         return decode().decode("utf-8")
     except (ValueError, binascii.Error):
         return None
+
+
+def saved_as(program: str, args: list[str], redirects: list[tuple[str, str]]) -> set[str]:
+    """The files that a downloader writes: `-o file`, `> file`, the last part of the address."""
+    if program not in _DOWNLOADERS:
+        return set()
+    files = {target for operator, target in redirects if ">" in operator}
+    for place, word in enumerate(args):
+        if word in ("-o", "-O", "--output", "--output-document") and place + 1 < len(args):
+            files.add(args[place + 1])
+        if "://" in word and (program == "wget" or any(one[:1] == "-" and "O" in one for one in args)):
+            files.add(word.partition("?")[0].rsplit("/", 1)[-1])
+    named = {file for file in files if file not in ("", "-", "/dev/null")}
+    return named | {f"./{file}" for file in named if "/" not in file}

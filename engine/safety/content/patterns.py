@@ -19,6 +19,9 @@ from engine.values import Verdict
 
 BLOCK, ASK = Verdict.BLOCK, Verdict.ASK
 
+Hit = tuple[Verdict, str, str]
+"""Verdict, rule id, reason."""
+
 # Options that take the next word as their value: before the first sub-command only, or anywhere. A program listed
 # here has its sub-commands in first place; for others they may begin up to three words later (values of options).
 _VALUES_FIRST = {

@@ -116,6 +116,8 @@ class _Parser:
 
     def _end(self) -> None:
         simple, self.current = self.current, Simple()
+        if simple.argv[:1] == ["function"] and len(simple.argv) > 2:
+            del simple.argv[:2], simple.quoted[:2]
         while simple.argv and not simple.quoted[0] and simple.argv[0] in _KEYWORDS:
             simple.argv.pop(0)
             simple.quoted.pop(0)

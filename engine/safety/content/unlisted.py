@@ -35,6 +35,8 @@ _TEXT_TOOLS = """
     docker podman
 """
 _TAKES_WORDS = frozenset(_TEXT_TOOLS.split())
+_TARGET_RUNNERS = frozenset({"make", "npm", "pnpm", "yarn", "bun", "just", "task", "rake", "gradle", "gradlew", "mvn"})
+"""What they run has names of its own: only a bare verb counts."""
 
 
 def judge_unlisted(call: Call) -> tuple[Verdict, str, str] | None:
@@ -44,6 +46,12 @@ def judge_unlisted(call: Call) -> tuple[Verdict, str, str] | None:
         return None
     for word in plain_words(call)[:_LATEST]:
         lower = word.lower()
-        if lower in _EXACT or (len(lower) < 40 and "/" not in lower and "." not in lower and _GLOBS.match(lower)):
+        if lower in _EXACT or (
+            base not in _TARGET_RUNNERS
+            and len(lower) < 40
+            and "/" not in lower
+            and "." not in lower
+            and _GLOBS.match(lower)
+        ):
             return ASK, "unlisted", f"{base} {lower[:40]}: says itself that it destroys"
     return None
