@@ -1,0 +1,81 @@
+"""SPEC 3.4 through the whole engine: what a crash left reserved is settled, and a month's stop waits for its word."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlmodel import select
+
+from engine.clock import FakeClock
+from engine.doors.verbs import dispatch
+from engine.safety.costs import RESERVED, CostEntry
+from engine.values import MICRO, Refusal, SessionState, Status
+from tests.autonomy.world import FLOW, World
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    return World(tmp_path, clock, monkeypatch)
+
+
+def entries(world: World) -> list[CostEntry]:
+    with world.engine.database.read() as session:
+        return list(session.exec(select(CostEntry)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("before_it_began", [True, False])
+def test_what_a_crash_left_reserved_is_settled_at_the_next_start(world: World, before_it_began: bool) -> None:
+    child = os.fork()
+    if child == 0:  # the engine of a process that dies without a word
+        try:
+            with world.opened() as engine:
+                card = engine.cards.propose(FLOW, workspace=world.workspace)
+                if before_it_began:
+                    engine.sessions._dispatch = lambda: None  # type: ignore[method-assign]
+                else:
+                    engine.sessions._finish = lambda *_: None  # type: ignore[method-assign]
+                view = engine.cards.approve(card.id)
+                assert view.session_id is not None
+                while not before_it_began and engine.sessions.get(view.session_id).state is not SessionState.RUNNING:
+                    pass
+                assert engine.safety.costs.state().month == 50_000
+                os._exit(7)
+        except BaseException as error:
+            print(error, file=sys.stderr)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    with world.opened() as engine:
+        [card] = engine.cards.recent()
+        view = world.ended(card.id)
+        assert view.state is (SessionState.SUCCEEDED if before_it_began else SessionState.INTERRUPTED)
+        assert [one.state for one in entries(world)] != [RESERVED]
+        assert engine.safety.costs.state().month == view.cost
+
+
+def test_a_stop_of_the_month_outlives_restart_and_raised_cap_and_yields_to_its_word_alone(world: World) -> None:
+    world.configure(crossPollCostCapPerMonth=0.04)
+    with world.opened() as engine:
+        card = engine.cards.propose(FLOW, workspace=world.workspace)
+        with pytest.raises(Refusal) as refused:
+            dispatch(engine, "approve", {"id": card.id})
+        assert refused.value.code == "blocked"
+        assert [hold.word for hold in engine.safety.holds()] == ["month"]
+        assert engine.autonomy.state().state == "PAUSED"
+    world.configure(crossPollCostCapPerMonth=200)
+    with world.opened() as engine:
+        assert engine.safety.costs.state().month_cap == 200 * MICRO
+        with pytest.raises(Refusal, match="month"):
+            dispatch(engine, "approve", {"id": card.id})
+        for word in ("stop", "pause"):
+            with pytest.raises(Refusal):
+                dispatch(engine, "resume", {"word": word})
+        assert engine.autonomy.state().state == "PAUSED"
+        assert [hold["word"] for hold in dispatch(engine, "resume", {"word": "month"})["holds"]] == []
+        dispatch(engine, "approve", {"id": card.id, "wait": True})
+        assert engine.cards.get(card.id).status is Status.EXECUTED

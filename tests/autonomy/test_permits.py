@@ -1,0 +1,188 @@
+"""SPEC 3.1: no path starts work without a permit. By the code: there is one maker of sessions and one of permits. By
+the behaviour of a whole engine: approval, own prompt, verb, socket, cycle, follow-up, schedule, heartbeat, restart."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlmodel import select
+
+import engine
+from engine.autonomy.autonomy import ACT, CARDS, PULSE, STATE
+from engine.clock import FakeClock
+from engine.doors.control import ask
+from engine.doors.verbs import dispatch
+from engine.engine import Engine
+from engine.execution.sessions_store import SessionRow
+from engine.lock import read_holder
+from engine.safety.permits import LIFE, PermitRow
+from engine.safety.pipeline import CrosspollLog
+from engine.values import Assignment, DecidedBy, Permit, Refusal, TriggerType
+from tests.autonomy.world import FLOW, World
+
+SOURCES = Path(engine.__file__).parent
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = World(tmp_path, clock, monkeypatch)
+    with made.opened():
+        yield made
+
+
+def callers(*names: str) -> dict[str, set[str]]:
+    """The modules that call something whose written name ends in one of `names`, by name."""
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for file in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call):
+                written = ast.unparse(node.func)
+                for name in names:
+                    if written == name or written.endswith(f".{name}"):
+                        found[name].add(file.relative_to(SOURCES).as_posix())
+    return found
+
+
+def test_one_place_makes_sessions_and_one_makes_permits() -> None:
+    assert callers(
+        "SessionRow", "PermitRow", "permits.issue", "_permits.issue", "_records.enqueue", "permits.consume",
+        "_permits.consume", "_sessions.start", "sessions.start", "_launcher.start", "launcher.start",
+    ) == {
+        "SessionRow": {"execution/session_records.py"},
+        "PermitRow": {"safety/permits.py"},
+        "permits.issue": set(),
+        "_permits.issue": {"safety/pipeline.py"},
+        "_records.enqueue": {"execution/sessions.py"},
+        "permits.consume": set(),
+        "_permits.consume": {"execution/session_records.py"},
+        "_sessions.start": {"execution/launcher.py"},
+        "sessions.start": set(),
+        "_launcher.start": {"prediction/cards.py"},
+        "launcher.start": set(),
+    }  # fmt: skip
+
+
+def accounted_for(engine: Engine) -> int:
+    """Every session has a used permit of its own, and that permit a row of the pipeline in which every rail allowed,
+    for exactly what the session was to do. Returns how many sessions there are."""
+    with engine.database.read() as session:
+        rows = session.exec(select(SessionRow)).all()
+        for row in rows:
+            permit = session.get(PermitRow, row.permit_id)
+            assert permit is not None
+            assert permit.consumed_at is not None
+            assert (permit.prediction_id, permit.digest) == (row.prediction_id, row.assignment.digest)
+            [passed] = session.exec(select(CrosspollLog).where(CrosspollLog.permit_id == permit.id)).all()
+            assert not passed.blocked
+            assert [one["verdict"] for one in passed.verdicts] == ["allow"] * 6
+            assert passed.digest == row.assignment.digest
+    assert len({row.permit_id for row in rows}) == len(rows)
+    return len(rows)
+
+
+def test_every_path_to_a_session_leads_through_the_rails(world: World) -> None:
+    running = world.engine
+    world.earn()  # an own prompt, approved at the port
+    assert accounted_for(running) == 1
+    running.autonomy.schedule.run(CARDS)
+    running.autonomy.schedule.run(STATE)
+    running.autonomy.schedule.run(PULSE)
+    running.predictions.run_cycle(requested=True)
+    assert accounted_for(running) == 1, "cycles, chores and heartbeats start nothing"
+    own = running.cards.propose("report_branches days=7", workspace=world.workspace)
+    dispatch(running, "approve", {"id": own.id, "wait": True})
+    assert accounted_for(running) == 2
+    other = running.cards.propose("report_branches days=8", workspace=world.workspace)
+    holder = read_holder(world.home)
+    assert holder is not None
+    ask(holder.address, "approve", {"id": other.id, "wait": True})
+    assert accounted_for(running) == 3
+    world.away()
+    acted = world.cycle().acted
+    world.ended(acted)
+    assert accounted_for(running) == 4
+    world.away()
+    running.autonomy.schedule.run(ACT)
+    assert accounted_for(running) <= 5
+
+
+def test_a_heartbeat_makes_a_task_and_never_a_session(world: World) -> None:
+    page = world.home.agents / "backend_builder" / "heartbeat.md"
+    page.write_text("- [ ] 2026-01-05 09:00: run_tests\n")
+    world.engine.autonomy.schedule.run(PULSE)
+    assert [task.source for task in world.engine.tasks.list()] == ["heartbeat"]
+    assert world.engine.sessions.list() == []
+
+
+def permitted(world: World) -> tuple[Permit, Assignment]:
+    """A permit as the rails issue it, not used yet."""
+    card = world.engine.cards.propose(FLOW, workspace=world.workspace)
+    cards = world.engine.cards
+    info = cards._launcher.check(card.assignment)
+    permit, _ = world.engine.database.write(
+        lambda tx: cards._rule(tx, card.id, card.assignment, info, DecidedBy.OPERATOR)
+    )
+    assert permit is not None
+    return permit, card.assignment
+
+
+def start(world: World, permit: Permit, assignment: Assignment) -> str:
+    """The refusal's code, or "" when a session was made."""
+    before = len(world.engine.sessions.list())
+    try:
+        view = world.engine.sessions.start(permit, assignment, agent="chronicler")
+    except Refusal as refusal:
+        assert len(world.engine.sessions.list()) == before
+        return refusal.code
+    world.engine.sessions.wait(view.id, 20)
+    return ""
+
+
+def test_a_permit_is_good_once_for_one_thing_and_for_fifteen_minutes(world: World) -> None:
+    permit, assignment = permitted(world)
+    assert start(world, replace(permit, id="permit_forged"), assignment) == "permit_unknown"
+    assert start(world, permit, replace(assignment, parameters={"since": "HEAD~1"})) == "permit_mismatch"
+    assert start(world, permit, replace(assignment, prompt="another")) == "permit_mismatch"
+    assert start(world, replace(permit, trigger_type=TriggerType.CRON), assignment) == "permit_mismatch"
+    assert start(world, replace(permit, prediction_id="pred_other"), assignment) == "permit_mismatch"
+    assert start(world, permit, assignment) == ""
+    assert start(world, permit, assignment) == "permit_used"
+
+    late, assignment = permitted(world)
+    world.clock.advance(LIFE)
+    assert start(world, late, assignment) == "permit_expired"
+
+    last, assignment = permitted(world)
+    world.clock.advance(LIFE - timedelta(microseconds=1))
+    assert start(world, last, assignment) == ""
+
+    void, assignment = permitted(world)
+    world.engine.database.write(lambda tx: world.engine.safety.pipeline.revoke(tx, void.prediction_id))
+    assert start(world, void, assignment) == "permit_used"
+
+
+def test_a_restart_starts_what_its_permit_still_covers_and_once(world: World) -> None:
+    permit, _ = permitted(world)
+    world.engine.close()
+    with world.opened() as again:
+        world.ended(permit.prediction_id)
+        assert accounted_for(again) == 1
+        again.close()
+    with world.opened() as third:
+        assert accounted_for(third) == 1
+        third.close()
+
+
+def test_a_restart_after_the_permit_ran_out_asks_again(world: World) -> None:
+    permit, _ = permitted(world)
+    world.engine.close()
+    world.clock.advance(LIFE)
+    with world.opened() as again:
+        assert again.cards.get(permit.prediction_id).status == "pending"
+        assert accounted_for(again) == 0
+        assert again.safety.costs.state().hour == 0
