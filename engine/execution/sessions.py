@@ -19,7 +19,6 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus, FaultReported
-from engine.execution import sessions_store as store
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
 from engine.execution.keeper import Brakes, Keeper, stopped
 from engine.execution.live import CommandCheck, LiveSession, Stop
@@ -28,7 +27,8 @@ from engine.execution.runners.base import Runner, RunnerResult
 from engine.execution.runners.flow import CommandBlocked, FlowUnable, Stopped
 from engine.execution.sandbox import Confinement, Sandbox, best_sandbox, secret_places
 from engine.execution.session_records import PermitBook, SessionObserver, SessionRecords
-from engine.execution.sessions_store import SessionResult, SessionRow
+from engine.execution.session_results import result_of
+from engine.execution.sessions_store import SessionRow
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.execution.worktrees import remove_folder
 from engine.home import Home
@@ -45,9 +45,6 @@ from engine.values import (
 )
 
 log = logging.getLogger(__name__)
-
-SUMMARY_CAP = 4_000
-"""Characters of a summary that a row keeps; the transcript has it whole."""
 
 CALM = timedelta(minutes=10)
 """So long nobody else may have written in a workspace where a session that can write starts by itself (SPEC 3.8)."""
@@ -110,6 +107,7 @@ class Sessions:
         self._over: dict[str, threading.Event] = {}
         self._threads: set[threading.Thread] = set()
         self._closed = False
+        self._held_back = False
 
     @property
     def sandbox(self) -> Sandbox:
@@ -239,6 +237,11 @@ class Sessions:
             self.stop(session_id, reason)
         return len(ending) + len(left)
 
+    def hold_back(self) -> None:
+        """Begin nothing more: what waits, and what is approved from now on, waits for the next engine of this home."""
+        with self._lock:
+            self._held_back = True
+
     def close(self) -> None:
         """End what runs; what is queued stays queued for the next start. Safe to call twice."""
         with self._lock:
@@ -297,7 +300,7 @@ class Sessions:
             problem = ""
             with self._lock:
                 free = self._settings.current.max_running_sessions - len(self._live)
-                if self._closed or free <= 0 or not self._queue:
+                if self._closed or self._held_back or free <= 0 or not self._queue:
                     return
                 waiting = self._queue.popleft()
                 try:
@@ -309,8 +312,14 @@ class Sessions:
                 continue
             thread = threading.Thread(target=self._work, args=(live,), name=f"clawpy-{waiting.id}", daemon=True)
             with self._lock:
-                self._threads.add(thread)
-                thread.start()
+                try:
+                    thread.start()
+                    self._threads.add(thread)
+                except RuntimeError as error:  # the machine has no thread left
+                    problem = str(error)
+            if problem:
+                self._finish(waiting.id, Stop(SessionState.FAILED, f"it could not be started: {problem}"), live)
+                continue
             self._keeper.wake()  # never under our lock: the keeper holds its own while it asks for ours
 
     def _prepare(self, waiting: _Waiting, sandbox: Sandbox) -> LiveSession:
@@ -386,7 +395,7 @@ class Sessions:
 
     def _finish(self, session_id: str, outcome: Stop | RunnerResult, live: LiveSession | None = None) -> None:
         """The last transaction of a session. Whoever comes second finds it done and changes nothing."""
-        result = _result(outcome, live)
+        result = result_of(outcome, live)
         lines = self._close_transcript(session_id, outcome, live)
         write = outcome.write if isinstance(outcome, RunnerResult) else None
         try:
@@ -444,34 +453,6 @@ class Sessions:
     def list(self, *, workspace: str | None = None, limit: int = 50) -> list[SessionView]:
         """Sessions, newest first."""
         return [self._seen(row) for row in self._records.latest(workspace=workspace, limit=limit)]
-
-
-def _result(outcome: Stop | RunnerResult, live: LiveSession | None) -> SessionResult:
-    cost, tokens, seconds = (live.cost, live.tokens, live.seconds) if live else (0, 0, 0.0)
-    if isinstance(outcome, RunnerResult):
-        return SessionResult(
-            state=SessionState.SUCCEEDED,
-            outcome=store.outcome_of(SessionState.SUCCEEDED),
-            summary=_told(outcome.summary),
-            check=outcome.check,
-            cost=cost,
-            tokens=tokens,
-            seconds=seconds,
-            facts=dict(outcome.facts),
-        )
-    return SessionResult(
-        state=outcome.state,
-        outcome=store.outcome_of(outcome.state),
-        summary=_told(outcome.reason),
-        error=_told(outcome.reason),
-        cost=cost,
-        tokens=tokens,
-        seconds=seconds,
-    )
-
-
-def _told(text: str) -> str:
-    return sanitise(text).strip()[:SUMMARY_CAP]
 
 
 def _sweep(scratch: Path) -> None:

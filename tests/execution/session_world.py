@@ -146,7 +146,7 @@ class World:
             home=self.home,
             clock=clock,
             bus=bus,
-            randomness=Randomness(7),
+            randomness=Randomness(),  # worlds of parallel tests must not end each other's processes
             settings=self.settings,
             channels=Channels(self.settings),
             permits=self.permits,

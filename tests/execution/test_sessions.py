@@ -542,6 +542,22 @@ def test_an_observer_that_raises_costs_no_slot_and_is_told(world: World, bus: Ev
     assert len(world.runner.begun) == 3
 
 
+def test_a_machine_without_a_thread_left_costs_no_slot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("clawpy-sess"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        view = world.start("gate")
+    assert (view.state, view.error) == (SessionState.FAILED, "it could not be started: can't start new thread")
+    world.runner.gate.set()
+    assert world.run("gate").state is SessionState.SUCCEEDED
+
+
 def test_limits_hold_after_a_fault_in_looking_after_sessions(
     world: World, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
