@@ -6,11 +6,12 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from clawpy_console.dialogs.base import Dialog
 
-class Confirm(ModalScreen[bool]):
+
+class Confirm(Dialog[bool]):
     """Asks; True when `key` was pressed, False on Escape or n. Other keys, Enter among them, do nothing."""
 
     def __init__(self, title: str, question: str, *, key: str, word: str) -> None:

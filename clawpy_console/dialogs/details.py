@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from clawpy_console import words
 from clawpy_console.actions import bindings
+from clawpy_console.dialogs.base import Dialog
 from clawpy_console.widgets.card import bar, headline, signal_name
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
@@ -94,7 +94,7 @@ def rail_line(one: RailVerdict) -> Content:
     )
 
 
-class Details(ModalScreen[None]):
+class Details(Dialog[None]):
     """The details of `card`. Closes itself when it was approved."""
 
     BINDINGS = bindings("details")

@@ -8,16 +8,16 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from clawpy_console.actions import ACTIONS, GROUPS, shown_key
+from clawpy_console.dialogs.base import Dialog
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
 
 
-class Help(ModalScreen[None]):
+class Help(Dialog[None]):
     """The keys by group, with the id that `[keys]` in the configuration uses."""
 
     app: ConsoleApp  # type: ignore[assignment]

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from clawpy_console import words
 from clawpy_console.actions import bindings
+from clawpy_console.dialogs.base import Dialog
 
 
-class OwnPrompt(ModalScreen[tuple[str, str] | None]):
+class OwnPrompt(Dialog[tuple[str, str] | None]):
     """Gives `(prompt, workspace)`, or None. ctrl+s makes the card, ctrl+w takes the next workspace."""
 
     BINDINGS = bindings("prompt")

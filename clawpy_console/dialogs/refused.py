@@ -8,16 +8,16 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from clawpy_console.dialogs.base import Dialog
 from engine.values import Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
 
 
-class Refused(ModalScreen[None]):
+class Refused(Dialog[None]):
     """Shows a refusal in full. `r` tries again, `q` leaves."""
 
     app: ConsoleApp  # type: ignore[assignment]

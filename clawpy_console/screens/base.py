@@ -40,6 +40,8 @@ class ConsoleScreen(Screen[None]):
     COLUMNS: ClassVar[Mapping[str, str]] = {}
 
     app: ConsoleApp  # type: ignore[assignment]
+    _complete = False
+    _uncovered = False  # a dialog has just gone: the whole screen is to be drawn once
 
     def compose(self) -> ComposeResult:
         yield StatusBar(self.MODE)
@@ -58,7 +60,7 @@ class ConsoleScreen(Screen[None]):
     @property
     def ready(self) -> bool:
         """True while the screen's widgets are there to be drawn on."""
-        return self.is_attached and self.is_running and bool(self.query(StatusBar)) and bool(self.query(KeyLine))
+        return self._complete and self.is_attached and self.is_running and bool(self.query(KeyLine))
 
     @property
     def pane(self) -> str:
@@ -67,11 +69,25 @@ class ConsoleScreen(Screen[None]):
         return next((pane for pane, target in self.PANES.items() if node is not None and node.id == target), "")
 
     def on_mount(self) -> None:
+        # Textual calls this besides the on_mount of a screen that has one of its own.
+        self._complete = True  # mounted comes after everything composed was, panes within panes too
+        self.screen_layout_refresh_signal.subscribe(self, self._laid_out, immediate=True)
         self.refresh_known(frozenset())
 
     def on_screen_resume(self) -> None:
+        self._uncovered = True
+        self.call_after_refresh(self._drawn_whole)
         self.refresh_known(frozenset())
         self.query_one(KeyLine).look()
+
+    def _laid_out(self, _: Screen[object]) -> None:
+        """Textual forgets that the whole screen has to be drawn when a layout falls into the same frame; what a
+        dialog covered would then still show the dialog. Ask again."""
+        if self._uncovered:
+            self.refresh()
+
+    def _drawn_whole(self) -> None:
+        self._uncovered = False
 
     def on_resize(self, event: events.Resize) -> None:
         self.tick(self.app.now())

@@ -66,7 +66,6 @@ class MissionScreen(ConsoleScreen):
                     yield Rows(id="queue", empty="nothing")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.add_class("-at-middle")
 
     # Drawing

@@ -58,7 +58,6 @@ class SafetyScreen(ConsoleScreen):
                 yield Static(id="blocked-why", markup=False)
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.add_class("-at-right")
 
     def draw(self, changed: frozenset[str]) -> None:

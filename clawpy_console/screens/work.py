@@ -67,7 +67,6 @@ class WorkScreen(ConsoleScreen):
                 yield LinesView(id="diff", gutter=False, empty="")
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.add_class("-at-left")
 
     @property
