@@ -82,7 +82,7 @@ class World:
         self.flows: dict[str, Any] = dict(FLOWS)
         self.watcher = Watcher()
         locks = WorkspaceLocks()
-        randomness = Randomness(3)
+        randomness = Randomness()
         self.worktrees = Worktrees(home=self.home, database=database, locks=locks)
         self.changes = ChangeSets(
             home=self.home,

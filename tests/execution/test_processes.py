@@ -14,6 +14,9 @@ import pytest
 
 from engine.execution.processes import GroupClosed, Processes, end_processes, marked
 
+MARK = f"sess_{os.getpid()}"
+"""Of this run alone: whoever runs these tests beside us has children of his own."""
+
 DEAF = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 
 FAMILY = """
@@ -77,7 +80,7 @@ def alive(pid: int) -> bool:
 
 @pytest.fixture
 def processes() -> Iterator[Processes]:
-    group = Processes("sess_test")
+    group = Processes(MARK)
     yield group
     group.end()
 
@@ -147,14 +150,14 @@ def test_timeout_ends_the_command_alone(processes: Processes, tmp_path: Path) ->
 def test_mark_finds_who_lost_all_relatives(processes: Processes, tmp_path: Path) -> None:
     run = Running(processes, FAMILY, tmp_path)
     until(lambda: len(run.pids) == 4)
-    assert {process.pid for process in marked("sess_test")} >= set(run.pids)
-    assert end_processes("sess_test")
-    assert marked("sess_test") == []
+    assert {process.pid for process in marked(MARK)} >= set(run.pids)
+    assert end_processes(MARK)
+    assert marked(MARK) == []
     run.thread.join(2)
 
 
 def test_other_sessions_are_left_alone(processes: Processes, tmp_path: Path) -> None:
-    other = Processes("sess_other")
+    other = Processes(f"{MARK}_other")
     theirs = Running(other, "import os,time; print(os.getpid(), flush=True); time.sleep(60)", tmp_path)
     until(lambda: len(theirs.pids) == 1)
     processes.end()
