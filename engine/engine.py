@@ -236,7 +236,7 @@ class Engine:
 
     def queue(self) -> list[Waiting]:
         """What waits for the operator, longest first (SPEC 9.3)."""
-        return views.waiting(self.changes, self.sessions)
+        return views.waiting(self.changes, self.sessions, self.clock.now())
 
     def place(self, workspace: str) -> str:
         """Name and branch of a workspace for the status line."""
