@@ -124,7 +124,9 @@ async def test_the_loop_is_free_while_everything_happens(
         engine = app.engine
         assert engine is not None
         await asyncio.to_thread(engine.predictions.run_cycle, requested=True)
-        run_tests = next(card for card in engine.cards.pending() if card.assignment.flow == "run_tests")
+        cards = {card.assignment.flow: card for card in engine.cards.pending()}
+        assert "run_tests" in cards, (list(cards), engine.predictions.signals(paths[0]))
+        run_tests = cards["run_tests"]
         began = await asyncio.to_thread(engine.cards.approve, run_tests.id)
         session = began.session_id or ""
         await until(pilot, lambda: engine.sessions.get(session).state is SessionState.RUNNING)
