@@ -65,6 +65,10 @@ def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Se
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadConfig([_syntax_problem(error, file)]) from error
+    except ValueError as error:  # Python reads no number of so many digits
+        raise BadConfig([Problem(file, "", f"a number in it is too long: {error}")]) from error
+    except RecursionError as error:
+        raise BadConfig([_too_deep(file)]) from error
     chosen = _with_default_channels(data)
     variables = overridden(environment)
     for path, (_, value) in variables.items():
@@ -74,6 +78,8 @@ def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Se
         return Settings.model_validate_json(
             json.dumps(chosen, default=_unfit), strict=True, by_alias=True, by_name=False
         )
+    except RecursionError as error:
+        raise BadConfig([_too_deep(file)]) from error
     except ValidationError as error:
         raise BadConfig(_problems(error, text, file, chosen, {p: v for p, (v, _) in variables.items()})) from error
 
@@ -98,7 +104,7 @@ def typed(path: KeyPath, text: str) -> Any:
         return [part.strip() for part in text.split(",") if part.strip()]
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -109,7 +115,7 @@ def parse_key(key: str) -> KeyPath:
     """
     try:
         value: Any = tomllib.loads(f"{key} = 0")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = None
     parts: list[str] = []
     while isinstance(value, dict) and len(value) == 1:
@@ -248,6 +254,10 @@ def _place(data: dict[str, Any], path: KeyPath, value: Any) -> None:
 def _unfit(value: Any) -> Any:
     """TOML's dates fit no setting; a list of one null is refused by every type."""
     return [None]
+
+
+def _too_deep(file: str) -> Problem:
+    return Problem(file, "", "tables or lists are nested too deeply; no setting needs more than three levels")
 
 
 def _syntax_problem(error: tomllib.TOMLDecodeError, file: str) -> Problem:

@@ -68,7 +68,7 @@ class Home:
 
         try:
             sections = tomllib.loads(self.config_file.read_text(encoding="utf-8-sig")).get("workspaces", {})
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return []
         found = []
         for path, section in sections.items() if isinstance(sections, dict) else ():

@@ -53,6 +53,7 @@ class SettingsStore:
         self._lock = threading.RLock()
         self._database: Database | None = None
         self._stamp = _stamp(file)
+        self._gone = False
         self._settings = self._parse(self._read())
         self._checked = clock.monotonic()
         self.fault: str = ""
@@ -63,7 +64,10 @@ class SettingsStore:
 
     @property
     def current(self) -> Settings:
-        """The settings as they are now; rereads the file when it changed, at most once a second."""
+        """The settings as they are now; rereads the file when it changed, at most once a second.
+
+        A file that is gone or empty is believed at the second look.
+        """
         if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
             with self._lock:
                 if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
@@ -187,7 +191,14 @@ class SettingsStore:
     def _reload(self) -> None:
         stamp = _stamp(self.file)
         if stamp == self._stamp:
+            self._gone = False
             return
+        gone = stamp is None or stamp[1] == 0
+        if gone and not self._gone:
+            # Some editors empty or remove a file before they write it: what holds back must not be let go meanwhile.
+            self._gone = True
+            return
+        self._gone = gone
         self._stamp = stamp
         try:
             settings = self._parse(self._read())

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Autonomy, Settings
-from engine.config_file import VARIABLES, BadConfig, accepted, parse_key, read_settings
+from engine.config_file import VARIABLES, BadConfig, accepted, parse_key, read_settings, typed
 from engine.home import Home
 from engine.values import Refusal
 
@@ -211,3 +211,20 @@ def test_the_home_of_a_user_that_is_not_there(tmp_path: Path) -> None:
     home.config.mkdir()
     home.config_file.write_text(text)
     assert home.configured_workspaces() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = " + "[" * 5_000, "a." * 2_000 + "b = 1", "[" + "a." * 2_000 + "b]", "maxPendingCards = " + "9" * 5_000],
+)
+def test_what_python_itself_cannot_read_is_a_problem_of_the_file(text: str, tmp_path: Path) -> None:
+    [found] = complaints(text)
+    assert found.startswith("config.toml: ")
+    home = Home.locate(tmp_path)
+    home.config.mkdir()
+    home.config_file.write_text(text)
+    assert home.configured_workspaces() == []
+
+
+def test_a_number_that_is_too_long_is_no_number() -> None:
+    assert typed(("maxPendingCards",), "9" * 5_000) == "9" * 5_000

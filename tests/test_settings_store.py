@@ -122,6 +122,8 @@ def test_an_outside_edit_shows_up_within_a_second(
     assert events(database) == [("SettingChanged", "quietHoursStart", "20")]
     file.unlink()
     clock.advance(timedelta(seconds=1))
+    assert store.current.quiet_hours_start == 20, "it may be written anew this moment"
+    clock.advance(timedelta(seconds=1))
     assert store.current.quiet_hours_start == 23
 
 
@@ -187,3 +189,18 @@ def test_a_workspace_is_the_same_by_any_path_to_it(
     assert store.set(full, "off") == "off"
     assert file.read_text().count("autonomy") == 1
     assert store.unset(full) == "cards"
+
+
+def test_a_file_that_is_being_written_anew_lets_nothing_go(store: SettingsStore, file: Path, clock: FakeClock) -> None:
+    store.set("crossPollEnabled", False)
+    file.write_text("")
+    clock.advance(timedelta(seconds=1))
+    assert not store.current.cross_poll_enabled
+    file.write_text("crossPollEnabled = false\nquietHoursStart = 21\n")
+    clock.advance(timedelta(seconds=1))
+    assert (store.current.cross_poll_enabled, store.current.quiet_hours_start) == (False, 21)
+    file.unlink()
+    clock.advance(timedelta(seconds=1))
+    assert not store.current.cross_poll_enabled
+    clock.advance(timedelta(seconds=1))
+    assert store.current.cross_poll_enabled, "it is gone indeed"
