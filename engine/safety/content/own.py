@@ -1,0 +1,89 @@
+"""The operator's own rules, `[content]` in the settings: what is always blocked, what passes though a rule stops it.
+
+A `block` pattern is in the language of `patterns`: it fits when its program, words and options are there, whatever else
+is. An `allow` pattern is a command word by word: `*` stands for anything within one word, a last `**` for any further
+words; it fits only when nothing else is there, so that nothing can hide behind it. `prompt: …` is a pattern for a whole
+prompt's words. Both are held against each program that really runs, so that disguises do not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from engine.safety.content.calls import Call
+from engine.safety.content.patterns import BLOCK, Hit, Pattern, glob, plain_words
+
+_PROMPT = "prompt:"
+_UNKNOWN = ("..", "$", "`", "()", "~", "{")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRules:
+    """The patterns taken apart."""
+
+    allow: tuple[tuple[str, ...], ...] = ()
+    block: tuple[tuple[str, Pattern], ...] = ()
+    allowed_prompts: tuple[str, ...] = ()
+    blocked_prompts: tuple[str, ...] = ()
+
+    def blocks(self, call: Call) -> Hit | None:
+        """The operator's block that a call breaks."""
+        for text, pattern in self.block:
+            if glob(text.split()[0].split("|")).match(call.base) and pattern.matches(call, plain_words(call)):
+                return BLOCK, "own-block", f"your rule: {text[:120]}"
+        return None
+
+    def allows(self, call: Call) -> bool:
+        """Did the operator allow exactly this?"""
+        return any(_fits(words, [call.base, *call.args]) for words in self.allow)
+
+    def blocks_prompt(self, text: str) -> Hit | None:
+        """The operator's block that a prompt breaks."""
+        for pattern in self.blocked_prompts:
+            if fnmatchcase(_flat(text), pattern):
+                return BLOCK, "own-block", f"your rule: {_PROMPT} {pattern[:120]}"
+        return None
+
+    def allows_prompt(self, text: str) -> bool:
+        """Did the operator allow a prompt in these words? Commands in it are judged all the same."""
+        return any(fnmatchcase(_flat(text), pattern) for pattern in self.allowed_prompts)
+
+
+NOTHING = OwnRules()
+
+
+@lru_cache(maxsize=16)
+def own_rules(allow: tuple[str, ...], block: tuple[str, ...]) -> OwnRules:
+    """The rules of the settings' patterns, which were validated when they were read."""
+    if not allow and not block:
+        return NOTHING
+    return OwnRules(
+        tuple(tuple(text.split()) for text in allow if not _is_prompt(text)),
+        tuple((text, Pattern.of(text)) for text in block if not _is_prompt(text)),
+        tuple(_flat(text[len(_PROMPT) :]) for text in allow if _is_prompt(text)),
+        tuple(_flat(text[len(_PROMPT) :]) for text in block if _is_prompt(text)),
+    )
+
+
+def _is_prompt(text: str) -> bool:
+    return text.lower().startswith(_PROMPT)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text[:4000].lower().split())
+
+
+def _fits(pattern: tuple[str, ...], words: list[str]) -> bool:
+    if pattern[-1] == "**":
+        pattern, words = pattern[:-1], words[: len(pattern) - 1]
+    return len(words) == len(pattern) and all(_word_fits(one, word) for one, word in zip(pattern, words, strict=True))
+
+
+def _word_fits(pattern: str, word: str) -> bool:
+    if pattern == word:
+        return True
+    if not set(pattern) & set("*?[") or (word[:1] == "-") != (pattern[:1] == "-"):
+        return False
+    return not any(one in word for one in _UNKNOWN) and fnmatchcase(word, pattern)
