@@ -64,6 +64,49 @@ class Production(_Section):
     paths: tuple[str, ...] = ()
 
 
+class Content(_Section):
+    """`[content]`: the operator's own rules of the content filter (SPEC 3.5).
+
+    `block = ["terraform apply", "make deploy --env=prod", "prompt: *customer data*"]`: program, words that follow each
+    other, options that must be there. `allow = ["docker system prune -f", "rm -rf scratch/*", "make destroy **"]`: a
+    whole command, `*` within one word, a last `**` for any further words.
+    """
+
+    allow: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+
+    @field_validator("allow", "block", mode="after")
+    @classmethod
+    def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(value) > MOST_CONTENT_PATTERNS:
+            raise ValueError(f"{len(value)} patterns are too many: at most {MOST_CONTENT_PATTERNS}")
+        for text in value:
+            fault = _pattern_fault(text)
+            if fault:
+                raise ValueError(f"pattern {text[:80]!r} {fault}")
+        return value
+
+
+MOST_CONTENT_PATTERNS = 200
+
+
+def _pattern_fault(text: str) -> str:
+    """What is wrong with a pattern of `[content]`, in words; "" when nothing is."""
+    body = text.removeprefix("prompt:").strip()
+    if not body:
+        return 'is empty; write a command such as "docker system prune -f"'
+    if text != text.strip() or not text.isprintable():
+        return "has space around it or a line break in it; write one command on one line"
+    if len(text) > 200:
+        return "is longer than 200 characters; use * for what may vary"
+    first, *rest = body.split()
+    if not any(character.isalnum() for character in (body if text.startswith("prompt:") else first)):
+        return "would fit every command; begin with the name of a program"
+    if not text.startswith("prompt:") and (first[0] in "-!@" or "**" in [first, *rest[:-1]]):
+        return "must begin with the name of a program, and ** may only stand last"
+    return ""
+
+
 class Console(_Section):
     """`[console]`: how the screen looks and alerts."""
 
@@ -121,6 +164,7 @@ class Settings(_Section):
     keys: dict[str, str] = Field(default_factory=dict)
     """Key bindings by id, comma-separated keys."""
     production: Production = Production()
+    content: Content = Content()
     channels: dict[Name, ChannelSettings] = Field(default_factory=_channels)
     workspaces: dict[str, WorkspaceSettings] = Field(default_factory=dict)
 

@@ -20,7 +20,7 @@ from engine.clock import Clock
 from engine.config import Autonomy, SettingsSource
 from engine.events import LoopDetected, TriggerBlocked
 from engine.safety import cost, gate, loops, rates
-from engine.safety.content import ContentFacts, check_assignment, decide_content
+from engine.safety.content import ContentFacts, check_assignment, decide_content, own_rules
 from engine.safety.costs import Costs
 from engine.safety.gate import GateFacts, decide_gate
 from engine.safety.kill_switch import PAUSE, KillSwitch
@@ -230,7 +230,9 @@ class Pipeline:
         return cost.decide_cost(spent(), trigger.estimate, self._costs.budget(session, trigger.agent))
 
     def _content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
-        found = check_assignment(trigger.assignment, self._settings.current.channels)
+        settings = self._settings.current
+        own = own_rules(settings.content.allow, settings.content.block)
+        found = check_assignment(trigger.assignment, settings.channels, own=own)
         allowed_once = False
         if found.verdict is Verdict.BLOCK:
             allowance = session.get(Allowance, trigger.assignment.digest)

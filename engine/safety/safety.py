@@ -12,7 +12,7 @@ from sqlmodel import col, desc, func, select
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.safety import loops
-from engine.safety.content import check_command, check_prompt
+from engine.safety.content import OwnRules, check_command, check_prompt, own_rules
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import Decisions, KillSwitch
 from engine.safety.permits import Permits
@@ -80,6 +80,7 @@ class Safety:
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
+        self._settings = settings
         self.kill_switch = KillSwitch(
             database,
             settings,
@@ -157,11 +158,15 @@ class Safety:
 
     def check_command(self, text: str, cwd: Path | None = None) -> RailVerdict:
         """The content filter on a shell command (SPEC 3.5)."""
-        return check_command(text, cwd=cwd)
+        return check_command(text, cwd=cwd, own=self._own())
 
     def check_prompt(self, text: str) -> RailVerdict:
         """The content filter on words."""
-        return check_prompt(text)
+        return check_prompt(text, own=self._own())
+
+    def _own(self) -> OwnRules:
+        content = self._settings.current.content
+        return own_rules(content.allow, content.block)
 
     def loop_detection_count(self) -> int:
         """How many loops were stopped, ever (`loopDetectionCount`)."""

@@ -23,7 +23,8 @@ _CODE_NOUN = (
     r"sentence|word|whitespace|space|bug|error|issue|crash|exception|check|guard|rule|pattern|parser|spec|suite|case|"
     r"script|job|step|stage|workflow|pipeline|build|bundle|checklist|session|timeout|retry|metric|chart|widget|backend|"
     r"provider|factory|service|util|utility|abstraction|stub|seed|branch name|log line|badge|banner|toggle|"
-    r"selector|picker|row|cell|format|plugin|extension|syntax|token|lock|cursor|transaction|border|shadow|"
+    r"selector|picker|row|cell|format|plugin|extension|syntax|token|lock|webhook|event|cursor|transaction|border"
+    r"|shadow|"
     r"padding|margin|renderer|sorting|pagination|layout|tooltip|placeholder|wording|punctuation"
 )
 _PLACEHOLDER = (
@@ -75,7 +76,7 @@ _DESTROY = (
     r"delet(?:e|ing)|destroy(?:ing)?|wip(?:e|ing)(?: out| off| clean)?|eras(?:e|ing)|purg(?:e|ing)|nuk(?:e|ing)|"
     r"obliterat(?:e|ing)|drop(?:ping)?|truncat(?:e|ing)|annihilat(?:e|ing)|shred(?:ding)?|get(?:ting)? rid of|"
     r"tear(?:ing)? down|blow(?:ing)? away|clear(?:ing)? out|kill(?:ing)? off|trash(?:ing)?|eliminat(?:e|ing)|"
-    r"(?:re)?format(?:ting)?|vaporize|throw(?:ing)? away|decommission(?:ing)?|rm"
+    r"vaporize|throw(?:ing)? away|decommission(?:ing)?|rm"
 )
 _TAKE_AWAY = (
     r"remov(?:e|ing)|clear(?:ing)?|reset(?:ting)?|empty(?:ing)?|clean(?:ing)?(?: up| out)?|kill(?:ing)?|tak(?:e|ing)"
@@ -107,7 +108,7 @@ _STORES = (
     r"|system32|"
     r"audit (?:logs?|trail)|infrastructure|kubernetes|virtual machines?|vms?|data ?warehouse|data ?lake|s3"
     r"|mailbox(?:es)?|"
-    r"everything(?!\s+(?:after|before|between|but|except|related|about|that|else|from the|up to))"
+    r"queues|topics|everything(?!\s+(?:after|before|between|but|except|related|about|that|else|from the|up to))"
 )
 
 RULES: tuple[ProseRule, ...] = (
@@ -142,7 +143,10 @@ RULES: tuple[ProseRule, ...] = (
             "The delete button on the database page does nothing",
             "Drop support for the old database driver",
             "delete all generated files in build",
+            "format all files with black",
         ),
+        rf"{_ASKED}(?:re)?format(?:ting)?\s+{_GAP}(?:disks?|(?:hard )?drives?|partitions?|volumes?|usb stick"
+        rf"|ssd){_NOT_CODE}",
     ),
     ProseRule(
         "prose-sql",
@@ -177,7 +181,7 @@ RULES: tuple[ProseRule, ...] = (
             "remove production from the list of environments",
             "stop the local server",
         ),
-        rf"{_ASKED}(?:rewrite|overwrite|reset|erase|change)\s+(?:\w+\s+){{0,3}}?(?:git )?history\b(?!\s+(?:page|view"
+        rf"{_ASKED}(?:rewrite|overwrite|reset|erase|change)\s+(?:[\w']+\s+){{0,3}}?(?:git )?history\b(?!\s+(?:page|view"
         rf"|tab|api))",
     ),
     ProseRule(
@@ -221,11 +225,11 @@ RULES: tuple[ProseRule, ...] = (
         rf"(?:shares?|stocks?|bitcoin|crypto|tokens?|domains?|licen[cs]es?|subscriptions?|credits|gift cards?"
         rf"|hardware|laptops?|"
         rf"tickets?|options|servers?|plan|books?|instances?){_NOT_CODE}|"
-        rf"{_ASKED}(?:make|issue|execute|submit|process|authori[sz]e|approve)\s+(?:\w+\s+){{0,3}}?"
+        rf"{_ASKED}(?:make|issue|execute|submit|process|authori[sz]e|approve)\s+(?:[\w']+\s+){{0,3}}?"
         rf"(?:payments?|purchases?|payouts?|wire transfer|refunds?){_NOT_CODE}|"
-        rf"{_ASKED}pay\s+(?:\w+\s+){{0,3}}?(?:invoices?|bills?|vendor|supplier|contractor|salary|salaries"
+        rf"{_ASKED}pay\s+(?:[\w']+\s+){{0,3}}?(?:invoices?|bills?|vendor|supplier|contractor|salary|salaries"
         rf"|rent){_NOT_CODE}|"
-        rf"{_ASKED}(?:charge|debit)\s+(?:\w+\s+){{0,3}}?(?:card|customers?|account){_NOT_CODE}",
+        rf"{_ASKED}(?:charge|debit)\s+(?:[\w']+\s+){{0,3}}?(?:card|customers?|account){_NOT_CODE}",
     ),
     ProseRule(
         "prose-secrets",
@@ -268,7 +272,8 @@ RULES: tuple[ProseRule, ...] = (
         ASK,
         "asks to communicate with the outside",
         r"send|post|reply|forward|publish|tweet|broadcast|notify|dm|e-?mail|announce|message",
-        r"e-?mails?|tweets?|sms|newsletters?|slack|discord|telegram|whatsapp|twitter|linkedin|facebook|instagram"
+        r"e-?mails?|tweets?|sms|newsletters?|(?:slack|discord|telegram|whatsapp)(?: messages?)?|twitter|linkedin"
+        r"|facebook|instagram"
         r"|mastodon|press|"
         r"customers?|clients?|subscribers|users by mail|everyone at|the (?:team|boss|manager|list|channel)|text"
         r" message",

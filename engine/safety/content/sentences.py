@@ -45,7 +45,9 @@ _FILLER = re.compile(
     re.IGNORECASE,
 )
 _TALK = re.compile(
-    r"^(?:(?:re)?(?:write|add|create|implement|document|describe|explain|summari[sz]e|review|test|check|verify|ensure|"
+    r"^(?:update (?:the |our )?(?:docs?|documentation|readme|comments?|change ?log|tests?|wording|text)"
+    r"|(?:re)?(?:place|write|add|create|implement|document|describe|explain|summari[sz]e|review|test|check|verify"
+    r"|ensure|"
     r"assert|confirm|investigate|analy[sz]e|read|discuss|compare|refactor|rename|fix|debug|handle|support|mock"
     r"|simulate|"
     r"stub|reproduce|translate|note|mention|warn|comment|log|detect|block|prevent|reject|refuse|forbid|guard|protect|"
@@ -157,7 +159,9 @@ def _clauses_of(sentence: str, kept: list[str], *, talked: bool) -> list[Clause]
         talks = talked or question or conditional or bool(_TALK.match(bare)) or bool(_ABOUT.search(bare))
         joined = joint in ("and", "or", "nor", "&", ",")
         if before is not None and not talks:
-            if before.asks:
+            if joint == "before":
+                talks = True
+            elif before.asks:
                 talks = joint in ("or", "nor") and before.negated_from >= 0
             elif _TALK.match(said):
                 talks = joint == ":" or (joined and bool(_SUBORDINATE.search(said)))

@@ -1,0 +1,116 @@
+"""SPEC 3.5: the operator adds rules and allow-lists; what an allowed command hides is judged all the same."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from engine.config import Settings
+from engine.safety.content import check_command, check_prompt, own_rules
+from engine.values import Verdict
+
+OWN = own_rules(
+    (
+        "docker system prune -f",
+        "rm -rf scratch/*",
+        "make destroy **",
+        "terraform destroy",
+        "prompt: purge all backups of*",
+    ),
+    ("make deploy", "terraform apply", "acme* push --hard", "prompt: *customer data*"),
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker system prune -f",
+        "sudo docker system prune -f",
+        "sh -c 'docker system prune -f'",
+        "rm -rf scratch/old",
+        "make destroy STACK=dev",
+        "make destroy",
+        "'terraform' destroy",
+    ],
+)
+def test_what_the_operator_allows_passes(command: str) -> None:
+    assert check_command(command).verdict is not Verdict.ALLOW
+    assert check_command(command, own=OWN).verdict is Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker system prune -af",
+        "docker system prune -f --volumes",
+        "docker system prune -f && rm -rf /",
+        "docker system prune -f > /dev/sda",
+        "docker system prune -f $(rm -rf /)",
+        "rm -rf scratch/old /",
+        "rm -rf scratch/../src",
+        "rm -rf scratch/$X",
+        "rm -rf scratch",
+        "terraform destroy -auto-approve",
+        "make destroy; rm -rf /",
+    ],
+)
+def test_nothing_hides_behind_an_allowed_command(command: str) -> None:
+    assert check_command(command, own=OWN).verdict is not Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make deploy",
+        "make  'deploy' ENV=x",
+        "sh -c 'terraform apply'",
+        "terraform apply x.plan",
+        "acmectl push --hard",
+        "MAKE deploy",
+    ],
+)
+def test_what_the_operator_blocks_is_blocked(command: str) -> None:
+    assert check_command(command).verdict is Verdict.ALLOW
+    found = check_command(command, own=OWN)
+    assert (found.verdict, found.rule) == (Verdict.BLOCK, "own-block")
+    assert "your rule" in found.reason
+
+
+def test_own_rules_of_prompts() -> None:
+    assert check_prompt("Purge  all backups of the demo", own=OWN).verdict is Verdict.ALLOW
+    assert check_prompt("Purge all backups of the demo and run `rm -rf /`", own=OWN).verdict is Verdict.BLOCK
+    assert check_prompt("Look at the Customer Data now", own=OWN).rule == "own-block"
+    assert check_prompt("Look at the data now", own=OWN).verdict is Verdict.ALLOW
+    assert check_prompt("run `make deploy`", own=OWN).rule == "own-block"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("", "is empty"),
+        ("prompt:", "is empty"),
+        ("*", "would fit every command"),
+        ("** rm", "would fit every command"),
+        ("prompt: *", "would fit every command"),
+        ("--force", "must begin with the name of a program"),
+        ("rm ** x", "must begin with the name of a program"),
+        ("rm\nls", "line break"),
+        ("rm " + "x" * 200, "longer than 200"),
+    ],
+)
+@pytest.mark.parametrize("key", ["allow", "block"])
+def test_a_pattern_that_cannot_be_meant_is_refused_by_name(key: str, pattern: str, said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Settings.model_validate({"content": {key: [pattern]}})
+
+
+def test_too_many_patterns_are_refused() -> None:
+    with pytest.raises(ValidationError, match="too many"):
+        Settings.model_validate({"content": {"allow": [f"rm x{number}" for number in range(201)]}})
+
+
+def test_good_patterns_are_accepted() -> None:
+    content = Settings.model_validate(
+        {"content": {"allow": ["rm -rf scratch/*"], "block": ["prompt: *secret*"]}}
+    ).content
+    assert own_rules(content.allow, content.block).allow == (("rm", "-rf", "scratch/*"),)
