@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import gc
+import importlib
 import logging
 import os
 import threading
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from textual import events, on
 from textual.app import App, SystemCommand
 from textual.content import Content
+from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 
@@ -132,6 +134,15 @@ class ConsoleApp(App[None]):
             if self._opened is not None:
                 self._opened.close()
 
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's choice; on Linux and macOS the one that does not let Escape lag."""
+        chosen = super().get_driver_class()
+        if chosen.__name__ != "LinuxDriver":
+            return chosen
+        from clawpy_console.escape import QuickEscape
+
+        return QuickEscape
+
     def _open(self) -> Engine:
         self._opened = self._open_engine()  # kept here: leaving while it opens closes it too
         return self._opened
@@ -178,6 +189,7 @@ class ConsoleApp(App[None]):
         self.renew(TOPICS)
         self._tick()
         self.run_worker(self._load_themes(), group="themes")
+        self.run_worker(asyncio.to_thread(importlib.import_module, "clawpy_console.dialogs.details"), group="warm")
 
     def _cannot_open(self, refusal: Refusal) -> None:
         from clawpy_console.dialogs.refused import Refused
@@ -292,9 +304,8 @@ class ConsoleApp(App[None]):
 
     @on(OutputGrew)
     def _grew(self, message: OutputGrew) -> None:
-        for screen in self.screen_stack:
-            if isinstance(screen, ConsoleScreen) and screen.ready:
-                screen.output_grew(message.sessions)
+        if isinstance(self.screen, ConsoleScreen) and self.screen.ready:  # what a dialog covers catches up later
+            self.screen.output_grew(message.sessions)
 
     @on(Noticed)
     def _noticed(self, message: Noticed) -> None:

@@ -16,6 +16,7 @@ from engine.values import Card, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
+    from clawpy_console.dialogs.details import Details
 
 Trail = Callable[[str, str], object]
 """`trail(text, style)`: says in one line what was done."""
@@ -29,6 +30,7 @@ class Deck:
         self._decided: list[Card] = []
         self._words: dict[str, list[Card | None]] = {}  # a card's id -> each word not settled: None gone, Card on top
         self._in_turn = asyncio.Lock()
+        self._details: Details | None = None
 
     def over(self, listed: Sequence[Card]) -> tuple[Card, ...]:
         """`listed`, what the engine says is pending, with what the operator decided meanwhile."""
@@ -122,7 +124,12 @@ class Deck:
         """Open the details of `card`."""
         from clawpy_console.dialogs.details import Details
 
-        self._app.push_screen(Details(card))
+        if self._details is None:
+            self._details = Details(card)
+            self._app.install_screen(self._details, "details")  # kept when it closes
+        if self._details not in self._app.screen_stack:
+            self._details.show(card)
+            self._app.push_screen(self._details)
 
     def write_own_prompt(self, workspace: str) -> None:
         """Ask for a prompt and make a card of it."""

@@ -10,10 +10,12 @@ from rich.style import Style
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
 
+from clawpy_console.widgets.whole import WholeScreen
+
 Answer = TypeVar("Answer")
 
 
-class Dialog(ModalScreen[Answer]):
+class Dialog(WholeScreen[Answer], ModalScreen[Answer]):
     """A modal screen over a picture of the one behind it.
 
     Textual draws that picture anew whenever a part of the dialog is drawn, and mixes colours for each of its
@@ -21,6 +23,9 @@ class Dialog(ModalScreen[Answer]):
     """
 
     _behind: tuple[object, Segments] | None = None
+
+    def on_screen_resume(self) -> None:
+        self._behind = None
 
     def render(self) -> Any:
         """The picture behind the dialog."""

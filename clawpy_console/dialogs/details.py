@@ -95,7 +95,10 @@ def rail_line(one: RailVerdict) -> Content:
 
 
 class Details(Dialog[None]):
-    """The details of `card`. Closes itself when it was approved."""
+    """The details of one card. Closes itself when it was approved.
+
+    Made once and shown again for every card: to compose it anew would take longer than an operator's key should.
+    """
 
     BINDINGS = bindings("details")
     AUTO_FOCUS = "#details"
@@ -114,6 +117,13 @@ class Details(Dialog[None]):
         self._card = card
         self._armed = False
 
+    def show(self, card: Card) -> None:
+        """Be the details of `card` from now on. Before the first showing, or while another screen is on top."""
+        self._card = card
+        self._armed = False
+        if self.is_mounted:
+            self._begin()
+
     @property
     def _text(self) -> str:
         """What can be edited: a flow's parameters, or the prompt."""
@@ -121,24 +131,31 @@ class Details(Dialog[None]):
         return parameter_lines(assignment.parameters) if assignment.flow else assignment.prompt
 
     def compose(self) -> ComposeResult:
-        card = self._card
-        with Vertical(classes="dialog -wide") as dialog:
-            dialog.border_title = Content("Why this card")
-            dialog.border_subtitle = Content(card.id)
+        with Vertical(id="frame", classes="dialog -wide") as frame:
+            frame.border_title = Content("Why this card")
             with VerticalScroll(id="details"):
                 yield Drawn(id="head")
-                yield Static(Content(f"PARAMETERS OF {card.assignment.flow}" if card.assignment.flow else "PROMPT"),
-                             classes="heading", markup=False)  # fmt: skip
-                yield TextArea(self._text, id="editor", show_line_numbers=False, tab_behavior="focus")
+                yield Static(id="edited", classes="heading", markup=False)
+                yield TextArea(id="editor", show_line_numbers=False, tab_behavior="focus")
                 yield Static(id="refused", markup=False)
                 yield Static(id="why", classes="part", markup=False)
             yield KeyLine()
 
     def on_mount(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        flow = self._card.assignment.flow
+        self.query_one("#frame").border_subtitle = Content(self._card.id)
+        self.query_one("#edited", Static).update(Content(f"PARAMETERS OF {flow}" if flow else "PROMPT"))
+        self.query_one("#editor", TextArea).load_text(self._text)
+        self.query_one("#refused").display = False
+        self.query_one("#details").scroll_home(animate=False)
+        self.set_focus(self.query_one("#details"))
         self._draw("…")
         engine = self.app.engine
         if engine is not None:
-            self.run_worker(self._ask(engine), group="details")
+            self.run_worker(self._ask(engine), group="details", exclusive=True)
 
     async def _ask(self, engine: Any) -> None:
         def read() -> tuple[Card, tuple[int, int, str]]:
@@ -227,7 +244,7 @@ class Details(Dialog[None]):
         def refused(refusal: Refusal) -> None:
             self._refuse(str(refusal))
             self._armed = False
-            self.run_worker(self._ask(engine), group="details")
+            self.run_worker(self._ask(engine), group="details", exclusive=True)
 
         def call() -> Card:
             return engine.cards.approve(card.id, edit=edit, parameters=parameters)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -17,6 +16,7 @@ from clawpy_console.actions import bindings, shown_key
 from clawpy_console.known import Known
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.status import Banner, StatusBar
+from clawpy_console.widgets.whole import WholeScreen
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RESUME = {"stop": "safety.resume_stop", "pause": "safety.resume_pause", "month": "safety.resume_month"}
 
 
-class ConsoleScreen(Screen[None]):
+class ConsoleScreen(WholeScreen[None]):
     """A full screen: status line, banner, body, key line.
 
     `PANES` maps each pane, in the order of Tab, to the id of the widget that takes its focus. On a narrow terminal
@@ -41,7 +41,6 @@ class ConsoleScreen(Screen[None]):
 
     app: ConsoleApp  # type: ignore[assignment]
     _complete = False
-    _uncovered = False  # a dialog has just gone: the whole screen is to be drawn once
 
     def compose(self) -> ComposeResult:
         yield StatusBar(self.MODE)
@@ -71,23 +70,11 @@ class ConsoleScreen(Screen[None]):
     def on_mount(self) -> None:
         # Textual calls this besides the on_mount of a screen that has one of its own.
         self._complete = True  # mounted comes after everything composed was, panes within panes too
-        self.screen_layout_refresh_signal.subscribe(self, self._laid_out, immediate=True)
         self.refresh_known(frozenset())
 
     def on_screen_resume(self) -> None:
-        self._uncovered = True
-        self.call_after_refresh(self._drawn_whole)
         self.refresh_known(frozenset())
         self.query_one(KeyLine).look()
-
-    def _laid_out(self, _: Screen[object]) -> None:
-        """Textual forgets that the whole screen has to be drawn when a layout falls into the same frame; what a
-        dialog covered would then still show the dialog. Ask again."""
-        if self._uncovered:
-            self.refresh()
-
-    def _drawn_whole(self) -> None:
-        self._uncovered = False
 
     def on_resize(self, event: events.Resize) -> None:
         self.tick(self.app.now())
