@@ -173,6 +173,17 @@ def _print(document: dict[str, Any], options: argparse.Namespace, where: Where) 
         print(text)
 
 
+def _run(options: argparse.Namespace, where: Where) -> int:
+    """The engine without a screen."""
+    from clawpy_console.headless import run
+
+    workspaces = where.all()
+    if not workspaces:
+        where.scope(needed=True)
+    run(where.home, workspaces, seconds=options.seconds, as_json=where.as_json)
+    return DONE
+
+
 def _stop(options: argparse.Namespace, where: Where) -> int:
     from engine import stop
 
@@ -248,7 +259,7 @@ def _pieces(name: str) -> Iterator[list[str]]:
         raise Refusal("no_file", f"{name} cannot be read: {error.strerror}", "name a file of JSON lines") from error
 
 
-SPECIAL = {"stop": _stop, "doctor": _doctor, "check": _check}
+SPECIAL = {"run": _run, "stop": _stop, "doctor": _doctor, "check": _check}
 """Verbs that need more than one question, or none to an engine."""
 
 if __name__ == "__main__":

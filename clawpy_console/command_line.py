@@ -51,6 +51,10 @@ def _tasks(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     return {"action": "list", "state": options.state} | here
 
 
+def _dnd(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+    return {"off": True} if options.off else {"seconds": options.seconds}
+
+
 UNITS = (86400, 3600, 60, 1)
 
 
@@ -101,6 +105,8 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument("id", metavar="ID", help="a card's, session's or change set's id, or its beginning")
         return made
 
+    run = add("run", "run the engine without a screen until it is ended", "clawpy run --for 8h")
+    run.add_argument("--for", dest="seconds", metavar="SPAN", type=span, help="end by itself, running work finished")
     add("predict", "run one prediction cycle now and show the cards", "clawpy predict --json", _predict)
     cards = add("cards", "show the cards that are pending", "clawpy cards --channel koji-core", _cards)
     cards.add_argument("--channel", help="only of this channel")
@@ -136,6 +142,10 @@ def parser() -> argparse.ArgumentParser:
     stop.add_argument("reason", nargs="*", metavar="REASON")
     resume = add("resume", "lift a hold", "clawpy resume stop", lambda options, where: {"word": options.word or ""})
     resume.add_argument("word", nargs="?", choices=("stop", "pause", "month"))
+    dnd = add("dnd", "do not disturb: cards are made, nothing executes by itself", "clawpy dnd --for 2h", _dnd)
+    spans = dnd.add_mutually_exclusive_group()
+    spans.add_argument("--for", dest="seconds", metavar="SPAN", type=span, default=7200, help="2h by default")
+    spans.add_argument("--off", action="store_true", help="end it")
     add("doctor", "show what is configured, found, missing, and how to mend it", "clawpy doctor")
 
     _agents_parser(add, plain)

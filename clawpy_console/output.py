@@ -206,6 +206,13 @@ def _bar(document: Document, form: str) -> str:
     return f"🔮 {told} · {top['confidence']:.0%} · {_span(age.total_seconds())}"
 
 
+def dnd(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """Until when nobody is disturbed."""
+    if document["dndUntil"]:
+        return f"{style.wants('do not disturb')} until {_time(document['dndUntil'])}; `clawpy dnd --off` ends it"
+    return "do-not-disturb is off" + ("; quiet hours go on" if document["quiet"] else "")
+
+
 def stop(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """What was stopped."""
     ended = document["stopped"]
@@ -350,6 +357,7 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "status": status,
     "resume": status,
     "stop": stop,
+    "dnd": dnd,
     "agents": agents,
     "tasks": tasks,
     "config": config,

@@ -12,10 +12,22 @@ from engine.home import Home
 from engine.values import Refusal
 
 if TYPE_CHECKING:
-    from engine.doors.calling import call, failed, stop
+    from engine.doors.calling import call, failed, stop, take_over
     from engine.engine import Engine, open_engine
+    from engine.lock import Holder, read_holder
 
-__all__ = ["Engine", "Home", "Refusal", "call", "failed", "open_engine", "stop"]
+__all__ = [
+    "Engine",
+    "Holder",
+    "Home",
+    "Refusal",
+    "call",
+    "failed",
+    "open_engine",
+    "read_holder",
+    "stop",
+    "take_over",
+]
 
 __version__ = "0.1.0"
 
@@ -25,7 +37,11 @@ def __getattr__(name: str) -> Any:
         from engine import engine
 
         return getattr(engine, name)
-    if name in ("call", "failed", "stop"):
+    if name in ("Holder", "read_holder"):
+        from engine import lock
+
+        return getattr(lock, name)
+    if name in ("call", "failed", "stop", "take_over"):
         from engine.doors import calling
 
         return getattr(calling, name)

@@ -52,7 +52,7 @@ from engine.stand_ins import Contexts, StandIns
 from engine.storage.database import Database, Transaction
 from engine.storage.files import sweep_temporaries
 from engine.tasks.board import TaskBoard
-from engine.values import ChangeState, Randomness, Refusal, SessionView, Verdict, Waiting
+from engine.values import Card, ChangeState, Randomness, Refusal, SessionState, SessionView, Verdict, Waiting
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,8 @@ class Engine:
         self._deaf = stand_ins.deaf
         self._named = [str(repository_root(Path(path))) for path in named]
         self._control: ControlServer | None = None
+        self.handover: Callable[[bool], None] | None = None
+        """Set by who runs this engine headless: called when another wants the home, with whether to finish first."""
 
         # Storage
         self.bus = EventBus()
@@ -269,6 +271,20 @@ class Engine:
         self._control.start()
         self._lock.announce(self._control.address)
 
+    def wind_down(self, *, finish: bool, hurry: Callable[[], bool] = lambda: False) -> list[Card]:
+        """Before closing: begin nothing more; what runs is finished, as long as `hurry()` is False, or handed back.
+        Returns the cards that are pending again instead of what was cut short (SPEC 7.5)."""
+        self.autonomy.close()
+        self.sessions.hold_back()
+        while finish and not hurry() and (running := self.sessions.running()):
+            self.sessions.wait(running[0].id, 0.2)
+        returned = []
+        for view in self.sessions.running():
+            self.sessions.stop(view.id, "handed back")
+            if self.sessions.wait(view.id, 2.0).state is SessionState.CANCELLED:
+                returned.append(self.cards.give_back(view.prediction_id, "handed back: it was running, and cut short"))
+        return returned
+
     def close(self) -> None:
         """End what runs, write what is left to write, give the home back. Safe to call twice."""
         if self._control is not None:
@@ -383,9 +399,11 @@ def open_engine(
     randomness: Randomness | None = None,
     start_schedule: bool = True,
     resume: bool = True,
+    kind: str = "",
     stand_ins: StandIns | None = None,
 ) -> Engine:
-    """Take `home`, recover what an earlier engine left, and start. `workspaces` are folders in git repositories.
+    """Take `home`, recover what an earlier engine left, and start. `workspaces` are folders in git repositories;
+    `kind` is "headless" for an engine that gives the home to a console that asks for it.
 
     Who closes the engine again at once says so by `resume=False`: approved work that never began then goes on waiting.
 
@@ -393,7 +411,7 @@ def open_engine(
     `disk_full`, `bad_config`, and what `repository_root` says of a folder.
     """
     clock = clock or SystemClock()
-    lock = HomeLock(home, clock=clock, version=engine.__version__)
+    lock = HomeLock(home, clock=clock, version=engine.__version__, kind=kind)
     lock.acquire()
     try:
         keep_log(home)

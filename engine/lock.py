@@ -27,12 +27,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a home. `since` is an ISO instant in UTC; `address` is the control socket's path or ""."""
+    """Who holds a home. `since` is an ISO instant in UTC; `address` is the control socket's path or ""; `kind` says
+    what the engine is for: "headless", or "" for a console or a verb."""
 
     pid: int
     since: str
     version: str = ""
     address: str = ""
+    kind: str = ""
 
 
 def note_file(home: Home) -> Path:
@@ -44,7 +46,8 @@ def read_holder(home: Home) -> Holder | None:
     """What the note says, None when there is none or it cannot be understood. It may be a dead engine's."""
     try:
         note = json.loads(note_file(home).read_bytes()[:4096])
-        return Holder(int(note["pid"]), str(note["since"]), str(note.get("version", "")), str(note.get("address", "")))
+        words = {name: str(note.get(name, "")) for name in ("version", "address", "kind")}
+        return Holder(int(note["pid"]), str(note["since"]), **words)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -52,10 +55,11 @@ def read_holder(home: Home) -> Holder | None:
 class HomeLock:
     """The lock on one home. Acquire it before SQLite is opened, release it after SQLite is closed."""
 
-    def __init__(self, home: Home, *, clock: Clock, version: str = "") -> None:
+    def __init__(self, home: Home, *, clock: Clock, version: str = "", kind: str = "") -> None:
         self._home = home
         self._clock = clock
         self._version = version
+        self._kind = kind
         self._holder: Holder | None = None
         self._writing = threading.Lock()
         # Not thread-local: the engine may be opened in one thread and closed in another.
@@ -73,7 +77,8 @@ class HomeLock:
         except OSError as error:
             raise _unwritable(Path(error.filename or self._home.data), error) from error
         try:
-            self._note(Holder(os.getpid(), self._clock.now().isoformat(timespec="seconds"), self._version))
+            since = self._clock.now().isoformat(timespec="seconds")
+            self._note(Holder(os.getpid(), since, self._version, kind=self._kind))
         except BaseException:
             self._lock.release()
             raise
@@ -114,13 +119,25 @@ def _unwritable(path: Path, error: OSError) -> Refusal:
     )
 
 
+def is_free(home: Home) -> bool:
+    """Whether no engine holds `home` at this moment."""
+    lock = FileLock(home.lock, timeout=0, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        return False
+    lock.release()
+    return True
+
+
 def held(home: Home) -> Refusal:
     """The refusal that says who holds `home`."""
     holder = read_holder(home)
     if holder is None:
         who = "another engine that is just starting"
     else:
-        who = f"the engine with process id {holder.pid}, running since {_short(holder.since)}"
+        engine = f"the {holder.kind} engine".replace("  ", " ")
+        who = f"{engine} with process id {holder.pid}, running since {_short(holder.since)}"
     return Refusal(
         "home_held",
         f"{home.data} is held by {who}",

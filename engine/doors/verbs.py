@@ -228,6 +228,8 @@ def status(engine: Engine, arguments: Arguments) -> Document:
         "phase": {"number": phase.number, "decisions": phase.decisions, "reason": phase.reason},
         "silenceSeconds": int(engine.autonomy.silence().total_seconds()),
         "nextCycleAt": wire.instant(engine.autonomy.next_cycle()),
+        "quiet": engine.autonomy.quiet(),
+        "dndUntil": wire.instant(engine.autonomy.dnd_until()),
         "pending": len(pending),
         "top": wire.card(pending[0]) if pending else None,
         "running": [wire.session(one) for one in engine.sessions.running()],
@@ -271,6 +273,23 @@ def resume(engine: Engine, arguments: Arguments) -> Document:
         word = words[0]
     engine.safety.resume(word)
     return status(engine, Arguments({}, known=frozenset()))
+
+
+def dnd(engine: Engine, arguments: Arguments) -> Document:
+    """Do not disturb for `seconds`, 2 h unless said, or `off`: cards are made, nothing executes by itself."""
+    seconds = arguments.number("seconds", 7200, least=1, most=30 * 86400)
+    until = engine.autonomy.dnd(None if arguments.flag("off") else timedelta(seconds=seconds))
+    return {"dndUntil": wire.instant(until), "quiet": engine.autonomy.quiet()}
+
+
+def handover(engine: Engine, arguments: Arguments) -> Document:
+    """A headless engine gives its home to whoever asks: what runs is finished first, or with `now` handed back; then
+    it ends. The answer comes at once (SPEC 7.5)."""
+    if engine.handover is None:
+        raise Refusal("not_headless", "the engine of this home is no headless one", "close its console instead")
+    running = [wire.session(one) for one in engine.sessions.running()]
+    engine.handover(not arguments.flag("now"))
+    return {"finishing": not arguments.flag("now"), "running": running}
 
 
 # -- organisation, tasks, settings
@@ -397,6 +416,8 @@ VERBS: Mapping[str, Verb] = {
     "status": _verb(status),
     "stop": _verb(stop, "reason"),
     "resume": _verb(resume, "word", speaks=True),
+    "dnd": _verb(dnd, "seconds", "off", speaks=True),
+    "handover": _verb(handover, "now", speaks=True),
     "agents": _verb(agents, "action", "id", "reportsTo", "title", "archetype", "domain", speaks=True),
     "tasks": _verb(tasks, "action", "id", "title", "channel", "workspace", "state", "limit", speaks=True),
     "config": _verb(config, "action", "key", "value", speaks=True),

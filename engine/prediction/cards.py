@@ -21,6 +21,7 @@ from engine.prediction import limits
 from engine.prediction.aftermath import Aftermath
 from engine.prediction.cards_store import (
     Prediction,
+    again,
     all_pending,
     card_of,
     created,
@@ -210,6 +211,26 @@ class Cards:
                     card_id, lambda tx, row: self._transitions.turn_down(tx, row, DecisionSignal.UNDONE)
                 )
             return self._change(card_id, self._bring_back)
+
+    def give_back(self, card_id: str, note: str) -> Card:
+        """A card for the same once more, pending: what this one started was cut short, and the operator decides anew
+        (SPEC 7.5). Raises `Refusal` `unknown_card`."""
+        new_id = self._randomness.new_id("pred")
+        expires_at = self._active_time(self._clock.now(), limits.LIFE)
+
+        def work(tx: Transaction) -> Card:
+            row = find(tx.session, card_id)
+            for other in all_pending(tx.session):
+                if other.fingerprint == row.fingerprint:
+                    return card_of(other)
+            copy = again(row, new_id, tx.now, expires_at, note)
+            tx.session.add(copy)
+            tx.record(created(copy))
+            self._transitions.make_room(tx, copy)
+            return card_of(copy)
+
+        with self._deciding:
+            return self._database.write(work)
 
     def propose(self, text: str, *, workspace: str, channel: str | None = None) -> Card:
         """A card of the operator's own. Text that names a flow becomes one; other text waits for a runner of prose.

@@ -156,6 +156,19 @@ class Prediction(SQLModel, table=True):
         return self.expires_at <= now and not (self.snoozed_until is not None and self.snoozed_until > now)
 
 
+def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
+    """A card for the same once more, as new and undecided as it was."""
+    kept = row.model_dump(
+        include={
+            "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind",
+            "workspace", "runner", "flow", "parameters", "original_prompt", "fingerprint", "facts", "signals", "parts",
+            "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "novel", "rank", "urgency",
+            "from_channel", "evidence_at",
+        }
+    )  # fmt: skip
+    return Prediction(id=card_id, created_at=now, expires_at=expires_at, note=note, **kept)
+
+
 def is_novel(verdicts: tuple[RailVerdict, ...]) -> bool:
     """The human gate found a pair of channels that never ran before: the NEW badge (SPEC 3.6)."""
     return any("novel-pair" in verdict.rule.split(",") for verdict in verdicts)

@@ -234,6 +234,9 @@ class StandIn:
             state=lambda: SimpleNamespace(state="WATCHING", cause="started", since=now, next_change=None),
             next_cycle=lambda: now + timedelta(minutes=10),
             silence=lambda: timedelta(minutes=12),
+            quiet=lambda: False,
+            dnd_until=lambda: None,
+            dnd=lambda span: None if span is None else now + span,
             heard=self.heard.append,
         )
         self.predictions = SimpleNamespace(
@@ -246,6 +249,7 @@ class StandIn:
             ),
         )
         self.feedback = SimpleNamespace(recent=lambda limit: [])
+        self.handover: Any = None
         self.closed = False
 
     def settle_in(self, workspace: str) -> None:
