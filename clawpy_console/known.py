@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from engine.values import (
     AgentView,
+    Burn,
     Card,
+    ChainStep,
     ChangeSet,
     CostState,
     Hold,
+    RailState,
     RailVerdict,
     SessionState,
     SessionView,
+    StopLevel,
     Task,
     Verdict,
     Waiting,
@@ -31,7 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """One decision of the rails: what was asked, each rail's word, and the first that blocked ("" for none)."""
+    """One decision of the rails: what was asked, each rail's word, and the first that blocked ("" for none).
+
+    `lifted`: the operator allowed exactly this once, and it did not run since.
+    """
 
     id: str
     at: datetime
@@ -40,6 +47,22 @@ class Logged:
     blocked_by: str = ""
     reason: str = ""
     rule: str = ""
+    prediction_id: str = ""
+    trigger: str = ""
+    workspace: str = ""
+    channel: str = ""
+    from_channel: str = ""
+    lifted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Quiet hours from `start`:00 to `end`:00, and do-not-disturb; `now` says that either is in force."""
+
+    now: bool = False
+    start: int = 0
+    end: int = 0
+    dnd_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +99,13 @@ class Known:
     holds: tuple[Hold, ...] = ()
     log: tuple[Logged, ...] = ()
     blocked: tuple[Logged, ...] = ()
+    rails: tuple[RailState, ...] = ()
+    burn: tuple[Burn, ...] = ()
+    chain: tuple[ChainStep, ...] = ()
+    levels: tuple[StopLevel, ...] = ()
+    quiet: Quiet = Quiet()
     switches: tuple[tuple[str, bool], ...] = ()
+    autonomies: tuple[tuple[str, str], ...] = ()
     workspaces: tuple[str, ...] = ()
     place: str = ""
     phase: str = ""
@@ -149,11 +178,33 @@ def _log(engine: Engine) -> dict[str, Any]:
             blocked_by=no[0].rail if no else "",
             reason=no[0].reason if no else entry.reason,
             rule=no[0].rule if no else "",
+            prediction_id=entry.prediction_id,
+            trigger=str(entry.trigger_type),
+            workspace=entry.workspace,
+            channel=entry.channel,
+            from_channel=entry.from_channel,
+            lifted=entry.lifted,
         )
 
     return {
         "log": tuple(logged(one) for one in engine.safety.log(limit=20)),
-        "blocked": tuple(logged(one) for one in engine.safety.log(limit=30, blocked_only=True)),
+        "blocked": tuple(logged(one) for one in engine.safety.log(limit=200, blocked_only=True)),
+    }
+
+
+def _rails(engine: Engine) -> dict[str, Any]:
+    current = engine.settings.current
+    return {
+        "rails": engine.safety.rails(),
+        "burn": engine.safety.costs.history(),
+        "chain": tuple(engine.safety.chain(limit=30)),
+        "levels": engine.safety.levels(),
+        "quiet": Quiet(
+            now=engine.autonomy.quiet(),
+            start=current.quiet_hours_start,
+            end=current.quiet_hours_end,
+            dnd_until=engine.autonomy.dnd_until(),
+        ),
     }
 
 
@@ -168,7 +219,9 @@ SWITCHES = {
 
 def _settings(engine: Engine) -> dict[str, Any]:
     current = engine.settings.current
+    places = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
     return {
+        "autonomies": tuple((place, str(current.workspace(place).autonomy)) for place in places),
         "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
         "sandbox": engine.sessions.sandbox.describe(network=False),
     }
@@ -195,6 +248,7 @@ TOPICS: Mapping[str, Callable[[Engine], dict[str, Any]]] = {
     "place": _place,
     "log": _log,
     "settings": _settings,
+    "rails": _rails,
     "phase": _phase,
 }
 """What can be read again by itself, in the order in which it matters on the first screen."""

@@ -80,6 +80,10 @@ def trim(screen: LastScreen) -> LastScreen:
         waiting=known.waiting[:20],
         log=(),
         blocked=(),
+        rails=(),
+        burn=(),
+        chain=(),
+        levels=(),
     )
     return dataclasses.replace(screen, known=kept, saved_at=screen.saved_at or datetime.now(UTC))
 

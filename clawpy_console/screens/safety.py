@@ -1,112 +1,291 @@
-"""Screen 6, safety: the rails as a pipeline, caps, the state machine, holds, what was blocked and why (SPEC 3, 7.1)."""
+"""Screen 6, safety: the rails as a pipeline, caps, the state machine, holds, what was blocked and why (SPEC 3, 7)."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
+from textual.timer import Timer
+from textual.widgets import Input, Static
 
 from clawpy_console import words
 from clawpy_console.actions import bindings, shown_key
 from clawpy_console.known import Known, Logged
 from clawpy_console.screens.base import RESUME, ConsoleScreen
+from clawpy_console.widgets import gauges, machine, pipeline
 from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.pipeline import GLYPHS, Pipeline, first_no
 from clawpy_console.widgets.rows import Row, Rows
-from clawpy_console.widgets.status import STATES, cost_color
-from engine.values import MICRO, Verdict
+from engine.values import ChainStep, Hold, StopLevel, Verdict
 
-RAILS = (
-    ("rate", "rate"), ("loop", "loops"), ("cost", "cost"), ("content", "content"), ("gate", "human gate"),
-    ("kill", "kill switch"),
-)  # fmt: skip
-"""The pipeline in its order: the rail's name, and how people call it."""
+MOVE_THE_RAILS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
+"""Fields of `Known` whose change makes what is read of the rails old."""
 
-SAID = {Verdict.ALLOW: ("✓ allows", "$grey"), Verdict.ASK: ("▲ asks", "$wants"), Verdict.BLOCK: ("✗ blocks", "$wrong")}
+READ_EVERY = timedelta(minutes=1)
+"""Windows slide and waits end without an event: so often the rails are read again while they are looked at."""
+
+DND = timedelta(hours=2)
+
+SWITCH_WORDS = {
+    "crossPollEnabled": "Cards are made again and approved work runs.",
+    "autonomousModeEnabled": "After a silence the engine may start work by itself, without asking: only what the "
+    "rails above let through, only what you approved often before, only in workspaces set to `act`, never in quiet "
+    "hours. It never lands a change and never pushes.",
+    "twinModelEnabled": "A model is asked which card you would want. That costs money, within the caps.",
+    "dpoExportEnabled": "Your decisions are written to dpo-pairs.jsonl every day.",
+}
+AUTONOMY = (
+    ("o", "off", "no cards, nothing runs"),
+    ("c", "cards", "cards; nothing runs by itself"),
+    ("A", "act", "may act by itself within the rails"),
+)
+LEVELS = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
+HOLDS = {
+    "stop": ("Lift the stop?", "What is approved may start again, and cycles go on. What was ended is not run again."),
+    "month": ("Lift the month stop?", "The month's cap was reached. Work may cost money again beyond it only as far "
+              "as the cap allows: raise the cap too, or the next trigger stops it again."),
+}  # fmt: skip
 
 
 class SafetyScreen(ConsoleScreen):
-    """What keeps the engine in bounds, and how it stands."""
+    """What keeps the engine in bounds, and how it stands.
+
+    Three columns below the pipeline: how things stand, what was blocked, what can be switched. On a middling terminal
+    the last two share a place, on a narrow one all three: the pane in focus is the one that is seen.
+    """
 
     MODE = "safety"
     CSS_PATH = "safety.tcss"
     AUTO_FOCUS = "#blocked"
     BINDINGS = bindings("safety")
-    PANES = {"blocked": "blocked", "switches": "switches"}
-    COLUMNS = {"blocked": "right", "switches": "left"}
+    PANES = {"rails": "pipeline", "blocked": "blocked", "switches": "switches"}
+    COLUMNS = {"rails": "left", "blocked": "right", "switches": "third"}
+
+    _filter = ""
+    _beat: Timer | None = None
+    _read_at: datetime | None = None
 
     def body(self) -> ComposeResult:
-        yield Drawn(id="pipeline")
+        yield Pipeline(id="pipeline")
+        yield Drawn(id="said")
+        yield Static(id="tabs", markup=False)
         with Horizontal(id="columns"):
-            with Vertical(id="left", classes="pane"):
-                yield Static("COST", classes="heading", markup=False)
-                yield Static(id="gauges", markup=False)
+            with VerticalScroll(id="left", classes="pane", can_focus=False):
+                yield Static(id="cost-title", classes="heading", markup=False)
+                yield Drawn(id="gauges")
                 yield Static("STATE", classes="heading", markup=False)
-                yield Static(id="machine", markup=False)
+                yield Drawn(id="machine")
                 yield Static("HOLDS", classes="heading", markup=False)
-                yield Static(id="holds", markup=False)
+                yield Drawn(id="holds")
+            with Vertical(id="right", classes="pane"):
+                yield Static(id="blocked-title", classes="heading", markup=False)
+                yield Input(placeholder="rail, rule, words of the prompt or the reason", id="filter")
+                yield Rows(id="blocked", empty="nothing was blocked", classes="-fit")
+                yield Drawn(id="why")
+                yield Static(id="chain-title", classes="heading", markup=False)
+                yield Drawn(id="chain")
+            with VerticalScroll(id="third", classes="pane", can_focus=False):
                 yield Static("SWITCHES", classes="heading", markup=False)
                 yield Rows(id="switches", classes="-fit")
+                yield Static("KILL SWITCH, FOUR LEVELS", classes="heading", markup=False)
+                yield Drawn(id="levels")
                 yield Static("SANDBOX", classes="heading", markup=False)
-                yield Static(id="sandbox", markup=False)
-            with Vertical(id="right", classes="pane"):
-                yield Static("BLOCKED", classes="heading", markup=False)
-                yield Rows(id="blocked", empty="nothing was blocked")
-                yield Static(id="blocked-why", markup=False)
+                yield Drawn(id="sandbox")
 
     def on_mount(self) -> None:
         self.add_class("-at-right")
 
+    # Time
+
+    def on_screen_resume(self) -> None:
+        if self._beat is None:
+            self._beat = self.set_interval(1.0, self._second, name="countdown")
+        self._read_again(self.app.now())
+
+    def on_screen_suspend(self) -> None:
+        if self._beat is not None:
+            self._beat.stop()
+            self._beat = None
+
+    def _second(self) -> None:
+        """While this screen is looked at, a second that makes a difference is drawn."""
+        now = self.app.now()
+        if self.ready and machine.counts_down(self.known, now):
+            self._draw_moments(now)
+        if self._read_at is not None and now - self._read_at >= READ_EVERY:
+            self._read_again(now)
+
+    def _read_again(self, now: datetime) -> None:
+        self._read_at = now
+        self.app.renew(["rails"])
+
+    def on_resize(self, event: events.Resize) -> None:
+        if self.ready:
+            self.draw(frozenset())
+
+    def tick(self, now: datetime) -> None:
+        super().tick(now)
+        if self.ready:
+            self._draw_moments(now)
+
+    # Drawing
+
     def draw(self, changed: frozenset[str]) -> None:
         known, now = self.known, self.app.now()
-        self.query_one("#pipeline", Drawn).show(lambda width: _pipeline(known, width))
-        self.put("#gauges", _gauges(known))
-        self.put("#machine", _machine(known, now))
-        self.put("#holds", self._holds())
-        self.query_one("#switches", Rows).show([_switch(name, on) for name, on in known.switches])
-        self.put("#sandbox", Content(known.sandbox or "not tried yet"))
-        self.query_one("#blocked", Rows).show([_blocked_row(one, now) for one in known.blocked])
-        self._draw_why()
+        if changed & MOVE_THE_RAILS and self.is_current:
+            self._read_again(now)
+        low = self.size.height < 34
+        self._draw_moments(now)
+        title = Content.assemble("COST  ", gauges.legend())
+        self.put("#cost-title", title)
+        self.query_one("#gauges", Drawn).show(lambda width: gauges.gauges(known, width, now, tall=not low))
+        self._draw_blocked(now)
+        self._draw_chain(now)
+        self.query_one("#switches", Rows).show(list(_switches(known)))
+        self.query_one("#levels", Drawn).show(lambda width: _levels(known.levels, width))
+        sandbox = known.sandbox or "not tried yet"
+        self.query_one("#sandbox", Drawn).show(lambda width: Content.styled(sandbox, "$grey").wrap(max(8, width)))
         self.refresh_bindings()
 
-    def _holds(self) -> Content:
-        lines = []
-        for hold in self.app.holds:
-            action = RESUME.get(hold.word)
-            key = shown_key(action, self.app.keymap) if action else f"clawpy resume {hold.word}"
-            style = "$wrong" if hold.word == "stop" else "$wants"
-            until = f", until {words.hour(hold.until)}" if hold.until else ""
-            lines.append(
-                Content.assemble((f"■ {hold.word:<6}", f"bold {style}"), (key, "bold $accent"), (" resumes", "$grey"))
-            )
-            lines.append(
-                Content.styled(f"  since {words.hour(hold.since)}{until}: {words.one_line(hold.reason)}", "$grey")
-            )
-        return Content("\n").join(lines) if lines else Content.styled("none", "$grey")
+    def _draw_moments(self, now: datetime) -> None:
+        """What a second can change: countdowns in the pipeline, the machine and the holds."""
+        known, low = self.known, self.size.height < 34
+        rails = self.query_one("#pipeline", Pipeline)
+        cursor = rails.cursor if rails.has_focus else -1
+        rails.show(lambda width: pipeline.pipeline(known, width, now, cursor))
+        self.query_one("#said", Drawn).show(lambda width: _said(known, width, now, cursor))
+        holds, keymap = self.app.holds, self.app.keymap
+        self.query_one("#machine", Drawn).show(lambda width: _machine(known, now, width, low))
+        self.query_one("#holds", Drawn).show(lambda width: _holds(known, holds, now, width, keymap))
+
+    def _draw_tabs(self) -> None:
+        known = self.known
+        here = next((pane for pane in ("left", "right", "third") if self.has_class(f"-at-{pane}")), "right")
+        parts: list[tuple[str, str]] = []
+        for pane, label in (
+            ("left", "caps and state"),
+            ("right", f"blocked {len(known.blocked)}"),
+            ("third", "switches"),
+        ):
+            lit = pane == here
+            parts += [(f"● {label}" if lit else f"○ {label}", "bold $accent" if lit else "$grey"), ("   ", "")]
+        self.put("#tabs", Content.assemble(*parts))
+
+    def on_descendant_focus(self) -> None:
+        self._draw_tabs()
+
+    def _shown(self) -> list[Logged]:
+        needle = self._filter.lower().split()
+        return [one for one in self.known.blocked if all(word in _searched(one) for word in needle)]
+
+    def _draw_blocked(self, now: datetime) -> None:
+        shown, total = self._shown(), len(self.known.blocked)
+        count = f"{len(shown)} of {total}" if self._filter else f"{total}" if total else ""
+        aside = "   ⇥ switches" if 100 <= self.size.width < 160 else ""
+        self.put("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (aside, "not bold $faint")))
+        rows = [_blocked_row(one, now) for one in shown]
+        empty = "nothing with these words" if self._filter else "nothing was blocked"
+        self.query_one("#blocked", Rows).show(rows, empty=empty)
+        self._draw_why()
+        self._draw_tabs()
 
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
-        current = self.query_one("#blocked", Rows).current
-        one = next((one for one in self.known.blocked if one.id == current), None)
-        why = Content("")
-        if one is not None:
-            rule = f"  ·  rule {one.rule}" if one.rule else ""
-            why = Content.assemble(
-                (words.one_line(one.what), "$ink"), "\n", (f"✗ {one.blocked_by}", "$wrong"), (rule, "$faint"),
-                "\n", (words.one_line(one.reason), "$grey"),
-            )  # fmt: skip
-        self.put("#blocked-why", why)
+        one, now = self._current, self.app.now()
+        key = shown_key("safety.allow_once", self.app.keymap)
+        self.query_one("#why", Drawn).show(lambda width: _why(one, now, width, key) if one else [])
+        self.refresh_bindings()
+
+    def _draw_chain(self, now: datetime) -> None:
+        chain = self.known.chain
+        most = 14 if self.size.height >= 50 else 5 if self.size.height >= 34 else 2
+        self.put("#chain-title", Content.assemble("CHAIN  ", ("who set off whom, newest first", "not bold $faint")))
+        self.query_one("#chain", Drawn).show(lambda width: _chain(chain[:most], now, width))
+
+    @on(Pipeline.Moved)
+    def _rail_moved(self) -> None:
+        self._draw_moments(self.app.now())
+
+    @on(Pipeline.Scrolled)
+    def _scroll(self, message: Pipeline.Scrolled) -> None:
+        left = self.query_one("#left")
+        left.scroll_to(y=left.scroll_offset.y + message.lines, animate=False)
+
+    # Blocked work
+
+    @property
+    def _current(self) -> Logged | None:
+        current = self.query_one("#blocked", Rows).current if self.ready else ""
+        return next((one for one in self.known.blocked if one.id == current), None)
+
+    def action_allow_once(self) -> None:
+        """Lift the content filter's block of exactly this, after a second key."""
+        from clawpy_console.dialogs.confirm import Confirm
+
+        engine, one = self.app.live(), self._current
+        if engine is None or one is None:
+            return
+        block = _content_block(one)
+        if block is None:
+            self.app.say("only a block of the content filter can be lifted for once", "warning")
+            return
+        rule = f" ({block.rule})" if block.rule else ""
+        question = (
+            f"“{words.crop(words.one_line(one.what), 300)}”\n\nLifts: content{rule}: {words.one_line(block.reason)}\n\n"
+            "For exactly this text, one time. An edit makes it another text. Every other rail still decides, and "
+            "nothing starts now: approve the card afterwards."
+        )
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.app.ask(lambda: engine.safety.allow_once(one.prediction_id), lambda _: self._allowed())
+
+        self.app.push_screen(Confirm("Let this through once?", question, key="O", word="allow once"), answered)
+
+    def _allowed(self) -> None:
+        self.app.say("allowed once; approve the card and it runs one time")
+        self.app.renew(["log", "cards", "rails"])
+
+    def action_filter(self) -> None:
+        self.go_to("blocked")
+        box = self.query_one("#filter", Input)
+        box.add_class("-shown")
+        box.focus()
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self, event: Input.Changed) -> None:
+        self._filter = event.value
+        self._draw_blocked(self.app.now())
+
+    @on(Input.Submitted, "#filter")
+    def _filter_done(self, event: Input.Submitted) -> None:
+        event.input.set_class(bool(event.value), "-shown")
+        self.go_to("blocked")
+
+    def on_key(self, event: events.Key) -> None:
+        box = self.query_one("#filter", Input)
+        if event.key == "escape" and box.has_class("-shown"):
+            event.stop()
+            box.value = ""
+            box.remove_class("-shown")
+            self.go_to("blocked")
+
+    # Switches
 
     @on(Rows.Opened, "#switches")
     def _toggle(self, message: Rows.Opened) -> None:
         from clawpy_console.dialogs.confirm import Confirm
 
         name = message.row_id
-        wanted = not dict(self.known.switches).get(name, False)
-        if not wanted:
+        if name.startswith("/"):
+            self._choose_autonomy(name)
+            return
+        if dict(self.known.switches).get(name, False):
             self.app.keep_setting(name, False)
             return
 
@@ -116,135 +295,199 @@ class SafetyScreen(ConsoleScreen):
 
         self.app.push_screen(Confirm(f"Turn {name} on?", SWITCH_WORDS.get(name, ""), key="Y", word="turn on"), answered)
 
+    def _choose_autonomy(self, workspace: str) -> None:
+        from clawpy_console.dialogs.choose import Choose
+
+        present = dict(self.known.autonomies).get(workspace, "")
+
+        def answered(chosen: str | None) -> None:
+            if chosen is not None and chosen != present:
+                self.app.keep_setting(f"workspaces.{json.dumps(workspace, ensure_ascii=False)}.autonomy", chosen)
+
+        title = f"What may the engine do in {words.name(workspace)}?"
+        self.app.push_screen(Choose(title, AUTONOMY, present=present), answered)
+
+    # Holds
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "resume":
             return any(hold.word in parameters for hold in self.app.holds)
+        if action == "allow_once":
+            one = self._current
+            seen = self.pane == "blocked"
+            return seen and one is not None and not one.lifted and _content_block(one) is not None
         return super().check_action(action, parameters)
 
     def action_resume(self, word: str) -> None:
-        if any(hold.word == word for hold in self.app.holds):
+        """Lift a hold by its own key; what stops everything asks for a second one."""
+        hold = next((one for one in self.app.holds if one.word == word), None)
+        if hold is None:
+            return
+        if word not in HOLDS:
             self.app.resume(word)
+            return
+        from clawpy_console.dialogs.confirm import Confirm
 
-    def tick(self, now: datetime) -> None:
-        super().tick(now)
-        if self.query("#machine"):
-            self.put("#machine", _machine(self.known, now))
+        title, meaning = HOLDS[word]
+        since = words.moment(hold.since, self.app.now())
+        question = f"Since {since}: {words.one_line(hold.reason)}\n\n{meaning}"
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.app.resume(word)
+
+        self.app.push_screen(Confirm(title, question, key="L", word="lift it"), answered)
+
+    def action_dnd(self) -> None:
+        """Do not disturb for two hours, or not any more."""
+        engine = self.app.live()
+        if engine is None:
+            return
+        span = None if self.known.quiet.dnd_until is not None else DND
+
+        def done(until: datetime | None) -> None:
+            self.app.say(f"nothing runs by itself until {words.hour(until)}" if until else "do-not-disturb is off")
+            self.app.renew(["rails", "autonomy"])
+
+        self.app.ask(lambda: engine.autonomy.dnd(span), done)
 
     def copy_text(self) -> str:
-        current = self.query_one("#blocked", Rows).current
-        return next((one.reason for one in self.known.blocked if one.id == current), "")
+        one = self._current
+        return one.prediction_id or one.reason if one else ""
 
 
-SWITCH_WORDS = {
-    "crossPollEnabled": "cards are made and approved work runs",
-    "autonomousModeEnabled": "work may run by itself after silence, within every rail",
-    "twinModelEnabled": "a model is asked which card you would want; costs money",
-    "dpoExportEnabled": "decisions are written to dpo-pairs.jsonl every day",
-}
+def _content_block(one: Logged):  # type: ignore[no-untyped-def]
+    """The content filter's block of this decision, if that is what it was."""
+    return next((v for v in one.verdicts if v.rail == "content" and v.verdict is Verdict.BLOCK), None)
 
 
-def _last_words(known: Known) -> dict[str, tuple[str, str]]:
-    """Each rail's word on the newest decision."""
-    newest = known.log[0].verdicts if known.log else ()
-    return {one.rail: SAID[one.verdict] for one in newest}
+def _searched(one: Logged) -> str:
+    said = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in one.verdicts if v.verdict is not Verdict.ALLOW)
+    return f"{one.blocked_by} {said} {one.what} {one.channel} {one.workspace} {one.trigger}".lower()
 
 
-def _pipeline(known: Known, width: int) -> list[Content]:
-    said = _last_words(known)
-    boxes = [(label, *said.get(rail, ("· not asked", "$faint"))) for rail, label in RAILS]
-    runs = not known.holds
-    boxes.append(("execute", "✓ open", "$grey") if runs else ("execute", "■ held", "$wrong"))
-    arrow = " → " if width >= 7 * 15 + 6 * 3 else "→"
-    inner = min(20, (width - (len(boxes) - 1) * len(arrow)) // len(boxes) - 4)
-    if inner < 11:
-        return _pipeline_folded(boxes)
-    gap = " " * len(arrow)
-    top: list[Content | str | tuple[str, str]] = []
-    middle, state, bottom = list(top), list(top), list(top)
-    for number, (label, word, style) in enumerate(boxes):
-        if number:
-            top.append(gap)
-            middle.append((arrow, "$faint"))
-            state.append(gap)
-            bottom.append(gap)
-        edge = style if style in ("$wants", "$wrong") else "$line"
-        top.append(("╭" + "─" * (inner + 2) + "╮", edge))
-        middle += [("│ ", edge), (words.fit(label, inner), "bold $ink"), (" │", edge)]
-        state += [("│ ", edge), (words.fit(word, inner), style), (" │", edge)]
-        bottom.append(("╰" + "─" * (inner + 2) + "╯", edge))
-    return [Content.assemble(*line) for line in (top, middle, state, bottom)]
+def _said(known: Known, width: int, now: datetime, cursor: int) -> list[Content]:
+    newest = known.log[0] if known.log else None
+    lines = [pipeline.newest_line(newest, now, width)]
+    stopper = first_no(newest.verdicts) if newest else None
+    rails = known.rails
+    place = cursor if cursor >= 0 else next((n for n, r in enumerate(rails) if stopper and r.rail == stopper.rail), -1)
+    if place < 0:  # nothing in particular is looked at: the first rail that would say no
+        place = next((n for n, rail in enumerate(rails) if rail.verdict is not Verdict.ALLOW), 0)
+    if place < len(rails):
+        lines.append(pipeline.rail_line(rails[place], width, now))
+    return lines
 
 
-def _pipeline_folded(boxes: list[tuple[str, str, str]]) -> list[Content]:
-    parts: list[tuple[str, str]] = []
-    for number, (label, word, style) in enumerate(boxes):
-        if number:
-            parts.append((" → ", "$faint"))
-        short = label.removeprefix("human ").removesuffix(" switch")
-        parts += [(f"{word[0]} ", style), (short, "$ink" if style == "$grey" else style)]
-    return [Content.assemble(*parts)]
+def _machine(known: Known, now: datetime, width: int, low: bool) -> list[Content]:
+    lines = [*machine.diagram(known.autonomy.state, tall=not low), *machine.facts(known, now, width)]
+    if known.phase and not low:
+        lines.append(Content.styled(words.crop(words.one_line(known.phase), width), "$grey"))
+    return lines
 
 
-def _gauges(known: Known) -> Content:
-    costs = known.costs
-    if costs is None:
-        return Content.styled("not known yet", "$grey")
-    lines = []
-    for label, spent, cap in (
-        ("hour", costs.hour, costs.hour_cap),
-        ("day", costs.day, costs.day_cap),
-        ("month", costs.month, costs.month_cap),
-    ):
-        share = spent / cap if cap else 0.0
-        cells = min(20, round(share * 20))
-        style = cost_color(spent, cap).removeprefix("bold ")
-        bar_style = "$accent" if style == "$grey" else style
+def _holds(known: Known, holds: Iterable[Hold], now: datetime, width: int, keymap: dict[str, str]) -> list[Content]:
+    lines: list[Content] = []
+    for hold in holds:
+        action = RESUME.get(hold.word)
+        key = shown_key(action, keymap) if action else f"clawpy resume {hold.word}"
+        then = ", then L" if hold.word in HOLDS else ""
+        style = "$wrong" if hold.word == "stop" else "$wants"
+        left = f", over in {words.running(hold.until - now)}" if hold.until and hold.until > now else ""
         lines.append(
             Content.assemble(
-                (f"{label:<6}", "$faint"),
-                ("▇" * cells, bar_style),
-                ("·" * (20 - cells), "$faint"),
-                (f" {share * 100:>3.0f} %", style),
-                (f"  {f'${spent / MICRO:.2f}':>8} of {words.cap(cap)}", "$grey"),
+                (f"■ {hold.word:<6}", f"bold {style}"), (key, "bold $accent"), (f"{then} lifts it{left}", "$grey")
             )
         )
-    return Content("\n").join(lines)
-
-
-def _machine(known: Known, now: datetime) -> Content:
-    state = known.autonomy.state
-
-    def station(name: str) -> tuple[str, str]:
-        glyph, color = STATES[name]
-        return (
-            (f"{glyph} {name}", f"bold {'$ink' if color == '$grey' else color}")
-            if name == state
-            else (f"○ {name}", "$faint")
+        said = f"  since {words.moment(hold.since, now)}: {words.one_line(hold.reason)}"
+        lines.append(Content.styled(words.crop(said, width), "$grey"))
+    if not lines:
+        lines.append(Content.styled("none: no stop, no pause, no month stop", "$grey"))
+    quiet, key = known.quiet, shown_key("safety.dnd", keymap)
+    hours = "none" if quiet.start == quiet.end else f"{quiet.start:02}:00–{quiet.end:02}:00"
+    if quiet.dnd_until is not None:
+        until = f"until {words.hour(quiet.dnd_until)}, {key} ends it"
+        lines.append(Content.assemble(("● do not disturb ", "$wants"), (until, "$grey")))
+    else:
+        mark, style = ("● now in", "$wants") if quiet.now else ("○", "$grey")
+        lines.append(
+            Content.assemble((f"{mark} quiet hours {hours}", style), (f" · {key} do not disturb for 2 h", "$faint"))
         )
-
-    lines = [
-        Content.assemble(
-            station("DISABLED"), (" ─ ", "$faint"), station("WATCHING"), (" ─ ", "$faint"), station("PRIMING"),
-            (" ─ ", "$faint"), station("AUTONOMOUS"),
-        ),
-        Content.assemble((" " * 13 + "╰─ ", "$faint"), station("PAUSED")),
-    ]  # fmt: skip
-    view = known.autonomy
-    if view.since:
-        lines.append(Content.styled(f"since {words.moment(view.since, now)}: {words.one_line(view.cause)}", "$grey"))
-    silence = words.span(view.silence_at(now)).replace("now", "0m")
-    change = f"  ·  next change {words.hour(view.next_change)}" if view.next_change else ""
-    lines.append(Content.styled(f"silent for {silence} of {int(view.threshold // 60)}m{change}", "$grey"))
-    if known.phase:
-        lines.append(Content.styled(words.one_line(known.phase), "$grey"))
-    return Content("\n").join(lines)
+    return lines
 
 
-def _switch(name: str, on: bool) -> Row:
-    return Row(name, name, "●" if on else "○", "on" if on else "off", "ink" if on else "grey",
-               "accent" if on else "faint", "ink" if on else "faint")  # fmt: skip
+def _levels(levels: Iterable[StopLevel], width: int) -> list[Content]:
+    lines = []
+    for one in levels:
+        mark, style = ("■", "$wrong") if one.thrown else ("○", "$faint")
+        said = f"{one.words}: {one.lift}" if one.thrown else one.words
+        head = Content.assemble((f"{mark} ", style), (f"{LEVELS.get(one.name, one.name):<14}", "$ink"))
+        room = max(4, width - head.cell_length)
+        lines.append(Content.assemble(head, (words.crop(words.one_line(said), room), style if one.thrown else "$grey")))
+    return lines or [Content.styled("not read yet", "$faint")]
+
+
+def _chain(steps: Sequence[ChainStep], now: datetime, width: int) -> list[Content]:
+    """Each link with its age, the length of its chain, how often the pair ran, until when no answer may come."""
+    if not steps:
+        return [Content.styled("no work set off other work yet", "$faint")]
+    size = max(14, min(34, width - 31))
+    lines = [Content.styled(f"{'age':>4} {'link':<{size}} depth in 10m  no reply", "$faint")]
+    for one in steps:
+        answer = one.answer_until is not None and one.answer_until > now
+        counted = one.depth > 1 or one.runs > 0 or answer
+        lines.append(
+            Content.assemble(
+                (f"{words.span(now - one.at):>4} ", "$faint"),
+                (words.fit(f"{one.from_channel} → {one.to_channel}", size), "$ink" if counted else "$grey"),
+                (f" {one.depth:>5}", "$ink" if one.depth > 1 else "$faint"),
+                (f" {f'{one.runs}×' if one.runs else '–':>6}", "$ink" if one.runs else "$faint"),
+                (f"  till {words.hour(one.answer_until)}" if answer and one.answer_until else "  –", "$grey"),
+            )
+        )
+    return lines
+
+
+def _switches(known: Known) -> Iterable[Row]:
+    for name, on_ in known.switches:
+        yield Row(name, name, "●" if on_ else "○", "on" if on_ else "off", "ink" if on_ else "grey",
+                  "accent" if on_ else "faint", "ink" if on_ else "faint")  # fmt: skip
+    if known.autonomies:
+        yield Row("", " AUTONOMY BY WORKSPACE")
+    for workspace, autonomy in known.autonomies:
+        mark = {"act": "●", "cards": "◐"}.get(autonomy, "○")
+        yield Row(workspace, words.name(workspace), mark, autonomy, "ink" if autonomy != "off" else "grey",
+                  "accent" if autonomy == "act" else "grey", "accent" if autonomy == "act" else "grey")  # fmt: skip
 
 
 def _blocked_row(one: Logged, now: datetime) -> Row:
-    text = f"{one.blocked_by:<8} {words.one_line(one.what)}"
-    return Row(one.id, text, "✗", words.moment(one.at, now), "ink", "wrong")
+    no = first_no(one.verdicts)
+    asks = no is not None and no.verdict is Verdict.ASK
+    mark, style = ("▲", "wants") if asks else ("✗", "wrong")
+    if one.lifted:
+        mark, style = "◌", "accent"
+    rail = pipeline.NAMES.get(one.blocked_by, one.blocked_by)
+    return Row(one.id, f"{rail:<8} {words.one_line(one.what)}", mark, words.moment(one.at, now), "ink", style)
+
+
+def _why(one: Logged, now: datetime, width: int, key: str) -> list[Content]:
+    """What was asked, each rail that did not allow it with rule and reason, and what can be done."""
+    lines = [Content(""), *Content.styled(words.one_line(one.what), "$ink").wrap(width)[:3]]
+    kind = f"{one.trigger} · " if one.trigger else ""
+    start = f" from {one.from_channel}" if one.from_channel not in ("", "owner") else ""
+    where = f"{kind}{words.name(one.workspace)} → {one.channel}{start} · {words.moment(one.at, now)}"
+    lines.append(Content.styled(words.crop(where, width), "$faint"))
+    for verdict in one.verdicts:
+        if verdict.verdict is Verdict.ALLOW:
+            continue
+        glyph, style = GLYPHS[verdict.verdict]
+        head = Content.assemble(
+            (f"{glyph} {pipeline.NAMES.get(verdict.rail, verdict.rail)}", style),
+            (f"  rule {verdict.rule}" if verdict.rule else "", "$faint"),
+        )
+        lines += [*head.wrap(width)[:1], *Content.styled(words.one_line(verdict.reason), "$grey").wrap(width)[:2]]
+    if one.lifted:
+        lines.append(Content.styled("◌ allowed once, not used yet: approve the card", "$accent"))
+    elif _content_block(one) is not None:
+        lines.append(Content.assemble((key, "bold $accent"), (" allows exactly this once", "$grey")))
+    return lines

@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from clawpy_console.actions import BY_ID, shown_key
 
-ORDER = ("stack", "details", "prompt", "work", "safety", "rows", "lines", "panes", "app")
+ORDER = ("stack", "details", "prompt", "work", "safety", "rails", "rows", "lines", "panes", "app")
 
 
 class KeyLine(Widget):

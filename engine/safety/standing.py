@@ -22,6 +22,7 @@ from engine.safety.pipeline import LOOPS_KEY, ORDER, Allowance, CrosspollLog, la
 from engine.storage import state
 from engine.storage.database import Database
 from engine.values import (
+    MICRO,
     Assignment,
     ChainStep,
     DecidedBy,
@@ -39,10 +40,10 @@ MOST = 2000
 """More stopped decisions than these are not counted."""
 
 GATE_BRIEF = {
-    "rejections": "rejections", "day-cost": "day > 80 %", "onboarding": "first days", "autonomy-off": "you decide",
-    "workspace": "cards only", "quiet": "quiet hours",
+    "rejections": "rejected", "day-cost": "day 80 %", "onboarding": "first 10", "autonomy-off": "asks you",
+    "workspace": "asks you", "quiet": "quiet",
 }  # fmt: skip
-KILL_BRIEF = {"stop-file": "stop file", "config": "config off", "api": "api off", "month": "month stop"}
+KILL_BRIEF = {"stop-file": "stop", "config": "off", "api": "api off"}
 
 PROBE = Trigger(
     prediction_id="",
@@ -157,8 +158,8 @@ class Standing:
         spent, estimate = self._costs.spent(session), microusd(self._settings.current.cost_per_trigger)
         said = cost.decide_cost(spent, estimate, cost.AgentBudget(""))
         left = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
-        brief = f"{cost.money(max(0, left))} left" if said.verdict is Verdict.ALLOW else f"{said.rule}'s cap"
-        return _state(said, brief[:11])
+        brief = f"${max(0, left) / MICRO:.2f}" if said.verdict is Verdict.ALLOW else said.rule
+        return _state(said, brief)
 
     def _content(self, session: Session) -> RailState:
         open_ = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()

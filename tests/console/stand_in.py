@@ -18,7 +18,9 @@ from engine.values import (
     AgentView,
     Assignment,
     Band,
+    Burn,
     Card,
+    ChainStep,
     ChangeSet,
     ChangeState,
     CheckResult,
@@ -31,6 +33,7 @@ from engine.values import (
     Hold,
     LandPreview,
     Outcome,
+    RailState,
     RailVerdict,
     Refusal,
     SessionState,
@@ -38,6 +41,7 @@ from engine.values import (
     Signal,
     Source,
     Status,
+    StopLevel,
     Task,
     TranscriptLine,
     Verdict,
@@ -416,40 +420,116 @@ class Changes(Port):
         return self._set(id, ChangeState.UNDONE)
 
 
+LEVELS = (
+    ("config", "crossPollEnabled is true", "turn crossPollEnabled on"),
+    ("api", "on", "switch it on over the API, or start again"),
+    ("key", "not pressed", "resume stop"),
+    ("outside", "no stop file", "resume stop"),
+)
+
+
 class Safety(Port):
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
         self._holds: list[Hold] = []
+        self.lifted: set[str] = set()
         self.costs = SimpleNamespace(
-            state=lambda: CostState(150_000, 1_200_000, 9_000_000, 2_000_000, 20_000_000, 200_000_000)
+            state=lambda: CostState(150_000, 1_200_000, 9_000_000, 2_000_000, 20_000_000, 200_000_000),
+            history=burns,
         )
 
     def holds(self) -> list[Hold]:
         return list(self._holds)
 
+    def hold(self, word: str, reason: str, until: datetime | None = None) -> None:
+        """Place a hold, for a test."""
+        self._holds.append(Hold(word, reason, self._engine.now, until))
+
     def stop(self, reason: str, by: str) -> None:
         self.note("stop", reason)
-        self._holds.append(Hold("stop", reason, self._engine.now))
+        self._holds.append(Hold("stop", reason, self._engine.now, None, by))
 
     def resume(self, word: str) -> None:
         self.note("resume", word)
         self._holds = [one for one in self._holds if one.word != word]
 
+    def allow_once(self, prediction_id: str) -> str:
+        self.note("allow_once", prediction_id)
+        self.lifted.add(prediction_id)
+        return "digest"
+
+    def levels(self) -> tuple[StopLevel, ...]:
+        pressed = any(one.word == "stop" for one in self._holds)
+        return tuple(
+            StopLevel(name, name == "key" and pressed, "pressed" if name == "key" and pressed else words, lift)
+            for name, words, lift in LEVELS
+        )
+
+    def rails(self) -> tuple[RailState, ...]:
+        said = {one.rail: one for one in self.log(1)[0].verdicts}
+        held = next((one for one in self._holds), None)
+
+        def one(rail: str, verdict: Verdict, brief: str, reason: str, until: datetime | None = None, stopped: int = 0):
+            return RailState(rail, verdict, brief, reason, until, said[rail], ago(minutes=4), stopped)
+
+        kill = (Verdict.BLOCK, held.word, held.reason) if held else (Verdict.ALLOW, "open", "not stopped")
+        return (
+            one("rate", Verdict.BLOCK, "waits", "the last trigger was at 14:08:30 UTC", ago(minutes=-6)),
+            one("loop", Verdict.ALLOW, "2 links", "2 links of the last 10 min are counted; 3 loops were stopped so far",
+                stopped=1),
+            one("cost", Verdict.ALLOW, "$1.85", "$0.05 of $18.80 left today"),
+            one("content", Verdict.ALLOW, "on", "reads every prompt, every edit and every command of a session",
+                stopped=1),
+            one("gate", Verdict.ASK, "asks you", "autonomousModeEnabled is off; the workspace's autonomy is not `act`",
+                stopped=4),
+            one("kill", *kill),
+        )  # fmt: skip
+
+    def chain(self, limit: int = 20) -> list[ChainStep]:
+        return [
+            ChainStep("koji-core", "research", "pred_000000000021", SHOP, ago(minutes=2), 3, 1, ago(minutes=-3)),
+            ChainStep("chronicle-hub", "koji-core", "pred_000000000020", SHOP, ago(minutes=4), 2, 2, ago(minutes=-1)),
+            ChainStep("owner", "chronicle-hub", "pred_000000000012", SHOP, ago(minutes=22), 1, 0),
+            ChainStep("owner", "koji-core", "pred_000000000011", BLOG, ago(hours=3), 1, 0),
+        ][:limit]
+
     def log(self, limit: int = 50, blocked_only: bool = False) -> list[Any]:
         block = RailVerdict("content", Verdict.BLOCK, "deletes outside the workspace: rm -rf /", "destructive.rm")
         loops = RailVerdict("loop", Verdict.BLOCK, "koji-core → research → koji-core within 5 min", "reverse link")
+        gate = RailVerdict("gate", Verdict.ASK, "confidence 0.71 is below 0.80; quiet hours", "below-threshold,quiet")
 
-        def entry(id: int, minutes: float, prompt: str, *no: RailVerdict) -> Any:
+        def entry(id: int, minutes: float, prompt: str, *no: RailVerdict, **more: Any) -> Any:
+            values = {
+                "trigger_type": "manual",
+                "channel": "koji-core",
+                "from_channel": "owner",
+                "workspace": SHOP,
+            } | more
+            card = f"pred_{id:012}"
             return SimpleNamespace(
-                id=id, at=ago(minutes=minutes), prompt=prompt, verdicts=allow(*no), blocked=bool(no), reason=""
-            )
+                id=id, at=ago(minutes=minutes), prompt=prompt, verdicts=allow(*no), blocked=bool(no), reason="",
+                prediction_id=card, lifted=card in self.lifted, **values,
+            )  # fmt: skip
 
         entries = [
             entry(1, 4, "Hunt flakes: 4 slowest tests"),
-            entry(2, 33, "clean up with rm -rf /", block),
-            entry(3, 90, "follow up on the analysis", loops),
-        ]
+            entry(2, 33, "clean up with rm -rf / [/not markup]", block),
+            entry(3, 90, "follow up on the analysis", loops, trigger_type="follow-up", from_channel="research"),
+            entry(4, 400, "Draft the change log of the 5 commits since v1.2", gate, trigger_type="autonomous",
+                  channel="chronicle-hub", workspace=BLOG),
+        ]  # fmt: skip
         return [one for one in entries if one.blocked or not blocked_only][:limit]
+
+
+def burns() -> tuple[Burn, ...]:
+    hour = (0, 0, 10_000, 0, 0, 0, 50_000, 0, 0, 0, 20_000, 20_000)
+    day = (*[0] * 8, 90_000, 150_000, 310_000, 0, 200_000, 350_000, 100_000, *[0] * 9)
+    return (
+        Burn("hour", ago(hours=1), NOW, 100_000, 50_000, 2_000_000, hour, 12, 160_000),
+        Burn("day", ago(hours=14.2), ago(hours=-9.8), 1_150_000, 50_000, 20_000_000, day, 15, 216_000),
+        Burn("month", ago(days=4.6), ago(days=-26.4), 8_950_000, 50_000, 200_000_000,
+             (1_000_000, 2_500_000, 0, 4_300_000, 1_150_000, *[0] * 26), 5, 374_000, ago(days=-21)),
+    )  # fmt: skip
 
 
 class Settings(Port):
@@ -463,6 +543,10 @@ class Settings(Port):
             autonomous_mode_enabled=False,
             twin_model_enabled=False,
             dpo_export_enabled=False,
+            quiet_hours_start=23,
+            quiet_hours_end=8,
+            workspaces={BLOG: SimpleNamespace(autonomy="act")},
+            workspace=lambda path: self.current.workspaces.get(path, SimpleNamespace(autonomy="cards")),
         )
 
     def set(self, key: str, value: Any) -> None:
@@ -476,6 +560,7 @@ class StandIn:
         self.calls: list[tuple[Any, ...]] = []
         self.refuse: dict[str, Refusal] = {}
         self.now = NOW
+        self.dnd: datetime | None = None
         self.bus = EventBus()
         self.workspaces = [SHOP, BLOG]
         self.cards = Cards(self)
@@ -492,6 +577,9 @@ class StandIn:
             next_cycle=lambda: ago(minutes=-17.5),
             silence=lambda: timedelta(minutes=12),
             heard=lambda what: self.calls.append(("heard", what)),
+            quiet=lambda: self.dnd is not None,
+            dnd_until=lambda: self.dnd,
+            dnd=self._dnd,
         )
         self.predictions = SimpleNamespace(
             run_cycle=self._run_cycle,
@@ -501,6 +589,11 @@ class StandIn:
     def _run_cycle(self, *, workspaces: list[str] | None = None, requested: bool = False) -> Any:
         self.calls.append(("run_cycle", requested))
         return CycleReport(seconds=0.2)
+
+    def _dnd(self, span: timedelta | None) -> datetime | None:
+        self.calls.append(("dnd", span))
+        self.dnd = None if span is None else self.now + span
+        return self.dnd
 
     def queue(self) -> list[Waiting]:
         waiting = [one for one in self.changes.all if one.state is ChangeState.WAITING]

@@ -81,7 +81,9 @@ async def test_the_safety_screen_lifts_the_hold_with_its_own_key(console: Consol
         await until(pilot, lambda: console.known.holds)
         await pilot.press("P", "M")
         assert not any(call[0] == "resume" for call in engine.calls)
-        await pilot.press("R")
+        await pilot.press("R", "R", "enter")
+        assert not any(call[0] == "resume" for call in engine.calls)  # asks for a second, distinct key
+        await pilot.press("L")
         await until(pilot, lambda: ("resume", "stop") in engine.calls)
         await until(pilot, lambda: "STOPPED" not in screen_text(console))
 

@@ -1,0 +1,382 @@
+"""The safety screen: each key, what it shows, and that it shows what a real engine says."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.widgets import gauges, machine, pipeline
+from clawpy_console.widgets.rows import Rows
+from engine import open_engine
+from engine.home import Home
+from engine.values import RailVerdict, Refusal, Verdict
+from tests.conftest import Repository
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import BLOG, NOW, SHOP, StandIn, ago, burns
+
+SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
+
+
+async def to_safety(pilot: Pilot, *keys: str) -> None:
+    await live(pilot)
+    await pilot.press("6", *keys)
+    await until(pilot, lambda: pilot.app.known.rails and not pilot.app._reading)  # type: ignore[attr-defined]
+    await pilot.pause()
+
+
+def blocked_last(engine: StandIn) -> None:
+    """Let the newest decision be one that the content filter stopped."""
+    log, rails = engine.safety.log, engine.safety.rails
+    engine.safety.log = lambda limit=50, blocked_only=False: log(50, True)[:limit]  # type: ignore[method-assign]
+
+    def stopped():
+        said = {one.rail: one for one in engine.safety.log(1)[0].verdicts}
+        return tuple(dataclasses.replace(one, last=said[one.rail]) for one in rails())
+
+    engine.safety.rails = stopped  # type: ignore[method-assign]
+
+
+# What is seen
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_every_rail_stands_in_the_pipeline_with_its_state_and_last_word(console: ConsoleApp, size: str) -> None:
+    async with console.run_test(size=SIZES[size]) as pilot:
+        await to_safety(pilot)
+        text = screen_text(console)
+        for word in ("rate", "loops", "cost", "content", "gate", "kill", "execute", "in 6:00", "2 links", "✓ 14:08"):
+            assert word in text, word
+        assert "every rail allowed it" in text
+
+
+async def test_the_first_that_blocked_is_lit_and_what_follows_was_not_reached(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    blocked_last(engine)
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot)
+        text = screen_text(console)
+        assert "┏" in text  # told by its border too, not by its colour alone
+        assert "not reached" in text
+        assert "✗ content: deletes outside the workspace" in text
+
+
+async def test_gauges_tell_spent_from_reserved_and_say_when_the_cap_comes(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot)
+        text = screen_text(console)
+        assert "━╍" in text
+        assert "$0.16/h: stays below" in text
+        assert "full 26 Jan" in text
+
+
+async def test_a_narrow_terminal_shows_one_column_and_says_which(console: ConsoleApp) -> None:
+    async with console.run_test(size=(80, 24)) as pilot:
+        await to_safety(pilot)
+        assert "● blocked 3" in screen_text(console)
+        assert "no stop, no pause" not in screen_text(console)
+        await pilot.press("shift+tab")
+        await until(pilot, lambda: "● caps and state" in screen_text(console))
+        assert "no stop, no pause" in screen_text(console)
+        await pilot.press("shift+tab")
+        await until(pilot, lambda: "AUTONOMY BY WORKSPACE" in screen_text(console))
+
+
+async def test_the_pipeline_has_a_cursor_that_tells_of_one_rail(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot, "shift+tab", "right", "right", "right")
+        await until(pilot, lambda: "reads every prompt" in screen_text(console))
+        await pilot.press("left")
+        await until(pilot, lambda: "of $18.80 left today" in screen_text(console))
+
+
+async def test_the_kill_switch_shows_its_four_levels_and_the_sandbox(console: ConsoleApp, engine: StandIn) -> None:
+    engine.safety.stop("F12 pressed", "operator")
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot, "tab")
+        text = screen_text(console)
+        for word in ("configuration", "API, this run", "from outside", "bubblewrap"):
+            assert word in text, word
+        assert "■ F12" in text
+        assert "pressed: resume stop" in text
+
+
+async def test_the_chain_shows_depth_repeats_and_until_when_no_answer_may_come(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot)
+        lines = screen_text(console).splitlines()
+        newest = next(line for line in lines if "koji-core → research" in line and " 2m " in line)
+        assert "3" in newest
+        assert "1×" in newest
+        assert "till 14:15" in newest
+
+
+# Blocked work
+
+
+async def test_blocked_work_says_rule_and_reason_literally(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot)
+        text = screen_text(console)
+        assert "rm -rf / [/not markup]" in text
+        assert "rule destructive.rm" in text
+        await pilot.press("down")
+        await until(pilot, lambda: "follow-up · shop → koji-core from research" in screen_text(console))
+
+
+async def test_allow_once_says_what_it_lifts_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await to_safety(pilot, "a")
+        await until(pilot, lambda: "Let this through once?" in screen_text(console))
+        assert "content (destructive.rm)" in screen_text(console)
+        await pilot.press("a", "enter", "escape")
+        assert not any(call[0] == "allow_once" for call in engine.calls)
+        await pilot.press("a", "O")
+        await until(pilot, lambda: ("allow_once", "pred_000000000002") in engine.calls)
+        await until(pilot, lambda: "allowed once, not used yet" in screen_text(console))
+        await pilot.press("a")  # once is enough
+        assert len(console.screen_stack) == 1
+
+
+async def test_allow_once_is_offered_for_the_content_filter_only(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot, "down", "a")
+        assert len(console.screen_stack) == 1
+        assert "a allow once" not in screen_text(console)
+
+
+async def test_a_refused_allow_once_is_said(console: ConsoleApp, engine: StandIn) -> None:
+    engine.refuse["allow_once"] = Refusal("nothing_blocked", "the content filter did not block it")
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await to_safety(pilot, "a", "O")
+        await until(pilot, lambda: "did not block it" in screen_text(console))
+
+
+async def test_the_blocked_list_is_filtered_as_one_types_and_escape_ends_it(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot, "slash", *"quiet")
+        rows = console.screen.query_one("#blocked", Rows)
+        await until(pilot, lambda: [row.id for row in rows._rows] == ["4"])
+        assert "1 of 3" in screen_text(console)
+        await pilot.press("enter")
+        assert rows.has_focus
+        await pilot.press("slash", "escape")
+        await until(pilot, lambda: len(rows._rows) == 3)
+        assert rows.has_focus
+
+
+# Holds
+
+
+async def test_each_hold_has_its_key_and_stop_and_month_a_second_one(console: ConsoleApp, engine: StandIn) -> None:
+    engine.safety.hold("month", "cost: the month's cap")
+    engine.safety.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63))
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot)
+        text = screen_text(console)
+        assert "■ month M, then L lifts it" in text
+        assert "■ pause P lifts it, over in 1:03:00" in text
+        await pilot.press("R")  # no stop is in force
+        assert len(console.screen_stack) == 1
+        await pilot.press("M", "M", "P", "enter")
+        assert not any(call[0] == "resume" for call in engine.calls)
+        await pilot.press("L")
+        await until(pilot, lambda: ("resume", "month") in engine.calls)
+        await pilot.press("P")
+        await until(pilot, lambda: ("resume", "pause") in engine.calls)
+
+
+async def test_do_not_disturb_begins_and_ends_with_one_key(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot)
+        assert "quiet hours 23:00–08:00" in screen_text(console)
+        await pilot.press("d")
+        await until(pilot, lambda: "do not disturb until 16:12" in screen_text(console))
+        await pilot.press("d")
+        await until(pilot, lambda: engine.calls[-1] == ("dnd", None))
+        await until(pilot, lambda: "quiet hours 23:00–08:00" in screen_text(console))
+
+
+# Switches
+
+
+async def test_autonomy_says_what_it_means_before_it_is_turned_on(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot, "tab", "down", "enter")
+        await until(pilot, lambda: "may start work by itself" in screen_text(console))
+        await pilot.press("enter", "escape")
+        assert not any(call[0] == "set" for call in engine.calls)
+        await pilot.press("enter", "Y")
+        await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.calls)
+
+
+async def test_a_workspaces_autonomy_is_chosen(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot, "tab", *["down"] * 4, "enter")
+        await until(pilot, lambda: "What may the engine do in shop?" in screen_text(console))
+        await pilot.press("c", "enter")  # as it is already; Enter opens it again
+        await pilot.press("a")
+        assert not any(call[0] == "set" for call in engine.calls)
+        await pilot.press("A")
+        await until(pilot, lambda: ("set", f'workspaces."{SHOP}".autonomy', "act") in engine.calls)
+        await pilot.press("down", "enter", "o")
+        await until(pilot, lambda: ("set", f'workspaces."{BLOG}".autonomy', "off") in engine.calls)
+
+
+# Time
+
+
+async def test_it_ticks_only_while_it_is_seen(home: Home, engine: StandIn) -> None:
+    now = NOW
+    app = ConsoleApp(lambda: engine, home, [], now=lambda: now)  # type: ignore[arg-type, return-value]
+    app.animation_level = "none"
+    async with app.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot)
+        screen = app.screen
+        assert screen._beat is not None  # type: ignore[attr-defined]
+        assert screen._beat._interval >= 1  # type: ignore[attr-defined]
+        now += timedelta(seconds=7)
+        screen._second()  # type: ignore[attr-defined]
+        await pilot.pause()
+        assert "in 5:53" in screen_text(app)
+        assert "next change in 17:53" in screen_text(app)
+        now += timedelta(minutes=1)
+        screen._second()  # type: ignore[attr-defined]
+        assert app._reading  # windows slide: read again once a minute
+        await pilot.press("1")
+        await pilot.pause()
+        assert screen._beat is None  # type: ignore[attr-defined]
+
+
+async def test_a_second_that_changes_nothing_draws_nothing(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot)
+        drawn: list[str] = []
+        for widget in console.screen.query("*"):
+            original = widget.refresh
+            widget.refresh = lambda *a, _o=original, _w=widget, **k: (drawn.append(repr(_w)), _o(*a, **k))[1]  # type: ignore[method-assign]
+        console.screen._second()  # type: ignore[attr-defined]
+        await pilot.pause()
+        assert drawn == []
+
+
+# Drawing, without an app
+
+
+@pytest.mark.parametrize("state", ["DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED", ""])
+@pytest.mark.parametrize("tall", [True, False])
+def test_the_diagram_keeps_its_size_and_names_every_state(state: str, tall: bool) -> None:
+    lines = machine.diagram(state, tall=tall)
+    assert len(lines) == (4 if tall else 1)
+    text = "\n".join(line.plain for line in lines)
+    assert all(name in text for name in (*machine.LINE, machine.ASIDE))
+    assert (tall and "╭" in text) == bool(tall and state)
+
+
+@pytest.mark.parametrize(
+    ("spent", "reserved", "drawn"), [(0, 0, (0, 0)), (1, 1, (1, 1)), (10, 0, (10, 0)), (9, 9, (9, 1))]
+)
+def test_a_bar_never_passes_its_length(spent: int, reserved: int, drawn: tuple[int, int]) -> None:
+    assert gauges.bar(dataclasses.replace(burns()[0], spent=spent, reserved=reserved, cap=10), 10) == drawn
+
+
+def test_a_full_gauge_says_so() -> None:
+    full = dataclasses.replace(burns()[0], spent=2_000_000)
+    assert gauges.pace(full, NOW)[0] == "the cap is reached"
+    assert gauges.bar(dataclasses.replace(full, cap=0), 10) == (10, 0)
+
+
+def test_a_wait_that_is_over_is_not_counted_down() -> None:
+    rate = StandIn().safety.rails()[0]
+    assert pipeline.now_word(dataclasses.replace(rate, until=ago(seconds=1)), NOW)[0] == "✗ waits"
+
+
+# How it looks
+
+
+@pytest.fixture
+def looked_at(engine: StandIn) -> StandIn:
+    """The morning after: paused, with the newest decision stopped."""
+    blocked_last(engine)
+    engine.safety.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63))
+    engine.autonomy.state = lambda: SimpleNamespace(
+        state="PAUSED", cause="3 rejections in a row", since=ago(minutes=57), next_change=ago(minutes=-63)
+    )
+    return engine
+
+
+def run(*keys: str):
+    async def before(pilot: Pilot) -> None:
+        await to_safety(pilot, *keys)
+
+    return before
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_paused(console: ConsoleApp, looked_at: StandIn, snap_compare, size: str) -> None:
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=run())
+
+
+@pytest.mark.parametrize("size", ["80x24", "120x40"])
+def test_switches(console: ConsoleApp, snap_compare, size: str) -> None:
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=run("tab"))
+
+
+def test_caps_and_state_when_narrow(console: ConsoleApp, snap_compare) -> None:
+    assert snap_compare(console, terminal_size=SIZES["80x24"], run_before=run("shift+tab"))
+
+
+def test_light(console: ConsoleApp, looked_at: StandIn, snap_compare) -> None:
+    looked_at.settings.current.console.theme = "clawpy-light"
+    assert snap_compare(console, terminal_size=SIZES["120x40"], run_before=run("shift+tab", "right"))
+
+
+def test_without_colour(home: Home, looked_at: StandIn, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = ConsoleApp(lambda: looked_at, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
+    assert snap_compare(app, terminal_size=SIZES["120x40"], run_before=run())
+
+
+# A real engine
+
+
+async def test_it_shows_and_lifts_what_a_real_engine_blocked(
+    home: Home, repository: Repository, tmp_path: Path
+) -> None:
+    workspace = str(repository.path)
+    app = ConsoleApp(lambda: open_engine(home, workspaces=[workspace], start_schedule=False), home, [workspace])
+    app.animation_level = "none"
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await live(pilot)
+        engine = app.engine
+        assert engine is not None
+        card = engine.cards.propose("run_tests", workspace=workspace)
+        block = RailVerdict("content", Verdict.BLOCK, "deletes everything", "test-rule")
+        check = "engine.safety.pipeline.check_assignment"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(check, lambda *arguments, **more: block)
+            with pytest.raises(Refusal, match="deletes everything"):
+                engine.cards.approve(card.id)
+            await pilot.press("6")
+            await until(pilot, lambda: "rule test-rule" in screen_text(app), "for the block")
+            text = screen_text(app)
+            assert "✗ content" in text
+            assert "first 10" in text  # the gate: first days
+            assert "■ DISABLED" not in text
+            await pilot.press("a", "O")
+            await until(pilot, lambda: "allowed once, not used yet" in screen_text(app), "for the allowance")
+            await pilot.press("f12")
+            await until(pilot, lambda: "■ stop" in screen_text(app), "for the stop")
+            await pilot.press("R", "L")
+            await until(pilot, lambda: not engine.safety.holds(), "for the stop to be lifted")
+            await pilot.press("tab", "down", "enter", "Y")
+            await until(pilot, lambda: engine.settings.current.autonomous_mode_enabled, "for the switch")
+            await pilot.press("down", "down", "down", "enter", "A")
+            await until(pilot, lambda: engine.settings.current.workspace(workspace).autonomy == "act", "for autonomy")
+        engine.close()
