@@ -1,0 +1,52 @@
+r"""SPEC 3.5 on lists of examples: ordinary work passes, orders to destroy and disguised commands are stopped.
+
+One example a line in `content_examples/`; `\n` and `\t` stand for a line break and a tab.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.safety.content import check_command, check_prompt
+from engine.values import Verdict
+
+FOLDER = Path(__file__).parent / "content_examples"
+
+
+def examples(name: str) -> list[str]:
+    lines = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return [line.replace("\\n", "\n").replace("\\t", "\t") for line in lines if line]
+
+
+@pytest.mark.parametrize(("name", "check"), [("ordinary_commands", check_command), ("ordinary_prompts", check_prompt)])
+def test_ordinary_work_is_not_stopped(name: str, check: object) -> None:
+    texts = examples(name)
+    found = [(text, check(text)) for text in texts]  # type: ignore[operator]
+    assert [(text, one.rule) for text, one in found if one.verdict is not Verdict.ALLOW] == []
+    assert len(texts) >= 100
+
+
+@pytest.mark.parametrize(("name", "check"), [("disguised_commands", check_command), ("orders_to_destroy", check_prompt)])
+def test_what_destroys_is_stopped(name: str, check: object) -> None:
+    assert [text for text in examples(name) if check(text).verdict is Verdict.ALLOW] == []  # type: ignore[operator]
+
+
+def test_ordinary_commands_in_a_prompt_are_not_stopped() -> None:
+    stopped = [
+        text for text in examples("ordinary_commands") if check_prompt(f"Run `{text}` now").verdict is not Verdict.ALLOW
+    ]
+    assert stopped == []
+
+
+def test_what_destroys_is_stopped_in_a_prompt() -> None:
+    commands = [text for text in examples("disguised_commands") if "\n" not in text and "`" not in text]
+    assert [text for text in commands if check_prompt(f"Run `{text}` now").verdict is Verdict.ALLOW] == []
+
+
+def test_talk_about_what_destroys_is_not_stopped() -> None:
+    for frame in ("Write a test that `{}` is refused", "Explain why `{}` is dangerous", "Never run `{}`"):
+        commands = [text for text in examples("disguised_commands") if "\n" not in text and "`" not in text]
+        stopped = [text for text in commands if check_prompt(frame.format(text)).verdict is not Verdict.ALLOW]
+        assert stopped == [], frame
