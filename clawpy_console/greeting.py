@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 
 from clawpy_console import words
-from engine.values import DecidedBy, SessionState, Status
+from engine.values import SessionState
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -36,26 +37,26 @@ def found_agents() -> list[str]:
 
 
 def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:
-    """Five lines: done, approved, rejected, learnt, spent since `since`; none when nothing happened. Blocking."""
-    cards = [one for one in engine.cards.recent(limit=500) if one.decided_at and one.decided_at > since]
-    sessions = [one for one in engine.sessions.list(limit=500) if one.ended_at and one.ended_at > since]
-    approved = [one for one in cards if one.status in (Status.CONFIRMED, Status.EXECUTED)]
-    rejected = [one for one in cards if one.status is Status.REJECTED]
-    if not cards and not sessions:
+    """What was done, blocked, approved, rejected, learnt, spent since `since`; nothing when nothing happened.
+    Blocking."""
+    then = engine.since(since)
+    if then.nothing:
         return []
-    well = sum(1 for one in sessions if one.state is SessionState.SUCCEEDED)
-    itself = sum(1 for one in approved if one.decided_by is DecidedBy.AUTONOMY)
-    decisions = sum(1 for one in (*approved, *rejected) if one.decided_by is not DecidedBy.AUTONOMY)
+    well = sum(1 for one in then.ran if one.state is SessionState.SUCCEEDED)
+    decisions = then.approved - then.approved_by_itself + then.rejected
+    rails = ", ".join(f"{rail} {number}" for rail, number in Counter(one.rail for one in then.blocked).most_common())
 
     def line(label: str, text: str) -> Content:
         return Content.assemble((f"{label:<9}", "$faint"), (text, "$ink"))
 
-    bad = len(sessions) - well
+    bad = len(then.ran) - well
+    itself = f", {then.approved_by_itself} by itself" if then.approved_by_itself else ""
     return [
         Content.styled(f"While you were away, {words.span(now - since)}", "bold $accent"),
-        line("done", f"{words.count(len(sessions), 'session')}" + (f", {bad} not well" if bad else "")),
-        line("approved", f"{len(approved)}" + (f", {itself} by itself" if itself else "")),
-        line("rejected", f"{len(rejected)}"),
+        line("done", f"{words.count(len(then.ran), 'session')}" + (f", {bad} not well" if bad else "")),
+        *([line("blocked", f"{len(then.blocked)} by the rails: {rails}")] if then.blocked else []),
+        line("approved", f"{then.approved}{itself}"),
+        line("rejected", f"{then.rejected}"),
         line("learnt", f"from {words.count(decisions, 'decision')}" if decisions else "nothing new"),
-        line("spent", words.money(sum(one.cost for one in sessions))),
+        line("spent", words.money(then.spent)),
     ]

@@ -168,9 +168,8 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
     spent = document["crossPollStatus"]
     held = document["holds"]
     paint = style.bad if held or document["state"] == "DISABLED" else style.good
-    lines = [
-        f"{paint('●')} {style.bold(document['state'])} since {_time(document['since'])}, {_clean(document['cause'])}"
-    ]
+    since = f"since {_time(document['stateSince'])}, {_clean(document['cause'])}"
+    lines = [f"{paint('●')} {style.bold(document['state'])} {since}"]
     for hold in held:
         until = f" until {_time(hold['until'])}" if hold["until"] else ""
         told = (
@@ -188,11 +187,31 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
     lines.append(f"  silent for {_span(silent)}" + (f", next cycle {_time(coming)}" if coming else ""))
     lines.append(f"  {_count(document['pending'], 'card')} pending")
+    lines += _since(document["since"], style)
     lines += [f"  running  {_clean(one['id'])}  {_clean(one['prompt'])}" for one in document["running"]]
     lines += [f"  {style.wants('waits')}  {_clean(one['id'])}  {_clean(one['title'])}" for one in document["waiting"]]
     for one in document["decisions"]:
         lines.append(style.dim(f"  {_time(one['decidedAt'])}  {one['signal']}  {_clean(one['prompt'])}"))
     return "\n".join(lines)
+
+
+def _since(then: Document, style: Style) -> list[str]:
+    """What happened since the operator was last away; nothing when nothing did."""
+    ran, blocked = then["ran"], then["blocked"]
+    if not (ran or blocked or then["approved"] or then["rejected"]):
+        return []
+    itself = f" ({then['approvedByItself']} by itself)" if then["approvedByItself"] else ""
+    lines = [
+        f"  since {_time(then['at'])}  {_count(len(ran), 'session')}, {len(blocked)} blocked, "
+        f"{then['approved']} approved{itself}, {then['rejected']} rejected, ${then['spent']:.2f} spent"
+    ]
+    for one in ran:
+        paint = style.good if one["state"] == "succeeded" else style.bad
+        lines.append(f"    {_time(one['endedAt'])}  {paint(one['state'])}  {_clean(one['prompt'])}")
+    for one in blocked:
+        rail = f"{style.wants('blocked')} by {_clean(one['rail'])}"
+        lines.append(f"    {_time(one['createdAt'])}  {rail}  {_clean(one['prompt'])}: {_clean(one['reason'])}")
+    return lines
 
 
 def _bar(document: Document, form: str) -> str:

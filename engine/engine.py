@@ -240,6 +240,22 @@ class Engine:
         """What waits for the operator, longest first (SPEC 9.3)."""
         return views.waiting(self.changes, self.sessions, self.clock.now())
 
+    def since(self, instant: datetime | None = None) -> views.Since:
+        """What ran, was blocked, decided and spent since `instant`, else since the operator's present or last absence
+        began, else since midnight; and what waits for him."""
+        if instant is None:
+            instant = self.autonomy.presence.away_since()
+        if instant is None:
+            instant = self.clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
+        return views.since(
+            instant,
+            sessions=self.sessions.list(limit=views.MOST),
+            blocked=self.safety.log(limit=views.MOST, blocked_only=True),
+            decided=self.ledger.latest(views.MOST, kinds=("PredictionConfirmed", "PredictionRejected")),
+            spent=self.safety.costs.settled_since(instant),
+            waits=self.queue(),
+        )
+
     def place(self, workspace: str) -> str:
         """Name and branch of a workspace for the status line."""
         return views.place(workspace)

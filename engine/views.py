@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.git import Git
-from engine.values import ChangeSet, ChangeState, Refusal, SessionState, SessionView, Waiting, sanitise
+from engine.values import (
+    ChangeSet,
+    ChangeState,
+    DecidedBy,
+    RailVerdict,
+    Refusal,
+    SessionState,
+    SessionView,
+    Verdict,
+    Waiting,
+    sanitise,
+)
+
+MOST = 1000
+"""A look back reads at most so many rows of each kind, the newest."""
 
 INTERRUPTED_FOR = timedelta(hours=24)
 """So long an interruption is among what waits; the list of sessions has it for ever."""
@@ -20,6 +35,99 @@ class ChangeList(Protocol):
 
 class SessionList(Protocol):
     def list(self, *, workspace: str | None = None, limit: int = 50) -> list[SessionView]: ...
+
+
+class Entry(Protocol):
+    """A decision of the rails."""
+
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def prediction_id(self) -> str: ...
+    @property
+    def prompt(self) -> str: ...
+    @property
+    def verdicts(self) -> tuple[RailVerdict, ...]: ...
+    @property
+    def decided_by(self) -> str: ...
+
+
+class Fact(Protocol):
+    """A row of the event ledger."""
+
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def payload(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Something that a rail held back: which rail, by its verdict, and why."""
+
+    at: datetime
+    prediction_id: str
+    prompt: str
+    rail: str
+    verdict: Verdict
+    reason: str
+    decided_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What happened since an instant: the morning look. `spent` in micro-dollars; `approved_by_itself` is part of
+    `approved`; `waits` is what the operator has to decide now, whenever it came."""
+
+    instant: datetime
+    ran: tuple[SessionView, ...]
+    blocked: tuple[Blocked, ...]
+    approved: int
+    approved_by_itself: int
+    rejected: int
+    spent: int
+    waits: tuple[Waiting, ...]
+
+    @property
+    def nothing(self) -> bool:
+        """True when nothing ran, was blocked or was decided."""
+        return not (self.ran or self.blocked or self.approved or self.rejected)
+
+
+def since(
+    instant: datetime,
+    *,
+    sessions: Sequence[SessionView],
+    blocked: Sequence[Entry],
+    decided: Sequence[Fact],
+    spent: int,
+    waits: Sequence[Waiting],
+) -> Since:
+    """Put together what is later than `instant`. Pure; `Engine.since` fetches. Sessions come oldest end first."""
+    approvals = [
+        fact.payload["decided_by"] for fact in decided if fact.at > instant and fact.kind == "PredictionConfirmed"
+    ]
+    ran = [(one.ended_at, one) for one in sessions if one.ended_at is not None and one.ended_at > instant]
+    return Since(
+        instant=instant,
+        ran=tuple(one for _, one in sorted(ran, key=lambda pair: pair[0])),
+        blocked=tuple(_blocked(one) for one in reversed(blocked) if one.at > instant),
+        approved=len(approvals),
+        approved_by_itself=approvals.count(DecidedBy.AUTONOMY.value),
+        rejected=sum(fact.at > instant and fact.kind == "PredictionRejected" for fact in decided),
+        spent=spent,
+        waits=tuple(waits),
+    )
+
+
+def _blocked(entry: Entry) -> Blocked:
+    """The first rail that did not allow is the one that blocked (SPEC 3.1)."""
+    first = next(one for one in entry.verdicts if one.verdict is not Verdict.ALLOW)
+    return Blocked(
+        entry.at, entry.prediction_id, entry.prompt, first.rail, first.verdict, first.reason, entry.decided_by
+    )
 
 
 def waiting(changes: ChangeList, sessions: SessionList, now: datetime) -> list[Waiting]:

@@ -10,6 +10,8 @@ from engine.storage import state
 from engine.storage.database import Database
 
 KEY = "autonomy.presence"
+ABSENCE = timedelta(minutes=30)
+"""Silent for so long, the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
 WRITE_EVERY = timedelta(seconds=30)
 """A crash may lose so much of it: a key press is no reason for a write to disk."""
 
@@ -26,6 +28,8 @@ class Presence:
         self._written = datetime.fromisoformat(stored["at"]) if stored else None
         self._last = self._written or clock.now()
         self._what = stored["what"] if stored else "start"
+        left = stored.get("left") if stored else None
+        self._left = datetime.fromisoformat(left) if left else None
 
     def heard(self, what: str) -> None:
         """The operator did something; `what` is a word for it, such as `key`, `verb`."""
@@ -36,17 +40,25 @@ class Presence:
         with self._lock:
             if at <= self._last and self._written is not None:
                 return
+            if at - self._last >= ABSENCE:
+                self._left = self._last
             self._last, self._what = max(at, self._last), what
             due = self._written is None or abs(at - self._written) >= WRITE_EVERY
             if due:
                 self._written = at
+            left = self._left.isoformat() if self._left else None
         if due:
-            self._database.write(lambda tx: state.put(tx, KEY, {"at": at.isoformat(), "what": what}))
+            self._database.write(lambda tx: state.put(tx, KEY, {"at": at.isoformat(), "what": what, "left": left}))
 
     def silence(self) -> timedelta:
         """Time since the last input, never negative."""
         with self._lock:
             return max(timedelta(0), self._clock.now() - self._last)
+
+    def away_since(self) -> datetime | None:
+        """When the present absence began, or else the last one; None when there was none."""
+        with self._lock:
+            return self._last if self._clock.now() - self._last >= ABSENCE else self._left
 
     def last(self) -> tuple[datetime, str]:
         """When, and what it was."""

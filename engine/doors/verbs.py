@@ -215,7 +215,8 @@ def status(engine: Engine, arguments: Arguments) -> Document:
     return {
         "state": str(state.state),
         "cause": state.cause,
-        "since": wire.instant(state.since),
+        "stateSince": wire.instant(state.since),
+        "since": wire.since(engine.since()),
         "nextChange": wire.instant(state.next_change),
         "holds": [wire.hold(one) for one in engine.safety.holds()],
         "crossPollStatus": {

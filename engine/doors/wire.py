@@ -21,6 +21,7 @@ from engine.values import (
     Waiting,
     dollars,
 )
+from engine.views import Since
 
 Document = dict[str, Any]
 
@@ -222,6 +223,31 @@ def waiting(one: Waiting) -> Document:
         "title": one.title,
         "since": instant(one.since),
         "session": one.session_id,
+    }
+
+
+def since(one: Since) -> Document:
+    """The morning look."""
+    return {
+        "at": instant(one.instant),
+        "ran": [session(each) for each in one.ran],
+        "blocked": [
+            {
+                "predictionId": each.prediction_id,
+                "prompt": each.prompt,
+                "rail": each.rail,
+                "verdict": each.verdict.value,
+                "reason": each.reason,
+                "decidedBy": each.decided_by,
+                "createdAt": instant(each.at),
+            }
+            for each in one.blocked
+        ],
+        "approved": one.approved,
+        "approvedByItself": one.approved_by_itself,
+        "rejected": one.rejected,
+        "spent": dollars(one.spent),
+        "waiting": [waiting(each) for each in one.waits],
     }
 
 

@@ -121,6 +121,14 @@ class Costs:
             )
         )
 
+    def settled_since(self, instant: datetime) -> int:
+        """Micro-dollars that were settled after `instant`, for whatever purpose."""
+        total = select(func.coalesce(func.sum(CostEntry.amount_microusd), 0)).where(
+            CostEntry.state == SETTLED, col(CostEntry.at) > instant
+        )
+        with self._database.read() as session:
+            return int(session.exec(total).one())
+
     def budget(self, session: Session, agent: str) -> cost.AgentBudget:
         """What `agent` spent today and may spend."""
         budget = self._agent_budget(agent) if agent else None

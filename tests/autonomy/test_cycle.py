@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from engine.autonomy.autonomy import ACT, CARDS, STATE
 from engine.autonomy.state import State
 from engine.clock import FakeClock
+from engine.doors.verbs import dispatch
 from engine.execution.sandbox import NoSandbox
 from engine.execution.sessions_store import SessionRow
 from engine.prediction.acting import Standing, why_not
@@ -244,6 +245,42 @@ def test_the_next_cycle_is_shown_whichever_it_is(world: World) -> None:
     world.engine.settings.set("autonomousModeEnabled", "false")
     autonomy.schedule.run(STATE)
     assert autonomy.next_cycle() is None
+
+
+def test_the_morning_look_tells_what_ran_was_blocked_waits_and_cost(world: World) -> None:
+    world.earn(kind="summarise_day", others=0)
+    world.clock.advance(timedelta(minutes=1))
+    left = world.clock.now()
+    world.engine.autonomy.heard("key")
+    world.away()
+    acted = world.cycle().acted
+    world.ended(acted)
+    world.clock.advance(timedelta(minutes=5))
+    world.cycle()  # the next one comes too soon
+    world.clock.advance(timedelta(hours=8))
+    world.engine.autonomy.heard("key")
+    then = world.engine.since()
+    assert then.instant == left
+    assert [one.prediction_id for one in then.ran] == [acted]
+    assert [(one.rail, one.decided_by) for one in then.blocked] == [("rate", "autonomy")]
+    assert "the last trigger was at" in then.blocked[0].reason
+    assert (then.approved, then.approved_by_itself, then.rejected) == (1, 1, 0)
+    assert [one.id for one in then.waits] == [one.id for one in world.engine.changes.list()]
+    document = dispatch(world.engine, "status", {})["since"]
+    assert [one["rail"] for one in document["blocked"]] == ["rate"]
+    assert world.engine.since(world.clock.now()).nothing
+
+
+def test_an_absence_survives_a_restart(world: World) -> None:
+    world.engine.autonomy.heard("key")
+    left = world.clock.now()
+    world.clock.advance(timedelta(minutes=30))
+    world.engine.autonomy.heard("key")
+    world.engine.close()
+    world.clock.advance(timedelta(minutes=29, seconds=59))
+    with world.opened() as again:
+        assert again.since().instant == left
+        again.close()
 
 
 def test_a_laptop_that_slept_runs_one_cycle(world: World) -> None:

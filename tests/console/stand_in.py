@@ -47,6 +47,7 @@ from engine.values import (
     Verdict,
     Waiting,
 )
+from engine.views import Since
 
 NOW = datetime(2026, 1, 5, 14, 12, 30, tzinfo=UTC)
 SHOP, BLOG = "/home/ada/src/shop", "/home/ada/src/blog"
@@ -594,6 +595,10 @@ class StandIn:
         self.calls.append(("dnd", span))
         self.dnd = None if span is None else self.now + span
         return self.dnd
+
+    def since(self, instant: datetime) -> Since:
+        ran = tuple(one for one in self.sessions.list() if one.ended_at is not None and one.ended_at > instant)
+        return Since(instant, ran, (), 3, 1, 1, 20_000, tuple(self.queue()))
 
     def queue(self) -> list[Waiting]:
         waiting = [one for one in self.changes.all if one.state is ChangeState.WAITING]

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from engine import views
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.hierarchy.agents import Agents
@@ -249,6 +250,7 @@ class StandIn:
             ),
         )
         self.feedback = SimpleNamespace(recent=lambda limit: [])
+        self.since = lambda: views.since(now, sessions=[], blocked=[], decided=[], spent=0, waits=[])
         self.handover: Any = None
         self.closed = False
 

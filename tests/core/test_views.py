@@ -1,0 +1,67 @@
+"""The morning look: what happened since an instant, and nothing from before it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine import views
+from engine.values import RailVerdict, SessionState, SessionView, Verdict, Waiting
+
+NIGHT = datetime(2026, 1, 5, 23, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
+
+
+def session(name: str, ended: datetime | None) -> SessionView:
+    return SessionView(
+        name, "pred_1", "run", "/shop", "koji-core", "", "flow", None, SessionState.SUCCEEDED, "autonomous", "", "",
+        NIGHT, NIGHT, ended, 0, 0, "",
+    )  # fmt: skip
+
+
+def entry(at: datetime, *verdicts: RailVerdict) -> Any:
+    return SimpleNamespace(at=at, prediction_id="pred_2", prompt="push", verdicts=verdicts, decided_by="autonomy")
+
+
+def fact(at: datetime, kind: str, by: str = "operator") -> Any:
+    return SimpleNamespace(at=at, kind=kind, payload={"decided_by": by})
+
+
+ALLOW, ASK = RailVerdict("rate", Verdict.ALLOW, ""), RailVerdict("content", Verdict.ASK, "it pushes")
+BLOCK = RailVerdict("gate", Verdict.BLOCK, "later rail")
+
+
+def look(**more: Any) -> views.Since:
+    given: dict[str, Any] = {"sessions": (), "blocked": (), "decided": (), "spent": 0, "waits": ()}
+    return views.since(NIGHT, **(given | more))
+
+
+def test_only_what_is_later_counts_and_the_oldest_end_comes_first() -> None:
+    later, before, running = session("b", NIGHT + TICK), session("a", NIGHT), session("c", None)
+    latest = session("d", NIGHT + 2 * TICK)
+    assert [one.id for one in look(sessions=[running, latest, later, before]).ran] == ["b", "d"]
+
+
+def test_the_first_rail_that_did_not_allow_is_named() -> None:
+    then = look(blocked=[entry(NIGHT + TICK, ALLOW, ASK, BLOCK), entry(NIGHT, BLOCK)])
+    assert [(one.rail, one.verdict, one.reason) for one in then.blocked] == [("content", Verdict.ASK, "it pushes")]
+
+
+def test_decisions_are_counted_by_who_made_them() -> None:
+    confirmed, rejected = "PredictionConfirmed", "PredictionRejected"
+    then = look(
+        decided=[
+            fact(NIGHT + TICK, confirmed), fact(NIGHT + TICK, confirmed, "autonomy"), fact(NIGHT, confirmed),
+            fact(NIGHT + TICK, rejected), fact(NIGHT, rejected),
+        ]
+    )  # fmt: skip
+    assert (then.approved, then.approved_by_itself, then.rejected) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("waits", [(), (Waiting("change_set", "chg", "land 1 file?", NIGHT),)])
+def test_what_waits_is_there_whenever_it_came_and_is_nothing_that_happened(waits: tuple[Waiting, ...]) -> None:
+    assert look(waits=waits).waits == waits
+    assert look(waits=waits).nothing
