@@ -5,15 +5,26 @@ from __future__ import annotations
 import builtins
 from pathlib import Path
 
+import sqlalchemy
+from sqlalchemy import bindparam
 from sqlmodel import col, desc, select
 
 from engine.execution import diffs, snapshots
 from engine.execution.change_rows import ChangeSetRow, checked
 from engine.storage.database import Database
+from engine.storage.quick import ask
 from engine.values import ChangeSet, ChangeState, FileDiff, Refusal
 
 REMEMBERED = 20
 """Of so many recent landings and undos `written_by_us` remembers the files."""
+
+
+_WRITTEN = (
+    sqlalchemy.select(col(ChangeSetRow.written))
+    .where(col(ChangeSetRow.workspace) == bindparam("workspace"), col(ChangeSetRow.decided_at).is_not(None))
+    .order_by(desc(col(ChangeSetRow.decided_at)))
+    .limit(REMEMBERED)
+)
 
 
 class ChangeReader:
@@ -54,14 +65,8 @@ class ChangeReader:
 
     def written_by_us(self, workspace: str) -> dict[str, int]:
         """Files that recent landings and undos wrote: path relative to `workspace` -> the `mtime_ns` we left."""
-        query = (
-            select(ChangeSetRow.written)
-            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.decided_at).is_not(None))
-            .order_by(desc(col(ChangeSetRow.decided_at)))
-            .limit(REMEMBERED)
-        )
         with self._database.read() as session:
-            written = list(session.exec(query))
+            written = ask(session, _WRITTEN, {"workspace": workspace}).scalars().all()
         return {path: time for one in reversed(written) for path, time in one.items()}
 
     def _row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:

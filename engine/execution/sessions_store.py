@@ -6,10 +6,12 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index
+import sqlalchemy
+from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
 from sqlmodel import Field, Session, SQLModel, col, desc, func, select
 
 from engine.storage.database import Transaction
+from engine.storage.quick import ask
 from engine.storage.types import utc
 from engine.values import Assignment, CheckResult, Outcome, SessionState, SessionView
 
@@ -193,15 +195,18 @@ def of_prediction(session: Session, prediction_id: str) -> SessionRow | None:
     return session.exec(query.order_by(desc(col(SessionRow.created_at))).limit(1)).first()
 
 
+_LATEST = (
+    sqlalchemy.select(col(SessionRow.cost_microusd))
+    .where(col(SessionRow.runner) == bindparam("runner"), col(SessionRow.channel) == bindparam("channel"))
+    .where(col(SessionRow.state).in_([SessionState.SUCCEEDED.value, SessionState.FAILED.value]))
+    .order_by(desc(col(SessionRow.created_at)))
+    .limit(HISTORY)
+    .subquery()
+)
+_USUAL_COST = sqlalchemy.select(func.avg(_LATEST.c.cost_microusd))
+
+
 def usual_cost(session: Session, runner: str, channel: str) -> int | None:
     """Mean cost in micro-dollars of the latest sessions of this runner on this channel; None before the first."""
-    latest = (
-        select(SessionRow.cost_microusd)
-        .where(col(SessionRow.runner) == runner, col(SessionRow.channel) == channel)
-        .where(col(SessionRow.state).in_([SessionState.SUCCEEDED.value, SessionState.FAILED.value]))
-        .order_by(desc(col(SessionRow.created_at)))
-        .limit(HISTORY)
-        .subquery()
-    )
-    mean = session.exec(select(func.avg(latest.c.cost_microusd))).one()
+    mean = ask(session, _USUAL_COST, {"runner": runner, "channel": channel}).scalar_one()
     return None if mean is None else round(mean)

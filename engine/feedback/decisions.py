@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Index, text
+import sqlalchemy
+from sqlalchemy import CheckConstraint, Index, bindparam, text
 from sqlmodel import Field, Session, SQLModel, col, func, select
 
 from engine.clock import Clock
 from engine.feedback import pairs
 from engine.feedback.signals import EXPLICIT, MEANINGS, REJECTING
 from engine.storage.database import Database, Transaction
+from engine.storage.quick import ask
 from engine.storage.types import utc
 from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
 
@@ -54,6 +56,32 @@ class Decision(SQLModel, table=True):
     waited_hours: float | None = None
     decided_at: datetime = Field(sa_column=utc())
     taken_back_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+
+
+_STANDING = col(Decision.taken_back_at).is_(None)
+_PERSONS = col(Decision.decided_by) != DecidedBy.AUTONOMY.value
+_SAID = col(Decision.signal).in_([signal.value for signal in EXPLICIT])
+_TOTAL = sqlalchemy.select(func.count(col(Decision.id))).where(_STANDING, _SAID, _PERSONS)
+_LAST_APPROVAL = (
+    sqlalchemy.select(func.coalesce(func.max(col(Decision.id)), 0))
+    .where(_STANDING, col(Decision.signal) == DecisionSignal.APPROVED.value)
+    .scalar_subquery()
+)
+_REJECTED_IN_A_ROW = sqlalchemy.select(func.count(col(Decision.id))).where(
+    col(Decision.id) > _LAST_APPROVAL, _STANDING, col(Decision.signal) == DecisionSignal.DISMISSED.value, _PERSONS
+)
+_LIKE = (
+    sqlalchemy.select(col(Decision.signal), col(Decision.edited), func.count(col(Decision.id)))
+    .where(
+        col(Decision.kind) == bindparam("kind"),
+        col(Decision.channel) == bindparam("channel"),
+        col(Decision.workspace) == bindparam("workspace"),
+        col(Decision.decided_by) == DecidedBy.OPERATOR.value,
+        _STANDING,
+        _SAID,
+    )
+    .group_by(col(Decision.signal), col(Decision.edited))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,37 +173,11 @@ class Decisions:
 
     def total(self, session: Session) -> int:
         """How many cards a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
-        return int(
-            session.exec(
-                select(func.count())
-                .select_from(Decision)
-                .where(
-                    col(Decision.taken_back_at).is_(None),
-                    col(Decision.signal).in_(EXPLICIT),
-                    col(Decision.decided_by) != DecidedBy.AUTONOMY,
-                )
-            ).one()
-        )
+        return int(ask(session, _TOTAL).scalar_one())
 
     def consecutive_rejections(self, session: Session) -> int:
         """How many of a person's latest decisions in a row were dismissals (SPEC 3.6)."""
-        last_approval = session.exec(
-            select(func.max(Decision.id)).where(
-                col(Decision.taken_back_at).is_(None), col(Decision.signal) == DecisionSignal.APPROVED
-            )
-        ).one()
-        return int(
-            session.exec(
-                select(func.count())
-                .select_from(Decision)
-                .where(
-                    col(Decision.id) > (last_approval or 0),
-                    col(Decision.taken_back_at).is_(None),
-                    col(Decision.signal) == DecisionSignal.DISMISSED,
-                    col(Decision.decided_by) != DecidedBy.AUTONOMY,
-                )
-            ).one()
-        )
+        return int(ask(session, _REJECTED_IN_A_ROW).scalar_one())
 
     def approvals_of_like(self, session: Session, kind: str, channel: str, workspace: str) -> tuple[int, int]:
         """(approved, decided) of the operator's own decisions on like cards (SPEC 2.5).
@@ -183,18 +185,7 @@ class Decisions:
         An approval of something he first edited, or later undid or discarded, is decided but not approved: what would
         have run by itself was not what he wanted.
         """
-        rows = session.execute(
-            select(col(Decision.signal), col(Decision.edited), func.count())
-            .where(
-                col(Decision.kind) == kind,
-                col(Decision.channel) == channel,
-                col(Decision.workspace) == workspace,
-                col(Decision.decided_by) == DecidedBy.OPERATOR,
-                col(Decision.taken_back_at).is_(None),
-                col(Decision.signal).in_(EXPLICIT),
-            )
-            .group_by(col(Decision.signal), col(Decision.edited))
-        ).all()
+        rows = ask(session, _LIKE, {"kind": kind, "channel": channel, "workspace": workspace}).all()
         decided = sum(count for _, _, count in rows)
         approved = sum(count for signal, edited, count in rows if signal == DecisionSignal.APPROVED and not edited)
         return approved, decided

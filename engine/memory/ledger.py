@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Column, Index
+import sqlalchemy
+from sqlalchemy import JSON, Column, Index, bindparam
 from sqlmodel import Field, Session, SQLModel, col, desc, select
 
 from engine.events import Event
 from engine.storage.database import Database
+from engine.storage.quick import ask
 from engine.storage.types import utc
 
 
@@ -51,6 +53,21 @@ def append(session: Session, event: Event, at: datetime) -> None:
     )
 
 
+_SINCE = (
+    sqlalchemy.select(
+        col(MemoryEvent.id),
+        col(MemoryEvent.at),
+        col(MemoryEvent.kind),
+        col(MemoryEvent.subject),
+        col(MemoryEvent.workspace),
+        col(MemoryEvent.payload),
+    )
+    .where(col(MemoryEvent.id) > bindparam("cursor"))
+    .order_by(col(MemoryEvent.id))
+    .limit(bindparam("most"))
+)
+
+
 class Ledger:
     """Reads the ledger."""
 
@@ -68,9 +85,8 @@ class Ledger:
 
     def since(self, cursor: int, limit: int = 500) -> list[LedgerEntry]:
         """Entries after `cursor`, oldest first: how a service that must miss nothing reads on."""
-        return self._entries(
-            select(MemoryEvent).where(col(MemoryEvent.id) > cursor).order_by(col(MemoryEvent.id)).limit(limit)
-        )
+        with self._database.read() as session:
+            return [LedgerEntry(*row) for row in ask(session, _SINCE, {"cursor": cursor, "most": limit})]
 
     def about(self, subject: str, limit: int = 100) -> list[LedgerEntry]:
         """What happened to `subject`, oldest first."""

@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import CheckConstraint
-from sqlmodel import Field, Session, SQLModel, select
+from sqlalchemy import CheckConstraint, select
+from sqlmodel import Field, Session, SQLModel, col
 
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -26,6 +26,7 @@ from engine.safety import stop_file
 from engine.safety.gate import REJECTIONS
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.quick import ask
 from engine.storage.types import utc
 from engine.values import Hold, RailVerdict, Refusal, StopLevel, TriggerType, Verdict
 
@@ -129,6 +130,9 @@ class HoldRow(SQLModel, table=True):
     by: str
     since: datetime = Field(sa_column=utc())
     until: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+
+
+_HOLDS = select(col(HoldRow.word), col(HoldRow.reason), col(HoldRow.since), col(HoldRow.until), col(HoldRow.by))
 
 
 class KillSwitch:
@@ -332,4 +336,4 @@ class KillSwitch:
 
 
 def _read(session: Session) -> tuple[Hold, ...]:
-    return tuple(Hold(row.word, row.reason, row.since, row.until, row.by) for row in session.exec(select(HoldRow)))
+    return tuple(Hold(*row) for row in ask(session, _HOLDS))

@@ -15,6 +15,7 @@ from sqlalchemy import Index
 from sqlmodel import Field, Session, SQLModel, col, delete, desc, select
 
 from engine.storage.database import Transaction
+from engine.storage.quick import ask
 from engine.storage.types import utc
 from engine.values import RailVerdict, Trigger, Verdict
 
@@ -52,6 +53,19 @@ class ChainLink(SQLModel, table=True):
     prediction_id: str
     workspace: str
     at: datetime = Field(sa_column=utc())
+
+
+_NEWEST = (
+    sqlalchemy.select(
+        col(ChainLink.from_channel),
+        col(ChainLink.to_channel),
+        col(ChainLink.prediction_id),
+        col(ChainLink.workspace),
+        col(ChainLink.at),
+    )
+    .order_by(col(ChainLink.at).desc(), col(ChainLink.id).desc())
+    .limit(500)
+)
 
 
 def depth(links: Sequence[Link], channel: str) -> int:
@@ -106,15 +120,8 @@ def link_of(trigger: Trigger, from_channel: str, now: datetime) -> Link:
 
 def recent(session: Session, now: datetime) -> list[Link]:
     """The last 50 links, and all of the last ten minutes, oldest first."""
-    one = sqlalchemy.select(
-        col(ChainLink.from_channel),
-        col(ChainLink.to_channel),
-        col(ChainLink.prediction_id),
-        col(ChainLink.workspace),
-        col(ChainLink.at),
-    )
-    newest = session.connection().execute(one.order_by(col(ChainLink.at).desc(), col(ChainLink.id).desc()).limit(500))
-    links = [Link(*row) for row in newest.all()]
+    newest = ask(session, _NEWEST)
+    links = [Link(*row) for row in newest]
     kept = [link for place, link in enumerate(links) if place < REMEMBERED or now - link.at < PAIR_WINDOW]
     return kept[::-1]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from sqlalchemy import CheckConstraint, Index
+import sqlalchemy
+from sqlalchemy import CheckConstraint, Index, bindparam
 from sqlmodel import Field, Session, SQLModel, col, select
 
 from engine.events import PermitIssued
 from engine.storage.database import Database, Transaction
-from engine.storage.types import utc
+from engine.storage.quick import ask
+from engine.storage.types import UtcDateTime, utc
 from engine.values import Permit, RailVerdict, Randomness, Refusal, Trigger, TriggerType, Verdict
 
 LIFE = timedelta(minutes=15)
@@ -40,6 +42,13 @@ class PermitRow(SQLModel, table=True):
     expires_at: datetime = Field(sa_column=utc())
     consumed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     revoked_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+
+
+_RUN_OUT = sqlalchemy.select(col(PermitRow.id), col(PermitRow.prediction_id)).where(
+    col(PermitRow.consumed_at).is_(None),
+    col(PermitRow.revoked_at).is_(None),
+    col(PermitRow.expires_at) <= bindparam("now", type_=UtcDateTime()),
+)
 
 
 class Permits:
@@ -121,16 +130,10 @@ class Permits:
 
     def expired(self, transaction: Transaction) -> list[str]:
         """Void what ran out unused; returns the cards' ids, whose reservations the caller gives back."""
-        rows = transaction.session.exec(
-            select(PermitRow).where(
-                col(PermitRow.consumed_at).is_(None),
-                col(PermitRow.revoked_at).is_(None),
-                col(PermitRow.expires_at) <= transaction.now,
-            )
-        ).all()
-        for row in rows:
-            row.revoked_at = transaction.now
-        return [row.prediction_id for row in rows]
+        out = ask(transaction.session, _RUN_OUT, {"now": transaction.now}).all()
+        for permit_id, _ in out:
+            transaction.session.get_one(PermitRow, permit_id).revoked_at = transaction.now
+        return [prediction_id for _, prediction_id in out]
 
     def unconsumed(self) -> list[Permit]:
         """Permits neither used nor revoked, oldest first, run out or not: what a crash left between two steps."""

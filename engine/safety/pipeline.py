@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index, text
+import sqlalchemy
+from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam, text
 from sqlmodel import Field, Session, SQLModel, col, desc, select
 
 from engine.clock import Clock
@@ -27,6 +28,7 @@ from engine.safety.kill_switch import PAUSE, KillSwitch
 from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.quick import ask
 from engine.storage.types import utc
 from engine.values import (
     CostState,
@@ -96,6 +98,21 @@ class Allowance(SQLModel, table=True):
     digest: str = Field(primary_key=True)
     granted_at: datetime = Field(sa_column=utc())
     used_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+
+
+_LET_THROUGH = col(CrosspollLog.blocked).is_(False)
+_LAST_UNATTENDED = (
+    sqlalchemy.select(col(CrosspollLog.created_at))
+    .where(col(CrosspollLog.unattended).is_(True), _LET_THROUGH)
+    .order_by(desc(col(CrosspollLog.created_at)))
+    .limit(1)
+)
+_REACHED = (
+    sqlalchemy.select(col(CrosspollLog.id))
+    .where(col(CrosspollLog.target_channel) == bindparam("channel"), _LET_THROUGH)
+    .limit(1)
+)
+_PAIR = _REACHED.where(col(CrosspollLog.from_channel) == bindparam("start"))
 
 
 class Pipeline:
@@ -278,12 +295,9 @@ class Pipeline:
         """True when this pair of channels never was let through before. Within one channel there is no pair: a
         follow-up there is as novel as the channel itself."""
         channel, start = trigger.assignment.channel, chain_start(trigger)
-        query = select(CrosspollLog.id).where(
-            CrosspollLog.target_channel == channel, col(CrosspollLog.blocked).is_(False)
-        )
-        if start != channel:
-            query = query.where(CrosspollLog.from_channel == start)
-        return session.exec(query.limit(1)).first() is None
+        if start == channel:
+            return ask(session, _REACHED, {"channel": channel}).first() is None
+        return ask(session, _PAIR, {"channel": channel, "start": start}).first() is None
 
     def _kill(self, session: Session, trigger: Trigger) -> RailVerdict:
         kind = (
@@ -330,12 +344,8 @@ class Pipeline:
 
 def last_unattended(session: Session) -> datetime | None:
     """When the last trigger that no operator approved was let through: what the rate limiter counts from."""
-    return session.exec(
-        select(CrosspollLog.created_at)
-        .where(col(CrosspollLog.unattended).is_(True), col(CrosspollLog.blocked).is_(False))
-        .order_by(desc(col(CrosspollLog.created_at)))
-        .limit(1)
-    ).first()
+    last: datetime | None = ask(session, _LAST_UNATTENDED).scalar_one_or_none()
+    return last
 
 
 def chain_start(trigger: Trigger) -> str:

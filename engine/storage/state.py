@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, Column
-from sqlmodel import Field, Session, SQLModel
+from sqlalchemy import JSON, Column, bindparam, select
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import Field, Session, SQLModel, col
 
 from engine.storage.database import Transaction
+from engine.storage.quick import ask
 
 
 class EngineState(SQLModel, table=True):
@@ -19,12 +21,17 @@ class EngineState(SQLModel, table=True):
     value: Any = Field(sa_column=Column(JSON, nullable=False))
 
 
+_GET = select(col(EngineState.value)).where(col(EngineState.key) == bindparam("name"))
+_NEW = insert(EngineState)
+_PUT = _NEW.on_conflict_do_update(index_elements=["key"], set_={"value": _NEW.excluded.value})
+
+
 def get(session: Session, key: str, default: Any = None) -> Any:
     """The value under `key`, or `default`."""
-    row = session.get(EngineState, key)
-    return default if row is None else row.value
+    row = ask(session, _GET, {"name": key}).one_or_none()
+    return default if row is None else row[0]
 
 
 def put(transaction: Transaction, key: str, value: Any) -> None:
     """Store a JSON-able `value` under `key`."""
-    transaction.session.merge(EngineState(key=key, value=value))
+    ask(transaction.session, _PUT, {"key": key, "value": value})
