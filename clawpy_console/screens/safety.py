@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from textual import events, on
@@ -15,13 +14,13 @@ from textual.widgets import Input, Static
 
 from clawpy_console import words
 from clawpy_console.actions import bindings, shown_key
-from clawpy_console.known import Known, Logged
+from clawpy_console.known import Logged
 from clawpy_console.screens.base import RESUME, ConsoleScreen
 from clawpy_console.widgets import gauges, machine, pipeline
+from clawpy_console.widgets import safety_lines as lines
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.pipeline import GLYPHS, Pipeline, first_no
-from clawpy_console.widgets.rows import Row, Rows
-from engine.values import ChainStep, Hold, StopLevel, Verdict
+from clawpy_console.widgets.pipeline import Pipeline
+from clawpy_console.widgets.rows import Rows
 
 MOVE_THE_RAILS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
 """Fields of `Known` whose change makes what is read of the rails old."""
@@ -44,12 +43,6 @@ AUTONOMY = (
     ("c", "cards", "cards; nothing runs by itself"),
     ("A", "act", "may act by itself within the rails"),
 )
-LEVELS = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
-HOLDS = {
-    "stop": ("Lift the stop?", "What is approved may start again, and cycles go on. What was ended is not run again."),
-    "month": ("Lift the month stop?", "The month's cap was reached. Work may cost money again beyond it only as far "
-              "as the cap allows: raise the cap too, or the next trigger stops it again."),
-}  # fmt: skip
 
 
 class SafetyScreen(ConsoleScreen):
@@ -146,8 +139,8 @@ class SafetyScreen(ConsoleScreen):
         self.query_one("#gauges", Drawn).show(lambda width: gauges.gauges(known, width, now, tall=not low))
         self._draw_blocked(now)
         self._draw_chain(now)
-        self.query_one("#switches", Rows).show(list(_switches(known)))
-        self.query_one("#levels", Drawn).show(lambda width: _levels(known.levels, width))
+        self.query_one("#switches", Rows).show(list(lines.switch_rows(known)))
+        self.query_one("#levels", Drawn).show(lambda width: lines.level_lines(known.levels, width))
         sandbox = known.sandbox or "not tried yet"
         self.query_one("#sandbox", Drawn).show(lambda width: Content.styled(sandbox, "$grey").wrap(max(8, width)))
         self.refresh_bindings()
@@ -158,10 +151,11 @@ class SafetyScreen(ConsoleScreen):
         rails = self.query_one("#pipeline", Pipeline)
         cursor = rails.cursor if rails.has_focus else -1
         rails.show(lambda width: pipeline.pipeline(known, width, now, cursor))
-        self.query_one("#said", Drawn).show(lambda width: _said(known, width, now, cursor))
-        holds, keymap = self.app.holds, self.app.keymap
-        self.query_one("#machine", Drawn).show(lambda width: _machine(known, now, width, low))
-        self.query_one("#holds", Drawn).show(lambda width: _holds(known, holds, now, width, keymap))
+        self.query_one("#said", Drawn).show(lambda width: lines.decision_lines(known, width, now, cursor))
+        holds = self.app.holds
+        keys = {word: shown_key(action, self.app.keymap) for word, action in (RESUME | {"dnd": "safety.dnd"}).items()}
+        self.query_one("#machine", Drawn).show(lambda width: lines.machine_lines(known, now, width, low))
+        self.query_one("#holds", Drawn).show(lambda width: lines.hold_lines(known, holds, now, width, keys))
 
     def _draw_tabs(self) -> None:
         known = self.known
@@ -181,14 +175,14 @@ class SafetyScreen(ConsoleScreen):
 
     def _shown(self) -> list[Logged]:
         needle = self._filter.lower().split()
-        return [one for one in self.known.blocked if all(word in _searched(one) for word in needle)]
+        return [one for one in self.known.blocked if all(word in lines.searched(one) for word in needle)]
 
     def _draw_blocked(self, now: datetime) -> None:
         shown, total = self._shown(), len(self.known.blocked)
         count = f"{len(shown)} of {total}" if self._filter else f"{total}" if total else ""
         aside = "   ⇥ switches" if 100 <= self.size.width < 160 else ""
         self.put("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (aside, "not bold $faint")))
-        rows = [_blocked_row(one, now) for one in shown]
+        rows = [lines.blocked_row(one, now) for one in shown]
         empty = "nothing with these words" if self._filter else "nothing was blocked"
         self.query_one("#blocked", Rows).show(rows, empty=empty)
         self._draw_why()
@@ -198,14 +192,14 @@ class SafetyScreen(ConsoleScreen):
     def _draw_why(self) -> None:
         one, now = self._current, self.app.now()
         key = shown_key("safety.allow_once", self.app.keymap)
-        self.query_one("#why", Drawn).show(lambda width: _why(one, now, width, key) if one else [])
+        self.query_one("#why", Drawn).show(lambda width: lines.why_lines(one, now, width, key) if one else [])
         self.refresh_bindings()
 
     def _draw_chain(self, now: datetime) -> None:
         chain = self.known.chain
         most = 14 if self.size.height >= 50 else 5 if self.size.height >= 34 else 2
         self.put("#chain-title", Content.assemble("CHAIN  ", ("who set off whom, newest first", "not bold $faint")))
-        self.query_one("#chain", Drawn).show(lambda width: _chain(chain[:most], now, width))
+        self.query_one("#chain", Drawn).show(lambda width: lines.chain_lines(chain[:most], now, width))
 
     @on(Pipeline.Moved)
     def _rail_moved(self) -> None:
@@ -230,7 +224,7 @@ class SafetyScreen(ConsoleScreen):
         engine, one = self.app.live(), self._current
         if engine is None or one is None:
             return
-        block = _content_block(one)
+        block = lines.content_block(one)
         if block is None:
             self.app.say("only a block of the content filter can be lifted for once", "warning")
             return
@@ -277,6 +271,13 @@ class SafetyScreen(ConsoleScreen):
 
     # Switches
 
+    @on(Rows.Moved, "#switches")
+    def _switch_moved(self) -> None:
+        """On a low terminal the cursor takes what stands below the switches along."""
+        rows, third = self.query_one("#switches", Rows), self.query_one("#third")
+        share = rows.cursor / max(1, rows.virtual_size.height - 1)
+        third.scroll_to(y=round(third.max_scroll_y * share), animate=False)
+
     @on(Rows.Opened, "#switches")
     def _toggle(self, message: Rows.Opened) -> None:
         from clawpy_console.dialogs.confirm import Confirm
@@ -315,7 +316,7 @@ class SafetyScreen(ConsoleScreen):
         if action == "allow_once":
             one = self._current
             seen = self.pane == "blocked"
-            return seen and one is not None and not one.lifted and _content_block(one) is not None
+            return seen and one is not None and not one.lifted and lines.content_block(one) is not None
         return super().check_action(action, parameters)
 
     def action_resume(self, word: str) -> None:
@@ -323,12 +324,12 @@ class SafetyScreen(ConsoleScreen):
         hold = next((one for one in self.app.holds if one.word == word), None)
         if hold is None:
             return
-        if word not in HOLDS:
+        if word not in lines.QUESTIONS:
             self.app.resume(word)
             return
         from clawpy_console.dialogs.confirm import Confirm
 
-        title, meaning = HOLDS[word]
+        title, meaning = lines.QUESTIONS[word]
         since = words.moment(hold.since, self.app.now())
         question = f"Since {since}: {words.one_line(hold.reason)}\n\n{meaning}"
 
@@ -354,140 +355,3 @@ class SafetyScreen(ConsoleScreen):
     def copy_text(self) -> str:
         one = self._current
         return one.prediction_id or one.reason if one else ""
-
-
-def _content_block(one: Logged):  # type: ignore[no-untyped-def]
-    """The content filter's block of this decision, if that is what it was."""
-    return next((v for v in one.verdicts if v.rail == "content" and v.verdict is Verdict.BLOCK), None)
-
-
-def _searched(one: Logged) -> str:
-    said = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in one.verdicts if v.verdict is not Verdict.ALLOW)
-    return f"{one.blocked_by} {said} {one.what} {one.channel} {one.workspace} {one.trigger}".lower()
-
-
-def _said(known: Known, width: int, now: datetime, cursor: int) -> list[Content]:
-    newest = known.log[0] if known.log else None
-    lines = [pipeline.newest_line(newest, now, width)]
-    stopper = first_no(newest.verdicts) if newest else None
-    rails = known.rails
-    place = cursor if cursor >= 0 else next((n for n, r in enumerate(rails) if stopper and r.rail == stopper.rail), -1)
-    if place < 0:  # nothing in particular is looked at: the first rail that would say no
-        place = next((n for n, rail in enumerate(rails) if rail.verdict is not Verdict.ALLOW), 0)
-    if place < len(rails):
-        lines.append(pipeline.rail_line(rails[place], width, now))
-    return lines
-
-
-def _machine(known: Known, now: datetime, width: int, low: bool) -> list[Content]:
-    lines = [*machine.diagram(known.autonomy.state, tall=not low), *machine.facts(known, now, width)]
-    if known.phase and not low:
-        lines.append(Content.styled(words.crop(words.one_line(known.phase), width), "$grey"))
-    return lines
-
-
-def _holds(known: Known, holds: Iterable[Hold], now: datetime, width: int, keymap: dict[str, str]) -> list[Content]:
-    lines: list[Content] = []
-    for hold in holds:
-        action = RESUME.get(hold.word)
-        key = shown_key(action, keymap) if action else f"clawpy resume {hold.word}"
-        then = ", then L" if hold.word in HOLDS else ""
-        style = "$wrong" if hold.word == "stop" else "$wants"
-        left = f", over in {words.running(hold.until - now)}" if hold.until and hold.until > now else ""
-        lines.append(
-            Content.assemble(
-                (f"■ {hold.word:<6}", f"bold {style}"), (key, "bold $accent"), (f"{then} lifts it{left}", "$grey")
-            )
-        )
-        said = f"  since {words.moment(hold.since, now)}: {words.one_line(hold.reason)}"
-        lines.append(Content.styled(words.crop(said, width), "$grey"))
-    if not lines:
-        lines.append(Content.styled("none: no stop, no pause, no month stop", "$grey"))
-    quiet, key = known.quiet, shown_key("safety.dnd", keymap)
-    hours = "none" if quiet.start == quiet.end else f"{quiet.start:02}:00–{quiet.end:02}:00"
-    if quiet.dnd_until is not None:
-        until = f"until {words.hour(quiet.dnd_until)}, {key} ends it"
-        lines.append(Content.assemble(("● do not disturb ", "$wants"), (until, "$grey")))
-    else:
-        mark, style = ("● now in", "$wants") if quiet.now else ("○", "$grey")
-        lines.append(
-            Content.assemble((f"{mark} quiet hours {hours}", style), (f" · {key} do not disturb for 2 h", "$faint"))
-        )
-    return lines
-
-
-def _levels(levels: Iterable[StopLevel], width: int) -> list[Content]:
-    lines = []
-    for one in levels:
-        mark, style = ("■", "$wrong") if one.thrown else ("○", "$faint")
-        said = f"{one.words}: {one.lift}" if one.thrown else one.words
-        head = Content.assemble((f"{mark} ", style), (f"{LEVELS.get(one.name, one.name):<14}", "$ink"))
-        room = max(4, width - head.cell_length)
-        lines.append(Content.assemble(head, (words.crop(words.one_line(said), room), style if one.thrown else "$grey")))
-    return lines or [Content.styled("not read yet", "$faint")]
-
-
-def _chain(steps: Sequence[ChainStep], now: datetime, width: int) -> list[Content]:
-    """Each link with its age, the length of its chain, how often the pair ran, until when no answer may come."""
-    if not steps:
-        return [Content.styled("no work set off other work yet", "$faint")]
-    size = max(14, min(34, width - 31))
-    lines = [Content.styled(f"{'age':>4} {'link':<{size}} depth in 10m  no reply", "$faint")]
-    for one in steps:
-        answer = one.answer_until is not None and one.answer_until > now
-        counted = one.depth > 1 or one.runs > 0 or answer
-        lines.append(
-            Content.assemble(
-                (f"{words.span(now - one.at):>4} ", "$faint"),
-                (words.fit(f"{one.from_channel} → {one.to_channel}", size), "$ink" if counted else "$grey"),
-                (f" {one.depth:>5}", "$ink" if one.depth > 1 else "$faint"),
-                (f" {f'{one.runs}×' if one.runs else '–':>6}", "$ink" if one.runs else "$faint"),
-                (f"  till {words.hour(one.answer_until)}" if answer and one.answer_until else "  –", "$grey"),
-            )
-        )
-    return lines
-
-
-def _switches(known: Known) -> Iterable[Row]:
-    for name, on_ in known.switches:
-        yield Row(name, name, "●" if on_ else "○", "on" if on_ else "off", "ink" if on_ else "grey",
-                  "accent" if on_ else "faint", "ink" if on_ else "faint")  # fmt: skip
-    if known.autonomies:
-        yield Row("", " AUTONOMY BY WORKSPACE")
-    for workspace, autonomy in known.autonomies:
-        mark = {"act": "●", "cards": "◐"}.get(autonomy, "○")
-        yield Row(workspace, words.name(workspace), mark, autonomy, "ink" if autonomy != "off" else "grey",
-                  "accent" if autonomy == "act" else "grey", "accent" if autonomy == "act" else "grey")  # fmt: skip
-
-
-def _blocked_row(one: Logged, now: datetime) -> Row:
-    no = first_no(one.verdicts)
-    asks = no is not None and no.verdict is Verdict.ASK
-    mark, style = ("▲", "wants") if asks else ("✗", "wrong")
-    if one.lifted:
-        mark, style = "◌", "accent"
-    rail = pipeline.NAMES.get(one.blocked_by, one.blocked_by)
-    return Row(one.id, f"{rail:<8} {words.one_line(one.what)}", mark, words.moment(one.at, now), "ink", style)
-
-
-def _why(one: Logged, now: datetime, width: int, key: str) -> list[Content]:
-    """What was asked, each rail that did not allow it with rule and reason, and what can be done."""
-    lines = [Content(""), *Content.styled(words.one_line(one.what), "$ink").wrap(width)[:3]]
-    kind = f"{one.trigger} · " if one.trigger else ""
-    start = f" from {one.from_channel}" if one.from_channel not in ("", "owner") else ""
-    where = f"{kind}{words.name(one.workspace)} → {one.channel}{start} · {words.moment(one.at, now)}"
-    lines.append(Content.styled(words.crop(where, width), "$faint"))
-    for verdict in one.verdicts:
-        if verdict.verdict is Verdict.ALLOW:
-            continue
-        glyph, style = GLYPHS[verdict.verdict]
-        head = Content.assemble(
-            (f"{glyph} {pipeline.NAMES.get(verdict.rail, verdict.rail)}", style),
-            (f"  rule {verdict.rule}" if verdict.rule else "", "$faint"),
-        )
-        lines += [*head.wrap(width)[:1], *Content.styled(words.one_line(verdict.reason), "$grey").wrap(width)[:2]]
-    if one.lifted:
-        lines.append(Content.styled("◌ allowed once, not used yet: approve the card", "$accent"))
-    elif _content_block(one) is not None:
-        lines.append(Content.assemble((key, "bold $accent"), (" allows exactly this once", "$grey")))
-    return lines

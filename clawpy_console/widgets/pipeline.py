@@ -27,7 +27,7 @@ Piece = tuple[str, str]
 def now_word(rail: RailState, now: datetime) -> Piece:
     """How a rail stands: a glyph and a word or two. What time alone lifts counts down."""
     if rail.until is not None and rail.until > now:
-        return f"◐ in {words.running(rail.until - now)}", "$accent" if rail.rail == "rate" else "$wants"
+        return f"◐ in {words.running(rail.until - now)}", "$accent"
     glyph, style = GLYPHS[rail.verdict]
     return f"{glyph} {rail.brief}", "$ink" if rail.verdict is Verdict.ASK else style
 
@@ -45,12 +45,21 @@ def first_no(verdicts: tuple[RailVerdict, ...]) -> RailVerdict | None:
     return next((one for one in verdicts if one.verdict is not Verdict.ALLOW), None)
 
 
+def foremost(rails: tuple[RailState, ...]) -> RailState | None:
+    """The rail that matters most now: one that blocks until something is done, one that waits, one that asks."""
+    ranks = {Verdict.BLOCK: 1, Verdict.ASK: 2, Verdict.ALLOW: 3}
+    ranked = [(0 if one.verdict is Verdict.BLOCK and one.until is None else ranks[one.verdict], one) for one in rails]
+    return min(ranked, key=lambda pair: pair[0], default=(0, None))[1]
+
+
 def through(rails: tuple[RailState, ...]) -> Piece:
     """The end of the pipeline: what becomes of work that nobody approved, by what the rails say now."""
-    first = next((one for one in rails if one.verdict is not Verdict.ALLOW), None)
-    if first is None:
+    most = foremost(rails)
+    if most is None or most.verdict is Verdict.ALLOW:
         return "✓ open", "$grey"
-    return ("■ waits", "$ink") if first.verdict is Verdict.BLOCK else ("▲ asks", "$ink")
+    if most.verdict is Verdict.ASK:
+        return "▲ asks", "$ink"
+    return ("■ held", "$wrong") if most.until is None else ("◐ waits", "$accent")
 
 
 def pipeline(known: Known, width: int, now: datetime, cursor: int = -1) -> list[Content]:

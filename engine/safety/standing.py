@@ -192,8 +192,7 @@ class Standing:
 
     def _kill(self) -> RailState:
         said = self._kill_switch.ask()
-        until = next((hold.until for hold in self._kill_switch.holds() if hold.word == said.rule), None)
-        return _state(said, KILL_BRIEF.get(said.rule, said.rule) if said.rule else "open", until)
+        return _state(said, KILL_BRIEF.get(said.rule, said.rule) if said.rule else "open")
 
 
 def _state(said: RailVerdict, brief: str, until: datetime | None = None) -> RailState:

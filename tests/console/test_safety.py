@@ -45,9 +45,8 @@ def blocked_last(engine: StandIn) -> None:
 # What is seen
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_every_rail_stands_in_the_pipeline_with_its_state_and_last_word(console: ConsoleApp, size: str) -> None:
-    async with console.run_test(size=SIZES[size]) as pilot:
+async def test_every_rail_stands_in_the_pipeline_with_its_state_and_last_word(console: ConsoleApp) -> None:
+    async with console.run_test(size=(80, 24)) as pilot:
         await to_safety(pilot)
         text = screen_text(console)
         for word in ("rate", "loops", "cost", "content", "gate", "kill", "execute", "in 6:00", "2 links", "✓ 14:08"):
@@ -107,6 +106,14 @@ async def test_the_kill_switch_shows_its_four_levels_and_the_sandbox(console: Co
         assert "pressed: resume stop" in text
 
 
+async def test_on_a_low_terminal_the_cursor_brings_the_sandbox_into_sight(console: ConsoleApp) -> None:
+    async with console.run_test(size=(80, 24)) as pilot:
+        await to_safety(pilot, "tab")
+        assert "bubblewrap" not in screen_text(console)
+        await pilot.press("end")
+        await until(pilot, lambda: "bubblewrap" in screen_text(console))
+
+
 async def test_the_chain_shows_depth_repeats_and_until_when_no_answer_may_come(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_safety(pilot)
@@ -114,7 +121,7 @@ async def test_the_chain_shows_depth_repeats_and_until_when_no_answer_may_come(c
         newest = next(line for line in lines if "koji-core → research" in line and " 2m " in line)
         assert "3" in newest
         assert "1×" in newest
-        assert "till 14:15" in newest
+        assert "to 14:15" in newest
 
 
 # Blocked work
