@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -57,6 +57,10 @@ PASSED = frozenset(
 """The only variables of the engine's own environment that a session inherits, besides LC_*."""
 
 _CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
+
+
+PRIVATE = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve())))
+"""Places of which a session has its own, empty at first: other programs' temporary files are none of its business."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,8 @@ class Bubblewrap:
         return "/tmp"
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
+        tools = tools_in(PRIVATE, argv[0])
+        confinement = replace(confinement, readable=(*confinement.readable, *tools))
         return [self._program, *self._mounts(confinement), "--chdir", str(cwd), "--", *argv]
 
     def works(self) -> bool:
@@ -152,19 +158,15 @@ class Bubblewrap:
         """Later mounts cover earlier ones: the read-only world, private places, secrets, then what is shown again."""
         shown = sorted({*confinement.readable}, key=lambda path: len(path.parts))
         writable = (confinement.folder, confinement.scratch, confinement.caches)
-        private = {
-            Path("/tmp").resolve(): confinement.scratch / "tmp",
-            Path("/var/tmp").resolve(): confinement.scratch / "tmp",
-        }
         arguments = self._base()
         if confinement.network:
             arguments += ["--share-net"]
-        for place, source in private.items():
+        for place in PRIVATE:
             if place.is_dir():
-                arguments += ["--bind", str(source), str(place)]
+                arguments += ["--bind", str(confinement.scratch / "tmp"), str(place)]
         # Sockets are files: a read-only mount does not stop anyone from talking to Docker or an ssh agent.
         arguments += _fresh_run(confinement.network)
-        covered = {*private, Path("/run").resolve()}
+        covered = {*PRIVATE, Path("/run").resolve()}
         again = (*shown, *writable)
         empty = confinement.scratch / "empty"
         early, late = _hiding_order(confinement.hidden, covered, again)
@@ -178,6 +180,23 @@ class Bubblewrap:
             # Whoever may write .git can plant a hook or a filter that the operator's next git command runs.
             arguments += ["--ro-bind", str(own_git), str(own_git)]
         return arguments + _hide(late, empty)
+
+
+def tools_in(places: Iterable[Path], program: str, path: str | None = None) -> list[Path]:
+    """Installations that lie in `places` and that a command needs: that of `program` and those on the search path
+    (`path`, by default PATH). Of `x/bin/tool` that is `x`; of a tool that lies in a place itself only the tool."""
+    places = set(places)
+    found = shutil.which(program, path=path)
+    folders = [Path(one) for one in (os.environ.get("PATH", "") if path is None else path).split(os.pathsep) if one]
+    tools = []
+    for tool in (Path(found) if found else None, *(folder / "tool" for folder in folders)):
+        if tool is None or not any(tool.is_relative_to(place) for place in places):
+            continue
+        root = tool.parent.parent if tool.parent.name in ("bin", "sbin") else tool.parent
+        root = tool if root in places else root
+        if root.exists():
+            tools.append(root)
+    return tools
 
 
 def _fresh_run(network: bool) -> list[str]:

@@ -19,6 +19,7 @@ from engine.events import EventBus
 from engine.execution.live import LiveSession
 from engine.execution.processes import marked
 from engine.execution.sandbox import (
+    PRIVATE,
     SESSION_MARK,
     Bubblewrap,
     Confinement,
@@ -26,6 +27,7 @@ from engine.execution.sandbox import (
     best_sandbox,
     secret_places,
     session_environment,
+    tools_in,
 )
 from engine.home import Home
 from engine.storage.database import Database
@@ -46,7 +48,14 @@ def confinement(root: Path, **changes: object) -> Confinement:
 @pytest.fixture
 def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home folder of the operator's with secrets in it, outside /tmp, which is private anyway."""
-    user = Path(tempfile.mkdtemp(prefix=".clawpy-test-", dir=Path.home()))
+    outside = [
+        folder
+        for folder in (Path.home(), Path.cwd(), Path("/opt"), Path("/srv"))
+        if os.access(folder, os.W_OK) and not any(folder.resolve().is_relative_to(place) for place in PRIVATE)
+    ]
+    if not outside:
+        pytest.skip("no folder outside /tmp can be written")
+    user = Path(tempfile.mkdtemp(prefix=".clawpy-test-", dir=outside[0]))
     (user / ".ssh").mkdir(parents=True)
     (user / ".ssh" / "id_ed25519").write_text("PRIVATE")
     (user / "real-netrc").write_text("SECRET")
@@ -233,6 +242,48 @@ def test_network_where_the_operator_allows_it(tmp_path: Path) -> None:
         argv = best_sandbox().wrap([PYTHON, "-c", script], allowed, cwd=allowed.folder)
         assert subprocess.run(argv, capture_output=True).returncode == 0
     assert best_sandbox().describe(network=True) == "bubblewrap, with network"
+
+
+@needs_bubblewrap
+def test_an_installation_under_tmp_is_seen_and_cannot_be_written(tmp_path: Path) -> None:
+    """A checkout under /tmp has its interpreter there too; the rest of /tmp stays out of sight."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        environment, other = Path(folder, "env"), Path(folder, "other.txt")
+        other.write_text("none of its business")
+        (environment / "bin").mkdir(parents=True)
+        tool = environment / "bin" / "tool"
+        tool.write_text(f"#!/bin/sh\ncat {environment}/data; ls {folder}; touch {environment}/data\n")
+        tool.chmod(0o755)
+        (environment / "data").write_text("its own data\n")
+        argv = best_sandbox().wrap([str(tool)], confinement(tmp_path), cwd=tmp_path / "folder")
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout == "its own data\nenv\n"
+    assert "Read-only" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "shown"),
+    [
+        ("/place/env/bin/python", "", ["/place/env"]),
+        ("/place/tool", "", ["/place/tool"]),
+        ("/usr/bin/env", "/usr/bin", []),
+        ("/usr/bin/env", "/place/env/bin:/usr/bin", ["/place/env"]),
+        ("/usr/bin/env", "/place/bin", []),
+    ],
+)
+def test_which_installations_of_a_private_place_are_shown(
+    tmp_path: Path, program: str, path: str, shown: list[str]
+) -> None:
+    for one in ("env/bin/python", "tool"):
+        file = tmp_path / one
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o755)
+    (tmp_path / "bin").mkdir()
+
+    def here(text: str) -> str:
+        return text.replace("/place", str(tmp_path))
+
+    assert tools_in([tmp_path], here(program), here(path)) == [Path(here(one)) for one in shown]
 
 
 def test_a_bubblewrap_that_does_not_work_is_not_used(tmp_path: Path) -> None:

@@ -66,6 +66,14 @@ def test_whole_suite_when_nothing_maps(project: Repository, run_flow: RunFlow) -
     assert ran.result.check.passed == 2
 
 
+def test_a_tool_that_did_not_run_is_no_red_test(project: Repository, run_flow: RunFlow) -> None:
+    """Exit code 1 without a report is something else's: what never ran has found nothing."""
+    shop(project)
+    project.write("conftest.py", "import os\nos.write(2, b'error: cannot start\\n')\nos._exit(1)\n")
+    with pytest.raises(FlowUnable, match="did not run: error: cannot start"):
+        run_flow("run_tests")
+
+
 def test_no_tool_is_said_with_what_was_looked_for(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("notes", {"notes.txt": "nothing to run"})
     with pytest.raises(FlowUnable) as caught:

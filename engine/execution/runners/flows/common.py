@@ -225,6 +225,9 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
     if done.exit_code not in command.codes:
         how = "was killed" if done.exit_code < 0 else f"ended with exit code {done.exit_code}"
         raise Unrunnable(f"{tool.title} {how}: {last_line(done.output)}")
+    if command.report is not None and done.exit_code in (0, 1) and not report.exists():
+        # Whoever ran tests reports on them: this is the exit code of something else, a program that did not start.
+        raise Unrunnable(f"{tool.title} did not run: {last_line(done.output)}")
     check = tool.parse(report, done.output, done.exit_code)
     if check.passed + check.failed + check.skipped + check.errors == 0:
         raise Unrunnable(f"{tool.title} found no tests", "name other tests, or write the first one")
