@@ -69,8 +69,8 @@ def test_whole_suite_when_nothing_maps(project: Repository, run_flow: RunFlow) -
 def test_a_tool_that_did_not_run_is_no_red_test(project: Repository, run_flow: RunFlow) -> None:
     """Exit code 1 without a report is something else's: what never ran has found nothing."""
     shop(project)
-    project.write("conftest.py", "import os\nos.write(2, b'error: cannot start\\n')\nos._exit(1)\n")
-    with pytest.raises(FlowUnable, match="did not run: error: cannot start"):
+    project.write("conftest.py", "import os\nos._exit(1)\n")
+    with pytest.raises(FlowUnable, match="pytest did not run"):
         run_flow("run_tests")
 
 
