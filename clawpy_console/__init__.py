@@ -2,6 +2,8 @@
 
 import os
 
-# How long a lone Escape is held back in case it begins a longer sequence. Textual reads it at its import; its own 100 ms
-# are felt, and 25 bridge the gaps within a sequence on a slow line too.
-os.environ.setdefault("ESCDELAY", "25")
+# Milliseconds for which a lone Escape is held back in case it begins a longer sequence. Textual reads this at its
+# import; its own 100 are felt, and 20 bridge the gaps within a sequence on a slow line too.
+os.environ.setdefault("ESCDELAY", "20")
+# Frames a second at most: what a key does waits for the next frame.
+os.environ.setdefault("TEXTUAL_FPS", "120")

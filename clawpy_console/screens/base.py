@@ -100,7 +100,7 @@ class ConsoleScreen(WholeScreen[None]):
         static = self.query_one(selector, Static)
         shown = static.content
         if not (isinstance(shown, Content) and shown.is_same(content)):
-            static.update(content)
+            static.update(content, layout=static.styles.auto_dimensions)
 
     def output_grew(self, sessions: frozenset[str]) -> None:
         """These sessions wrote more."""

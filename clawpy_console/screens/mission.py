@@ -21,6 +21,9 @@ from clawpy_console.widgets.stack import CardStack
 from clawpy_console.widgets.transcript import Transcript
 from engine.values import AgentView, Card, Outcome, Refusal, Status, Task, Waiting
 
+LONG = 8
+"""Agents beyond which those who never worked are folded."""
+
 QUEUE = {"change_set": "▸", "permission": "▲", "bubble": "▲", "candidate": "▲", "interrupted": "✗"}
 
 
@@ -48,7 +51,7 @@ class MissionScreen(ConsoleScreen):
                     yield Rows(id="agents", empty="none yet", classes="-fit")
                 with Vertical(id="pane-live", classes="pane"):
                     yield Static("LIVE", id="live-title", classes="heading", markup=False)
-                    yield Transcript(id="live", tail=400)
+                    yield Transcript(id="live", tail=400, wrap=False)
             with Vertical(id="middle"), Vertical(id="pane-stack", classes="pane"):
                 yield Static(id="greeting", markup=False)
                 yield Static(id="stack-title", markup=False)
@@ -89,7 +92,7 @@ class MissionScreen(ConsoleScreen):
             self._draw_lists(self.known, now)
 
     def _draw_lists(self, known: Known, now: datetime) -> None:
-        self.query_one("#agents", Rows).show([_agent_row(one, known) for one in _agents_in_order(known)])
+        self.query_one("#agents", Rows).show(_agent_rows(known))
         self.query_one("#tasks", Rows).show([_task_row(one, known, now) for one in _tasks_in_order(known.tasks)])
         self.query_one("#queue", Rows).show([_queue_row(one, now) for one in known.waiting])
         waits = len(known.waiting)
@@ -266,6 +269,17 @@ def _agents_in_order(known: Known) -> list[AgentView]:
     return sorted(
         known.agents, key=lambda one: (not one.broken, one.id not in busy, not one.channels, one.tier, one.id)
     )
+
+
+def _agent_rows(known: Known) -> list[Row]:
+    """The agents, those in work first; in a long list members that never worked fold into a count (SPEC 6)."""
+    agents = _agents_in_order(known)
+    worked = {one.agent for one in known.sessions}
+    shown = [one for one in agents if one.broken or one.channels or one.tokens or one.id in worked]
+    folded = len(agents) - len(shown)
+    if len(agents) <= LONG or folded < 2:
+        return [_agent_row(one, known) for one in agents]
+    return [*(_agent_row(one, known) for one in shown), Row("", f"   and {folded} who never worked")]
 
 
 def _agent_row(agent: AgentView, known: Known) -> Row:

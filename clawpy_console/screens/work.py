@@ -16,7 +16,7 @@ from clawpy_console import words
 from clawpy_console.actions import bindings, shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.lines import LinesView, diff_lines
+from clawpy_console.widgets.lines import DIFF, LinesView, diff_lines
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.transcript import Transcript
 from engine.values import ChangeSet, ChangeState, CheckResult, FileDiff, Refusal, SessionState, SessionView
@@ -52,6 +52,7 @@ class WorkScreen(ConsoleScreen):
         self._diffs: dict[str, FileDiff] = {}
 
     def body(self) -> ComposeResult:
+        yield Static(id="tabs", markup=False)
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static("SESSIONS", id="sessions-title", classes="heading", markup=False)
@@ -64,7 +65,7 @@ class WorkScreen(ConsoleScreen):
                 yield Static("CHANGES", id="changes-title", classes="heading", markup=False)
                 yield Static(id="verdict", markup=False)
                 yield Rows(id="files", classes="-fit")
-                yield LinesView(id="diff", gutter=False, empty="")
+                yield LinesView(id="diff", gutter=DIFF)
 
     def on_mount(self) -> None:
         self.add_class("-at-left")
@@ -87,6 +88,18 @@ class WorkScreen(ConsoleScreen):
         self._draw_sessions(self.app.now())
 
     # Drawing
+
+    def on_descendant_focus(self) -> None:
+        super().on_descendant_focus()
+        self._draw_tabs()
+
+    def _draw_tabs(self) -> None:
+        """On a narrow terminal, where one column is shown: which, and what is beside it."""
+        files = len(self.change.files) if self.change else 0
+        tabs = (("left", "sessions"), ("middle", "transcript"), ("right", f"changes {files}" if files else "changes"))
+        drawn = [Content.styled(name, "bold $accent" if self.has_class(f"-at-{at}") else "$grey") for at, name in tabs]
+        hint = Content.styled("   ← → to move", "$faint")
+        self.put("#tabs", Content.styled("  │  ", "$faint").join(drawn) + hint)
 
     def draw(self, changed: frozenset[str]) -> None:
         self._draw_sessions(self.app.now())
@@ -148,9 +161,10 @@ class WorkScreen(ConsoleScreen):
             lines.append(Content.styled(f"▲ {words.one_line(change.note)}", "$wants"))
         if check:
             lines.append(_check_words(check))
-        if _waits(change):
+        landed = change is not None and change.state is ChangeState.LANDED
+        hints = ("land", "branch", "discard") if _waits(change) else ("undo",) if landed else ()
+        if hints:
             keys = self.app.keymap
-            hints = ("land", "branch", "discard")
             lines.append(
                 Content("   ").join(
                     Content.assemble((shown_key(f"work.{action}", keys), "$accent"), f" {action}") for action in hints
@@ -162,6 +176,7 @@ class WorkScreen(ConsoleScreen):
         self.query_one("#files").display = bool(files)
         self.query_one("#diff").display = bool(files)
         self.set_class(change is None and check is None, "-nothing")
+        self._draw_tabs()
         self.refresh_bindings()
         wanted = change.id if change else ""
         if wanted != self._diff_of:
@@ -188,8 +203,11 @@ class WorkScreen(ConsoleScreen):
         one = self._diffs.get(self.query_one("#files", Rows).current)
         if one is None:
             return
-        view.clear(empty="binary file" if one.binary else "no lines changed")
+        view.clear()
+        view.extend([("file", f"{one.old_path} → {one.path}" if one.old_path else one.path)], follow=False)
         view.extend(diff_lines(one.hunks), follow=False)
+        if not one.hunks:
+            view.extend([("note", "a binary file" if one.binary else "no lines changed")], follow=False)
         if one.cut:
             view.extend([("note", "… the rest is too long to show; `o` opens the folder")], follow=False)
 

@@ -6,24 +6,29 @@ second: a session that writes a thousand lines a second leaves the keys alone.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 
+from rich.cells import chop_cells
 from rich.segment import Segment
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
+from clawpy_console import words
 from clawpy_console.actions import bindings
 
-GUTTERS = {"command": "$ ", "output": "  ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ "}
+TRANSCRIPT = {"command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ", "": "  "}
+"""What stands before a line of each kind, "" for all others; all are equally wide, and lines that wrap are indented."""
+
+DIFF = {"added": "+", "removed": "-", "": " "}
 
 
 class LinesView(ScrollView, can_focus=True):
     """Lines of `(kind, text)`; each kind is a component class `lines--KIND`. Holds at most `cap` lines."""
 
-    BINDINGS = [*(one for one in bindings("rows") if one.id != "rows.open"), *bindings("lines")]
+    BINDINGS = [one for one in bindings("rows") if one.id != "rows.open"]
     COMPONENT_CLASSES = {
         "lines--command", "lines--output", "lines--note", "lines--error", "lines--exit", "lines--failed",
         "lines--file", "lines--hunk", "lines--added", "lines--removed", "lines--same",
@@ -36,7 +41,7 @@ class LinesView(ScrollView, can_focus=True):
         & > .lines--error { color: $wrong; }
         & > .lines--exit { color: $grey; }
         & > .lines--failed { color: $wrong; text-style: bold; }
-        & > .lines--file { color: $ink; text-style: bold; }
+        & > .lines--file { color: $accent; text-style: bold underline; }
         & > .lines--hunk { color: $faint; }
         & > .lines--added { color: $good; }
         & > .lines--removed { color: $wrong; }
@@ -44,12 +49,25 @@ class LinesView(ScrollView, can_focus=True):
     }
     """
 
-    def __init__(self, *, cap: int = 20_000, empty: str = "", gutter: bool = True, id: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        cap: int = 20_000,
+        empty: str = "",
+        gutter: Mapping[str, str] = TRANSCRIPT,
+        wrap: bool = True,
+        id: str | None = None,
+    ) -> None:
+        """`gutter`: what stands before the lines, by kind. `wrap`: lines that are too long go on below; else they are cut and end in `…`."""
         super().__init__(id=id)
-        self._lines: deque[tuple[str, str]] = deque(maxlen=cap)
+        self._cap = cap
         self._empty = empty
         self._gutter = gutter
-        self._widest = 0
+        self._wrap = wrap
+        self._width = 0  # cells for which the rows were counted
+        self._lines: list[tuple[str, str]] = []
+        self._starts: list[int] = []  # the first row of each line; rows that fell off at the top are still counted
+        self._end = 0  # the row after the last
         self.cut = 0
         """Lines that fell off the top because of the cap."""
 
@@ -58,10 +76,26 @@ class LinesView(ScrollView, can_focus=True):
         """True while the newest line is in sight: then the view follows."""
         return self.scroll_offset.y >= self.max_scroll_y - 1
 
+    @property
+    def _first(self) -> int:
+        return self._starts[0] if self._starts else self._end
+
+    def _room(self) -> int:
+        """Cells of text in a row."""
+        return max(8, self._width - len(self._gutter[""]))
+
+    def _rows(self, text: str) -> int:
+        if not self._wrap or len(text) * 2 <= self._room():
+            return 1
+        if text.isascii():
+            return max(1, -(-len(text) // self._room()))
+        return max(1, len(chop_cells(text, self._room())))
+
     def clear(self, *, empty: str | None = None) -> None:
         """Forget every line."""
         self._lines.clear()
-        self._widest, self.cut = 0, 0
+        self._starts.clear()
+        self._end = self.cut = 0
         self._empty = self._empty if empty is None else empty
         self.virtual_size = Size(0, 1)
         self.scroll_to(0, 0, animate=False, force=True)
@@ -70,39 +104,74 @@ class LinesView(ScrollView, can_focus=True):
     def extend(self, lines: Iterable[tuple[str, str]], *, follow: bool = True) -> None:
         """Add lines at the end; stays at the end if it was there and `follow`."""
         follow = follow and self.at_end
-        before, added = len(self._lines), 0
+        before, first = len(self._lines), self._first
         for kind, text in lines:
             self._lines.append((kind, text))
-            self._widest = max(self._widest, len(text) + 2)
-            added += 1
-        if not added:
+            self._starts.append(self._end)
+            self._end += self._rows(text)
+        if len(self._lines) == before:
             return
-        lost = before + added - len(self._lines)
-        self.cut += lost
-        self.virtual_size = Size(min(self._widest, 2000), max(1, len(self._lines)))
+        lost = max(0, len(self._lines) - self._cap)
+        if lost:
+            del self._lines[:lost], self._starts[:lost]
+            self.cut += lost
+        self._sized(follow, self._first - first)
+
+    def _sized(self, follow: bool, lost_rows: int) -> None:
+        self.virtual_size = Size(0, max(1, self._end - self._first))
         if follow:
             self.scroll_end(animate=False, immediate=True, force=True, x_axis=False)
-        elif lost:
-            self.scroll_to(y=max(0, self.scroll_offset.y - lost), animate=False, force=True)
+        elif lost_rows:
+            self.scroll_to(y=max(0, self.scroll_offset.y - lost_rows), animate=False, force=True)
         self.refresh()
 
+    def on_resize(self) -> None:
+        width = self.scrollable_content_region.width
+        if width == self._width:
+            return
+        follow = self.at_end or not self._width
+        top = self._line_at(self.scroll_offset.y) if self._lines else 0
+        self._width = width
+        self._end, self._starts = 0, []
+        for _, text in self._lines:
+            self._starts.append(self._end)
+            self._end += self._rows(text)
+        self._sized(follow, 0)
+        if not follow and self._starts:
+            self.scroll_to(y=self._starts[top], animate=False, force=True)  # the same line stays on top
+
+    def _line_at(self, row: int) -> int:
+        """The index of the line of which row `row` of the view is a part."""
+        return max(0, bisect_right(self._starts, row + self._first) - 1)
+
     def render_line(self, y: int) -> Strip:
-        number = y + self.scroll_offset.y
+        row = y + self.scroll_offset.y
         width = self.scrollable_content_region.width
         base = self.rich_style
-        if number >= len(self._lines):
-            text = f"  {self._empty}" if number == 0 and not self._lines else ""
+        if row >= self._end - self._first:
+            text = f"  {self._empty}" if row == 0 and not self._lines else ""
             return Strip([Segment(text, base + self._kind("hunk"))]).crop_extend(0, width, base)
+        number = self._line_at(row)
+        part = row + self._first - self._starts[number]
         kind, text = self._lines[number]
-        gutter = GUTTERS.get(kind, "  ") if self._gutter else ""
-        strip = Strip([Segment(gutter + text, base + self._kind(kind))])
-        left = self.scroll_offset.x
-        drawn = strip.crop_extend(left, left + width, base)
+        gutter = self._gutter[""] if part else self._before(kind)
+        strip = Strip([Segment(gutter + self._piece(text, part), base + self._kind(kind))])
+        drawn = strip.crop_extend(0, width, base)
+        before = part * self._room()  # cells of the line that stand in rows above
         selection = self.text_selection
         if selection is not None and (marked := selection.get_span(number)) is not None:
             start, end = marked
-            drawn = self._mark(drawn, start - left, (strip.cell_length if end == -1 else end) - left)
-        return drawn.apply_offsets(left, number)
+            drawn = self._mark(drawn, start - before, strip.cell_length if end == -1 else end - before)
+        return drawn.apply_offsets(before, number)
+
+    def _piece(self, text: str, part: int) -> str:
+        room = self._room()
+        if not self._wrap:
+            return words.crop(text, room)
+        if text.isascii():
+            return text[part * room : (part + 1) * room]
+        pieces = chop_cells(text, room)
+        return pieces[part] if part < len(pieces) else ""
 
     def _mark(self, strip: Strip, start: int, end: int) -> Strip:
         style = self.screen.get_component_rich_style("screen--selection")
@@ -111,8 +180,10 @@ class LinesView(ScrollView, can_focus=True):
         return Strip.join(parts)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        gutter = (lambda kind: GUTTERS.get(kind, "  ")) if self._gutter else (lambda kind: "")
-        return selection.extract("\n".join(gutter(kind) + text for kind, text in self._lines)), "\n"
+        return selection.extract("\n".join(self._before(kind) + text for kind, text in self._lines)), "\n"
+
+    def _before(self, kind: str) -> str:
+        return self._gutter.get(kind, self._gutter[""])
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
@@ -126,12 +197,6 @@ class LinesView(ScrollView, can_focus=True):
 
     def action_down(self) -> None:
         self.scroll_down(animate=False)
-
-    def action_left(self) -> None:
-        self.scroll_relative(x=-8, animate=False)
-
-    def action_right(self) -> None:
-        self.scroll_relative(x=8, animate=False)
 
     def action_page_up(self) -> None:
         self.scroll_page_up(animate=False)
@@ -154,8 +219,8 @@ def diff_lines(text: str) -> Iterable[tuple[str, str]]:
         elif line.startswith(("+++", "---", "diff ", "index ", "new file", "deleted file", "similarity", "rename ")):
             continue  # the file is named above, in words
         elif line.startswith("+"):
-            yield "added", line
+            yield "added", line[1:]
         elif line.startswith("-"):
-            yield "removed", line
+            yield "removed", line[1:]
         else:
-            yield "same", line
+            yield "same", line[1:]

@@ -70,6 +70,7 @@ class CardStack(Widget, can_focus=True):
         self._passed: set[str] = set()  # decided in this sitting: what "3 of 5" counts
         self._changed_at = float("-inf")
         self._armed = ""
+        self._empty = Content("")
 
     def compose(self) -> ComposeResult:
         yield CardView(id="front")
@@ -104,7 +105,10 @@ class CardStack(Widget, can_focus=True):
         if before is not None and before.id in {card.id for card in left}:
             left.sort(key=lambda card: card.id != before.id)
         self._replace(tuple(left), own=False)
-        self.query_one("#empty", Static).update(Content(empty))
+        said = Content(empty)
+        if said != self._empty:
+            self._empty = said
+            self.query_one("#empty", Static).update(said, layout=False)
 
     def bring_back(self, card: Card, note: str) -> None:
         """Put `card` in front again: it was taken back, or the engine refused and `note` says why."""
