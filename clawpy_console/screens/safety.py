@@ -171,7 +171,8 @@ class SafetyScreen(ConsoleScreen):
         self.put("#tabs", Content.assemble(*parts))
 
     def on_descendant_focus(self) -> None:
-        self._draw_tabs()
+        if self.ready:
+            self._draw_tabs()
 
     def _shown(self) -> list[Logged]:
         needle = self._filter.lower().split()
@@ -203,7 +204,8 @@ class SafetyScreen(ConsoleScreen):
 
     @on(Pipeline.Moved)
     def _rail_moved(self) -> None:
-        self._draw_moments(self.app.now())
+        if self.ready:
+            self._draw_moments(self.app.now())
 
     @on(Pipeline.Scrolled)
     def _scroll(self, message: Pipeline.Scrolled) -> None:
