@@ -15,7 +15,7 @@ from clawpy_console.widgets.whole import WholeScreen
 Answer = TypeVar("Answer")
 
 
-class Dialog(WholeScreen[Answer], ModalScreen[Answer]):
+class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the first base
     """A modal screen over a picture of the one behind it.
 
     Textual draws that picture anew whenever a part of the dialog is drawn, and mixes colours for each of its

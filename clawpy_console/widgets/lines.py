@@ -58,7 +58,8 @@ class LinesView(ScrollView, can_focus=True):
         wrap: bool = True,
         id: str | None = None,
     ) -> None:
-        """`gutter`: what stands before the lines, by kind. `wrap`: lines that are too long go on below; else they are cut and end in `…`."""
+        """`gutter`: what stands before the lines, by kind. `wrap`: lines that are too long go on below, else they are
+        cut and end in `…`."""
         super().__init__(id=id)
         self._cap = cap
         self._empty = empty
