@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
+UNREAD = 128 + signal.SIGPIPE
+"""Nobody read the answer to its end; what a shell says of a program that a closed pipe ended."""
+
 BATCH_BYTES = 2 * 1024 * 1024
 """A batch goes to the engine in pieces of about this size."""
 
@@ -46,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        return UNREAD
 
 
 def _main(argv: list[str]) -> int:
@@ -74,6 +77,8 @@ def _main(argv: list[str]) -> int:
     except Refusal as error:
         _tell(error, where)
         return WRONG_USE if error.code == "bad_arguments" else REFUSED
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if not where.as_json:
             raise
@@ -259,7 +264,15 @@ def _pieces(name: str) -> Iterator[list[str]]:
         raise Refusal("no_file", f"{name} cannot be read: {error.strerror}", "name a file of JSON lines") from error
 
 
-SPECIAL = {"run": _run, "stop": _stop, "doctor": _doctor, "check": _check}
+def _simulate(options: argparse.Namespace, where: Where) -> int:
+    """In a home of its own that is thrown away: the one that is named is not touched."""
+    from engine import simulate
+
+    _print(simulate(options.days, options.seed), options, where)
+    return DONE
+
+
+SPECIAL = {"run": _run, "stop": _stop, "doctor": _doctor, "check": _check, "simulate": _simulate}
 """Verbs that need more than one question, or none to an engine."""
 
 if __name__ == "__main__":

@@ -156,14 +156,25 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("command", metavar="COMMAND", nargs="*")
     check.add_argument("--prompt", metavar="TEXT", help="words instead of a command")
     check.add_argument("--batch", metavar="FILE.jsonl", help='lines with "command" or "prompt"; - for standard input')
+    simulate = add(
+        "simulate",
+        "live a made-up month with the real engine, in a throw-away home",
+        "clawpy simulate --days 30 --seed 7",
+    )
+    simulate.add_argument("--days", type=int, default=30, metavar="N", help="from 1 to 366; 30 by default")
+    simulate.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="the same seed, the same output; 1 by default"
+    )
     return top
 
 
 Add = Callable[..., argparse.ArgumentParser]
 
 
-def _actions(parser: argparse.ArgumentParser, plain: dict[str, Any]) -> Callable[..., argparse.ArgumentParser]:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=_Parser)
+def _actions(
+    parser: argparse.ArgumentParser, plain: dict[str, Any], *, required: bool = True
+) -> Callable[..., argparse.ArgumentParser]:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=required, parser_class=_Parser)
 
     def add(name: str, says: str, example: str) -> argparse.ArgumentParser:
         return actions.add_parser(
@@ -208,10 +219,12 @@ def _tasks_parser(add: Add, plain: dict[str, Any]) -> None:
 
 def _config_parser(add: Add, plain: dict[str, Any]) -> None:
     def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        found: dict[str, Any] = {"action": options.action, "key": options.key or ""}
+        # Without an action: all of them.
+        found: dict[str, Any] = {"action": options.action or "get", "key": getattr(options, "key", None) or ""}
         return found | ({"value": options.value} if options.action == "set" else {})
 
-    action = _actions(add("config", "show and change settings", "clawpy config get crossPollEnabled", build), plain)
+    config = add("config", "show and change settings; without an action, show all", "clawpy config", build)
+    action = _actions(config, plain, required=False)
     action("get", "show one setting or all", "clawpy config get console.theme").add_argument(
         "key", nargs="?", metavar="KEY"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.demo import make_project
+from engine import Engine, call, open_engine
 from engine.home import Home
 from engine.lock import read_holder
 from engine.safety.stop_file import requested, stop_file
@@ -159,11 +161,19 @@ def test_a_broken_config_names_every_line(clawpy: Clawpy, home: Home, project: P
     assert "config.toml:2: quietHoursEnd: 24 is not accepted" in refused.err
 
 
-def test_a_reader_that_has_seen_enough(home: Home, project: Path) -> None:
-    command = f"{sys.executable} -m clawpy_console --home '{home.root}' config get | head -1"
-    done = subprocess.run(["bash", "-c", command], cwd=project, capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("crossPollEnabled = ")
-    assert done.stderr == ""
+@pytest.mark.parametrize("verb", ["config", "config --json", "doctor --json", "propose x --json"])
+def test_a_reader_that_has_seen_enough(home: Home, project: Path, verb: str) -> None:
+    """The reading end is closed before anything is written, so that every run is the same."""
+    command = f"{sys.executable} -m clawpy_console --home '{home.root}' {verb}"
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            shlex.split(command), cwd=project, stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_the_console_needs_a_terminal(home: Home, project: Path) -> None:
@@ -204,3 +214,19 @@ def _running(clawpy: Clawpy, home: Home) -> bool:
     if holder is None or not holder.address:
         return False
     return any(one["state"] == "running" for one in document(clawpy("work", "--json"))["sessions"])
+
+
+def test_what_another_verb_approved_runs_to_its_end(home: Home, project: Path) -> None:
+    """An engine opened for one verb is reached by others; it does not close over what they began."""
+    began: list[str] = []
+
+    def opener(home: Home, **options: Any) -> Engine:
+        engine = open_engine(home, **options)
+        card = engine.cards.propose("lint", workspace=str(project))
+        engine.cards.approve(card.id)  # as a second verb does over the socket
+        began.append(card.id)
+        return engine
+
+    call(home, "cards", {}, workspaces=[str(project)], opener=opener)
+    after = call(home, "work", {"id": began[0]}, workspaces=[str(project)])
+    assert after["session"]["state"] in ("succeeded", "failed"), "it was cut short"

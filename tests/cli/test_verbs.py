@@ -212,6 +212,8 @@ def test_config(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
     everything = clawpy("config", "get").out
     assert "crossPollEnabled = true\n" in everything
     assert 'channels.koji-core.agent = "backend_builder"\n' in everything
+    assert clawpy("config").out == everything
+    assert clawpy("config", "--json").document["settings"]["quietHoursStart"] == 22
     said = clawpy("config", "set", "quietHoursStart", "25")
     assert (said.code, "accepted is a whole number from 0 to 23" in said.err) == (1, True)
 
