@@ -133,7 +133,10 @@ def _alone(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequ
         own["wait"] = True
     engine = opener(home, workspaces=list(workspaces), start_schedule=False, resume=False)
     try:
-        return dispatch(engine, verb, own)
+        document = dispatch(engine, verb, own)
+        # Another verb may have reached this engine meanwhile and approved something: that runs to its end.
+        engine.wind_down(finish=True)
+        return document
     finally:
         engine.close()
 

@@ -228,5 +228,5 @@ def test_what_another_verb_approved_runs_to_its_end(home: Home, project: Path) -
         return engine
 
     call(home, "cards", {}, workspaces=[str(project)], opener=opener)
-    after = call(home, "work", {"id": began[0]}, workspaces=[str(project)])
+    after = call(home, "work", {"id": began[0]}, workspaces=[str(project)], opener=open_engine)
     assert after["session"]["state"] in ("succeeded", "failed"), "it was cut short"

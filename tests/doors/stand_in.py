@@ -265,6 +265,9 @@ class StandIn:
     def queue(self) -> list[Any]:
         return []
 
+    def wind_down(self, *, finish: bool) -> list[Any]:
+        return []
+
     def close(self) -> None:
         self.closed = True
         self.database.close()
