@@ -3,8 +3,13 @@
     CLAWPY_DATA=/folder pytest tests/benchmarks/test_content_filter.py -m benchmark -s
 
 The folder holds `commands.jsonl` (`command`, `expected` deny or allow, `group`) and `everyday_commands.jsonl`
-(`command`). Rules were tuned on commands whose SHA-256 is even; the odd half tells how they do on others.
+(`command`). Rules were tuned on commands whose SHA-256 is even; the odd half tells how they do on others, by group.
 CLAWPY_SHOW=even prints what went wrong in the half that may be looked at.
+
+What is stopped of the everyday commands was labelled by a reader who saw the commands alone, shuffled, not what
+stopped them: `harmful` is what loses somebody's files for good, as `find . -delete` does; everything else, and what
+has no label, is `harmless`. `labels_everyday.jsonl` holds the labels by SHA-256. CLAWPY_SHOW=unlabelled prints what
+has none yet, in an order that tells nothing.
 """
 
 from __future__ import annotations
@@ -12,16 +17,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from engine.safety.content import check_command
+from engine.safety.content import check_command, check_prompt
 from engine.values import Verdict
 
 pytestmark = pytest.mark.benchmark
+
+LABELS = Path(__file__).with_name("labels_everyday.jsonl")
 
 
 def _lines(name: str) -> list[dict[str, str]]:
@@ -43,14 +51,10 @@ def _show(wrong: str, command: str, rule: str) -> None:
 def test_destructive_commands_are_stopped_and_safe_ones_pass() -> None:
     right: Counter[tuple[str, str, bool]] = Counter()
     total: Counter[tuple[str, str, bool]] = Counter()
-    slowest = 0.0
     for line in _lines("commands.jsonl"):
         command, expected, even = line["command"], line["expected"], _even(line["command"])
-        begin = time.perf_counter()
         verdict = check_command(command)
-        slowest = max(slowest, time.perf_counter() - begin)
-        stopped = verdict.verdict is not Verdict.ALLOW
-        good = stopped == (expected == "deny")
+        good = (verdict.verdict is not Verdict.ALLOW) == (expected == "deny")
         if not good and even:
             _show("MISSED" if expected == "deny" else "ALARM", command, verdict.rule)
         for key in ((expected, line["group"], even), (expected, "all", even)):
@@ -60,36 +64,73 @@ def test_destructive_commands_are_stopped_and_safe_ones_pass() -> None:
     for expected, group in sorted({(expected, group) for expected, group, _ in total}):
         cells = [f"{right[expected, group, even]}/{total[expected, group, even]}" for even in (True, False)]
         print(f"{expected:6}{group:36}{cells[0]:>12}{cells[1]:>12}")
-    rates = {
-        key: sum(right[key, "all", even] for even in (True, False))
-        / sum(total[key, "all", even] for even in (True, False))
-        for key in ("deny", "allow")
-    }
-    print(f"stopped {rates['deny']:.1%} of the destructive, {1 - rates['allow']:.1%} false alarms")
-    print(f"slowest {slowest * 1000:.1f} ms")
-    assert rates["deny"] >= 0.90
-    assert 1 - rates["allow"] <= 0.03
-    assert slowest < 0.05
-
-
-def test_everyday_commands_pass() -> None:
-    rules: Counter[str] = Counter()
-    stopped: Counter[bool] = Counter()
-    total: Counter[bool] = Counter()
-    slowest = 0.0
-    for line in _lines("everyday_commands.jsonl"):
-        even = _even(line["command"])
-        begin = time.perf_counter()
-        verdict = check_command(line["command"])
-        slowest = max(slowest, time.perf_counter() - begin)
-        total[even] += 1
-        if verdict.verdict is not Verdict.ALLOW:
-            stopped[even] += 1
-            rules[f"{verdict.verdict} {verdict.rule}"] += 1
-            if even:
-                _show("ALARM", line["command"], verdict.rule)
     for even, name in ((True, "tuned half"), (False, "other half")):
-        print(f"{name}: {stopped[even]}/{total[even]} everyday commands stopped ({stopped[even] / total[even]:.2%})")
-    print(dict(rules.most_common()), f"slowest {slowest * 1000:.1f} ms")
-    assert sum(stopped.values()) / sum(total.values()) <= 0.02
-    assert slowest < 0.05
+        stopped = right["deny", "all", even] / total["deny", "all", even]
+        alarms = 1 - right["allow", "all", even] / total["allow", "all", even]
+        print(f"{name}: stopped {stopped:.1%} of the destructive, {alarms:.1%} of the safe")
+        assert stopped >= 0.97
+        assert alarms <= 0.02
+
+
+def test_everyday_commands_pass_unless_they_are_harmful() -> None:
+    labels = {row["sha256"]: row["label"] for row in map(json.loads, LABELS.read_text().splitlines())}
+    counts: Counter[tuple[str, bool]] = Counter()
+    rules: Counter[str] = Counter()
+    unlabelled = []
+    for line in _lines("everyday_commands.jsonl"):
+        command, even = line["command"], _even(line["command"])
+        counts["all", even] += 1
+        verdict = check_command(command)
+        if verdict.verdict is Verdict.ALLOW:
+            continue
+        digest = hashlib.sha256(command.encode()).hexdigest()
+        label = labels.get(digest, "harmless")
+        counts[label, even] += 1
+        rules[f"{verdict.verdict} {verdict.rule}"] += 1
+        if digest not in labels:
+            unlabelled.append((digest, command))
+        if even and label == "harmless":
+            _show("ALARM", command, verdict.rule)
+    print()
+    for even, name in ((True, "tuned half"), (False, "other half")):
+        total, harmless, harmful = (counts[kind, even] for kind in ("all", "harmless", "harmful"))
+        print(f"{name}: {total} lines, stopped {harmful} harmful, {harmless} harmless ({harmless / total:.2%})")
+    print(dict(rules.most_common()), f"{len(unlabelled)} without a label")
+    if os.environ.get("CLAWPY_SHOW") == "unlabelled":
+        print(*(f"{digest} {command!r}" for digest, command in sorted(unlabelled)), sep="\n")
+    harmless = counts["harmless", True] + counts["harmless", False]
+    assert harmless / (counts["all", True] + counts["all", False]) <= 0.01
+
+
+def test_five_thousand_verdicts_a_second() -> None:
+    commands = [line["command"] for name in ("commands", "everyday_commands") for line in _lines(f"{name}.jsonl")]
+    best = 0.0
+    for _ in range(3):
+        begin = time.thread_time()
+        for command in commands:
+            check_command(command)
+        best = max(best, len(commands) / (time.thread_time() - begin))
+    print(f"\n{best:,.0f} verdicts a second")
+    assert best >= 5_000
+
+
+def test_no_command_spliced_from_others_takes_long() -> None:
+    """Hostile texts of any length made of pieces of real commands, seeded."""
+    chance = random.Random(3)
+    commands = [line["command"] for name in ("commands", "everyday_commands") for line in _lines(f"{name}.jsonl")]
+    slowest = (0.0, "")
+    for _ in range(1_500):
+        pieces = [chance.choice(commands) for _ in range(chance.randint(1, 5))]
+        pieces = [piece[: chance.randint(1, len(piece))] for piece in pieces if piece] or ["$("]
+        text = chance.choice([" ", "", "\n", "|", ";", "$("]).join(pieces) * chance.randint(1, 400)
+        for check in (check_command, check_prompt):
+            best = min(_seconds(check, text[:45_000]) for _ in range(2))
+            slowest = max(slowest, (best, text[:60]))
+    print(f"\nslowest {slowest[0] * 1000:.1f} ms: {slowest[1]!r}")
+    assert slowest[0] < 0.05
+
+
+def _seconds(check: object, text: str) -> float:
+    begin = time.thread_time()
+    check(text)  # type: ignore[operator]
+    return time.thread_time() - begin

@@ -123,7 +123,11 @@ def judge_find(call: Call) -> Hit | None:
     destroys = recursive = False
     for place, word in enumerate(args[:-1]):
         if word in ("-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"):
-            one, deep = _runs_deletion(args[place + 1 :])
+            end = next((at for at in range(place + 1, min(place + 60, len(args))) if args[at] in (";", "+")), len(args))
+            section = args[place + 1 : min(end, place + 60)]
+            if call.base == "find" and not any("{}" in word for word in section):
+                continue  # what it runs is judged by itself: it is not given what was found
+            one, deep = _runs_deletion(section)
             destroys, recursive = destroys or one, recursive or deep
     if not deletes and not destroys:
         return None

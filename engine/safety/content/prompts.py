@@ -63,10 +63,13 @@ def judge_prompt(text: str, own: OwnRules = NOTHING, depth: int = 0) -> Hit | No
             hits.append((broken.verdict, broken.id, broken.reason))
         if not clause.asks or clause.negated_from >= 0:
             continue
-        for quoted in clause.quoted:
-            pieces[quoted] = None
-            if clause.carries and depth == 0 and (found := judge_prompt(quoted, own, 1)) is not None:
-                hits.append(found)
+        for text_within in (*clause.code, *clause.quoted):
+            command = bool(_AT_START.match(text_within))
+            if command or text_within in clause.code:
+                pieces[text_within] = None
+            if not command and clause.carries and depth == 0:
+                found = judge_prompt(text_within, own, 1)
+                hits += [found] if found is not None else []
         pieces.update(dict.fromkeys(_bare_commands(clause)))
     for match in list(_ENCODED.finditer(text))[:10]:
         decoded = decode_base64(match[0])

@@ -96,8 +96,10 @@ class Clause:
 
     text: str
     asks: bool
+    code: tuple[str, ...]
+    """What stands in it between backticks or fences."""
     quoted: tuple[str, ...]
-    """Code and quoted text in it."""
+    """What stands in it between quotation marks."""
     carries: bool
     """True when the clause says no more than that what it quotes shall be done."""
     negated_from: int
@@ -109,7 +111,7 @@ def clauses(text: str) -> tuple[list[Clause], bool]:
     stripped = _BLANKS.sub(" ", text.strip())
     if len(stripped) > 2 and stripped[0] in "\"'" and stripped[-1] == stripped[0] and stripped.count(stripped[0]) == 2:
         stripped = stripped[1:-1]
-    kept: list[str] = []
+    kept: list[tuple[str, bool]] = []
 
     def keep(match: re.Match[str]) -> str:
         inner = next((group for group in match.groups() if group), "")
@@ -117,7 +119,7 @@ def clauses(text: str) -> tuple[list[Clause], bool]:
             return f" {inner} "
         if len(kept) >= MOST_QUOTED:
             return " "
-        kept.append(inner)
+        kept.append((inner, match.re is not _QUOTED))
         return f" \ue000{len(kept) - 1}\ue001 "
 
     stripped = _MARK.sub(" ", stripped)
@@ -140,7 +142,7 @@ def clauses(text: str) -> tuple[list[Clause], bool]:
     return found[:MOST], complete and len(found) < MOST and len(sentences) <= MOST
 
 
-def _clauses_of(sentence: str, kept: list[str], *, talked: bool) -> list[Clause]:
+def _clauses_of(sentence: str, kept: list[tuple[str, bool]], *, talked: bool) -> list[Clause]:
     """`talked`: the sentence is nothing but code, and what stands before it talks about it."""
     sentence = _BULLET.sub("", sentence[:LONGEST_SENTENCE])
     question = bool(_QUESTION.match(_without_filler(sentence)[:80])) and not sentence.lower().startswith("if ")
@@ -151,9 +153,9 @@ def _clauses_of(sentence: str, kept: list[str], *, talked: bool) -> list[Clause]
     for place in range(0, len(parts), 2):
         joint = parts[place - 1].strip().lower() if place else ""
         part = parts[place]
-        quoted = tuple(kept[int(match[1])] for match in _MARK.finditer(part) if int(match[1]) < len(kept))
+        pieces = [kept[int(match[1])] for match in _MARK.finditer(part) if int(match[1]) < len(kept)]
         bare = " ".join(_without_filler(_MARK.sub(" ", part)).split())
-        if not bare and not quoted:
+        if not bare and not pieces:
             continue
         conditional = bool(re.match(r"(?:if|when|while|unless|once|after|before|because|since)\b", bare, re.IGNORECASE))
         talks = talked or question or conditional or bool(_TALK.match(bare)) or bool(_ABOUT.search(bare))
@@ -171,8 +173,9 @@ def _clauses_of(sentence: str, kept: list[str], *, talked: bool) -> list[Clause]
         clause = Clause(
             bare,
             not talks,
-            quoted,
-            bool(quoted) and bool(_CARRIER.match(bare)),
+            tuple(text for text, is_code in pieces if is_code),
+            tuple(text for text, is_code in pieces if not is_code),
+            bool(pieces) and bool(_CARRIER.match(bare)),
             negation.end() if negation else -1,
         )
         found.append(clause)
