@@ -77,7 +77,7 @@ def facts(known: Known, now: datetime, width: int) -> list[Content]:
     view = known.autonomy
     lines = []
     if view.since:
-        said = f"since {words.moment(view.since, now)}, {words.span(now - view.since)}: {words.one_line(view.cause)}"
+        said = f"since {words.moment(view.since, now)}: {words.one_line(view.cause)}"
         lines.append(Content.styled(words.crop(said, width), "$grey"))
     change: Piece = ("no change by time alone", "$grey")
     if view.next_change is not None and view.next_change > now:

@@ -84,9 +84,7 @@ def hold_lines(
         lines.append(Content.assemble(("● do not disturb ", "$wants"), (until, "$grey")))
     else:
         mark, style = ("● now in", "$wants") if quiet.now else ("○", "$grey")
-        lines.append(
-            Content.assemble((f"{mark} quiet hours {hours}", style), (f" · {key} do not disturb for 2 h", "$faint"))
-        )
+        lines.append(Content.assemble((f"{mark} quiet hours {hours}", style), (f" · {key} dnd for 2 h", "$faint")))
     return lines
 
 
