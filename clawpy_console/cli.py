@@ -204,8 +204,24 @@ def _doctor(options: argparse.Namespace, where: Where) -> int:
     except Refusal:
         workspaces = where.workspace_names  # what is wrong with them is one of its findings
     document = call(where.home, "doctor", {}, workspaces=workspaces, opener=open_engine)
+    if document["settings"] is not None:
+        from clawpy_console.screen_settings import problems
+
+        # Only here is known what the screen can use of them.
+        document["checks"] += [
+            {"name": "config", "state": "warn", "message": one.message, "fix": one.fix}
+            for one in problems(document["settings"], where.home.config / "themes")
+        ]
     _print(document, options, where)
     return DONE if document["ok"] else REFUSED
+
+
+def _config(options: argparse.Namespace, where: Where) -> int:
+    if options.action == "set":
+        from clawpy_console.screen_settings import check_value
+
+        check_value(options.key, options.value, where.home.config)
+    return _ask(options, where)
 
 
 def _check(options: argparse.Namespace, where: Where) -> int:
@@ -272,7 +288,7 @@ def _simulate(options: argparse.Namespace, where: Where) -> int:
     return DONE
 
 
-SPECIAL = {"run": _run, "stop": _stop, "doctor": _doctor, "check": _check, "simulate": _simulate}
+SPECIAL = {"run": _run, "stop": _stop, "doctor": _doctor, "check": _check, "config": _config, "simulate": _simulate}
 """Verbs that need more than one question, or none to an engine."""
 
 if __name__ == "__main__":

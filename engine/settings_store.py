@@ -164,7 +164,12 @@ class SettingsStore:
         return text
 
     def _write(self, text: str) -> None:
-        settings = self._parse(text)
+        try:
+            settings = self._parse(text)
+        except BadConfig as error:
+            # The file was good before: what was given is at fault, and no line of the file.
+            said = dict.fromkeys(": ".join(filter(None, (one.key, one.message))) for one in error.problems)
+            raise Refusal("bad_config", "\n".join(said), "nothing was changed; give another value") from error
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomic(self.file, text.encode())

@@ -204,3 +204,12 @@ def test_a_file_that_is_being_written_anew_lets_nothing_go(store: SettingsStore,
     assert not store.current.cross_poll_enabled
     clock.advance(timedelta(seconds=1))
     assert store.current.cross_poll_enabled, "it is gone indeed"
+
+
+def test_a_bad_value_given_to_set_is_blamed_and_no_line_of_the_file(store: SettingsStore, file: Path) -> None:
+    with pytest.raises(Refusal) as caught:
+        store.set("quietHoursStart", "99")
+    assert caught.value.code == "bad_config"
+    assert caught.value.message == "quietHoursStart: 99 is not accepted; accepted is a whole number from 0 to 23"
+    assert "nothing was changed" in caught.value.fix
+    assert not file.exists()

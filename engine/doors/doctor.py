@@ -17,7 +17,7 @@ from typing import Any
 
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
-from engine.config_file import VARIABLES
+from engine.config_file import VARIABLES, dotted
 from engine.git import OLDEST, Git, repository_root
 from engine.home import Home
 from engine.lock import read_holder
@@ -48,6 +48,7 @@ def examine(home: Home, workspaces: Sequence[str]) -> dict[str, Any]:
         _home(home),
         _engine(home),
         config,
+        *_missing_workspaces(home, settings),
         *_variables(os.environ),
         _database(home.database),
         _index(),
@@ -69,6 +70,7 @@ def examine(home: Home, workspaces: Sequence[str]) -> dict[str, Any]:
             for check in found
         ],
         "paths": home.paths(),
+        "settings": None if config.state == FAIL else settings.model_dump(mode="json", by_alias=True),
     }
 
 
@@ -105,6 +107,20 @@ def _config(home: Home) -> tuple[Settings, Check]:
         return Settings(), Check("config", FAIL, error.message, error.fix)
     said = str(home.config_file) if home.config_file.exists() else f"defaults; {home.config_file} is not there"
     return settings, Check("config", OK, said)
+
+
+def _missing_workspaces(home: Home, settings: Settings) -> list[Check]:
+    """Workspaces that the settings name and that are not there: a slip of the pen, or a folder that was moved."""
+    return [
+        Check(
+            "config",
+            WARN,
+            f"{home.config_file}: {dotted(('workspaces', path))}: there is no such folder",
+            f"mend the path, or take it out: clawpy config unset '{dotted(('workspaces', path))}'",
+        )
+        for path in settings.workspaces
+        if not Path(path).is_dir()
+    ]
 
 
 def _variables(environment: Any) -> list[Check]:

@@ -1,0 +1,74 @@
+"""Settings that only the console can judge, before they are set and in doctor; workspaces that are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawpy_console import themes
+from clawpy_console.screen_settings import check_value, problems
+from engine.config import Settings
+from engine.home import Home
+from engine.values import Refusal
+from tests.cli.conftest import Clawpy
+from tests.conftest import Repository
+from tests.doors.stand_in import StandIn
+
+
+def test_the_defaults_are_fine(tmp_path: Path) -> None:
+    assert problems(Settings().model_dump(mode="json", by_alias=True), tmp_path) == []
+
+
+def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
+    said = clawpy("config", "set", "console.theme", "foo")
+    assert said.code == 1
+    assert "there is no theme 'foo'" in said.err
+    assert "clawpy-dark, clawpy-high-contrast, clawpy-light" in said.err
+    assert not home.config_file.exists()
+    assert clawpy("config", "set", "console.theme", "clawpy-light").code == 0
+
+
+def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
+    own = home.config / "themes" / "mine.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[colors]\n")
+    said = clawpy("config", "set", "console.theme", "mine")
+    assert (said.code, "colors.background: is missing" in said.err) == (1, True)
+    own.write_text((themes.shipped() / "clawpy-dark.toml").read_text())
+    assert clawpy("config", "set", "console.theme", "mine").code == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ('keys."stack.approve"', "h", "is already stack.dismiss"),
+        ("keys.nothing", "x", "no such action"),
+        ('keys."stack.undo"', "no-such-key", "is no key"),
+    ],
+)
+def test_keys_that_cannot_be_used_are_not_set(tmp_path: Path, key: str, value: str, said: str) -> None:
+    with pytest.raises(Refusal, match=said):
+        check_value(key, value, tmp_path)
+
+
+def test_what_was_wrong_before_is_not_held_against_a_change(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[keys]\n"stack.approve" = "h"\n')
+    check_value('keys."stack.undo"', "z", tmp_path)
+    check_value("quietHoursStart", "3", tmp_path)
+    check_value("no key at all", "3", tmp_path)
+
+
+def test_doctor_names_each(clawpy: Clawpy, shop: Repository, home: Home) -> None:
+    home.config.mkdir(parents=True)
+    home.config_file.write_text(
+        '[console]\ntheme = "foo"\n[keys]\nnothing = "x"\n"stack.approve" = "h"\n[workspaces."/nope"]\n'
+    )
+    said = clawpy("doctor")
+    assert said.code == 0  # everything works, only not as it was meant
+    found = [line for line in said.out.splitlines() if line.startswith("! config")]
+    assert len(found) == 4
+    for words in ("no theme 'foo'", "nothing: no such action", "'h' is already stack.dismiss", '"/nope": there is no'):
+        assert any(words in line for line in found), words
+    assert clawpy("config", "unset", 'workspaces."/nope"').code == 0
+    assert "/nope" not in clawpy("doctor").out
