@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 RAIL = "content"
-LONGEST_PROMPT = 40_000
+LONGEST_PROMPT = 24_000
 _CLEAN = RailVerdict(RAIL, Verdict.ALLOW, "nothing found")
 
 

@@ -67,12 +67,14 @@ class ProseRule:
     stops: tuple[str, ...]
     passes: tuple[str, ...]
     whole: str = ""
+    hint: str = ""
+    """What a text must hold for `whole` to be tried, a cheap pattern."""
 
     @cached_property
     def _parsed(self) -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
         return tuple(
             (
-                re.compile(rf"{_ASKED}(?:{verbs})\b[\s,]+", re.IGNORECASE),
+                re.compile(rf"\b(?:{verbs})\b[\s,]+", re.IGNORECASE),
                 re.compile(rf"(?<![\w'])(?:{objects})(?!['\w-])(?:'s?(?=\s))?", re.IGNORECASE),
             )
             for verbs, objects in self.asks
@@ -85,7 +87,9 @@ class ProseRule:
     def end_in(self, text: str) -> int:
         """Where in a clause the rule's words end; -1 when it does not ask for this."""
         for verbs, objects in self._parsed:
-            for verb in list(verbs.finditer(text))[:20]:
+            for verb in verbs.finditer(text):
+                if not _is_asked(text, verb.start()):
+                    continue
                 following = text[verb.end() : verb.end() + 200]
                 for found in objects.finditer(following):
                     gap = _WORD.findall(following[: found.start()].lower())
@@ -93,8 +97,19 @@ class ProseRule:
                         break
                     if not _is_code(following[found.end() :]):
                         return verb.end() + found.end()
-        match = self._whole.search(text) if self._whole is not None else None
+        match = None
+        if self._whole is not None and (not self.hint or re.search(self.hint, text, re.IGNORECASE)):
+            match = self._whole.search(text)
         return match.end() if match else -1
+
+
+_BEFORE = re.compile(rf"{_ASKED}$", re.IGNORECASE)
+
+
+def _is_asked(text: str, start: int) -> bool:
+    """Is a verb at `start` asked for: does it begin the clause, or follow one of the words that ask?"""
+    before = text[:start] if start <= 80 else f"-{text[start - 80 : start]}"
+    return not before or _BEFORE.search(before) is not None
 
 
 def _is_code(after: str) -> bool:
@@ -214,6 +229,7 @@ RULES: tuple[ProseRule, ...] = (
         ),
         rf"{_ASKED}(?:rewrite|overwrite|reset|erase|change)\s+(?:[\w']+\s+){{0,3}}?(?:git )?history\b(?!\s+(?:page|view"
         rf"|tab|api))",
+        hint=r"history",
     ),
     ProseRule(
         "prose-force-push",
@@ -227,6 +243,7 @@ RULES: tuple[ProseRule, ...] = (
         r"|documentation|policy|"
         r"protection|rule|warning|button|option|check|detection)\b)|"
         r"(?:^|\bto\s+)(?:run|use|do|perform)\s+(?:a\s+)?force[- ]push\b",
+        hint=r"push",
     ),
     ProseRule(
         "prose-money",
@@ -266,6 +283,7 @@ RULES: tuple[ProseRule, ...] = (
             "order the imports",
         ),
         rf"{_ASKED}(?:transfer|wire|send|pay|withdraw|refund|donate|spend|invest)\b.{{0,30}}[$\u20ac\u00a3]\s?\d",
+        hint=r"[$\u20ac\u00a3]",
     ),
     ProseRule(
         "prose-secrets",
@@ -304,6 +322,7 @@ RULES: tuple[ProseRule, ...] = (
         r"guard ?rails|sandbox)\b(?!\s+(?:test|module|class|page|docs?))|"
         r"(?:^|\b(?:and|please|to|must)\s+)(?:ignore|disregard|forget)\b(?:\W+\w+){0,3}\W+"
         r"(?:previous|prior|above|earlier) (?:instructions|rules|prompts?)\b",
+        hint=r"kill switch|safety|limiter|cost cap|filter|gate|rails|sandbox|instructions|rules|prompt",
     ),
     ProseRule(
         "prose-message",
@@ -341,6 +360,7 @@ RULES: tuple[ProseRule, ...] = (
         rf"{_ASKED}(?:publish|release|upload)\b.{{0,30}}\b(?:to (?:npm|pypi|crates\.io|the (?:app )?store|the web)"
         rf"|publicly)\b|"
         rf"{_ASKED}call\b.{{0,20}}\b(?:by phone|on the phone)\b",
+        hint=r"mail|tweet|newsletter|sms|message|release|dm|text|post|publish|upload|call",
     ),
 )
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-MOST = 400
+MOST = 300
 """Clauses of one prompt that are looked at."""
-MOST_QUOTED = 200
+MOST_QUOTED = 100
 """Pieces of code and quoted text of one prompt that are looked at."""
 LONGEST_SENTENCE = 4000
 
