@@ -49,6 +49,14 @@ SAVE_AFTER = 2.0
 """Seconds from a change to the writing of the last screen."""
 
 
+def headless_holder(home: Home) -> bool:
+    """Whether the note says that a headless engine holds `home`."""
+    from engine import read_holder
+
+    holder = read_holder(home)
+    return holder is not None and holder.kind == "headless"
+
+
 def _work() -> Screen[None]:
     from clawpy_console.screens.work import WorkScreen
 
@@ -110,6 +118,7 @@ class ConsoleApp(App[None]):
         self.deck = Deck(self)
         self._own_stop: Hold | None = None
         self._stop_asked = False
+        self._keep_engine = False
         self._saving = False
         self._blurred_at: datetime | None = None
         self._heard_at: datetime | None = None
@@ -126,13 +135,21 @@ class ConsoleApp(App[None]):
             self._use_theme(themes.DEFAULT)
 
     def run(self, **options: Any) -> Any:
-        """Run in the terminal, then close the engine; without `mouse=` the mouse is as the operator left it."""
+        """Run in the terminal, then close the engine, or have it go on without us; without `mouse=` the mouse is as the
+        operator left it. Raises `Refusal` `not_started` when it cannot go on."""
         options.setdefault("mouse", self._last.mouse)
+        kept = False
         try:
-            return super().run(**options)
+            result = super().run(**options)
+            kept = self._keep_engine
         finally:
-            if self._opened is not None:
+            if self._opened is not None and not kept:
                 self._opened.close()
+        if self._opened is not None and kept:
+            from clawpy_console.headless import hand_on
+
+            hand_on(self._opened, self.home)
+        return result
 
     def get_driver_class(self) -> type[Driver]:
         """Textual's choice; on Linux and macOS the one that does not let Escape lag."""
@@ -193,10 +210,14 @@ class ConsoleApp(App[None]):
 
     def _cannot_open(self, refusal: Refusal) -> None:
         from clawpy_console.dialogs.refused import Refused
+        from clawpy_console.dialogs.take_over import TakeOver
 
         self.opening = "not open"
         self._each_screen(frozenset())
-        self.push_screen(Refused(refusal))
+        if refusal.code == "home_held" and headless_holder(self.home):
+            self.push_screen(TakeOver(refusal))
+        else:
+            self.push_screen(Refused(refusal))
 
     async def _load_themes(self) -> None:
         found = await asyncio.to_thread(lambda: list(themes.load_all(self.home.config / "themes")))
@@ -419,7 +440,10 @@ class ConsoleApp(App[None]):
     def _greet(self, lines: list[Content]) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, MissionScreen):
-                screen.greet(lines)
+                if screen.ready:
+                    screen.greet(lines)
+                else:
+                    self.call_after_refresh(self._greet, lines)
 
     # The operator
 
@@ -508,21 +532,26 @@ class ConsoleApp(App[None]):
             self.push_screen(Help())
 
     def action_leave(self) -> None:
-        """Quit; asks when sessions run."""
+        """Quit; asks how when sessions run, or when the engine may act by itself and could go on without us."""
         running = len(self.known.running)
-        if not running or self.engine is None:
+        acts = dict(self.known.switches).get("autonomousModeEnabled", False) and not self.demo
+        if self.engine is None or not (running or acts):
             self.run_worker(self._leave(), group="leave", exclusive=True)
             return
-        from clawpy_console.dialogs.confirm import Confirm
+        from clawpy_console.dialogs.leave import Leave
 
-        question = f"{words.count(running, 'session')} still running. Leaving stops {'it' if running == 1 else 'them'}."
-
-        def answered(yes: bool | None) -> None:
-            if yes:
+        def answered(how: str | None) -> None:
+            if how:
+                self._keep_engine = how == "keep"
                 self.run_worker(self._leave(), group="leave", exclusive=True)
 
-        if not isinstance(self.screen, Confirm):
-            self.push_screen(Confirm("Leave the console?", question, key="Q", word="leave"), answered)
+        if not isinstance(self.screen, Leave):
+            self.push_screen(Leave(running, may_go_on=not self.demo), answered)
+
+    def leave_engine(self) -> None:
+        """Quit, and have the engine go on without a screen."""
+        self._keep_engine = self.engine is not None and not self.demo
+        self.run_worker(self._leave(), group="leave", exclusive=True)
 
     async def action_quit(self) -> None:
         self.action_leave()

@@ -199,6 +199,23 @@ def _listed(workspaces: Sequence[str]) -> str:
     return ", ".join(PurePath(path).name for path in workspaces) or "no workspace"
 
 
+def hand_on(engine: Engine, home: Home) -> None:
+    """Close the console's `engine` and have a headless one go on in its place, what runs being finished first.
+    Raises `Refusal` `not_started`."""
+    workspaces, running = engine.workspaces, len(engine.sessions.running())
+    if running:
+        print(f"{running} running; finished first, Ctrl-C hands back what is not", file=sys.stderr)
+    try:
+        try:
+            engine.wind_down(finish=True)
+        except KeyboardInterrupt:
+            engine.wind_down(finish=False)
+    finally:
+        engine.close()
+    pid = leave_running(home, workspaces)
+    print(f"the engine goes on without the console, process {pid}; `clawpy` takes over from it", file=sys.stderr)
+
+
 def leave_running(home: Home, workspaces: Sequence[str]) -> int:
     """Start a headless engine that outlives us, and wait until it holds `home`; returns its process id. What it says
     goes to `logs/run.log`. Raises `Refusal` `not_started` with the last it said."""

@@ -37,6 +37,8 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.want_mouse, mouse == "on"))
     yield SystemCommand("Keys", "every key and what it does (?)", app.action_help)
     yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
+    if app.engine is not None and not app.demo:
+        yield SystemCommand("Quit, the engine goes on", "a headless engine takes over (clawpy run)", app.leave_engine)
     yield SystemCommand("Quit", "leave the console (ctrl+q)", app.action_leave)
 
 

@@ -1,0 +1,48 @@
+"""Leaving the console: stop, or let the engine work on without it (SPEC 7.5)."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from clawpy_console import words
+from clawpy_console.dialogs.base import Dialog
+
+
+class Leave(Dialog[str]):
+    """Asks how to leave: "stop", "keep" (a headless engine goes on, if it `may_go_on`), or "" to stay. Enter does
+    nothing."""
+
+    def __init__(self, running: int, *, may_go_on: bool) -> None:
+        super().__init__()
+        self._sessions = running
+        self._may_go_on = may_go_on
+
+    def compose(self) -> ComposeResult:
+        stops = f"; that stops {words.count(self._sessions, 'running session')}" if self._sessions else ""
+        first = "; what runs is finished first" if self._sessions else ""
+        goes_on = Content.assemble(("k", "bold $accent"), f"    leave, and the engine goes on without it{first}")
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = Content("Leave the console?")
+            yield Static(
+                Content("\n").join(
+                    [
+                        Content.assemble(("Q", "bold $wants"), f"    leave, and the engine ends{stops}"),
+                        *([goes_on] if self._may_go_on else []),
+                        Content.assemble(("esc", "$accent"), "  stay"),
+                    ]
+                ),
+                markup=False,
+            )
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "f12":
+            return
+        event.stop()
+        if event.character == "Q" or (event.character == "k" and self._may_go_on):
+            self.dismiss("stop" if event.character == "Q" else "keep")
+        elif event.key in ("escape", "n"):
+            self.dismiss("")
