@@ -133,8 +133,9 @@ def _console(where: Where) -> int:
         raise Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
     from clawpy_console.app import ConsoleApp
 
-    ConsoleApp(lambda: open_engine(where.home, workspaces=workspaces), where.home, workspaces, demo=where.demo).run()
-    return DONE
+    app = ConsoleApp(lambda: open_engine(where.home, workspaces=workspaces), where.home, workspaces, demo=where.demo)
+    app.run()
+    return app.return_code or 0
 
 
 def open_engine(home: Home, **options: Any) -> Engine:

@@ -6,6 +6,7 @@ Colour never carries meaning alone. Whatever comes from outside loses its contro
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, TextIO
 
+from clawpy_console.simulation_text import simulation
 from engine.values import Refusal, sanitise
 
 Document = Mapping[str, Any]
@@ -115,7 +117,7 @@ def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
         text = _clean(line["text"])
         lines.append("  │ " + (style.bold(f"$ {text}") if line["kind"] == "command" else text))
     if change is not None:
-        lines += _change(change, style)
+        lines += _change(change, style, place=options.get("verb") in CHANGING)
     for file in document.get("diff", ()):
         lines += ["", style.bold(f"{file['status']} {_clean(file['path'])}")]
         lines += [_diff_line(line, style) for line in _clean(file["hunks"]).splitlines()]
@@ -129,11 +131,17 @@ def _session(one: Document, style: Style) -> list[str]:
     return [*lines, f"    {_clean(detail)}"] if detail else lines
 
 
-def _change(one: Document, style: Style) -> list[str]:
+CHANGING = frozenset({"land", "branch", "discard", "undo"})
+"""Verbs that may change any repository by an id alone, and so name the one they changed."""
+
+
+def _change(one: Document, style: Style, *, place: bool = False) -> list[str]:
     paint = style.wants if one["state"] == "waiting" else style.dim
     count = len(one["files"])
     where = f" on {_clean(one['branch'])}" if one["branch"] else ""
-    lines = [f"{style.bold(_clean(one['id']))}  {paint(one['state'])}{where}  {count} file{'' if count == 1 else 's'}"]
+    lines = [f"{style.bold(_clean(one['id']))}  {paint(one['state'])}{where}  {_count(count, 'file')}"]
+    if place:
+        lines[0] += f"  in {_clean(one['workspace'])}"
     for file in one["files"]:
         numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
         lines.append(f"    {file['status']:8} {numbers:>9}  {_clean(file['path'])}")
@@ -158,7 +166,17 @@ def work(document: Document, options: Mapping[str, Any], style: Style) -> str:
         lines += ["", style.bold("waiting to land")]
         for change in document["changeSets"]:
             lines += _change(change, style)
-    return "\n".join(lines) or "nothing was run yet"
+    return "\n".join(lines) or _nothing(document.get("elsewhere", {}))
+
+
+def _nothing(elsewhere: Mapping[str, int]) -> str:
+    """That nothing was run here, and where something was."""
+    if not elsewhere:
+        return "nothing was run yet"
+    told = [f"{_count(number, 'session')} in {_clean(path)}" for path, number in list(elsewhere.items())[:3]]
+    more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
+    first = shlex.quote(_clean(next(iter(elsewhere))))
+    return f"nothing here; {', '.join(told)}{more}\n  `clawpy --workspace {first} work` shows them"
 
 
 def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
@@ -382,4 +400,5 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "config": config,
     "check": check,
     "doctor": doctor,
+    "simulate": simulation,
 }

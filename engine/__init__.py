@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from engine.doors.calling import call, failed, stop, take_over
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
+    from engine.simulation.simulate import simulate
 
 __all__ = [
     "Engine",
@@ -25,6 +26,7 @@ __all__ = [
     "failed",
     "open_engine",
     "read_holder",
+    "simulate",
     "stop",
     "take_over",
 ]
@@ -45,4 +47,8 @@ def __getattr__(name: str) -> Any:
         from engine.doors import calling
 
         return getattr(calling, name)
+    if name == "simulate":
+        from engine.simulation import simulate
+
+        return simulate.simulate
     raise AttributeError(f"module 'engine' has no attribute {name!r}")

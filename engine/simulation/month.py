@@ -1,0 +1,199 @@
+"""The simulation itself: one thread that moves the fake clock from one thing that happens to the next.
+
+What can happen: a moment of the operator's day, a job of the schedule that is due, the end of a session, the lid of
+the laptop. In real life the schedule's threads would see to the jobs; here `Schedule.run` is called when
+`Schedule.due` says so, at most every `LOOK`, so that nothing depends on which thread is faster.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from engine.autonomy.autonomy import ACT, CARDS, STATE
+from engine.clock import FakeClock
+from engine.engine import Engine
+from engine.simulation.days import Day, Deck, Does, Odd
+from engine.simulation.operator import Operator
+from engine.simulation.runners import Bench, MadeRunner
+from engine.values import CostState, Refusal
+
+LOOK, LOOK_AWAY = timedelta(minutes=10), timedelta(minutes=30)
+"""How often the schedule is looked at while the operator is there, and while he is not (really every 30 seconds)."""
+
+HASTE = timedelta(minutes=2)
+"""The same, and the autonomous cycle, on hasty days."""
+
+HASTY_FROM, HASTY_UNTIL = 10, 11
+"""Hours of a hasty day in which it is hasty."""
+
+
+@dataclass
+class Seen:
+    """What only somebody who watches can tell; the rest is in the engine's own records."""
+
+    hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    asleep: timedelta = timedelta(0)
+    phases: list[tuple[int, datetime]] = field(default_factory=list)
+    jobs: Counter[str] = field(default_factory=Counter)
+    odd: list[tuple[int, str]] = field(default_factory=list)
+    peak: dict[str, int] = field(default_factory=lambda: {"hour": 0, "day": 0, "month": 0})
+    holds: list[tuple[datetime, str, str]] = field(default_factory=list)
+
+
+class Month:
+    """Lives `days` days. `run` may be called once."""
+
+    def __init__(
+        self, engine: Engine, clock: FakeClock, operator: Operator, runner: MadeRunner, bench: Bench, seed: int
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._operator = operator
+        self._runner = runner
+        self._bench = bench
+        self._chance = random.Random(f"{seed}/days")
+        self._deck = Deck(self._chance)
+        self._standing: dict[str, str] = {}
+        self._set_to: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
+        self._state = engine.autonomy.state().state.value
+        self._day = Day(0, clock.now())
+        self.seen = Seen()
+
+    def run(self, days: int) -> Seen:
+        """Live them."""
+        begin = self._clock.now()
+        for number in range(days):
+            self._live(self._deck.day(number, begin + timedelta(days=number)))
+        self._until(begin + timedelta(days=days, minutes=-1))
+        return self.seen
+
+    # -- a day
+
+    def _live(self, day: Day) -> None:
+        self._day = day
+        self.seen.odd += [(day.number, odd.value) for odd in sorted(day.odd)]
+        self._runner.dear = 7.0 if day.odd & {Odd.DEAR, Odd.SPREE} else 1.0
+        self._runner.chatty = Odd.CHATTY in day.odd
+        self._set("autonomousModeEnabled", Odd.OFF not in day.odd)
+        for at, what in sorted([*self._lids(day), *day.moments], key=lambda one: one[0]):
+            self._until(at)
+            if isinstance(what, datetime):
+                self._sleep(what)
+            else:
+                self._do(what)
+                self._look()
+        self._phase()
+
+    def _lids(self, day: Day) -> Iterator[tuple[datetime, datetime | Does]]:
+        """(when the lid shuts, when it opens again); it stays open while he works."""
+        for shut, opened in day.asleep:
+            if not any(shut <= at < opened for at, _ in day.moments):
+                yield shut, opened
+
+    def _do(self, what: Does) -> None:
+        engine, odd = self._engine, self._day.odd
+        if what is Does.COMES:
+            self._operator.comes()
+        elif what is Does.WORKS:
+            self._operator.works(odd)
+        elif what is Does.GOES and Odd.DND in odd:
+            engine.autonomy.dnd(timedelta(hours=2))
+        elif what is Does.KILLS:
+            engine.safety.stop("F12", "console")
+            self._settle()
+            self._operator.decides(odd)
+        elif what is Does.RESUMES:
+            self._resume("stop")
+            if self._chance.random() < 0.5:
+                self._resume("month")
+
+    def _resume(self, word: str) -> None:
+        try:
+            self._engine.safety.resume(word)
+        except Refusal as refusal:
+            if refusal.code != "not_held":
+                raise
+
+    # -- time
+
+    def _until(self, target: datetime) -> None:
+        """Let time pass, and everything that comes due in it happen."""
+        while (now := self._clock.now()) < target:
+            ending = self._bench.next_end()
+            step = min(target, now + self._stride(now))
+            if ending is not None and ending[0] <= step:
+                self._pass(ending[0])
+                self._bench.release(ending[1])
+                self._settle()
+                if self._runner.chatty:
+                    self._look()  # for what it leads to
+                continue
+            self._pass(step)
+            self._look()
+
+    def _stride(self, now: datetime) -> timedelta:
+        hasty = Odd.HASTY in self._day.odd and HASTY_FROM <= now.hour < HASTY_UNTIL
+        self._set("autonomousCycleMs", 120_000 if hasty else 1_800_000)
+        if hasty:
+            return HASTE
+        return LOOK if self._engine.autonomy.operator_there() else LOOK_AWAY
+
+    def _pass(self, until: datetime) -> None:
+        span = until - self._clock.now()
+        if span > timedelta(0):
+            self.seen.hours[self._state] += span.total_seconds() / 3600
+            self._clock.advance(span)
+
+    def _sleep(self, until: datetime) -> None:
+        """The lid is shut: nothing happens, and then everything that was due happens once."""
+        while (ending := self._bench.next_end()) is not None:
+            self._until(ending[0])
+        if until > self._clock.now():
+            self.seen.asleep += until - self._clock.now()
+            self._clock.advance(until - self._clock.now())
+        self._look()
+
+    def _look(self) -> None:
+        """What the threads of a real engine would see to."""
+        schedule = self._engine.autonomy.schedule
+        self._engine.safety.kill_switch.poll()
+        self._settle()
+        for name in (STATE, CARDS, ACT):
+            if name == STATE or schedule.due(name) <= self._clock.now():
+                self.seen.jobs[name] += schedule.run(name)
+                self._settle()
+        self._state = self._engine.autonomy.state().state.value
+        self._note_holds()
+
+    def _settle(self) -> None:
+        """Wait for the sessions' threads to stand still."""
+        sessions = self._engine.sessions
+        if self._bench.settle(self._engine.settings.current.max_running_sessions, lambda one: sessions.wait(one, 10)):
+            self._note_cost(self._engine.safety.costs.state())
+
+    # -- what is seen
+
+    def _note_cost(self, now: CostState) -> None:
+        for window, spent in (("hour", now.hour), ("day", now.day), ("month", now.month)):
+            self.seen.peak[window] = max(self.seen.peak[window], spent)
+
+    def _note_holds(self) -> None:
+        standing = {hold.word: hold.reason for hold in self._engine.safety.holds()}
+        for word, reason in standing.items():
+            if word not in self._standing:
+                self.seen.holds.append((self._clock.now(), word, reason))
+        self._standing = standing
+
+    def _phase(self) -> None:
+        number = self._engine.predictions.phase().number
+        if not self.seen.phases or self.seen.phases[-1][0] != number:
+            self.seen.phases.append((number, self._clock.now()))
+
+    def _set(self, key: str, value: object) -> None:
+        if self._set_to.get(key) != value:
+            self._set_to[key] = value
+            self._engine.settings.set(key, value)

