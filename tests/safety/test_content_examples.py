@@ -20,7 +20,10 @@ def examples(name: str) -> list[str]:
     return [line.replace("\\n", "\n").replace("\\t", "\t") for line in lines if line]
 
 
-@pytest.mark.parametrize(("name", "check"), [("ordinary_commands", check_command), ("ordinary_prompts", check_prompt)])
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [("ordinary_commands", check_command), ("looking_commands", check_command), ("ordinary_prompts", check_prompt)],
+)
 def test_ordinary_work_is_not_stopped(name: str, check: object) -> None:
     texts = examples(name)
     found = [(text, check(text)) for text in texts]  # type: ignore[operator]
@@ -29,7 +32,8 @@ def test_ordinary_work_is_not_stopped(name: str, check: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "check"), [("disguised_commands", check_command), ("orders_to_destroy", check_prompt)]
+    ("name", "check"),
+    [("disguised_commands", check_command), ("vendor_commands", check_command), ("orders_to_destroy", check_prompt)],
 )
 def test_what_destroys_is_stopped(name: str, check: object) -> None:
     assert [text for text in examples(name) if check(text).verdict is Verdict.ALLOW] == []  # type: ignore[operator]

@@ -32,7 +32,7 @@ _WRITES: tuple[tuple[re.Pattern[str], Verdict, str, str], ...] = tuple(
         (
             r"/_?(quietdown|safeexit|exit|safeshutdown|shutdown|quitquitquit|restart|saferestart|disable|kill|stop|halt|"
             r"reboot|deactivate|suspend|revoke|quit)\b|jenkins[^ ]*/(scripttext|script)\b|/cluster/reroute|"
-            r"/_cluster/settings",
+            r"/_cluster/settings|/sys/(seal|step-down|rekey|rotate|raw|revoke)\b",
             BLOCK,
             "http-control",
             "stops or controls a service",
@@ -54,7 +54,7 @@ _WRITES: tuple[tuple[re.Pattern[str], Verdict, str, str], ...] = tuple(
         ),
         (
             r":(9200|7700|8108|8983)/.*(_settings|/settings|_mapping|_aliases|_rollover|_shrink|_split|_ilm|_slm|_forcemerge)|"
-            r"\.algolia(net)?\.",
+            r"\.algolia(net)?\.[^ ]*/(?!(\*/)?(query|queries|browse|search)\b)[^/ ?]+(\?|$| )",
             ASK,
             "http-write",
             "changes a search service",
@@ -113,6 +113,8 @@ def _has_data(args: list[str]) -> bool:
 
 def judge_copy_away(call: Call) -> Hit | None:
     """scp, nc and their like with secret files."""
+    if call.args and re.search(r"\w:/(etc|boot|bin|sbin|usr|lib|dev)(/|$)", call.args[-1]):
+        return BLOCK, "copy-over", f"writes into a system folder elsewhere: {call.args[-1][:80]}"
     if any(_SECRETS.search(word) for word in call.args) and any(":" in word for word in call.args):
         return BLOCK, "secret-leak", "sends a file with secrets away"
     return None

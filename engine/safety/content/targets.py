@@ -8,6 +8,7 @@ from collections.abc import Callable
 from engine.safety.content.calls import Call
 from engine.safety.content.deletions import judge_find, judge_rm, judge_windows, judge_xargs, wide
 from engine.safety.content.http import judge_copy_away, judge_http
+from engine.safety.content.outputs import output_of
 from engine.safety.content.patterns import ASK, BLOCK, Hit, has_option, plain_words
 
 
@@ -15,7 +16,7 @@ def judge_permissions(call: Call) -> Hit | None:
     """chmod, chown, chgrp: recursive on the system or home, world-writable system files."""
     recursive = has_option(call.args, "-R", "--recursive")
     words = plain_words(call)
-    paths = words[1:]
+    paths = words if call.base == "setfacl" else words[1:]
     if recursive and any(
         path in ("/", "/*", "~", "$HOME")
         or re.match(r"^/(etc|bin|sbin|lib|boot|root|sys|proc|dev|usr/(bin|sbin))(/|$)|^/(usr|var|home|opt)/?$", path)
@@ -95,17 +96,33 @@ def judge_redirects(call: Call) -> Hit | None:
     return None
 
 
+_CONTROL = re.compile(
+    r"\b(disable|shutdown|clear|del|delete|drop|kill|set\s+(server|weight|maxconn)|flush_all|stop)\b", re.I
+)
+
+
+def judge_control_socket(call: Call) -> Hit | None:
+    """`echo "disable server …" | socat stdio /run/haproxy.sock`: a service is told to stop something."""
+    fed = call.simple.stdin
+    if fed is None and call.simple.source is not None:
+        fed = output_of(call.simple.source, 0)
+    if fed is not None and _CONTROL.search(fed[:4000]):
+        return ASK, "control-socket", "tells a service to stop or delete something"
+    return None
+
+
 _BY_JUDGE: tuple[tuple[Callable[[Call], Hit | None], str], ...] = (
     (judge_rm, "rm rimraf unlink srm rmtrash"),
     (judge_windows, "del erase rd rmdir remove-item ri"),
     (judge_find, "find fd"),
     (judge_xargs, "xargs parallel"),
     (judge_dd, "dd dcfldd"),
-    (judge_permissions, "chmod chown chgrp"),
+    (judge_permissions, "chmod chown chgrp setfacl"),
     (judge_move, "mv cp tee ln install"),
     (judge_http, "curl wget http https xh httpie"),
     (judge_copy_away, "scp nc ncat rsync sftp ftp rclone"),
     (judge_truncate, "truncate shred"),
+    (judge_control_socket, "socat telnet"),
 )
 JUDGES = {program: judge_one for judge_one, programs in _BY_JUDGE for program in programs.split()}
 
