@@ -6,6 +6,7 @@ What is not done raises `Refusal`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -151,20 +152,26 @@ def _with_transcript(engine: Engine, found: Found, lines: int) -> Document:
 
 
 def work(engine: Engine, arguments: Arguments) -> Document:
-    """Sessions and what waits to be landed; with an id one of them, with the end of its transcript."""
+    """Sessions and what waits to be landed; with an id one of them, with the end of its transcript.
+
+    Of workspaces that were not asked for, `elsewhere` counts the sessions, by workspace.
+    """
     wanted = arguments.maybe("id")
     if wanted is None:
         workspaces = arguments.texts("workspaces")
         limit = int(arguments.number("limit", 20, least=1, most=1000))
-        sessions = [one for one in engine.sessions.list(limit=limit) if not workspaces or one.workspace in workspaces]
+        known = engine.sessions.list(limit=1000 if workspaces else limit)
+        sessions = [one for one in known if not workspaces or one.workspace in workspaces][:limit]
+        elsewhere = Counter(one.workspace for one in known if workspaces and one.workspace not in workspaces)
         changes = [
             one
-            for one in engine.changes.list(state=ChangeState.WAITING, limit=limit)
+            for one in engine.changes.list(state=ChangeState.WAITING, limit=1000 if workspaces else limit)
             if not workspaces or one.workspace in workspaces
-        ]
+        ][:limit]
         return {
             "sessions": [wire.session(one) for one in sessions],
             "changeSets": [wire.change_set(one) for one in changes],
+            "elsewhere": dict(elsewhere.most_common()),
         }
     found = find(engine, wanted)
     document = _with_transcript(engine, found, int(arguments.number("lines", TAIL, least=0, most=2000)))

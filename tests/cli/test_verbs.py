@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,15 @@ import pytest
 from clawpy_console import cli
 from clawpy_console.cli import main
 from clawpy_console.command_line import span
+from clawpy_console.output import Style, render
 from clawpy_console.where import WrongUse, split_options
+from engine.doors import wire
 from engine.home import Home
 from engine.safety.stop_file import requested, stop_file
+from engine.values import RailVerdict, Verdict
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
-from tests.doors.stand_in import StandIn
+from tests.doors.stand_in import StandIn, card
 
 VERBS = (
     "predict", "cards", "propose", "approve", "dismiss", "snooze", "undo", "work", "land", "branch", "discard",
@@ -158,6 +162,32 @@ def test_the_lap_in_words(clawpy: Clawpy, engines: list[StandIn]) -> None:
     assert "snoozed until" in clawpy("snooze", "abc", "--for", "30m").out
     assert "added a.py\n+x" in clawpy("work", "chg_x1", "--diff").out
     assert "waiting to land" in clawpy("work").out
+
+
+def test_what_ran_in_another_repository_is_named(
+    clawpy: Clawpy, engines: list[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shop: Repository
+) -> None:
+    other = Repository(tmp_path / "other")
+    monkeypatch.chdir(other.path)
+    said = clawpy("work")
+    assert said.out == f"nothing here; 1 session in {shop.path}\n  `clawpy --workspace {shop.path} work` shows them\n"
+    assert clawpy("work", "--json").document["elsewhere"] == {str(shop.path): 1}
+    assert f"landed  1 file  in {shop.path}\n" in clawpy("land", "chg_x1").out
+    assert f"discarded  1 file  in {shop.path}\n" in clawpy("discard", "chg_x1").out
+
+
+def test_a_card_shows_which_rail_blocks_or_asks(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
+    document = {"predictions": [wire.card(card("pred_x", datetime(2026, 1, 5, tzinfo=UTC), verdicts=VERDICTS))]}
+    told = render("propose", document, {}, Style())
+    assert told.endswith("\n    block content: force push\n    ask cost: dear")
+
+
+VERDICTS = (
+    RailVerdict("rate", Verdict.ALLOW, "fine"),
+    RailVerdict("content", Verdict.BLOCK, "force push", "git-publish-force"),
+    RailVerdict("cost", Verdict.ASK, "dear"),
+    RailVerdict("gate", Verdict.ASK, "a person decides"),
+)
 
 
 def test_a_refusal_says_how_to_mend_it(clawpy: Clawpy, engines: list[StandIn]) -> None:
