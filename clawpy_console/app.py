@@ -30,7 +30,7 @@ from clawpy_console import alerts, last_screen, themes, words
 from clawpy_console.actions import bindings, check_keymap
 from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
 from clawpy_console.deck import Deck
-from clawpy_console.known import TOPICS, read
+from clawpy_console.known import TOPICS, Autonomy, read
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from engine.home import Home
@@ -288,7 +288,7 @@ class ConsoleApp(App[None]):
     def learn(self, values: dict[str, Any], *, anew: frozenset[str] = frozenset()) -> None:
         """Take over new fields of `Known` and draw what they change; `anew` is drawn even if it did not change."""
         if "autonomy" in values:
-            values = values | {"autonomy": dataclasses.replace(values["autonomy"], read_at=self.now())}
+            values = values | {"autonomy": self._with_silence(values["autonomy"])}
         changed = frozenset(name for name, value in values.items() if getattr(self.known, name) != value) | anew
         if not changed:
             return
@@ -298,6 +298,14 @@ class ConsoleApp(App[None]):
         self._each_screen(changed)
         self._set_title()
         self._save_soon()
+
+    def _with_silence(self, autonomy: Autonomy) -> Autonomy:
+        """`autonomy` as of now; the one that is known already if it says the same, so that nothing is drawn for it."""
+        now, before = self.now(), self.known.autonomy
+        autonomy = dataclasses.replace(autonomy, read_at=now)
+        drift = abs(autonomy.silence_at(now) - before.silence_at(now))
+        same = dataclasses.replace(autonomy, silence=before.silence, read_at=before.read_at) == before
+        return before if same and before.read_at is not None and drift < timedelta(seconds=1) else autonomy
 
     @property
     def holds(self) -> tuple[Hold, ...]:
@@ -426,7 +434,7 @@ class ConsoleApp(App[None]):
         if not self._last.welcomed:
             from clawpy_console.greeting import first_run
 
-            self._greet(first_run())
+            self.ask(first_run, lambda lines: self._greet([] if self._last.welcomed else lines))
         if saved is not None and self.now() - saved > ABSENCE:
             self._tell_since(saved)
 

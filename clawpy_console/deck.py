@@ -131,15 +131,21 @@ class Deck:
             self._details.show(card)
             self._app.push_screen(self._details)
 
-    def write_own_prompt(self, workspace: str) -> None:
-        """Ask for a prompt and make a card of it."""
+    def write_own_prompt(self, workspace: str, show: Callable[[Card], object] = lambda card: None) -> None:
+        """Ask for a prompt and make a card of it; `show` puts it on top, its writer wants to decide on it now."""
+
+        def made(card: Card) -> None:
+            self._say(card.id, card)
+            show(card)
+            self._app.renew(["cards"], before=lambda: self._settle(card.id))
+
         from clawpy_console.dialogs.prompt import OwnPrompt
 
         def written(answer: tuple[str, str] | None) -> None:
             engine = self._app.live() if answer else None
             if answer and engine is not None:
                 text, place = answer
-                self._app.ask(lambda: engine.cards.propose(text, workspace=place), lambda _: self._app.renew(["cards"]))
+                self._app.ask(lambda: engine.cards.propose(text, workspace=place), made)
 
         self._app.push_screen(OwnPrompt(self._app.known.workspaces, workspace), written)
 

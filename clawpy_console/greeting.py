@@ -19,12 +19,14 @@ AGENTS = ("claude", "codex", "gemini", "opencode", "qwen", "vibe")
 
 
 def first_run() -> list[Content]:
-    """The first-run line: three optional steps. Any key hides it for good."""
+    """The first-run line: three optional steps. Escape hides it for good. Blocking: call it in a thread."""
+    found = found_agents()
+    agents = f"{' and '.join(found)} found, can be hired later" if found else "an agent or a key can come later"
     return [
         Content.styled("Cards about this repository come by themselves.", "bold $ink"),
         Content.assemble(
             ("if you like  ", "$faint"),
-            "--workspace DIR adds folders · an agent or a key can come later · autonomy stays off  ",
+            f"--workspace DIR adds folders · {agents} · autonomy stays off  ",
             ("esc", "$accent"),
             (" hides this", "$faint"),
         ),

@@ -115,11 +115,13 @@ class Details(Dialog[None]):
     def __init__(self, card: Card) -> None:
         super().__init__()
         self._card = card
+        self._rails = card.verdicts  # until the engine was asked anew
         self._armed = False
 
     def show(self, card: Card) -> None:
         """Be the details of `card` from now on. Before the first showing, or while another screen is on top."""
         self._card = card
+        self._rails = card.verdicts
         self._armed = False
         if self.is_mounted:
             self._begin()
@@ -158,11 +160,12 @@ class Details(Dialog[None]):
             self.run_worker(self._ask(engine), group="details", exclusive=True)
 
     async def _ask(self, engine: Any) -> None:
-        def read() -> tuple[Card, tuple[int, int, str]]:
-            return engine.cards.get(self._card.id), engine.cards.similar(self._card.id)
+        def read() -> tuple[Card, tuple[RailVerdict, ...], tuple[int, int, str]]:
+            cards, card_id = engine.cards, self._card.id
+            return cards.get(card_id), cards.rails(card_id), cards.similar(card_id)
 
         try:
-            card, (approved, total, said) = await asyncio.to_thread(read)
+            card, self._rails, (approved, total, said) = await asyncio.to_thread(read)
         except Refusal as refusal:
             self._refuse(str(refusal))
             return
@@ -182,7 +185,7 @@ class Details(Dialog[None]):
             lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
         lines += [title("CONFIDENCE"), *sum_lines(card), Content("")]
         lines += [title("SIGNALS"), *signal_lines(card), Content("")]
-        lines += [title("RAILS"), *(rail_line(one) for one in card.verdicts), Content("")]
+        lines += [title("RAILS NOW"), *(rail_line(one) for one in self._rails), Content("")]
         lines += [
             title("WORK"),
             fact("like this", like),

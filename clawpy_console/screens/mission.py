@@ -156,7 +156,7 @@ class MissionScreen(ConsoleScreen):
 
     def _empty_words(self, known: Known) -> str:
         if self.app.opening:
-            return "no cards kept from last time\n\nthe engine is opening"
+            return f"no cards kept from last time\n\nthe engine is {self.app.opening}"
         cycle = known.autonomy.next_cycle
         when = f"the next look is at {words.hour(cycle)}" if cycle else "no look is planned"
         return f"✓ no cards\n\n{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
@@ -213,7 +213,7 @@ class MissionScreen(ConsoleScreen):
                 stack = self.query_one("#stack", CardStack)
                 self.app.deck.take_back(self._back_on_top, stack.leave, self.trail)
             case "own":
-                self.app.deck.write_own_prompt(self._workspace)
+                self.app.deck.write_own_prompt(self._workspace, self._back_on_top)
             case "predict":
                 self.app.deck.predict(self.trail)
             case "filter":

@@ -133,6 +133,15 @@ class Cards:
         with self._database.read() as session:
             return [card_of(row) for row in session.exec(query)]
 
+    def rails(self, card_id: str) -> tuple[RailVerdict, ...]:
+        """What the rails would say now of an approval by the operator, before any acknowledgement; nothing is decided
+        or logged. Raises `Refusal` `unknown_card`."""
+        with self._database.read() as session:
+            row = find(session, card_id)
+            info = self._launcher.check(row.assignment)
+            trigger = self._trigger(row, row.assignment, info, DecidedBy.OPERATOR, session)
+        return self._rails.preview(replace(trigger, acknowledged_digest=""))
+
     def similar(self, card_id: str) -> tuple[int, int, str]:
         """(approved, decided, in words) of the operator's decisions on like cards (SPEC 2.5)."""
         with self._database.read() as session:

@@ -361,6 +361,9 @@ class Cards(Port):
     def mark_shown(self, ids: list[str]) -> None:
         self.note("mark_shown", *ids)
 
+    def rails(self, id: str) -> tuple[RailVerdict, ...]:
+        return self.all[id].verdicts
+
     def similar(self, id: str) -> tuple[int, int, str]:
         return 6, 7, "mostly in the morning"
 

@@ -297,6 +297,22 @@ async def test_details_refuse_what_is_no_parameter_and_stay(console: ConsoleApp,
         assert not named(engine, "approve")
 
 
+async def test_the_first_run_line_names_agents_that_are_installed(
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}" if name in ("claude", "codex") else None)
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "claude and codex found" in screen_text(console))
+
+
+async def test_a_prompt_of_ones_own_comes_on_top(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("n", *"lint it", "ctrl+s")
+        await until(pilot, lambda: front(console) == stand_in.card(90, "").id)
+
+
 async def test_the_first_run_line_goes_with_escape_for_good(console: ConsoleApp, home) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)

@@ -20,6 +20,7 @@ from engine.values import (
     Source,
     Status,
     TriggerType,
+    Verdict,
 )
 from tests.prediction.deciding import SHOP, World, proposal
 
@@ -100,6 +101,15 @@ def test_what_a_rail_blocks_stays_pending_with_the_reason(world: World) -> None:
 def test_approving_a_card_that_shows_its_ask_satisfies_it(world: World) -> None:
     card = world.cards.propose("run_tests paths=risky", workspace=SHOP)
     assert world.cards.approve(card.id).status is Status.CONFIRMED
+
+
+def test_what_the_rails_would_say_now_is_asked_anew_and_decides_nothing(world: World) -> None:
+    card = world.cards.propose("run_tests paths=risky", workspace=SHOP)
+    world.rails.novel = True
+    content, gate = world.cards.rails(card.id)
+    assert (content.verdict, gate.rule) == (Verdict.ASK, "novel-pair")  # what it asks is not taken as acknowledged
+    assert world.rails.ruled == []
+    assert refusal(world.cards.rails, "pred_none") == "unknown_card"
 
 
 def test_an_edit_that_asks_is_shown_first(world: World) -> None:
