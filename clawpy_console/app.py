@@ -24,13 +24,13 @@ from textual.app import App, SystemCommand
 from textual.content import Content
 from textual.driver import Driver
 from textual.screen import Screen
-from textual.theme import BUILTIN_THEMES
 
-from clawpy_console import alerts, last_screen, themes, words
-from clawpy_console.actions import bindings, check_keymap
+from clawpy_console import alerts, last_screen, words
+from clawpy_console.actions import bindings
 from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
 from clawpy_console.deck import Deck
 from clawpy_console.known import TOPICS, Autonomy, read
+from clawpy_console.looks import Looks
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from engine.home import Home
@@ -106,7 +106,6 @@ class ConsoleApp(App[None]):
         self.engine: Engine | None = None
         self._opened: Engine | None = None
         self.opening = "opening"
-        self.keymap: dict[str, str] = {}
         self._last = last_screen.load(home.last_screen)
         self.known = self._last.known
         if not self.known.workspaces or workspaces:
@@ -123,21 +122,13 @@ class ConsoleApp(App[None]):
         self._blurred_at: datetime | None = None
         self._heard_at: datetime | None = None
         self._greeted = False
-        self._bell = True
         self._complaints: list[Refusal] = []
-        self._take_looks(self._last)
-
-    def _take_looks(self, last: last_screen.LastScreen) -> None:
-        """Theme and keys as they were last time, before the first frame."""
-        self.keymap, _ = check_keymap(last.keys)
-        self.set_keymap(self.keymap)
-        if not self._use_theme(last.theme):
-            self._use_theme(themes.DEFAULT)
+        self.looks = Looks(self, self._last)
 
     def run(self, **options: Any) -> Any:
         """Run in the terminal, then close the engine, or have it go on without us; without `mouse=` the mouse is as the
         operator left it. Raises `Refusal` `not_started` when it cannot go on."""
-        options.setdefault("mouse", self._last.mouse)
+        options.setdefault("mouse", self.looks.mouse)
         kept = False
         try:
             result = super().run(**options)
@@ -174,9 +165,7 @@ class ConsoleApp(App[None]):
     # Start
 
     def on_mount(self) -> None:
-        for name in BUILTIN_THEMES:
-            if name in self.available_themes and name != self.theme:
-                self.unregister_theme(name)
+        self.looks.only_ours()
         self.call_after_refresh(self.begin)
 
     def begin(self) -> None:
@@ -202,10 +191,10 @@ class ConsoleApp(App[None]):
         if self._stop_asked:
             self._stop_in_thread(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
-        await self._take_settings(engine)
+        await self.looks.take(engine)
         self.renew(TOPICS)
         self._tick()
-        self.run_worker(self._load_themes(), group="themes")
+        self.run_worker(self.looks.load_themes(), group="themes")
         self.run_worker(asyncio.to_thread(importlib.import_module, "clawpy_console.dialogs.details"), group="warm")
 
     def _cannot_open(self, refusal: Refusal) -> None:
@@ -218,40 +207,6 @@ class ConsoleApp(App[None]):
             self.push_screen(TakeOver(refusal))
         else:
             self.push_screen(Refused(refusal))
-
-    async def _load_themes(self) -> None:
-        found = await asyncio.to_thread(lambda: list(themes.load_all(self.home.config / "themes")))
-        for one in found:
-            if isinstance(one, Refusal):
-                self._complain(one)
-            else:
-                self.register_theme(one)
-
-    async def _take_settings(self, engine: Engine) -> None:
-        """Take over what the settings say of the console. Runs at the start and whenever a setting changes."""
-        current = await asyncio.to_thread(lambda: engine.settings.current)
-        self.keymap, refusals = check_keymap(current.keys)
-        self.set_keymap(self.keymap)
-        for refusal in refusals:
-            self._complain(refusal)
-        self._bell = current.console.bell
-        if current.console.theme != self.theme and not self._use_theme(current.console.theme):
-            self.say(f"there is no theme {current.console.theme!r}; see config/themes", "warning")
-        self._last = dataclasses.replace(self._last, keys=dict(self.keymap), mouse=current.console.mouse)
-
-    def _use_theme(self, name: str) -> bool:
-        """Load theme `name` from its file and take it; False when there is none or it is no good."""
-        if name not in self.available_themes or name not in BUILTIN_THEMES:
-            file = themes.find(name, self.home.config / "themes")
-            if file is None:
-                return False
-            try:
-                self.register_theme(themes.load(file))
-            except Refusal as refusal:
-                self._complain(refusal)
-                return False
-        self.theme = name
-        return True
 
     # What is known
 
@@ -308,6 +263,11 @@ class ConsoleApp(App[None]):
         return before if same and before.read_at is not None and drift < timedelta(seconds=1) else autonomy
 
     @property
+    def keymap(self) -> dict[str, str]:
+        """Keys that the operator gave actions, by the action's id."""
+        return self.looks.keymap
+
+    @property
     def holds(self) -> tuple[Hold, ...]:
         """What holds the engine, a stop that was just pressed included."""
         return self.known.holds if self._own_stop is None else (self._own_stop, *self.known.holds)
@@ -329,7 +289,7 @@ class ConsoleApp(App[None]):
     def _moved(self, message: EngineMoved) -> None:
         self.renew(message.topics)
         if "settings" in message.topics and self.engine is not None:
-            self.run_worker(self._take_settings(self.engine), group="settings", exclusive=True)
+            self.run_worker(self.looks.take(self.engine), group="settings", exclusive=True)
 
     @on(OutputGrew)
     def _grew(self, message: OutputGrew) -> None:
@@ -344,7 +304,7 @@ class ConsoleApp(App[None]):
         text, grave = said
         self.say(text, grave)
         if not self.app_focus:
-            if self._bell:
+            if self.looks.bell:
                 self.bell()
             alerts.notify(self, f"clawpy: {text}")
 
@@ -409,7 +369,7 @@ class ConsoleApp(App[None]):
         """A toast, literally as written."""
         self.notify(words.one_line(text), severity=severity, markup=False)  # type: ignore[arg-type]
 
-    def _complain(self, refusal: Refusal) -> None:
+    def complain(self, refusal: Refusal) -> None:
         """Say a refusal that came before there was a screen to say it on as soon as there is one."""
         if self.is_running and self._greeted:
             self.say(str(refusal), "warning")
@@ -584,7 +544,8 @@ class ConsoleApp(App[None]):
 
     async def _save(self) -> None:
         self._saving = False
-        screen = dataclasses.replace(self._last, known=self.known, theme=self.theme, saved_at=self.now())
+        looks = {"theme": self.theme, "keys": dict(self.keymap), "mouse": self.looks.mouse}
+        screen = dataclasses.replace(self._last, known=self.known, saved_at=self.now(), **looks)
         try:
             await asyncio.to_thread(last_screen.save, self.home.last_screen, screen)
         except OSError as error:
@@ -605,14 +566,9 @@ class ConsoleApp(App[None]):
             self.ask(lambda: engine.settings.set(key, value), lambda _: self.renew(["settings", "autonomy"]))
         self._save_soon()
 
-    @property
-    def mouse_wanted(self) -> bool:
-        """Whether the console takes the mouse at its next start."""
-        return self._last.mouse
-
     def want_mouse(self, wanted: bool) -> None:
         """Take the mouse, or leave it to the terminal, from the next start on."""
-        self._last = dataclasses.replace(self._last, mouse=wanted)
+        self.looks.mouse = wanted
         self.keep_setting("console.mouse", wanted)
         self.say(f"the mouse is {'on' if wanted else 'off'} from the next start on")
 

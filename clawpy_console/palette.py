@@ -33,7 +33,7 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     for name in sorted(app.available_themes):
         if name != app.theme:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
-    mouse = "off" if app.mouse_wanted else "on"
+    mouse = "off" if app.looks.mouse else "on"
     yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.want_mouse, mouse == "on"))
     yield SystemCommand("Keys", "every key and what it does (?)", app.action_help)
     yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
