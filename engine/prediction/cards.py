@@ -32,7 +32,7 @@ from engine.prediction.cards_store import (
 from engine.prediction.confidence import wilson_lower_bound
 from engine.prediction.intake import Intake
 from engine.prediction.lifecycle import Move
-from engine.prediction.own_prompts import checked, named_flow, own_row
+from engine.prediction.own_prompts import checked, implied, named_flow, own_row
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import ActiveTime, Calibrator, Facts, History, Landings, Launcher, Rails
 from engine.prediction.routing import route
@@ -174,7 +174,7 @@ class Cards:
             assignment = self._edited(row.assignment, edit, parameters)
             info = self._launcher.check(assignment)
             if not info.takes:
-                raise Refusal("no_runner", info.reason, "name a flow, or set up a runner that takes prose")
+                raise Refusal("no_runner", info.reason, _how_to_run(assignment, card_id))
             permit, blocked_by = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, by))
             if permit is None:
                 assert blocked_by is not None
@@ -264,7 +264,7 @@ class Cards:
         assignment = Assignment(prompt, to, workspace, channels[to].runner)
         if named:
             flow, parameters = named
-            assignment = replace(assignment, runner="flow", flow=flow)
+            assignment = replace(assignment, runner="flow", flow=flow, parameters=implied(flow, self._clock.local()))
             assignment = self._launcher.reparameterise(assignment, parameters) if parameters else assignment
         info = self._launcher.check(assignment)
         card_id, expires_at = self._randomness.new_id("pred"), self._active_time(now, limits.LIFE)
@@ -458,6 +458,12 @@ def _ask_undo(tx: Transaction, card_id: str) -> Prediction:
     if row.status == Status.CONFIRMED:
         row.undo_requested_at = tx.now
     return row
+
+
+def _how_to_run(assignment: Assignment, card_id: str) -> str:
+    if assignment.flow:
+        return f"say what is missing: clawpy approve {card_id} --edit 'KEY=VALUE …'"
+    return "name a flow, or set up a runner that takes prose"
 
 
 def _asks(verdict: RailVerdict) -> bool:

@@ -107,6 +107,20 @@ def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
     assert (again.code, again.document["error"]["code"]) == (1, "already_decided")
 
 
+def test_a_prompt_in_plain_words_runs_and_one_that_lacks_something_says_what(clawpy: Clawpy, project: Path) -> None:
+    [card] = document(clawpy("propose", "sum", "up", "today", "--json"))["predictions"]
+    assert (card["flow"], list(card["parameters"])) == ("summarise_day", ["since"])
+    assert document(clawpy("approve", card["id"], "--json"))["session"]["state"] == "succeeded"
+    [card] = document(clawpy("propose", "bisect", "--json"))["predictions"]
+    assert "bisect needs test and good: `bisect test=… good=…`" in card["reasoning"]
+    refused = clawpy("approve", card["id"])
+    assert "bisect needs test and good" in refused.err
+    assert f"clawpy approve {card['id']} --edit" in refused.err
+    [card] = document(clawpy("propose", "git push --force", "--json"))["predictions"]
+    assert "flows: run_tests, bisect, " in card["reasoning"]
+    assert "block content: " in clawpy("cards").out
+
+
 def test_verbs_reach_the_engine_that_holds_the_home(
     clawpy: Clawpy, holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from engine.execution.launcher import Launcher
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.parameters import edited
+from engine.execution.runners.parameters import edited, validated
 from engine.execution.sandbox import NoSandbox, best_sandbox
 from engine.execution.sessions import Sessions
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
@@ -380,7 +380,23 @@ def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
     assert refusal.value.code == "no_runner"
 
 
+def test_prose_is_told_which_flows_there_are(world: World) -> None:
+    world.flows["scripted"] = Scripted("scripted", Place.OPERATOR_TREE, lambda job: FlowResult(""))
+    info = world.launcher.check(world.assignment(None))
+    assert not info.takes
+    assert info.reason.endswith(f"flows: {', '.join(world.flows)}")
+
+
 # Edited parameters
+
+
+def test_what_is_missing_is_said_in_words_with_what_it_means() -> None:
+    with pytest.raises(Refusal) as refusal:
+        validated("bisect", FLOWS["bisect"].parameters, {})
+    assert refusal.value.message == (
+        "bisect needs test and good: `bisect test=… good=…` "
+        "(test: id of the test that fails, as its tool names it; good: a commit at which the test passed)"
+    )
 
 
 PRESENT = {"tests": ["a"], "times": 20}

@@ -136,7 +136,8 @@ class FlowRunner:
 
     def _flow(self, assignment: Assignment) -> Flow:
         if assignment.flow is None:
-            raise Refusal("no_runner", NO_PROSE, "approve a card that names a flow")
+            told = f"{NO_PROSE}; flows: {', '.join(self._flows)}"
+            raise Refusal("no_runner", told, "approve a card that names a flow")
         flow = self._flows.get(assignment.flow)
         if flow is None:
             raise Refusal("no_runner", f"there is no flow {assignment.flow!r}", f"flows: {', '.join(self._flows)}")

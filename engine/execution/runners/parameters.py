@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -21,6 +21,8 @@ def validated(flow: str, model: type[BaseModel], values: Mapping[str, Any]) -> B
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
+        if missing := [str(problem["loc"][0]) for problem in error.errors() if problem["type"] == "missing"]:
+            raise refused(flow, model, _needs(flow, model, missing)) from error
         problems = "; ".join(
             f"{'.'.join(str(part) for part in problem['loc']) or 'parameters'}: {problem['msg']}"
             for problem in error.errors(include_url=False, include_context=False)[:5]
@@ -31,7 +33,16 @@ def validated(flow: str, model: type[BaseModel], values: Mapping[str, Any]) -> B
 def refused(flow: str, model: type[BaseModel], problem: str) -> Refusal:
     """What is wrong, with everything that would be right."""
     accepted = "; ".join(_described(name, field) for name, field in model.model_fields.items()) or "none"
-    return Refusal("bad_parameters", f"{flow}: {problem}", f"parameters: {accepted}; as key=value or a JSON object")
+    told = problem if problem.startswith(f"{flow} ") else f"{flow}: {problem}"
+    return Refusal("bad_parameters", told, f"parameters: {accepted}; as key=value or a JSON object")
+
+
+def _needs(flow: str, model: type[BaseModel], missing: Sequence[str]) -> str:
+    """What is missing, how it is given, and what each of it means."""
+    names = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+    form = " ".join([flow, *(f"{name}=…" for name in missing)])
+    means = "; ".join(f"{name}: {model.model_fields[name].description or 'a value'}" for name in missing)
+    return f"{flow} needs {names}: `{form}` ({means})"
 
 
 def edited(flow: str, model: type[BaseModel], present: Mapping[str, Any], edit: str) -> BaseModel:
