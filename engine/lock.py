@@ -46,6 +46,8 @@ def read_holder(home: Home) -> Holder | None:
     """What the note says, None when there is none or it cannot be understood. It may be a dead engine's."""
     try:
         note = json.loads(note_file(home).read_bytes()[:4096])
+        if not isinstance(note, dict):
+            return None
         words = {name: str(note.get(name, "")) for name in ("version", "address", "kind")}
         return Holder(int(note["pid"]), str(note["since"]), **words)
     except (OSError, ValueError, KeyError, TypeError):
@@ -141,7 +143,9 @@ def held(home: Home) -> Refusal:
     return Refusal(
         "home_held",
         f"{home.data} is held by {who}",
-        "use its console, or `clawpy` verbs, which reach it; or name another folder with --home DIR",
+        "use its console, or `clawpy` verbs, which reach it: `clawpy --workspace DIR predict` looks at another"
+        " repository there, `clawpy config set 'workspaces.\"DIR\".autonomy' cards` has it look after that one too;"
+        " or name another home with --home DIR",
     )
 
 

@@ -178,6 +178,11 @@ class Autonomy:
             return self.schedule.due(CARDS)
         return self.schedule.due(ACT) if self._may_act() else None
 
+    @property
+    def scheduled(self) -> bool:
+        """Whether anything comes round by itself: False in an engine that a verb opened for its own time."""
+        return self.schedule.running
+
     def quiet(self) -> bool:
         """Quiet hours or do-not-disturb: cards are made, nothing executes by itself (SPEC 7.3)."""
         settings = self._settings.current

@@ -80,6 +80,11 @@ class Schedule:
             self._heart.join()
             self._heart = None
 
+    @property
+    def running(self) -> bool:
+        """True between `start` and `close`."""
+        return self._scheduler is not None
+
     def due(self, name: str) -> datetime:
         """When the job runs next, by what is stored."""
         return next_run(self._clock.now(), self.last_run(name), self._jobs[name].interval())

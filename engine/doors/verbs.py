@@ -235,7 +235,7 @@ def status(engine: Engine, arguments: Arguments) -> Document:
         },
         "phase": {"number": phase.number, "decisions": phase.decisions, "reason": phase.reason},
         "silenceSeconds": int(engine.autonomy.silence().total_seconds()),
-        "nextCycleAt": wire.instant(engine.autonomy.next_cycle()),
+        "nextCycleAt": wire.instant(engine.autonomy.next_cycle() if engine.autonomy.scheduled else None),
         "quiet": engine.autonomy.quiet(),
         "dndUntil": wire.instant(engine.autonomy.dnd_until()),
         "pending": len(pending),

@@ -18,7 +18,7 @@ import pytest
 from clawpy_console.demo import make_project
 from engine import Engine, call, open_engine
 from engine.home import Home
-from engine.lock import read_holder
+from engine.lock import held, read_holder
 from engine.safety.stop_file import requested, stop_file
 from tests.cli.conftest import Clawpy, Said
 
@@ -141,6 +141,32 @@ def test_verbs_reach_the_engine_that_holds_the_home(
     assert [hold["reason"] for hold in stopped["holds"]] == ["enough"]
     assert clawpy("status", "--format", "short").out == "⏸ stop\n"
     assert document(clawpy("resume", "stop", "--json"))["holds"] == []
+
+
+def test_another_repository_joins_the_engine_that_runs(
+    clawpy: Clawpy, home: Home, holder: subprocess.Popen[str], project: Path, tmp_path: Path
+) -> None:
+    """As the refusal of a home that is held says."""
+    other = str(make_project(tmp_path / "other", datetime.now(UTC)))
+    fix = held(home).fix
+    assert "clawpy --workspace DIR predict" in fix
+    assert "clawpy config set 'workspaces.\"DIR\".autonomy' cards" in fix
+    cards = document(clawpy("--workspace", other, "predict", "--json"))["predictions"]
+    assert {card["workspace"] for card in cards} == {other}
+    assert document(clawpy("status", "--json"))["workspaces"] == [str(project)]
+    assert clawpy("config", "set", f'workspaces."{other}".autonomy', "cards").code == 0
+    assert document(clawpy("status", "--json"))["workspaces"] == [str(project), other]
+
+
+def test_a_next_cycle_is_only_told_by_an_engine_that_runs_one(clawpy: Clawpy, home: Home, project: Path) -> None:
+    assert document(clawpy("predict", "--json"))["predictions"]
+    assert document(clawpy("status", "--json"))["nextCycleAt"] is None
+    assert "next cycle" not in clawpy("status").out
+    engine = open_engine(home, workspaces=[str(project)])
+    try:
+        assert document(clawpy("status", "--json"))["nextCycleAt"] is not None
+    finally:
+        engine.close()
 
 
 def test_stop_works_while_the_engine_hangs_and_what_kill_leaves_is_in_nobodys_way(
