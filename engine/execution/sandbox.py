@@ -132,7 +132,8 @@ class Bubblewrap:
         return "/tmp"
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        tools = tools_in(PRIVATE, argv[0])
+        seen = (confinement.folder, confinement.scratch, confinement.caches, *confinement.readable)
+        tools = [tool for tool in tools_in(PRIVATE, argv[0]) if not any(tool.is_relative_to(one) for one in seen)]
         confinement = replace(confinement, readable=(*confinement.readable, *tools))
         return [self._program, *self._mounts(confinement), "--chdir", str(cwd), "--", *argv]
 
@@ -194,7 +195,7 @@ def tools_in(places: Iterable[Path], program: str, path: str | None = None) -> l
             continue
         root = tool.parent.parent if tool.parent.name in ("bin", "sbin") else tool.parent
         root = tool if root in places else root
-        if root.exists():
+        if root.exists() and not root.is_symlink():  # nothing can be mounted on a link
             tools.append(root)
     return tools
 

@@ -21,8 +21,8 @@ from engine.prediction.ports import Calibrator, History, Launcher
 from engine.storage.database import Database
 from engine.values import Card, DecidedBy, Refusal, Status
 
-PHASE = 2
-"""Nothing runs by itself before the calibration of its confidence holds (SPEC 2.6)."""
+PHASE = 1
+"""Nothing runs by itself in phase 0 (SPEC 2.6); from phase 1 on the operator's own record decides (SPEC 2.5)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from engine.storage.database import Transaction
 from engine.values import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Source, Status
 from tests.autonomy.world import CHANNEL, World
 
-EARNED = Standing(autonomous=True, acts=True, quiet=False, phase=2, confidence=0.8, threshold=0.8, bound=0.8)
+EARNED = Standing(autonomous=True, acts=True, quiet=False, phase=1, confidence=0.8, threshold=0.8, bound=0.8)
 
 
 @pytest.fixture
@@ -120,12 +120,11 @@ def test_do_not_disturb_holds_it_back(world: World) -> None:
     assert world.cycle().acted
 
 
-def test_phase_1_does_not_act(world: World) -> None:
+def test_phase_1_acts_though_its_calibration_is_not_proven_yet(world: World) -> None:
+    """What opens the gate is the operator's own record of approvals, not the Twin's word (SPEC 2.5, 2.6)."""
     world.calibrator.holds = False
     world.away()
-    done = world.cycle()
-    assert done.acted == ""
-    assert all("phase 1" in one for one in done.kept)
+    assert world.cycle().acted
 
 
 def test_without_a_sandbox_nothing_runs_by_itself(world: World) -> None:
@@ -319,7 +318,7 @@ def test_a_follow_up_acts_by_itself_with_its_link_from_the_channel_it_follows(wo
         ({"acts": False}, "`act`"),
         ({"quiet": True}, "quiet hours"),
         ({"snoozed": True}, "put it off"),
-        ({"phase": 1}, "phase 1"),
+        ({"phase": 0}, "phase 0"),
         ({"confidence": 0.7999}, "below 0.80"),
         ({"threshold": 0.9}, "below 0.90"),
         ({"bound": 0.7999}, "lower bound"),
@@ -341,7 +340,7 @@ def test_each_condition_alone_keeps_a_card_a_card(changes: dict[str, object], wo
 )  # fmt: skip
 def test_nothing_acts_unless_everything_holds(standing: Standing) -> None:
     everything = (
-        standing.autonomous and standing.acts and not standing.quiet and standing.phase == 2 and not standing.asks
+        standing.autonomous and standing.acts and not standing.quiet and standing.phase >= 1 and not standing.asks
         and standing.confidence >= standing.threshold and standing.bound >= 0.8 and not standing.snoozed
     )  # fmt: skip
     assert (why_not(standing) == "") is everything

@@ -152,8 +152,13 @@ def test_an_agents_breach_is_recorded(database: Database, clock: FakeClock, tmp_
 
 
 def test_recovery_settles_and_releases_what_a_crash_left(rails: Rails) -> None:
+    permits = {}
     for name in ("ended", "running", "waiting", "lost"):
-        rails.rule(approval(prediction_id=name, estimate=100_000))
+        permits[name] = rails.rule(approval(prediction_id=name, estimate=100_000)).permit
+    for name in ("ended", "running"):  # what has begun has used its permit up
+        permit = permits[name]
+        assert permit is not None
+        rails.database.write(lambda tx, permit=permit: rails.safety.permits.consume(tx, permit, permit.digest))
     rails.database.write(lambda tx: rails.safety.permits.revoke(tx, "lost"))
     undone = view("waiting", 0, started=False, state=SessionState.CANCELLED)  # of an approval before this one
     sessions = {
