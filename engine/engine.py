@@ -401,7 +401,7 @@ class _Landings:
 
     def reverse(self, session_id: str) -> bool:
         change = self.changes.for_session(session_id)
-        if change is None or change.state is not ChangeState.LANDED:
+        if change is None or change.state is ChangeState.WAITING:
             return False
         self.changes.undo(change.id)
         return True

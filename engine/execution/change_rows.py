@@ -71,11 +71,21 @@ class ChangeSetRow(SQLModel, table=True):
         )
 
 
+BACK = {
+    ChangeState.LANDED: "`clawpy undo {}` takes it back",
+    ChangeState.UNDONE: "`clawpy land {}` lands it again",
+}
+"""What can be done about a change set that is what it was to become."""
+
+
 def checked(session: Session, change_set_id: str, becoming: ChangeState | None) -> ChangeSetRow:
     row = session.get(ChangeSetRow, change_set_id)
     if row is None:
         raise Refusal("unknown_change_set", f"there is no change set {change_set_id}", "`clawpy work` lists them")
     if becoming is not None and becoming not in NEXT.get(ChangeState(row.state), set()):
-        wanted = "undone" if becoming is ChangeState.UNDONE else becoming.value
-        raise Refusal("already_decided", f"{row.id} is {row.state} and cannot be {wanted}", "`clawpy work` shows it")
+        if becoming == row.state:
+            fix = BACK.get(becoming, "`clawpy work` shows it").format(row.id)
+            raise Refusal("already_decided", f"{row.id} is {row.state} already", fix)
+        told = f"{row.id} is {row.state} and cannot be {becoming.value}"
+        raise Refusal("already_decided", told, "`clawpy work` shows it")
     return row

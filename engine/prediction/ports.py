@@ -66,7 +66,8 @@ class Landings(Protocol):
     """Who takes a landing back (SPEC 3.9)."""
 
     def reverse(self, session_id: str) -> bool:
-        """Undo what a session landed. False when nothing of it is landed; `Refusal` when later edits would be lost."""
+        """Undo what a session landed. False when nothing of it was ever decided; `Refusal` when later edits would be
+        lost, or when it is undone, branched or discarded already."""
 
 
 class Fact(Protocol):

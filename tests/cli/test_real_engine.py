@@ -101,6 +101,10 @@ def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
     assert "Discounts without floating point" in (project / "CHANGELOG.md").read_text()
     undone = document(clawpy("undo", card["id"], "--json"))
     assert undone["changeSet"]["state"] == "undone"
+    change = undone["changeSet"]["id"]
+    refused = clawpy("undo", card["id"])
+    assert f"{change} is undone already" in refused.err
+    assert f"`clawpy land {change}` lands it again" in refused.err
     assert (project / "CHANGELOG.md").read_text() == before
     assert "Draft the change log" in clawpy("tasks", "list").out
     again = clawpy("approve", card["id"], "--json")
