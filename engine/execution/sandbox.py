@@ -188,10 +188,15 @@ def tools_in(places: Iterable[Path], program: str, path: str | None = None) -> l
     (`path`, by default PATH). Of `x/bin/tool` that is `x`; of a tool that lies in a place itself only the tool."""
     places = set(places)
     found = shutil.which(program, path=path)
-    folders = [Path(one) for one in (os.environ.get("PATH", "") if path is None else path).split(os.pathsep) if one]
+    searched = (os.environ.get("PATH", "") if path is None else path).split(os.pathsep)
+    wanted = [Path(folder) / "tool" for folder in searched if folder]
+    if found:
+        # A virtual environment may be a link, and its interpreter one that leads to another installation.
+        own = Path(found)
+        wanted = [own, own.parent.resolve() / own.name, own.resolve(), *wanted]
     tools = []
-    for tool in (Path(found) if found else None, *(folder / "tool" for folder in folders)):
-        if tool is None or not any(tool.is_relative_to(place) for place in places):
+    for tool in dict.fromkeys(wanted):
+        if not any(tool.is_relative_to(place) for place in places):
             continue
         root = tool.parent.parent if tool.parent.name in ("bin", "sbin") else tool.parent
         root = tool if root in places else root

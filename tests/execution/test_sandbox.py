@@ -266,6 +266,7 @@ def test_an_installation_under_tmp_is_seen_and_cannot_be_written(tmp_path: Path)
     [
         ("/place/env/bin/python", "", ["/place/env"]),
         ("/place/tool", "", ["/place/tool"]),
+        ("/place/link/bin/python", "", ["/place/env"]),
         ("/usr/bin/env", "/usr/bin", []),
         ("/usr/bin/env", "/place/env/bin:/usr/bin", ["/place/env"]),
         ("/usr/bin/env", "/place/bin", []),
@@ -279,6 +280,7 @@ def test_which_installations_of_a_private_place_are_shown(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(mode=0o755)
     (tmp_path / "bin").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "env")
 
     def here(text: str) -> str:
         return text.replace("/place", str(tmp_path))
