@@ -46,10 +46,21 @@ class LedgerEntry:
     payload: dict[str, Any]
 
 
+_APPEND = sqlalchemy.insert(MemoryEvent)
+
+
 def append(session: Session, event: Event, at: datetime) -> None:
     """Write one event; the database calls this inside the transaction that made the event true."""
-    session.add(
-        MemoryEvent(at=at, kind=event.kind, subject=event.subject, workspace=event.workspace, payload=event.payload())
+    ask(
+        session,
+        _APPEND,
+        {
+            "at": at,
+            "kind": event.kind,
+            "subject": event.subject,
+            "workspace": event.workspace,
+            "payload": event.payload(),
+        },
     )
 
 

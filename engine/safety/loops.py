@@ -7,7 +7,7 @@ recorded, never blocked, and do not count in its depth.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 import sqlalchemy
@@ -66,6 +66,9 @@ _NEWEST = (
     .order_by(col(ChainLink.at).desc(), col(ChainLink.id).desc())
     .limit(500)
 )
+
+
+_RECORD = sqlalchemy.insert(ChainLink)
 
 
 def depth(links: Sequence[Link], channel: str) -> int:
@@ -128,15 +131,7 @@ def recent(session: Session, now: datetime) -> list[Link]:
 
 def record(transaction: Transaction, link: Link) -> None:
     """Store `link`."""
-    transaction.session.add(
-        ChainLink(
-            from_channel=link.from_channel,
-            to_channel=link.to_channel,
-            prediction_id=link.prediction_id,
-            workspace=link.workspace,
-            at=link.at,
-        )
-    )
+    ask(transaction.session, _RECORD, asdict(link))
 
 
 def forget(transaction: Transaction) -> None:

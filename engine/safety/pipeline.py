@@ -100,6 +100,7 @@ class Allowance(SQLModel, table=True):
     used_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
 
 
+_LOG = sqlalchemy.insert(CrosspollLog)
 _LET_THROUGH = col(CrosspollLog.blocked).is_(False)
 _LAST_UNATTENDED = (
     sqlalchemy.select(col(CrosspollLog.created_at))
@@ -167,7 +168,7 @@ class Pipeline:
                 self._use_allowance(transaction, trigger.assignment.digest)
         else:
             self._blocked(transaction, trigger, verdicts, blocked_by)
-        session.add(_row(trigger, verdicts, blocked_by, permit, transaction.now))
+        ask(session, _LOG, _row(trigger, verdicts, blocked_by, permit, transaction.now))
         return Ruling(verdicts, permit, blocked_by)
 
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
@@ -361,24 +362,26 @@ def _row(
     blocked_by: RailVerdict | None,
     permit: Permit | None,
     now: datetime,
-) -> CrosspollLog:
+) -> dict[str, Any]:
     assignment = trigger.assignment
-    return CrosspollLog(
-        prediction_id=trigger.prediction_id,
-        trigger_type=trigger.type.value,
-        target_channel=assignment.channel,
-        prompt=assignment.prompt,
-        cost_estimate=dollars(trigger.estimate),
-        blocked=blocked_by is not None,
-        block_reason=f"{blocked_by.rail}: {blocked_by.reason}" if blocked_by else None,
-        created_at=now,
-        verdicts=[
+    return {
+        "user_id": LOCAL_USER,
+        "result": None,
+        "prediction_id": trigger.prediction_id,
+        "trigger_type": trigger.type.value,
+        "target_channel": assignment.channel,
+        "prompt": assignment.prompt,
+        "cost_estimate": dollars(trigger.estimate),
+        "blocked": blocked_by is not None,
+        "block_reason": f"{blocked_by.rail}: {blocked_by.reason}" if blocked_by else None,
+        "created_at": now,
+        "verdicts": [
             {"rail": one.rail, "verdict": one.verdict.value, "reason": one.reason, "rule": one.rule} for one in verdicts
         ],
-        workspace=assignment.workspace,
-        permit_id=permit.id if permit else None,
-        digest=assignment.digest,
-        from_channel=chain_start(trigger),
-        decided_by=DecidedBy(trigger.decided_by).value,
-        unattended=not rates.by_operator(trigger),
-    )
+        "workspace": assignment.workspace,
+        "permit_id": permit.id if permit else None,
+        "digest": assignment.digest,
+        "from_channel": chain_start(trigger),
+        "decided_by": DecidedBy(trigger.decided_by).value,
+        "unattended": not rates.by_operator(trigger),
+    }

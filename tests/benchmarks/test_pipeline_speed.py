@@ -60,25 +60,28 @@ def test_a_decision_with_a_hundred_thousand_rows_behind_it(
         )  # fmt: skip
 
     database.write(fill)
-    looked: list[float] = []
-    whole: list[float] = []
+    looked: list[tuple[float, float]] = []
+    whole: list[tuple[float, float]] = []
     for number in range(DECISIONS):
         trigger = approval(prediction_id=f"new{number}", estimate=1)
 
         def decide(transaction: Transaction) -> None:
-            # CPU time of this thread: other programs on the machine do not count.
-            begin = time.thread_time()
+            begin, processor = time.perf_counter(), time.thread_time()
             spent = cache(lambda: rails.safety.costs.spent(transaction.session))
             # The six rails with all their facts.
             rails.safety.pipeline._ask_all(transaction.session, trigger, transaction.now, spent, decided=True)  # noqa: B023
-            looked.append(time.thread_time() - begin)
-            begin = time.thread_time()
+            looked.append((time.perf_counter() - begin, time.thread_time() - processor))
+            begin, processor = time.perf_counter(), time.thread_time()
             rails.safety.pipeline.rule(transaction, trigger)  # noqa: B023
             transaction.session.flush()
-            whole.append(time.thread_time() - begin)
+            whole.append((time.perf_counter() - begin, time.thread_time() - processor))
 
         database.write(decide)
-    for name, seconds in (("the six rails", looked), ("with log, permit, reservation, link, events", whole)):
-        cuts = statistics.quantiles(seconds[20:], n=100)
-        print(f"\n{name}: p50 {cuts[49] * 1000:.2f} ms, p95 {cuts[94] * 1000:.2f} ms of {DECISIONS}", end="")
-    assert statistics.quantiles(looked[20:], n=100)[94] < 0.002
+    for name, measured in (("the six rails", looked), ("with log, permit, reservation, link, events", whole)):
+        for kind, seconds in zip(("wall", "processor"), zip(*measured[20:], strict=True), strict=True):
+            cuts = statistics.quantiles(seconds, n=100)
+            print(
+                f"\n{name}, {kind}: p50 {cuts[49] * 1000:.2f} ms, p95 {cuts[94] * 1000:.2f} ms of {DECISIONS}", end=""
+            )
+    # Processor time of this thread, so that other programs on the machine do not make it fail; wall time is printed.
+    assert statistics.quantiles([processor for _, processor in whole[20:]], n=100)[94] < 0.002
