@@ -103,7 +103,7 @@ def _sleeps(begin: datetime, odd: frozenset[Odd], chance: random.Random) -> tupl
     if not odd & {Odd.HASTY, Odd.CHATTY} and chance.random() < 0.8:
         noon = begin + timedelta(hours=10, minutes=chance.randint(30, 50))
         sleeps.append((noon, noon + timedelta(minutes=chance.randint(90, 180))))
-    if chance.random() < 0.9:
+    if Odd.CHATTY not in odd and chance.random() < 0.9:
         sleeps.append(
             (
                 begin + timedelta(hours=15 if weekend else 16, minutes=chance.randint(0, 59)),

@@ -164,14 +164,13 @@ class MadeRunner:
     def _result(self, live: LiveSession, chance: random.Random) -> RunnerResult:
         assignment, now = live.assignment, self.clock.now()
         project = self.projects[assignment.workspace]
-        if self.chatty:
-            project.left_behind(now)
+        if self.chatty and assignment.flow in NEXT:
+            project.left_behind(now, ".py" if assignment.flow == "run_tests" else ".json")
         following = {"next": NEXT[flow]} if self.chatty and (flow := assignment.flow or "") in NEXT else {}
         if assignment.flow == "run_tests":
             failing = ("tests/test_cart.py::test_total",) if chance.random() < 0.15 else ()
             check = CheckResult("pytest", 40 - len(failing), len(failing), failing=failing)
-            if not self.chatty:
-                project.ran(live.id, now, check, full=not assignment.parameters.get("paths"))
+            project.ran(live.id, now, check, full=self.chatty or not assignment.parameters.get("paths"))
             return RunnerResult("made up", check=check, facts=following)
         if assignment.flow == "lint":
             return RunnerResult(f"ruff: {chance.choice((0, 0, 3))} findings in 2 files", facts=following)

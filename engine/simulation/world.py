@@ -20,7 +20,7 @@ from engine.prediction.context import Changed, ToolFound, WorkspaceContext, chan
 from engine.storage.database import Transaction
 from engine.values import CheckResult, SessionView
 
-TOOL = ToolFound("pytest", (".py",), linter="ruff", lint_suffixes=(".py",))
+TOOL = ToolFound("pytest", (".py", ".json"), linter="ruff", lint_suffixes=(".py",))
 MODULES = ("cart", "stock", "prices", "orders", "mail", "search", "login", "report", "tax", "images")
 DONE = ("Round totals", "Speed up search", "Tidy imports", "Handle empty baskets", "Name the units", "Fix a typo")
 SILENT = timedelta(minutes=30)
@@ -95,11 +95,12 @@ class Project:
         self.behind_base = self.behind_base + commits if commits else 0
         self.made += 1
 
-    def left_behind(self, now: datetime) -> None:
-        """A session of ours leaves a file lying about: new evidence, but no sign of the operator."""
+    def left_behind(self, now: datetime, suffix: str) -> None:
+        """A session of ours leaves a file lying about: new evidence, but no sign of the operator. Tests read `.py`
+        and `.json`, the linter only `.py`."""
         with self.lock:
             self.made += 1
-            path = f"build/part{self.made}.py"
+            path = f"build/part{self.made}{suffix}"
             self.files[path] = now
             self.ours.add(path)
             for old in sorted(self.ours)[:-3]:
