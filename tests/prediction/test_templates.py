@@ -15,7 +15,7 @@ from engine.prediction.collectors import WEIGHTS
 from engine.prediction.context import ToolFound
 from engine.prediction.templates import propose
 from engine.prediction.templates.branches import forecast_conflicts, rehearse_merge, report_branches
-from engine.prediction.templates.history import day_begin, draft_changelog, review_unpushed, summarise_day
+from engine.prediction.templates.history import ROUTINE, day_begin, draft_changelog, review_unpushed, summarise_day
 from engine.prediction.templates.making import usable
 from engine.prediction.templates.quality import fix_lint, lint
 from engine.values import Proposal
@@ -122,9 +122,39 @@ def test_the_change_log_of_a_release_that_head_is(world: World, repository: Repo
     repository.git("tag", "v1")
     assert draft_changelog(world.sense()) == []
     repository.git("tag", "v0", "HEAD~1")
+    assert draft_changelog(world.sense()) == [], "nothing but one commit lies between"
+    repository.git("tag", "-d", "v1")
+    dated_commit(repository, "Release v1", {"version": "1"}, NOW - timedelta(hours=2))
+    repository.git("tag", "v1")
+    assert draft_changelog(world.sense()) == [], "one commit, and its release"
+    repository.git("tag", "-d", "v1")
+    dated_commit(repository, "Coupons", {"coupon.py": "1"}, NOW - timedelta(hours=1))
+    repository.git("tag", "v1")
     proposal = only(draft_changelog(world.sense()))
     assert proposal.prompt == "Draft the change log of v1, from v0 on"
     assert proposal.parameters == {"since": "v0", "until": "v1"}
+
+
+def test_no_change_log_of_commits_that_only_release(world: World, repository: Repository) -> None:
+    repository.git("tag", "v1")
+    dated_commit(repository, "Bump version to 1.1.0.dev0", {"version": "1.1"}, NOW - timedelta(hours=2))
+    assert draft_changelog(world.sense()) == []
+    dated_commit(repository, "Coupons", {"coupon.py": "1"}, NOW - timedelta(hours=1))
+    assert only(draft_changelog(world.sense())).prompt == "Draft the change log of the 2 commits since v1"
+
+
+@pytest.mark.parametrize(
+    ("subject", "routine"),
+    [
+        ("Release 2.2.0", True), ("release: v2", True), ("chore(release): 2.2.0", True), ("Bump version", True),
+        ("chore: bump to 1.2", True), ("v1.2.3", True), ("2.2.0 (#12)", True), ("Version 3", True),
+        ("Merge branch 'x'", True), ("Prepare for release 1.2", True), ("build(deps): bump x from 1 to 2", True),
+        ("Release the lock before writing", False), ("Fix the bump of the counter", False), ("Coupons", False),
+        ("Versions of the schema are kept", False), ("1.5x faster cart", False), ("Merged carts keep coupons", False),
+    ],
+)  # fmt: skip
+def test_what_is_only_a_release(subject: str, routine: bool) -> None:
+    assert (ROUTINE.match(subject) is not None) is routine
 
 
 def test_a_first_change_log_without_tags(world: World) -> None:

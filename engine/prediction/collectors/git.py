@@ -64,8 +64,9 @@ class GitState:
     `behind` count against the upstream, `ahead_of_base` and `behind_base` against `base`, the branch that others
     start from (`main`, `origin/main`, …; "" if none can be told). `tag` is the newest tag among the last 5,000
     commits of HEAD, `previous_tag` the one before it; `commits_since_tag` counts from there, or, without a tag, all
-    commits up to 301. `recent`: at most 50 commits, `recent_files`: at most 200 files of the last 10 of them,
-    `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts the rest).
+    commits up to 301. `subjects`: of at most 50 commits since `tag`, or, when HEAD is `tag`, between it and
+    `previous_tag`, merges left out. `recent`: at most 50 commits, `recent_files`: at most 200 files of the last 10
+    of them, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts the rest).
     """
 
     head: str = ""
@@ -87,6 +88,7 @@ class GitState:
     tag: str = ""
     previous_tag: str = ""
     commits_since_tag: int = 0
+    subjects: tuple[str, ...] = ()
     operation: str = ""
     submodules: tuple[str, ...] = ()
     shallow: bool = False

@@ -180,6 +180,7 @@ def _history(git: Git, folders: _Folders, status: Status, refs: str) -> GitState
         tag=tag,
         previous_tag=previous_tag,
         commits_since_tag=since,
+        subjects=_subjects(git, status.head, tag if since else previous_tag),
         shallow=(folders.common / "shallow").exists(),
     )
 
@@ -248,6 +249,15 @@ def _tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple
         return "", "", min(len(walked), UNTAGGED)
     since = 0 if found[0][0] == head else int(git.text("rev-list", "--count", f"{found[0][0]}..{head}"))
     return found[0][1], found[1][1] if len(found) > 1 else "", since
+
+
+def _subjects(git: Git, head: str, since: str) -> tuple[str, ...]:
+    """What the commits since a tag say, at most `RECENT`, merges left out; none without a tag."""
+    if not since:
+        return ()
+    span = f"refs/tags/{since}..{head}"
+    out = git.text("log", f"-n{RECENT}", "--no-merges", "--no-show-signature", "--format=%s", span)
+    return tuple(filter(None, out.splitlines()))
 
 
 def _recent(git: Git, head: str) -> tuple[Commit, ...]:

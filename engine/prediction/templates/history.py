@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 
 from engine.prediction.collectors.git import Commit, GitState
@@ -14,21 +15,37 @@ from engine.values import PartOfDay, Proposal
 UNTAGGED_AT_MOST = 300
 """Without any tag, a change log from the beginning is offered up to so many commits."""
 
+FEWEST_RELEASED = 2
+"""A released version's change log is offered from so many telling commits on."""
+
+ROUTINE = re.compile(
+    r"""(?ix) \s* (?: (?:chore|build|ci) (?:\([^)]*\))? !? :\s* )?
+    (?: (?:prepare|cut|tag|make|start|begin)\b .* \b(?:release|version)\b
+      | (?:pre-?)?release\b (?! \s+ (?:the|a|an)\b)
+      | (?:version\s+)? bump\b | merge\b
+      | version\b \s* v?\d | v?\d+(?:\.\d+)+ \S* (?:\s*\(\S+\))? \s* $ )""",
+)
+"""Subjects of commits that only release, raise a version's number or merge: no change log speaks of them."""
+
 DAY_BEGINS = timedelta(hours=5)
 """Work before five in the morning belongs to the day before, as `part_of_day` has it."""
 
 
 def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
-    """Commits since the last tag; at a tag, what went into it; without tags, a first change log of a young project."""
+    """Commits since the last tag; at a tag, what went into it; without tags, a first change log of a young project.
+
+    Offered only where something can come of it: not for commits that only release, bump or merge.
+    """
     git = context.git
     if git is None or not git.head or git.operation:
         return []
     number, until = git.commits_since_tag, "HEAD"
-    if git.tag and number:
+    telling = sum(not ROUTINE.match(subject) for subject in git.subjects)
+    if git.tag and number and telling:
         since = git.tag
         prompt = f"Draft the change log of {_the(number)} since {plain(since, 30)}"
         reasoning = f"The latest is “{plain(git.recent[0].subject, 60)}”."
-    elif git.tag and git.previous_tag:
+    elif git.tag and git.previous_tag and not number and telling >= FEWEST_RELEASED:
         since, until, number = git.previous_tag, git.tag, 1
         prompt = f"Draft the change log of {plain(until, 30)}, from {plain(since, 30)} on"
         reasoning = f"HEAD is {plain(until, 30)}, released {moment(git.recent[0].at, context.local)}."
