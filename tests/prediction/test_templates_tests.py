@@ -206,6 +206,34 @@ def test_an_unreliable_test_is_not_bisected_but_hunted(world: World, head: str, 
     assert proposal.parameters == {"tests": [CART], "times": 20}
 
 
+def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: str, repository: Repository) -> None:
+    world.runs = [MadeRun(head, failing=(CART, "tests/test_tax.py::test_tax"), tree="t2")]
+    repository.git("tag", "v1.2", "HEAD")
+    assert bisect(world.sense()) == [], "HEAD is the tag"
+    repository.git("tag", "-d", "v1.2")
+    repository.git("tag", "v1.2", "HEAD~1")
+    proposal = only(bisect(world.sense()))
+    assert proposal.prompt == "HEAD is red: look back to v1.2 for what broke `test_cart`"
+    assert proposal.reasoning == (
+        "It fails at HEAD, with 1 other, no green run of it is known; if it passes at v1.2, the commit since broke it."
+    )
+    assert proposal.parameters == {"test": CART, "good": "v1.2", "bad": head}
+    assert only(hunt_flakes(world.sense())).facts["tests"], "a guess does not keep it from being hunted"
+    world.runs = [dataclasses.replace(world.runs[0], clean=False)]
+    assert bisect(world.sense()) == [], "red with local edits"
+
+
+def test_a_tag_on_another_line_of_history_is_not_looked_back_to(
+    world: World, head: str, older: str, repository: Repository
+) -> None:
+    world.runs = [MadeRun(head, failing=(CART,), tree="t2")]
+    repository.git("checkout", "-q", "-b", "side", older)
+    repository.commit("side", {"side.py": "1"})
+    repository.git("tag", "v9")
+    repository.git("checkout", "-q", "main")
+    assert bisect(world.sense()) == []
+
+
 # -- hunt_flakes ----------------------------------------------------------------------------------------------------
 
 

@@ -180,12 +180,22 @@ def flipped_tests(runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 
 def bisect(context: WorkspaceContext) -> list[Proposal]:
-    """HEAD itself is red, and an older commit in its history is known where the same test passed."""
-    git, runs = context.git, context.runs
+    """HEAD itself is red: from an older commit at which the same test passed, else, to try, from the last tag."""
+    return _from_green(context) or _from_tag(context)
+
+
+def _red_head(context: WorkspaceContext) -> Run | None:
+    """The last run of exactly HEAD, when its tests can be run one by one."""
+    git = context.git
     if git is None or not git.head or context.test_tool is None or not context.test_tool.exact:
-        return []
-    red = next((run for run in runs if run.head == git.head and run.clean), None)
-    if red is None:
+        return None
+    return next((run for run in context.runs if run.head == git.head and run.clean), None)
+
+
+def _from_green(context: WorkspaceContext) -> list[Proposal]:
+    """An older commit in HEAD's history is known where the same test passed."""
+    git, runs, red = context.git, context.runs, _red_head(context)
+    if git is None or red is None:
         return []
     unreliable = {test for test, _ in flipped_tests(runs)}
     older = runs[runs.index(red) + 1 :]
@@ -223,6 +233,41 @@ def bisect(context: WorkspaceContext) -> list[Proposal]:
     return []
 
 
+def _from_tag(context: WorkspaceContext) -> list[Proposal]:
+    """No green run is known, but HEAD has come some way since a tag: what was released may well have been green.
+
+    The flow runs the test there first, and says when it is red there too.
+    """
+    git, red = context.git, _red_head(context)
+    if git is None or red is None or not git.commits_since_tag or not git.tag or not usable(git.tag):
+        return []
+    unreliable = {test for test, _ in flipped_tests(context.runs)}
+    test = next((test for test in red.check.failing if test not in unreliable and usable(test)), None)
+    if test is None:
+        return []
+    tag, others = plain(git.tag, 30), len(red.check.failing) - 1
+    beside = f", with {count(others, 'other')}" if others else ""
+    since = "the commit" if git.commits_since_tag == 1 else f"one of the {git.commits_since_tag} commits"
+    return [
+        offer(
+            context,
+            "bisect",
+            f"HEAD is red: look back to {tag} for what broke `{short_test(test)}`",
+            f"It fails at HEAD{beside}, no green run of it is known; if it passes at {tag}, {since} since broke it.",
+            facts={"test": test, "good": git.tag, "bad": git.head},
+            parameters={"test": test, "good": git.tag, "bad": git.head},
+            activities=(Activity.REPAIR,),
+            strength=0.6,
+            evidence=f"red, no green run known: {result_words(red.check)}",
+            channel=CHANNEL,
+            evidence_at=red.ran_at,
+            usual_hours=4.0,
+            continues=("run_tests", "check_clean_head"),
+            about=test.replace("_", " "),
+        )
+    ]
+
+
 def short_test(test: str) -> str:
     """What one calls a test: `test_cart` for `tests/test_cart.py::TestCart::test_cart`."""
     return plain(test.rpartition("::")[2] or test, 40)
@@ -237,7 +282,7 @@ def hunt_flakes(context: WorkspaceContext) -> list[Proposal]:
     if flipped:
         return [_unreliable(context, [test for test, _ in flipped], flipped[0][1])]
     if context.runs[0].check.failing:
-        return _failing(context) if not bisect(context) else []
+        return _failing(context) if not _from_green(context) else []
     timed = next((run for run in context.runs if run.check.durations and run.check.green), None)
     if timed is None:
         return []
