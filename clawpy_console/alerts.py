@@ -21,7 +21,8 @@ def sentence(event: Any) -> tuple[str, str] | None:
         case "SessionEnded":
             return words.one_line(f"{event.state}: {event.summary}"), "error"
         case "ChangeSetReady":
-            return f"{words.count(event.files, 'changed file')} wait to be landed  (2)", "warning"
+            verb = "waits" if event.files == 1 else "wait"
+            return f"{words.count(event.files, 'changed file')} {verb} to be landed  (2)", "warning"
         case "FaultReported":
             return words.one_line(f"{event.where}: {event.message}"), "error"
         case "CostWarned":

@@ -30,6 +30,9 @@ DONE, REFUSED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 UNREAD = 128 + signal.SIGPIPE
 """Nobody read the answer to its end; what a shell says of a program that a closed pipe ended."""
 
+ORDERLY_SECONDS = 5.0
+"""Seconds that an ending console may take to leave in order."""
+
 BATCH_BYTES = 2 * 1024 * 1024
 """A batch goes to the engine in pieces of about this size."""
 
@@ -111,7 +114,7 @@ def _home_of(where: Where) -> Iterator[None]:
 
     # A closed terminal, too, leaves nothing behind.
     endings = (signal.SIGTERM, signal.SIGHUP)
-    former = {ending: signal.signal(ending, lambda number, _: sys.exit(128 + number)) for ending in endings}
+    former = {ending: signal.signal(ending, _end) for ending in endings}
     try:
         with throw_away() as (home, workspace):
             where.home_name, where.workspace_names = str(home), [str(workspace)]
@@ -121,6 +124,16 @@ def _home_of(where: Where) -> Iterator[None]:
     finally:
         for ending, handler in former.items():
             signal.signal(ending, handler)
+
+
+def _end(number: int, _frame: object) -> None:
+    """Leave in order; where that does not come to an end, for instance because the terminal is gone, leave anyway."""
+    import threading
+
+    last = threading.Timer(ORDERLY_SECONDS, os._exit, (128 + number,))
+    last.daemon = True
+    last.start()
+    sys.exit(128 + number)
 
 
 def _console(where: Where) -> int:

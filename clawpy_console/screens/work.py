@@ -334,11 +334,21 @@ class WorkScreen(ConsoleScreen):
 
 
 def _waits(change: ChangeSet | None) -> bool:
-    return change is not None and change.state is ChangeState.WAITING
+    """Whether it can be landed, branched or discarded: a landing that was taken back can be landed again."""
+    return change is not None and change.state in (ChangeState.WAITING, ChangeState.UNDONE)
+
+
+def _ended(session: SessionView) -> tuple[str, str, str]:
+    """Glyph, colour and word of how a session stands. One that ran to its end and found red tests says so."""
+    check = session.check
+    if session.state is SessionState.SUCCEEDED and check is not None and check.failed + check.errors:
+        return "▲", "wants", f"ran, {check.failed + check.errors} red"
+    glyph, style = STATES[session.state]
+    return glyph, style, session.state.value
 
 
 def _session_row(session: SessionView, waits: bool, now: datetime) -> Row:
-    mark, style = ("▸", "wants") if waits else STATES[session.state]
+    mark, style = ("▸", "wants") if waits else _ended(session)[:2]
     if session.state is SessionState.RUNNING and session.started_at:
         right = words.running(now - session.started_at)
     else:
@@ -355,7 +365,7 @@ def _file_row(file) -> Row:  # type: ignore[no-untyped-def]
 
 
 def _about(session: SessionView, now: datetime, width: int) -> list[Content]:
-    glyph, style = STATES[session.state]
+    glyph, style, how = _ended(session)
     end = session.ended_at or now
     took = words.running(end - session.started_at) if session.started_at else "not started"
     place = f"{words.name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {session.mode}"
@@ -365,7 +375,7 @@ def _about(session: SessionView, now: datetime, width: int) -> list[Content]:
     said = words.one_line(session.error or session.summary)
     lines = [
         *Content.styled(words.one_line(session.prompt), "bold $ink").wrap(width)[:2],
-        Content.assemble((f"{glyph} {session.state.value}", f"${style}"), (f"  {took}{money}", "$grey")),
+        Content.assemble((f"{glyph} {how}", f"${style}"), (f"  {took}{money}", "$grey")),
         Content.styled(words.crop(place, width), "$grey"),
         Content.styled(words.crop(session.sandbox, width), "$faint"),
         Content.styled(words.crop(session.cwd, width), "$faint"),

@@ -50,6 +50,9 @@ async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: Stand
         await until(pilot, lambda: "3 files landed" in screen_text(console))
         await pilot.press("u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.calls)
+        await until(pilot, lambda: "landing taken back" in screen_text(console))
+        await pilot.press("L")  # taken back is not thrown away
+        await until(pilot, lambda: engine.calls.count(("landed", CHANGE)) == 2)
 
 
 async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
