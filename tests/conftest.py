@@ -24,7 +24,8 @@ def _own_git_identity(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     config.write_text("[user]\n\tname = Test\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    monkeypatch.delenv("CLAWPY_HOME", raising=False)
+    for variable in ("CLAWPY_HOME", "UV_PROJECT_ENVIRONMENT"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 @pytest.fixture

@@ -52,6 +52,9 @@ CALM = timedelta(minutes=10)
 CLOSE_WITHIN = 3.0
 """Seconds that closing waits for sessions to end and to tidy up."""
 
+WAIT_SLICE = 0.5
+"""Seconds after which a wait looks whether the operator interrupted it."""
+
 END_WITHIN = 0.9
 """Seconds after a stop in which a session whose thread does not come back is ended without it (SPEC 3.7: 1 s)."""
 
@@ -202,7 +205,11 @@ class Sessions:
         with self._lock:
             over = self._over.get(session_id)
         if over is not None:
-            over.wait(timeout)
+            deadline = None if timeout is None else time.monotonic() + timeout
+            # In slices: an interrupt that comes just before a wait without end would be noticed only after it.
+            while not over.wait(WAIT_SLICE if deadline is None else min(WAIT_SLICE, deadline - time.monotonic())):
+                if deadline is not None and time.monotonic() >= deadline:
+                    break
         return self.get(session_id)
 
     # Stopping

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-LONGEST = 12_000
+LONGEST = 8_000
 """Characters of one text that are looked at; longer commands are not judged but asked about."""
 
 
