@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from engine.safety.content.calls import Call
 from engine.safety.content.patterns import ASK, glob, plain_words
+from engine.safety.content.wrappers import RUNNERS
 from engine.values import Verdict
 
 _VERBS = (
@@ -44,8 +45,11 @@ def judge_unlisted(call: Call) -> tuple[Verdict, str, str] | None:
     base = call.base
     if not base or base in _TAKES_WORDS or base[0] in "$-":
         return None
+    hands_on = RUNNERS.get(base, {})
     for word in plain_words(call)[:_LATEST]:
         lower = word.lower()
+        if lower in hands_on:
+            return None  # what follows is a command, which is judged by itself
         if lower in _EXACT or (
             base not in _TARGET_RUNNERS
             and len(lower) < 40
