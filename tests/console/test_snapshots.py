@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from tests.console.conftest import live
+from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
@@ -27,6 +27,8 @@ def run(*keys: str, theme: str = ""):
         for key in keys:
             await pilot.press(key)
             await pilot.pause(0.1)
+            await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for workers")
+        await pilot.pause(0.1)
 
     return before
 
