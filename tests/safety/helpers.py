@@ -15,7 +15,7 @@ from engine.safety.safety import Safety
 from engine.storage.database import Database
 from engine.values import Assignment, DecidedBy, Randomness, Ruling, Trigger, TriggerType
 
-WORKSPACE = "/work/shop"
+WORKSPACE = "/srv/shop"
 
 
 @dataclass
