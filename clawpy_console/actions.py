@@ -41,7 +41,14 @@ GROUPS = {
     "stack": "Card stack (while it has the focus)",
     "panes": "Moving about",
     "rows": "In a list",
+    "queue": "In what waits for you",
     "work": "Work",
+    "asked": "Work, while a session asks for a permission",
+    "reply": "Work, in the line of a reply",
+    "xray": "X-ray of a prompt",
+    "memory": "Memory",
+    "edit": "Memory, a file being edited",
+    "recalled": "Memory, what would be recalled",
     "safety": "Safety",
     "rails": "Safety, in the pipeline",
     "details": "Card details",
@@ -52,8 +59,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("app.stop", "f12", "stop", "stop everything now, running sessions too", "app.stop_everything", True, "F12"),
     Action("app.mission", "1", "", "mission control", "app.go('mission')"),
     Action("app.work", "2", "", "work: sessions, transcripts, changes to land", "app.go('work')"),
+    Action("app.memory", "4", "", "memory: seven layers, what would be recalled, and why", "app.go('memory')"),
     Action("app.safety", "6", "", "safety: rails, caps, holds, what was blocked", "app.go('safety')"),
     Action("app.copy", "y", "", "copy the id of the card or session", "copy_id"),
+    Action("app.hire", "H", "", "have koji-core served by a coding agent that is found here", "app.hire"),
     Action("app.help", "question_mark", "keys", "all keys", "app.help", False, "?"),
     Action("app.palette", "ctrl+p", "palette", "every command by name", "app.command_palette", True, "^p"),
     Action("app.quit", "ctrl+q", "", "leave; asks first when sessions run", "app.leave", True, "^q"),
@@ -77,15 +86,43 @@ ACTIONS: tuple[Action, ...] = (
     Action("rows.first", "home,g", "", "to the first", "first"),
     Action("rows.last", "end,G", "", "to the last", "last"),
     Action("rows.open", "enter", "open", "open what is under the cursor", "open", False, "⏎"),
+    Action("queue.dismiss", "D", "dismiss", "an interruption: you know of it, it leaves the list", "dismiss"),
     Action("work.land", "L", "land", "put the changes into the working tree", "land"),
     Action("work.branch", "b", "branch", "commit the changes to a branch of their own", "branch"),
     Action("work.discard", "D", "discard", "throw the changes away; asks first", "discard"),
     Action("work.undo", "u", "undo", "take a landing back", "undo"),
-    Action("work.stop", "x", "stop", "stop the session", "stop"),
+    Action("work.reply", "f", "reply", "tell a running session something; continue a finished one", "reply"),
+    Action("work.xray", "x", "x-ray", "what exactly its model was sent, line by line", "xray"),
     Action("work.open", "o", "open", "a shell in the session's folder", "open_folder"),
+    Action("work.stop", "S", "stop", "stop the session", "stop"),
     Action("work.left", "left,h", "", "the pane to the left", "previous_pane", False, "←"),
     Action("work.right", "right,l", "", "the pane to the right", "next_pane", False, "→"),
     Action("work.filter", "slash", "filter", "only sessions with these words", "filter", False, "/"),
+    Action("asked.once", "a", "allow once", "allow what it asks for, this once", "answer('allow-once')"),
+    Action("asked.session", "A", "for session", "allow it, and the like in this session", "answer('allow-session')"),
+    Action("asked.deny", "n", "deny", "deny what it asks for, this once", "answer('deny-once')"),
+    Action("asked.never", "N", "", "deny it, and the like in this session", "answer('deny-session')"),
+    Action("asked.next", "m", "next request", "show the next of several requests", "next_request"),
+    Action("reply.close", "escape", "leave it", "say nothing", "close", True, "esc"),
+    Action("xray.copy", "y", "copy", "copy the line", "copy_line"),
+    Action("xray.copy_all", "Y", "copy all", "copy the whole prompt", "copy_all"),
+    Action("xray.close", "escape,x", "close", "back to the session", "close", False, "esc"),
+    Action("memory.recall", "r", "recall", "what would be recalled for a task, and why", "recall"),
+    Action("memory.filter", "slash", "words", "only entries with these words", "filter", False, "/"),
+    Action("memory.meaning", "m", "meaning", "entries that mean about this, best first", "meaning"),
+    Action("memory.edit", "i", "edit", "edit the agent's file here", "edit"),
+    Action("memory.editor", "e", "editor", "edit the agent's file in your editor (EDITOR)", "editor"),
+    Action("memory.promote", "a", "keep", "keep the draft as a fact for good", "promote"),
+    Action("memory.reject", "n", "turn down", "turn the draft down; it is not drafted again", "reject"),
+    Action("memory.forget", "x", "forget", "forget its text everywhere; shows where first, and asks", "forget"),
+    Action("memory.left", "left,h", "", "the pane to the left", "previous_pane", False, "←"),
+    Action("memory.right", "right,l", "", "the pane to the right", "next_pane", False, "→"),
+    Action("edit.save", "ctrl+s", "save", "check the file and write it", "save", True, "^s"),
+    Action("edit.theirs", "ctrl+t", "take theirs", "go on with the other program's text", "theirs", True, "^t"),
+    Action("edit.close", "escape", "leave it", "leave; asks first when something is not saved", "close", True, "esc"),
+    Action("recalled.ask", "slash", "another task", "ask for another task", "ask", False, "/"),
+    Action("recalled.copy", "Y", "copy", "copy the block as it would be sent", "copy_block"),
+    Action("recalled.close", "escape", "close", "back to memory", "close", True, "esc"),
     Action("safety.resume_stop", "R", "lift stop", "lift the stop; asks first", "resume('stop')"),
     Action("safety.resume_pause", "P", "lift pause", "lift the pause", "resume('pause')"),
     Action("safety.resume_month", "M", "lift month stop", "lift the month stop; asks first", "resume('month')"),
@@ -111,12 +148,20 @@ BY_ID = {action.id: action for action in ACTIONS}
 # Keys of two groups clash when both can be live at once. `rows` and `stack` never are: only one has the focus.
 _TOGETHER = (
     {"app", "stack", "panes"},
-    {"app", "rows", "panes", "work"},
+    {"app", "rows", "panes", "work", "asked"},
+    {"app", "reply"},
+    {"app", "rows", "panes", "xray"},
+    {"app", "rows", "panes", "memory"},
+    {"app", "edit"},
+    {"app", "rows", "panes", "recalled"},
     {"app", "rows", "panes", "safety"},
     {"app", "panes", "safety", "rails"},
     {"app", "details"},
     {"app", "prompt"},
 )
+
+_ON_PURPOSE = ({"details.approve", "details.approve_here"}, {"app.copy", "xray.copy"})
+"""Pairs that may share a key: the same thing, or what stands nearer to the focus does it."""
 
 
 def bindings(*groups: str) -> list[Binding]:
@@ -201,7 +246,7 @@ def _clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]
     for other in ACTIONS:
         if other.id == action_id or not any({mine.group, other.group} <= together for together in _TOGETHER):
             continue
-        if {mine.id, other.id} == {"details.approve", "details.approve_here"}:
+        if {mine.id, other.id} in _ON_PURPOSE:
             continue
         found += [(other.id, key) for key in sorted(_keys_of(mine, keymap) & _keys_of(other, keymap))]
     return found

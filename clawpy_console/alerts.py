@@ -23,6 +23,8 @@ def sentence(event: Any) -> tuple[str, str] | None:
         case "ChangeSetReady":
             verb = "waits" if event.files == 1 else "wait"
             return f"{words.count(event.files, 'changed file')} {verb} to be landed  (2)", "warning"
+        case "PermissionAsked":
+            return words.one_line(f"may it? {event.title}  (2)"), "warning"
         case "FaultReported":
             return words.one_line(f"{event.where}: {event.message}"), "error"
         case "CostWarned":

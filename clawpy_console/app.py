@@ -8,45 +8,41 @@ imported; a test holds that.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import gc
 import importlib
 import logging
-import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.content import Content
 from textual.driver import Driver
 from textual.screen import Screen
+from textual.timer import Timer
 
-from clawpy_console import alerts, last_screen, words
+from clawpy_console import alerts
 from clawpy_console.actions import bindings
 from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
 from clawpy_console.deck import Deck
-from clawpy_console.known import TOPICS, Autonomy, read
+from clawpy_console.knowing import KnowingApp
+from clawpy_console.known import TOPICS
 from clawpy_console.looks import Looks
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from engine.home import Home
-from engine.values import Hold, Refusal, TranscriptLine
+from engine.values import Hold, Layer, Refusal
 
 if TYPE_CHECKING:
     from engine import Engine
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 ABSENCE = timedelta(minutes=30)
 """Away for longer than this, and the operator is told what happened meanwhile."""
-
-SAVE_AFTER = 2.0
-"""Seconds from a change to the writing of the last screen."""
 
 
 def headless_holder(home: Home) -> bool:
@@ -63,13 +59,19 @@ def _work() -> Screen[None]:
     return WorkScreen()
 
 
+def _memory() -> Screen[None]:
+    from clawpy_console.screens.memory import MemoryScreen
+
+    return MemoryScreen()
+
+
 def _safety() -> Screen[None]:
     from clawpy_console.screens.safety import SafetyScreen
 
     return SafetyScreen()
 
 
-class ConsoleApp(App[None]):
+class ConsoleApp(KnowingApp):
     """The console over one engine.
 
     Args:
@@ -85,7 +87,7 @@ class ConsoleApp(App[None]):
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
-    MODES = {"mission": MissionScreen, "work": _work, "safety": _safety}
+    MODES = {"mission": MissionScreen, "work": _work, "memory": _memory, "safety": _safety}
     DEFAULT_MODE = "mission"
     BINDINGS = bindings("app")
 
@@ -98,31 +100,16 @@ class ConsoleApp(App[None]):
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        super().__init__()
+        super().__init__(home, workspaces, demo=demo, now=now)
         self._open_engine = open_engine
-        self.home = home
-        self.demo = demo
-        self.now = now
-        self.engine: Engine | None = None
         self._opened: Engine | None = None
-        self.opening = "opening"
-        self._last = last_screen.load(home.last_screen)
-        self.known = self._last.known
-        if not self.known.workspaces or workspaces:
-            self.known = dataclasses.replace(self.known, workspaces=tuple(workspaces) or self.known.workspaces)
         self._bridge: Bridge | None = None
-        self._stale: set[str] = set()
-        self._reading = False
-        self._before: list[Callable[[], object]] = []
         self.deck = Deck(self)
-        self._own_stop: Hold | None = None
         self._stop_asked = False
         self._keep_engine = False
-        self._saving = False
         self._blurred_at: datetime | None = None
         self._heard_at: datetime | None = None
-        self._greeted = False
-        self._complaints: list[Refusal] = []
+        self._ticking: Timer | None = None
         self.looks = Looks(self, self._last)
 
     def run(self, **options: Any) -> Any:
@@ -208,60 +195,6 @@ class ConsoleApp(App[None]):
         else:
             self.push_screen(Refused(refusal))
 
-    # What is known
-
-    def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
-        """Read `topics` again, off the loop. What comes while a reading is under way is read after it; `before` is
-        called when the first reading of the cards that begins from now on is there, before it is drawn."""
-        self._stale.update(topics)
-        if before is not None:
-            self._before.append(before)
-        if not self._reading and self.engine is not None:
-            self._reading = True
-            self.run_worker(self._renew(), group="read")
-
-    async def _renew(self) -> None:
-        complained: set[str] = set()
-        try:
-            while self._stale and self.engine is not None:
-                wanted = [one for one in TOPICS if one in self._stale][:3]
-                self._stale.difference_update(wanted)
-                settled, self._before = (self._before, []) if "cards" in wanted else ([], self._before)
-                values, failed = await asyncio.to_thread(read, self.engine, wanted)
-                for settle in settled:
-                    settle()
-                self.learn(values, anew=frozenset({"cards"} if settled else ()))
-                for topic, error in failed:
-                    if topic not in complained:
-                        complained.add(topic)
-                        log.error("reading %s failed", topic, exc_info=error)
-                        self.say(f"{topic}: {error}", "error")
-        finally:
-            self._reading = False
-        self._greet_after_absence()
-
-    def learn(self, values: dict[str, Any], *, anew: frozenset[str] = frozenset()) -> None:
-        """Take over new fields of `Known` and draw what they change; `anew` is drawn even if it did not change."""
-        if "autonomy" in values:
-            values = values | {"autonomy": self._with_silence(values["autonomy"])}
-        changed = frozenset(name for name, value in values.items() if getattr(self.known, name) != value) | anew
-        if not changed:
-            return
-        self.known = dataclasses.replace(self.known, **{name: values[name] for name in changed & set(values)})
-        if self._own_stop is not None and any(hold.word == "stop" for hold in self.known.holds):
-            self._own_stop = None
-        self._each_screen(changed)
-        self._set_title()
-        self._save_soon()
-
-    def _with_silence(self, autonomy: Autonomy) -> Autonomy:
-        """`autonomy` as of now; the one that is known already if it says the same, so that nothing is drawn for it."""
-        now, before = self.now(), self.known.autonomy
-        autonomy = dataclasses.replace(autonomy, read_at=now)
-        drift = abs(autonomy.silence_at(now) - before.silence_at(now))
-        same = dataclasses.replace(autonomy, silence=before.silence, read_at=before.read_at) == before
-        return before if same and before.read_at is not None and drift < timedelta(seconds=1) else autonomy
-
     @property
     def keymap(self) -> dict[str, str]:
         """Keys that the operator gave actions, by the action's id."""
@@ -272,13 +205,14 @@ class ConsoleApp(App[None]):
         """What holds the engine, a stop that was just pressed included."""
         return self.known.holds if self._own_stop is None else (self._own_stop, *self.known.holds)
 
-    @property
-    def transcript(self) -> Callable[[str, int, int], Sequence[TranscriptLine]] | None:
-        """Reads transcript lines after a number; None before the engine is open."""
-        engine = self.engine
-        if engine is None:
-            return None
-        return lambda session_id, after, limit: engine.sessions.transcript(session_id, after=after, limit=limit)
+    def known_moved(self, changed: frozenset[str]) -> None:
+        self._each_screen(changed)
+        if "sessions" in changed and self.known.running and self._ticking is not None:
+            self._tick()  # from now on every second, not at the next full minute
+        self._set_title()
+
+    def known_read(self) -> None:
+        self._greet_after_absence()
 
     def _each_screen(self, changed: frozenset[str]) -> None:
         for screen in self.screen_stack:
@@ -288,13 +222,16 @@ class ConsoleApp(App[None]):
     @on(EngineMoved)
     def _moved(self, message: EngineMoved) -> None:
         self.renew(message.topics)
+        if self.screen_stack and isinstance(self.screen, ConsoleScreen) and self.screen.ready:
+            self.screen.engine_moved(message.topics)
         if "settings" in message.topics and self.engine is not None:
             self.run_worker(self.looks.take(self.engine), group="settings", exclusive=True)
 
     @on(OutputGrew)
     def _grew(self, message: OutputGrew) -> None:
-        if isinstance(self.screen, ConsoleScreen) and self.screen.ready:  # what a dialog covers catches up later
-            self.screen.output_grew(message.sessions)
+        top = self.screen_stack[-1] if self.screen_stack else None  # none while the app ends
+        if isinstance(top, ConsoleScreen) and top.ready:  # what a dialog covers catches up later
+            top.output_grew(message.sessions)
 
     @on(Noticed)
     def _noticed(self, message: Noticed) -> None:
@@ -323,64 +260,14 @@ class ConsoleApp(App[None]):
         for screen in self.screen_stack:
             if isinstance(screen, ConsoleScreen) and screen.ready:
                 screen.tick(now)
-        self.set_timer(1.0 if self.known.running else 60.0 - now.second, self._tick, name="tick")
-
-    # Asking the engine
-
-    def ask(
-        self,
-        call: Callable[[], T],
-        then: Callable[[T], object] | None = None,
-        refused: Callable[[Refusal], object] | None = None,
-        *,
-        group: str = "ask",
-        in_turn: asyncio.Lock | None = None,
-    ) -> None:
-        """Call a port in a thread; `then` gets the result, `refused` the refusal (else it is said), on the loop.
-        Calls that share the lock `in_turn` are made one after the other, in the order of the asking."""
-        self.run_worker(self._ask(call, then, refused, in_turn), group=group)
-
-    async def _ask(
-        self,
-        call: Callable[[], T],
-        then: Callable[[T], object] | None,
-        refused: Callable[[Refusal], object] | None,
-        in_turn: asyncio.Lock | None,
-    ) -> None:
-        try:
-            async with in_turn or contextlib.nullcontext():
-                result = await asyncio.to_thread(call)
-        except Refusal as refusal:
-            if refused is not None:
-                refused(refusal)
-            else:
-                self.say(str(refusal), "error")
-        except Exception as error:
-            log.exception("a call of the console failed")
-            failure = Refusal("failed", f"{type(error).__name__}: {error}", f"the whole story is in {self.home.logs}")
-            if refused is not None:
-                refused(failure)
-            self.say(str(failure), "error")
-        else:
-            if then is not None:
-                then(result)
-
-    def say(self, text: str, severity: str = "information") -> None:
-        """A toast, literally as written."""
-        self.notify(words.one_line(text), severity=severity, markup=False)  # type: ignore[arg-type]
-
-    def complain(self, refusal: Refusal) -> None:
-        """Say a refusal that came before there was a screen to say it on as soon as there is one."""
-        if self.is_running and self._greeted:
-            self.say(str(refusal), "warning")
-        else:
-            self._complaints.append(refusal)
-
-    def live(self) -> Engine | None:
-        """The engine, or None with a word to the operator while it is not open yet."""
-        if self.engine is None:
-            self.say("the engine is still opening, a moment", "warning")
-        return self.engine
+        told = (self.known.autonomy.next_change, self.known.autonomy.next_cycle)
+        if any(one is not None and one <= now for one in told):
+            self.renew(["autonomy"])  # what was to come has come: a next one may stand
+        if self.known.fault:
+            self.renew(["settings"])  # that it is mended is no event
+        if self._ticking is not None:
+            self._ticking.stop()
+        self._ticking = self.set_timer(1.0 if self.known.running else 60.0 - now.second, self._tick, name="tick")
 
     def _greet_after_absence(self) -> None:
         """Once after the first reading: what happened since the last time, or the first-run line."""
@@ -394,7 +281,10 @@ class ConsoleApp(App[None]):
         if not self._last.welcomed:
             from clawpy_console.greeting import first_run
 
-            self.ask(first_run, lambda lines: self._greet([] if self._last.welcomed else lines))
+            engine, keymap = self.engine, self.keymap
+            if engine is not None:
+                greet = lambda lines: self._greet([] if self._last.welcomed else lines)  # noqa: E731
+                self.ask(lambda: first_run(engine, keymap), greet)
         if saved is not None and self.now() - saved > ABSENCE:
             self._tell_since(saved)
 
@@ -493,11 +383,28 @@ class ConsoleApp(App[None]):
         if callable(select):
             select(session_id)
 
+    def open_memory(self, layer: Layer, id: str) -> None:
+        """Go to the memory screen, to this entry."""
+        self.run_worker(self._open_memory(layer, id), group="go")
+
+    async def _open_memory(self, layer: Layer, id: str) -> None:
+        await self.action_go("memory")
+        show = getattr(self.screen, "show", None)
+        if callable(show):
+            self.call_after_refresh(show, layer, id)
+
     def action_help(self) -> None:
         from clawpy_console.dialogs.help import Help
 
         if not isinstance(self.screen, Help):
             self.push_screen(Help())
+
+    def action_hire(self) -> None:
+        """Have koji-core served by a coding agent of this machine."""
+        from clawpy_console.hiring import offer
+
+        if len(self.screen_stack) == 1:
+            offer(self)
 
     def action_leave(self) -> None:
         """Quit; asks how when sessions run, or when the engine may act by itself and could go on without us."""
@@ -532,25 +439,6 @@ class ConsoleApp(App[None]):
         if self._bridge is not None:
             self._bridge.close()
 
-    # The last screen
-
-    def _save_soon(self) -> None:
-        if not self._saving:
-            self._saving = True
-            self.set_timer(SAVE_AFTER, self._save_now, name="save")
-
-    def _save_now(self) -> None:
-        self.run_worker(self._save(), group="save")
-
-    async def _save(self) -> None:
-        self._saving = False
-        looks = {"theme": self.theme, "keys": dict(self.keymap), "mouse": self.looks.mouse}
-        screen = dataclasses.replace(self._last, known=self.known, saved_at=self.now(), **looks)
-        try:
-            await asyncio.to_thread(last_screen.save, self.home.last_screen, screen)
-        except OSError as error:
-            log.warning("the last screen is not kept: %s", error)
-
     # Palette
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -571,19 +459,3 @@ class ConsoleApp(App[None]):
         self.looks.mouse = wanted
         self.keep_setting("console.mouse", wanted)
         self.say(f"the mouse is {'on' if wanted else 'off'} from the next start on")
-
-    def open_shell(self, folder: str) -> None:
-        """A shell in `folder`: a new tmux window where there is tmux, else this terminal until the shell ends."""
-        import subprocess
-
-        if os.environ.get("TMUX"):
-            self.ask(lambda: subprocess.run(["tmux", "new-window", "-c", folder], check=True, timeout=5))
-            return
-        shell = os.environ.get("SHELL", "/bin/sh")
-        with self.suspend():
-            print(f"\nA shell in {folder}; `exit` leads back to the console.\n")
-            subprocess.run([shell], cwd=folder, check=False)
-
-    def in_background(self, work: Coroutine[Any, Any, None], group: str) -> None:
-        """Run a coroutine that ends by itself; a newer one of the same group replaces it."""
-        self.run_worker(work, group=group, exclusive=True)

@@ -22,11 +22,11 @@ INTERVAL = 0.1
 MOVES: Mapping[str, tuple[str, ...]] = {
     "CycleFinished": ("cards", "autonomy"),
     "PredictionCreated": ("cards",),
-    "PredictionConfirmed": ("cards",),
-    "PredictionRejected": ("cards",),
+    "PredictionConfirmed": ("cards", "phase"),
+    "PredictionRejected": ("cards", "phase"),
     "PredictionSnoozed": ("cards",),
     "PredictionExpired": ("cards",),
-    "PredictionReopened": ("cards",),
+    "PredictionReopened": ("cards", "phase"),
     "PredictionExecuted": ("cards",),
     "TriggerBlocked": ("cards", "log"),
     "PermitIssued": ("log",),
@@ -40,23 +40,41 @@ MOVES: Mapping[str, tuple[str, ...]] = {
     "SessionQueued": ("sessions", "tasks"),
     "SessionStarted": ("sessions", "tasks", "agents"),
     "SessionEnded": ("sessions", "tasks", "agents", "costs", "changes", "place"),
+    "PermissionAsked": ("permissions",),
+    "PermissionAnswered": ("permissions",),
+    "PermissionWithdrawn": ("permissions",),
+    "ModelCallEnded": ("sessions",),
     "ChangeSetReady": ("changes", "sessions"),
     "ChangeSetLanded": ("changes", "place"),
     "ChangeSetBranched": ("changes",),
     "ChangeSetDiscarded": ("changes",),
-    "LandingUndone": ("changes", "place"),
+    "LandingUndone": ("changes", "place", "phase"),
     "TaskAdded": ("tasks",),
     "TaskChanged": ("tasks",),
     "AgentAdded": ("agents",),
     "AgentMoved": ("agents",),
     "AgentRetired": ("agents",),
-    "SettingChanged": ("settings", "autonomy", "costs"),
+    "AgentFileChanged": ("agents", "memory"),
+    "FactPromoted": ("memory", "changes"),
+    "FactRejected": ("memory", "changes"),
+    "NightlyFinished": ("memory", "changes"),
+    "MemoryForgotten": ("memory", "sessions"),
+    "SettingChanged": ("settings", "autonomy", "costs", "phase"),
+    "FaultReported": ("settings",),
     "OperatorActed": ("autonomy", "place"),
 }
 """Which topics of `Known` an event makes old, by the event's kind."""
 
 NOTICED = frozenset(
-    {"SessionEnded", "ChangeSetReady", "FaultReported", "CostWarned", "HoldPlaced", "PredictionCreated"}
+    {
+        "SessionEnded",
+        "ChangeSetReady",
+        "PermissionAsked",
+        "FaultReported",
+        "CostWarned",
+        "HoldPlaced",
+        "PredictionCreated",
+    }
 )
 """Kinds that may be worth a word to the operator; handed on one by one, in order."""
 

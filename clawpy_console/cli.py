@@ -33,6 +33,9 @@ UNREAD = 128 + signal.SIGPIPE
 ORDERLY_SECONDS = 5.0
 """Seconds that an ending console may take to leave in order."""
 
+SECRET_BYTES = 8192
+"""No key is longer."""
+
 BATCH_BYTES = 2 * 1024 * 1024
 """A batch goes to the engine in pieces of about this size."""
 
@@ -217,7 +220,7 @@ def _doctor(options: argparse.Namespace, where: Where) -> int:
         workspaces = where.all()
     except Refusal:
         workspaces = where.workspace_names  # what is wrong with them is one of its findings
-    document = call(where.home, "doctor", {}, workspaces=workspaces, opener=open_engine)
+    document = call(where.home, "doctor", {"online": options.online}, workspaces=workspaces, opener=open_engine)
     if document["settings"] is not None:
         from clawpy_console.screen_settings import problems
 
@@ -228,6 +231,39 @@ def _doctor(options: argparse.Namespace, where: Where) -> int:
         ]
     _print(document, options, where)
     return DONE if document["ok"] else REFUSED
+
+
+def _key(options: argparse.Namespace, where: Where) -> int:
+    """Keys, in this very process: what is typed here goes to the keyring and nowhere else."""
+    if options.action != "set":
+        from engine import call
+
+        document = call(where.home, "key", options.build(options, where), opener=open_engine)
+        _print(document, options, where)
+        return DONE if document.get("reached", True) else REFUSED
+    if options.never:
+        raise WrongUse(
+            "a key is never an argument: every process here could read it, and the shell keeps it. "
+            "Say `clawpy key set NAME` and paste it when you are asked. "
+            "If what you gave was a key, take a new one from the provider"
+        )
+    from engine import keep_key
+
+    document = keep_key(where.home, options.name, _secret(options.name), in_file=options.store == "file")
+    _print(document, options, where)
+    return DONE
+
+
+def _secret(name: str) -> str:
+    """The key as it is typed unseen, or read from what is piped in."""
+    if not sys.stdin.isatty():
+        return sys.stdin.read(SECRET_BYTES).strip()
+    import getpass
+
+    try:
+        return getpass.getpass("the key (it is not shown): ")
+    except EOFError:
+        return ""
 
 
 def _config(options: argparse.Namespace, where: Where) -> int:
@@ -302,7 +338,42 @@ def _simulate(options: argparse.Namespace, where: Where) -> int:
     return DONE
 
 
-SPECIAL = {"run": _run, "stop": _stop, "doctor": _doctor, "check": _check, "config": _config, "simulate": _simulate}
+def _remember(options: argparse.Namespace, where: Where) -> int:
+    from clawpy_console.remembering import remember
+
+    document = remember(options.file, where, opener=open_engine, wait=not options.no_wait)
+    _print(document, options, where)
+    return REFUSED if document["badLines"] and not document["remembered"] + document["known"] else DONE
+
+
+def _recall(options: argparse.Namespace, where: Where) -> int:
+    if bool(options.query) == (options.batch is not None):
+        raise WrongUse("give a question, or --batch FILE.jsonl")
+    scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
+    if where.workspace_names:
+        scope["workspaces"] = where.scope()
+    if options.batch is not None:
+        from clawpy_console.recalling import recall_batch
+
+        return DONE if recall_batch(options.batch, where, scope, opener=open_engine) else REFUSED
+    from engine import call
+
+    asked = {"query": " ".join(options.query), "k": options.k, **scope}
+    _print(call(where.home, "recall", asked, workspaces=where.all(), opener=open_engine), options, where)
+    return DONE
+
+
+SPECIAL = {
+    "run": _run,
+    "stop": _stop,
+    "doctor": _doctor,
+    "check": _check,
+    "config": _config,
+    "key": _key,
+    "simulate": _simulate,
+    "remember": _remember,
+    "recall": _recall,
+}
 """Verbs that need more than one question, or none to an engine."""
 
 if __name__ == "__main__":

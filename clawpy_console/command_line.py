@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from clawpy_console.where import Where, WrongUse
+from engine.values.secrets import redact
 
 Build = Callable[[argparse.Namespace, Where], dict[str, Any]]
 
@@ -29,6 +30,8 @@ def _cards(options: argparse.Namespace, where: Where) -> dict[str, Any]:
 
 
 def _propose(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+    if options.continues is not None:
+        return {"text": " ".join(options.text), "continues": options.continues, "channel": options.channel}
     scope = where.scope(needed=True)
     if len(scope) > 1:
         raise WrongUse("a card belongs to one workspace; name one")
@@ -69,7 +72,7 @@ def span(text: str) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\nsee `{self.prog} --help`\n")
+        self.exit(2, f"{self.prog}: {redact(message)}\nsee `{self.prog} --help`\n")
 
 
 EVERYWHERE = """before or after any verb:
@@ -115,6 +118,9 @@ def parser() -> argparse.ArgumentParser:
     propose = add("propose", "make a card of your own", 'clawpy propose "run the tests"', _propose)
     propose.add_argument("text", metavar="TEXT", nargs="+")
     propose.add_argument("--channel", help="the channel that shall do it")
+    propose.add_argument(
+        "--continue", dest="continues", metavar="ID", help="go on with a finished session: its words, its changes"
+    )
 
     approve = with_id("approve", "approve a card, which starts its session", "clawpy approve 7k2m --wait")
     approve.add_argument("--edit", metavar="TEXT", help="another prompt, or KEY=VALUE parameters of a flow")
@@ -132,6 +138,12 @@ def parser() -> argparse.ArgumentParser:
     work.add_argument("id", metavar="ID", nargs="?", help="a card's, session's or change set's id, or its beginning")
     work.add_argument("--lines", type=int, default=40, help="so many lines of the transcript, 40 by default")
     work.add_argument("--diff", action="store_true", help="with what it changed")
+    xray = with_id("xray", "show the calls that a session made, and what exactly was sent", "clawpy xray 7k2m --call 1")
+    xray.add_argument("--call", metavar="N", help="the prompt of its N-th call, each line with its source")
+    xray.set_defaults(build=lambda options, where: {"id": options.id, "call": options.call})
+    reply = with_id("reply", "tell a running session something", 'clawpy reply 7k2m "use the other file"')
+    reply.add_argument("text", metavar="TEXT", nargs="+")
+    reply.set_defaults(build=lambda options, where: {"id": options.id, "text": " ".join(options.text)})
     with_id("land", "bring what a session changed into the working tree", "clawpy land 7k2m")
     with_id("branch", "commit what a session changed onto a branch of its own", "clawpy branch 7k2m")
     with_id("discard", "throw away what a session changed", "clawpy discard 7k2m")
@@ -146,13 +158,34 @@ def parser() -> argparse.ArgumentParser:
     spans = dnd.add_mutually_exclusive_group()
     spans.add_argument("--for", dest="seconds", metavar="SPAN", type=span, default=7200, help="2h by default")
     spans.add_argument("--off", action="store_true", help="end it")
-    add("doctor", "show what is configured, found, missing, and how to mend it", "clawpy doctor")
+    doctor = add("doctor", "show what is configured, found, missing, and how to mend it", "clawpy doctor")
+    doctor.add_argument("--online", action="store_true", help="also ask each provider whether it takes its key")
 
     _agents_parser(add, plain)
+    _wisdom_parsers(add, plain)
+    _permissions_parser(add, plain)
     _tasks_parser(add, plain)
     _config_parser(add, plain)
+    _key_parser(add, plain)
 
+    remember = add("remember", "remember turns of conversations", "clawpy remember chats.jsonl")
+    remember.add_argument(
+        "file",
+        metavar="FILE.jsonl",
+        help='lines with "text", and "id", "speaker", "timestamp", "session", "agent"; - for standard input',
+    )
+    remember.add_argument(
+        "--no-wait", action="store_true", help="do not wait until all of it can be found by meaning, too"
+    )
+    recall = add(
+        "recall", "show what memory knows about a question", 'clawpy recall "what did we decide about rounding"'
+    )
+    recall.add_argument("query", metavar="QUERY", nargs="*")
+    recall.add_argument("--k", type=int, default=10, metavar="N", help="so many lines, from 1 to 1000; 10 by default")
+    recall.add_argument("--agent", metavar="AGENT", help="as this agent would be told")
+    recall.add_argument("--batch", metavar="FILE.jsonl", help='lines with "id", "query", "k"; - for standard input')
     check = add("check", "ask the content filter about a command or a prompt", 'clawpy check "rm -fr build"')
+    check.description = f"{check.description} The exit code is 0 whatever the verdict is: read the verdict."
     check.add_argument("command", metavar="COMMAND", nargs="*")
     check.add_argument("--prompt", metavar="TEXT", help="words instead of a command")
     check.add_argument("--batch", metavar="FILE.jsonl", help='lines with "command" or "prompt"; - for standard input')
@@ -186,7 +219,8 @@ def _actions(
 
 def _agents_parser(add: Add, plain: dict[str, Any]) -> None:
     def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        named = {"id": "id", "reportsTo": "to", "title": "title", "archetype": "archetype", "domain": "domain"}
+        same = ("title", "archetype", "domain", "channel", "tier")
+        named = {"id": "id", "reportsTo": "to"} | {name: name for name in same}
         given = {name: getattr(options, option, None) for name, option in named.items()}
         return {"action": options.action} | {name: value for name, value in given.items() if value is not None}
 
@@ -205,6 +239,32 @@ def _agents_parser(add: Add, plain: dict[str, Any]) -> None:
     action("retire", "take an agent out; its folder is kept", "clawpy agents retire tester").add_argument(
         "id", metavar="AGENT"
     )
+    tier = action("tier", "say which tier an agent is; auto lets the other rules decide", "clawpy agents tier cto 1")
+    tier.add_argument("id", metavar="AGENT")
+    tier.add_argument("tier", choices=("1", "2", "3", "4", "5", "auto"), metavar="1-5|auto")
+    serve = action("serve", "have a coding agent of yours serve a channel", "clawpy agents serve koji-core claude")
+    serve.add_argument("channel", metavar="CHANNEL")
+    serve.add_argument("id", metavar="CODING-AGENT", help="one that `clawpy agents list` names")
+
+
+def _wisdom_parsers(add: Add, plain: dict[str, Any]) -> None:
+    def told(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+        return {"id": options.id} | ({"reportsTo": options.to} if options.to else {})
+
+    def asked(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+        named = {name: getattr(options, name, None) for name in ("state", "agent")}
+        return {"action": options.action or "list"} | {name: value for name, value in named.items() if value}
+
+    says = "show what an agent's leaders tell it in its next prompt, and what was cut"
+    guidance = add("guidance", says, "clawpy guidance backend_builder", told)
+    guidance.add_argument("id", metavar="AGENT")
+    guidance.add_argument("--to", metavar="LEADER", help="also what it would be told there")
+    says = "show what agents found out and sent up, and which gate refused it"
+    action = _actions(add("bubbles", says, "clawpy bubbles list --state refused", asked), plain, required=False)
+    shown = action("list", "show learnings on their way up", "clawpy bubbles list --state queued")
+    shown.add_argument("--state", choices=("queued", "refused", "flushed"))
+    shown.add_argument("--agent", metavar="AGENT", help="those that it sent or receives")
+    action("flush", "let what is queued become patterns of its leaders now", "clawpy bubbles flush")
 
 
 def _tasks_parser(add: Add, plain: dict[str, Any]) -> None:
@@ -215,6 +275,22 @@ def _tasks_parser(add: Add, plain: dict[str, Any]) -> None:
     new.add_argument("title", nargs="+", metavar="TITLE")
     new.add_argument("--channel", help="the channel it concerns")
     action("done", "mark a task done", "clawpy tasks done 7k2m").add_argument("id", metavar="ID")
+
+
+def _permissions_parser(add: Add, plain: dict[str, Any]) -> None:
+    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+        if options.action in ("allow", "deny"):
+            return {"action": options.action, "id": options.id, "session": options.session}
+        return {"action": "list", "all": getattr(options, "all", False)}
+
+    says = "show what sessions ask leave for, and answer"
+    action = _actions(add("permissions", says, "clawpy permissions", build), plain, required=False)
+    shown = action("list", "show what waits for an answer", "clawpy permissions list")
+    shown.add_argument("--all", action="store_true", help="the latest requests, answered ones too")
+    for name, says in (("allow", "let a session do what it asks for"), ("deny", "do not let it")):
+        answer = action(name, says, f"clawpy permissions {name} 7k2m --session")
+        answer.add_argument("id", metavar="ID", help="the request's id, or its beginning")
+        answer.add_argument("--session", action="store_true", help="the same thing again, as long as the session runs")
 
 
 def _config_parser(add: Add, plain: dict[str, Any]) -> None:
@@ -228,9 +304,37 @@ def _config_parser(add: Add, plain: dict[str, Any]) -> None:
     action("get", "show one setting or all", "clawpy config get console.theme").add_argument(
         "key", nargs="?", metavar="KEY"
     )
-    change = action("set", "set a setting", "clawpy config set quietHoursStart 22")
+    examples = (
+        "clawpy config set quietHoursStart 22\n  clawpy config set providers.ollama.model qwen3-coder:30b\n"
+        "  clawpy config set channels.koji-core.model anthropic:claude-sonnet-5-5\n"
+        "  clawpy config set channels.koji-core.runner acp:claude\n"
+        "  clawpy config set channels.koji-core.fallback model"
+    )
+    change = action("set", "set a setting", examples)
     change.add_argument("key", metavar="KEY")
     change.add_argument("value", metavar="VALUE")
     action("unset", "bring a setting's default back", "clawpy config unset quietHoursStart").add_argument(
         "key", metavar="KEY"
+    )
+
+
+def _key_parser(add: Add, plain: dict[str, Any]) -> None:
+    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+        return {"action": options.action or "list"} | ({"name": options.name} if options.action else {})
+
+    says = "keep, show and take out the keys of model providers; without an action, show"
+    action = _actions(add("key", says, "clawpy key set openai", build), plain, required=False)
+    keep = action("set", "keep a key; it is asked for, or read from standard input", "clawpy key set openai")
+    keep.add_argument("name", metavar="NAME", help="openai, anthropic, together, twin, or one of your [providers]")
+    keep.add_argument("never", nargs="*", help=argparse.SUPPRESS)
+    keep.add_argument(
+        "--store",
+        choices=("keyring", "file"),
+        default="keyring",
+        help="where: the system's keyring, or a plain file that only you can read; the keyring by default",
+    )
+    action("list", "show which keys there are and where they come from", "clawpy key list").set_defaults(name="")
+    action("delete", "take a key out", "clawpy key delete openai").add_argument("name", metavar="NAME")
+    action("test", "ask a provider whether it takes its key", "clawpy key test openai").add_argument(
+        "name", metavar="NAME"
     )

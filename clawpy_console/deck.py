@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
-from engine.values import Card, Refusal
+from engine.values import Card, Refusal, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
@@ -141,6 +141,9 @@ class Deck:
 
         from clawpy_console.dialogs.prompt import OwnPrompt
 
+        if any(isinstance(screen, OwnPrompt) for screen in self._app.screen_stack):
+            return  # its key was pressed twice before it was there
+
         def written(answer: tuple[str, str] | None) -> None:
             engine = self._app.live() if answer else None
             if answer and engine is not None:
@@ -148,6 +151,19 @@ class Deck:
                 self._app.ask(lambda: engine.cards.propose(text, workspace=place), made)
 
         self._app.push_screen(OwnPrompt(self._app.known.workspaces, workspace), written)
+
+    def continue_session(self, session: SessionView, text: str, made: Callable[[Card], object]) -> None:
+        """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""
+        engine = self._app.live()
+        if engine is None:
+            return
+
+        def put(card: Card) -> None:
+            self._say(card.id, card)
+            made(card)
+            self._app.renew(["cards"], before=lambda: self._settle(card.id))
+
+        self._app.ask(lambda: engine.cards.propose(text, workspace=session.workspace, continues=session.id), put)
 
     def predict(self, trail: Callable[[str, str], object]) -> None:
         """One prediction cycle now; `trail` is told what came of it."""

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from clawpy_console import words
+from clawpy_console import hiring, words
+from clawpy_console.actions import shown_key
 from engine.values import SessionState
 
 if TYPE_CHECKING:
     from engine import Engine
 
-AGENTS = ("claude", "codex", "gemini", "opencode", "qwen", "vibe")
 
-
-def first_run() -> list[Content]:
-    """The first-run line: three optional steps. Escape hides it for good. Blocking: call it in a thread."""
-    found = found_agents()
-    agents = f"{' and '.join(found)} found, can be hired later" if found else "an agent or a key can come later"
-    return [
+def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
+    """The first-run lines: optional steps. Escape hides them for good. Blocking: call it in a thread."""
+    lines = [
         Content.styled("Cards about this repository come by themselves.", "bold $ink"),
         Content.assemble(
-            ("if you like  ", "$faint"),
-            f"--workspace DIR adds folders · {agents} · autonomy stays off  ",
-            ("esc", "$accent"),
-            (" hides this", "$faint"),
+            ("if you like  ", "$faint"), "--workspace DIR adds folders · autonomy stays off  ",
+            ("esc", "$accent"), (" hides this", "$faint"),
         ),
-    ]
-
-
-def found_agents() -> list[str]:
-    """Coding agents that are installed on this machine. Blocking: call it in a thread."""
-    return [name for name in AGENTS if shutil.which(name)]
+    ]  # fmt: skip
+    found = engine.hiring.found()
+    if said := hiring.line(engine.hiring.served(), found):
+        key = Content.styled(shown_key("app.hire", keymap) if said.endswith(": ") else "", "$accent")
+        lines.append(Content.assemble((said, "$grey"), key))
+    return lines
 
 
 def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:

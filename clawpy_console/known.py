@@ -19,6 +19,8 @@ from engine.values import (
     ChangeSet,
     CostState,
     Hold,
+    LayerState,
+    PermissionRequest,
     RailState,
     RailVerdict,
     SessionState,
@@ -85,7 +87,11 @@ class Autonomy:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Everything a screen may draw. Empty before the first engine ever ran in this home."""
+    """Everything a screen may draw. Empty before the first engine ever ran in this home.
+
+    `fault` is what keeps the settings from being read as they stand in their file.
+    `by_itself` says in a line what is still needed before anything runs without the operator; `acts` that nothing is.
+    """
 
     cards: tuple[Card, ...] = ()
     recent: tuple[Card, ...] = ()
@@ -94,6 +100,7 @@ class Known:
     tasks: tuple[Task, ...] = ()
     agents: tuple[AgentView, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    permissions: tuple[PermissionRequest, ...] = ()
     autonomy: Autonomy = Autonomy()
     costs: CostState | None = None
     holds: tuple[Hold, ...] = ()
@@ -109,6 +116,10 @@ class Known:
     workspaces: tuple[str, ...] = ()
     place: str = ""
     phase: str = ""
+    fault: str = ""
+    by_itself: str = ""
+    acts: bool = False
+    layers: tuple[LayerState, ...] = ()
     sandbox: str = ""
 
     @property
@@ -121,6 +132,10 @@ class Known:
         """The session whose output mission control follows: the newest running, else the newest at all."""
         begun = [one for one in self.sessions if one.state is SessionState.RUNNING]
         return begun[0] if begun else (self.sessions[0] if self.sessions else None)
+
+    def asked_by(self, session_id: str) -> tuple[PermissionRequest, ...]:
+        """What a session waits to be allowed, longest first."""
+        return tuple(one for one in self.permissions if one.session_id == session_id)
 
     def change_of(self, session: SessionView) -> ChangeSet | None:
         """The change set of `session`, if it left one."""
@@ -137,6 +152,10 @@ def _sessions(engine: Engine) -> dict[str, Any]:
 
 def _changes(engine: Engine) -> dict[str, Any]:
     return {"changes": tuple(engine.changes.list(limit=60)), "waiting": tuple(engine.queue())}
+
+
+def _permissions(engine: Engine) -> dict[str, Any]:
+    return {"permissions": tuple(engine.permissions.waiting()), "waiting": tuple(engine.queue())}
 
 
 def _tasks(engine: Engine) -> dict[str, Any]:
@@ -223,8 +242,13 @@ def _settings(engine: Engine) -> dict[str, Any]:
     return {
         "autonomies": tuple((place, str(current.workspace(place).autonomy)) for place in places),
         "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
+        "fault": engine.settings.fault,
         "sandbox": engine.sessions.sandbox.describe(network=False),
     }
+
+
+def _memory(engine: Engine) -> dict[str, Any]:
+    return {"layers": tuple(engine.layers())}
 
 
 def _place(engine: Engine) -> dict[str, Any]:
@@ -234,11 +258,17 @@ def _place(engine: Engine) -> dict[str, Any]:
 
 def _phase(engine: Engine) -> dict[str, Any]:
     phase = engine.predictions.phase()
-    return {"phase": f"phase {phase.number}: {phase.reason}"}
+    earned = engine.autonomy.earning(engine.workspaces)
+    return {
+        "phase": f"phase {phase.number}: {phase.reason}",
+        "by_itself": "" if earned is None else earned.words,
+        "acts": earned is not None and not earned.missing,
+    }
 
 
 TOPICS: Mapping[str, Callable[[Engine], dict[str, Any]]] = {
     "cards": _cards,
+    "permissions": _permissions,
     "autonomy": _autonomy,
     "costs": _costs,
     "sessions": _sessions,
@@ -250,6 +280,7 @@ TOPICS: Mapping[str, Callable[[Engine], dict[str, Any]]] = {
     "settings": _settings,
     "rails": _rails,
     "phase": _phase,
+    "memory": _memory,
 }
 """What can be read again by itself, in the order in which it matters on the first screen."""
 

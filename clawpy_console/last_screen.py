@@ -75,6 +75,7 @@ def trim(screen: LastScreen) -> LastScreen:
         recent=known.recent[:12],
         sessions=known.sessions[:16],
         changes=(),
+        permissions=(),
         tasks=known.tasks[:30],
         agents=known.agents[:30],
         waiting=known.waiting[:20],

@@ -15,9 +15,13 @@ from pathlib import PurePath
 from typing import Any, TextIO
 
 from clawpy_console.simulation_text import simulation
+from clawpy_console.xray_text import replied, xray
 from engine.values import Refusal, sanitise
 
 Document = Mapping[str, Any]
+
+RECALLED_MOST = 300
+"""Characters of a memory that are shown; --json has all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,9 @@ def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
     found = document["predictions"]
     lines = [_card(one, style) for one in found]
     lines += [style.dim(f"! {_clean(error)}") for error in document.get("errors", ())]
+    if not found and (elsewhere := document.get("elsewhere")):
+        places = ", ".join(f"{number} in {_clean(PurePath(place).name)}" for place, number in elsewhere.items())
+        return "\n".join([f"no cards for this workspace; {places}", *lines])
     if not found:
         return "\n".join(["no cards" + ("" if options.get("all") else "; `clawpy predict` looks for some now"), *lines])
     return "\n".join(lines)
@@ -87,9 +94,13 @@ def _card(one: Document, style: Style) -> str:
     lines = [head + ("  " + style.wants(" ".join(badges)) if badges else ""), f"    {_clean(one['prompt'])}"]
     if one["reasoning"]:
         lines.append("    " + style.dim(_clean(one["reasoning"])))
-    if one["status"] == "pending":
+    if one["status"] == "pending" and not one["undoNote"]:
+        lines.append("    " + style.wants("nothing takes it yet"))  # so nothing is known of cost and undo either
+    elif one["status"] == "pending":
         changes = "only checks" if one["checkOnly"] else "changes wait for you to land them"
-        lines.append("    " + style.dim(f"est. ${one['estimatedCost']:.2f}, {changes}"))
+        served = f", by {_clean(one['servedBy'])}" if one.get("servedBy") else ""
+        lines.append("    " + style.dim(f"est. ${one['estimatedCost']:.2f}, {changes}{served}"))
+    if one["status"] == "pending":
         # That a person decides is what a card is for; anything else a rail says is news.
         asks = [each for each in one["verdicts"] if each["verdict"] != "allow" and each["rail"] != "gate"]
         lines += [
@@ -115,7 +126,9 @@ def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
         lines += _session(session, style)
     for line in document.get("transcript", ()):
         text = _clean(line["text"])
-        lines.append("  │ " + (style.bold(f"$ {text}") if line["kind"] == "command" else text))
+        told = f"$ {text}" if line["kind"] == "command" else text
+        paint = style.bold if line["kind"] == "command" else str
+        lines += [f"  │ {paint(one)}" for one in told.splitlines() or [""]]
     if change is not None:
         lines += _change(change, style, place=options.get("verb") in CHANGING)
     for file in document.get("diff", ()):
@@ -128,7 +141,7 @@ def _session(one: Document, style: Style) -> list[str]:
     paint = {"succeeded": style.good, "running": style.bold, "queued": style.dim}.get(one["state"], style.bad)
     detail = one["error"] or one["summary"]
     lines = [f"{style.bold(_clean(one['id']))}  {paint(one['state'])}  {_place(one)}  {_clean(one['sandbox'])}"]
-    return [*lines, f"    {_clean(detail)}"] if detail else lines
+    return [*lines, *(f"    {line}" for line in _clean(detail).splitlines())]
 
 
 CHANGING = frozenset({"land", "branch", "discard", "undo"})
@@ -187,7 +200,14 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
     held = document["holds"]
     paint = style.bad if held or document["state"] == "DISABLED" else style.good
     since = f"since {_time(document['stateSince'])}, {_clean(document['cause'])}"
-    lines = [f"{paint('●')} {style.bold(document['state'])} {since}"]
+    runs = document.get("engine") != "none"
+    if runs:
+        lines = [f"{paint('●')} {style.bold(document['state'])} {since}"]
+    else:
+        lines = [
+            f"{paint('○')} {style.bold('no engine is running')} (last: {document['state']} {since}); "
+            "`clawpy` or `clawpy run` starts one"
+        ]
     for hold in held:
         until = f" until {_time(hold['until'])}" if hold["until"] else ""
         told = (
@@ -202,10 +222,15 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
     )
     phase = document["phase"]
     lines.append(f"  phase {phase['number']}, {phase['decisions']} decisions; {_clean(phase['reason'])}")
+    if document.get("byItself"):
+        lines.append(f"  {_clean(document['byItself']['words'])}")
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
-    lines.append(f"  silent for {_span(silent)}" + (f", next cycle {_time(coming)}" if coming else ""))
+    if runs:
+        lines.append(f"  silent for {_span(silent)}" + (f", next cycle {_time(coming)}" if coming else ""))
     lines.append(f"  {_count(document['pending'], 'card')} pending")
-    lines += _since(document["since"], style)
+    if document["keysInFile"]:
+        lines.append(f"  {style.wants(_clean(document['keysInFile']))}")
+    lines += _since(document["since"], style, most=5)
     lines += [f"  running  {_clean(one['id'])}  {_clean(one['prompt'])}" for one in document["running"]]
     lines += [f"  {style.wants('waits')}  {_clean(one['id'])}  {_clean(one['title'])}" for one in document["waiting"]]
     for one in document["decisions"]:
@@ -213,8 +238,8 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
     return "\n".join(lines)
 
 
-def _since(then: Document, style: Style) -> list[str]:
-    """What happened since the operator was last away; nothing when nothing did."""
+def _since(then: Document, style: Style, most: int) -> list[str]:
+    """What happened since the operator was last away, the last `most` of each; nothing when nothing did."""
     ran, blocked = then["ran"], then["blocked"]
     if not (ran or blocked or then["approved"] or then["rejected"]):
         return []
@@ -223,10 +248,14 @@ def _since(then: Document, style: Style) -> list[str]:
         f"  since {_time(then['at'])}  {_count(len(ran), 'session')}, {len(blocked)} blocked, "
         f"{then['approved']} approved{itself}, {then['rejected']} rejected, ${then['spent']:.2f} spent"
     ]
-    for one in ran:
+    if len(ran) > most:
+        lines.append(style.dim(f"    and {len(ran) - most} more before; `clawpy work` lists them"))
+    for one in ran[-most:]:
         paint = style.good if one["state"] == "succeeded" else style.bad
         lines.append(f"    {_time(one['endedAt'])}  {paint(one['state'])}  {_clean(one['prompt'])}")
-    for one in blocked:
+    if len(blocked) > most:
+        lines.append(style.dim(f"    and {len(blocked) - most} more blocked before"))
+    for one in blocked[-most:]:
         rail = f"{style.wants('blocked')} by {_clean(one['rail'])}"
         lines.append(f"    {_time(one['createdAt'])}  {rail}  {_clean(one['prompt'])}: {_clean(one['reason'])}")
     return lines
@@ -261,9 +290,12 @@ def stop(document: Document, options: Mapping[str, Any], style: Style) -> str:
 
 
 def agents(document: Document, options: Mapping[str, Any], style: Style) -> str:
-    """The organisation as a tree, or one agent."""
+    """The organisation as a tree with the coding agents, or one agent, or who serves a channel now."""
     if "agents" in document:
-        return "\n".join(_tree(document["agents"], style))
+        return "\n".join([*_tree(document["agents"], style), *_coding(document.get("coding", []), style)])
+    if "channel" in document:
+        lines = [f"{_clean(document['channel'])} is served by {_clean(one['title'])}" for one in document["coding"]]
+        return "\n".join([*lines, *(f"  log in  {_clean(one['login'])}" for one in document["coding"] if one["login"])])
     one = document["agent"]
     if document.get("retired"):
         return f"{_clean(one['id'])} is retired; its folder is kept"
@@ -279,6 +311,56 @@ def agents(document: Document, options: Mapping[str, Any], style: Style) -> str:
     if document.get("soul"):
         lines += ["", _clean(document["soul"]).rstrip()]
     return "\n".join(lines)
+
+
+def guidance(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """The block, what of each leader is in it, and what was cut."""
+    chain = " → ".join(map(_clean, [document["targetAgent"], *document["chain"]]))
+    lines = [f"{chain}  {style.dim(_clean(document['chainEnd']))}"]
+    lines.append(f"{document['tokens']} of {document['budget']} tokens" if document["guidance"] else "no guidance")
+    if document["reason"]:
+        lines.append(f"  {_clean(document['reason'])}")
+    for hop in document["hops"]:
+        said = f"{hop['tokens']} of {hop['share']} tokens" if hop["kept"] else style.dim(_clean(hop["why"]))
+        lines.append(f"  {hop['hop']}  {_clean(hop['leader'])}  {said}")
+        lines += [f"     {style.dim('cut')}  {_clean(item['text'])}" for item in hop["cut"]]
+    if document["guidance"]:
+        lines += ["", _clean(document["guidance"])]
+    if document.get("teaching", {}).get("enabled") and document["teaching"]["diff"]:
+        lines += ["", style.bold("the next teaching would change soul.md"), _clean(document["teaching"]["diff"])]
+    if "moved" in document:
+        lines += ["", style.bold("there it would be"), guidance(document["moved"], options, style)]
+    return "\n".join(lines)
+
+
+def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """What is on its way up and what the gates said, or what a flush did."""
+    if "flushed" in document:
+        lines = [f"{_clean(leader)} ← {', '.join(map(_clean, ids))}" for leader, ids in document["flushed"].items()]
+        lines = lines or ["nothing was ready to go up"]
+        if document["waiting"]:
+            lines.append(f"{document['waiting']} wait for the next round")
+        if document["cloudSyncFailure"]:
+            lines.append(f"{style.bad('not shared yet')}  {_clean(document['cloudSyncFailure'])}")
+        return "\n".join(lines)
+    lines = []
+    for one in document["bubbles"]:
+        way = f"{_clean(one['targetAgent'])} → {_clean(one['leader']) or 'nobody'}"
+        lines.append(f"{style.bold(_clean(one['id']))}  {one['state']}  {way}  {_clean(one['text'])}")
+        last = one["gates"][-1]
+        told = f"gate {last['number']}, {last['name']}: {last['reason']}" if one["refusedBy"] else one["pattern"]
+        lines += [f"    {style.dim(_clean(told))}"] if told else []
+    return "\n".join(lines) or "nobody sent anything up"
+
+
+def _coding(agents: Sequence[Document], style: Style) -> list[str]:
+    lines = ["", style.bold("coding agents")] if agents else []
+    for one in agents:
+        name = _clean(one["name"])
+        offer = f"install {_clean(one['missing'])}" if one["missing"] else f"clawpy agents serve CHANNEL {name}"
+        serves = f"← {', '.join(map(_clean, one['serves']))}" if one["serves"] else style.dim(offer)
+        lines.append(f"{name:<12} {_clean(one['title'])}  {serves}")
+    return lines
 
 
 def _tree(agents: Sequence[Document], style: Style) -> list[str]:
@@ -313,12 +395,28 @@ def tasks(document: Document, options: Mapping[str, Any], style: Style) -> str:
     return "\n".join(lines) or "no tasks"
 
 
+def permissions(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """What sessions ask for, with the whole of what they want to do."""
+    lines = []
+    for one in document["permissions"]:
+        state = one["answer"] or ("withdrawn" if one["withdrawn"] else f"waits {_span(one['waitedSeconds'])}")
+        paint = style.dim if one["answer"] or one["withdrawn"] else style.wants
+        lines.append(
+            f"{style.bold(_clean(one['id']))}  {paint(state)}  {_clean(one['targetAgent'])}  {_clean(one['title'])}"
+        )
+        lines.append("    " + style.dim(_clean(one["reason"])))
+        if one["detail"] and one["detail"] not in one["title"]:
+            lines += [f"    │ {line}" for line in _clean(one["detail"]).splitlines()]
+    return "\n".join(lines) or "nobody asks for anything"
+
+
 def config(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """One setting or all."""
     if "settings" in document:
         return "\n".join([*_flat("", document["settings"]), style.dim(f"# {_clean(document['file'])}")])
     value = "\n".join(_flat(document["key"], document["value"]))
-    return f"{value}\n{style.dim(_clean(document['origin']) + '; accepted is ' + document['accepted'])}"
+    accepted = "" if options.get("action") == "set" else f"; accepted is {document['accepted']}"
+    return f"{value}\n{style.dim(_clean(document['origin']) + accepted)}"
 
 
 def _flat(key: str, value: Any) -> list[str]:
@@ -339,6 +437,23 @@ def check(document: Document, options: Mapping[str, Any], style: Style) -> str:
     return paint(document["verdict"]) + reason + (f" ({_clean(document['rule'])})" if document["rule"] else "")
 
 
+def key(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """Which keys there are, or what was done with one."""
+    if "keys" not in document:
+        lines = [_clean(document["message"])]
+        if document.get("next"):
+            lines += _clean(document["next"]).split("; ")
+    else:
+        lines = []
+        for one in document["keys"]:
+            sign = style.good("✓") if one["usable"] else style.dim("-")
+            lines.append(f"{sign} {_clean(one['name']):12}  {_clean(one['source'] or one['message'])}")
+        lines.append(style.dim(f"keyring: {_clean(document['keyring'])}"))
+    if document.get("badge"):
+        lines.append(style.wants(f"! {_clean(document['badge'])}"))
+    return "\n".join(lines)
+
+
 def doctor(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """Every check, how to mend what is not well, and where things are."""
     signs = {"ok": style.good("✓"), "warn": style.wants("!"), "fail": style.bad("✗")}
@@ -346,7 +461,7 @@ def doctor(document: Document, options: Mapping[str, Any], style: Style) -> str:
     for one in document["checks"]:
         told = _clean(one["message"]).replace("\n", "\n               ")
         lines.append(f"{signs[one['state']]} {one['name']:11}  {told}")
-        if one["fix"] and one["state"] != "ok":
+        if one["fix"]:
             lines.append("               " + style.dim(_clean(one["fix"])))
     lines += ["", *(style.dim(f"  {name:20} {_clean(path)}") for name, path in document["paths"].items())]
     return "\n".join(lines)
@@ -379,6 +494,34 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
+def remember(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """How much was remembered; bad lines were told as they came."""
+    said = f"{document['remembered']:,} remembered"
+    if document["known"]:
+        said += f", {document['known']:,} known before"
+    if document["badLines"]:
+        said += style.wants(f", {document['badLines']:,} lines were not as they should be")
+    lines = [f"{said}, {document['seconds']:.1f} s"]
+    if document["trouble"]:
+        lines.append(style.wants(f"found by words alone: {_clean(document['trouble'])}"))
+    elif document["missing"]:
+        lines.append(style.dim(f"{document['missing']:,} are found by meaning a little later"))
+    return "\n".join(lines)
+
+
+def recall(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """What was found, each line with its layer, its source and why."""
+    lines = []
+    for one in document["results"]:
+        who = " · ".join(word for word in (one["speaker"], (one["timestamp"] or "")[:10], one["source"]) if word)
+        text = _clean(one["text"])
+        shown = text if len(text) <= RECALLED_MOST else text[: RECALLED_MOST - 1] + "…"
+        lines.append(f"{one['score']:.2f}  {one['layer']}  {shown}")
+        lines.append(style.dim(f"         {_clean(who)} | {_clean(one['reason'])}"))
+    lines += [style.wants(f"left out: {_clean(words)}") for words in document["leftOut"]]
+    return "\n".join(lines) if lines else "nothing is known about it"
+
+
 RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "predict": cards,
     "cards": cards,
@@ -391,13 +534,21 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "branch": lap,
     "discard": lap,
     "work": work,
+    "xray": xray,
+    "reply": replied,
     "status": status,
     "resume": status,
     "stop": stop,
     "dnd": dnd,
     "agents": agents,
+    "guidance": guidance,
+    "bubbles": bubbles,
+    "permissions": permissions,
     "tasks": tasks,
     "config": config,
+    "key": key,
+    "remember": remember,
+    "recall": recall,
     "check": check,
     "doctor": doctor,
     "simulate": simulation,

@@ -17,14 +17,16 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`."""
     yield SystemCommand("Stop everything", "end every session now, start nothing (F12)", app.action_stop_everything)
     for hold in app.holds:
-        yield SystemCommand(f"Resume: lift {hold.word}", hold.reason, partial(app.resume, hold.word))
+        yield SystemCommand(f"Resume: lift {hold.word}", hold.reason, partial(_lift, app, hold.word))
     yield SystemCommand("Mission control", "the card stack (1)", partial(_go, app, "mission"))
     yield SystemCommand("Work", "sessions, transcripts, changes (2)", partial(_go, app, "work"))
+    yield SystemCommand("Memory", "seven layers, what would be recalled (4)", partial(_go, app, "memory"))
     yield SystemCommand("Safety", "rails, caps, holds, blocked (6)", partial(_go, app, "safety"))
     yield SystemCommand(
         "Look for cards now", "one prediction cycle", partial(app.deck.predict, lambda text, _: app.say(text))
     )
     yield SystemCommand("A prompt of your own", "make a card of it", partial(app.deck.write_own_prompt, ""))
+    yield SystemCommand("Hire a coding agent", "koji-core is served by one that is found here (H)", app.action_hire)
     for active in list(screen.active_bindings.values()):
         binding = active.binding
         if binding.id and not binding.id.startswith(("app.", "rows.", "panes.")) and active.enabled:
@@ -40,6 +42,12 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     if app.engine is not None and not app.demo:
         yield SystemCommand("Quit, the engine goes on", "a headless engine takes over (clawpy run)", app.leave_engine)
     yield SystemCommand("Quit", "leave the console (ctrl+q)", app.action_leave)
+
+
+def _lift(app: ConsoleApp, word: str) -> None:
+    from clawpy_console.dialogs.lift import lift
+
+    lift(app, word)
 
 
 def _go(app: ConsoleApp, mode: str) -> None:

@@ -12,7 +12,8 @@ from engine.home import Home
 from engine.values import Refusal
 
 if TYPE_CHECKING:
-    from engine.doors.calling import call, failed, stop, take_over
+    from engine.doors.calling import call, failed, stop, take_over, talk
+    from engine.doors.keys import keep_key
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
     from engine.simulation.simulate import simulate
@@ -24,11 +25,13 @@ __all__ = [
     "Refusal",
     "call",
     "failed",
+    "keep_key",
     "open_engine",
     "read_holder",
     "simulate",
     "stop",
     "take_over",
+    "talk",
 ]
 
 __version__ = "0.1.0"
@@ -43,10 +46,14 @@ def __getattr__(name: str) -> Any:
         from engine import lock
 
         return getattr(lock, name)
-    if name in ("call", "failed", "stop", "take_over"):
+    if name in ("call", "failed", "stop", "take_over", "talk"):
         from engine.doors import calling
 
         return getattr(calling, name)
+    if name == "keep_key":
+        from engine.doors import keys
+
+        return keys.keep_key
     if name == "simulate":
         from engine.simulation import simulate
 

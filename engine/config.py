@@ -11,14 +11,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, field_validator
 
-
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, allow_inf_nan=False
-    )
+from engine.config_agents import (
+    AUTO,
+    MODELS,
+    PROVIDERS,
+    RUNNERS,
+    AcpSettings,
+    Name,
+    ProviderSettings,
+    Section,
+    WebSettings,
+    model_fault,
+    runner_fault,
+)
 
 
 class Autonomy(StrEnum):
@@ -29,7 +36,7 @@ class Autonomy(StrEnum):
     ACT = "act"  # may act by itself, within the rails
 
 
-class WorkspaceSettings(_Section):
+class WorkspaceSettings(Section):
     """`[workspaces."/path"]`"""
 
     autonomy: Autonomy = Autonomy.CARDS
@@ -39,22 +46,46 @@ class WorkspaceSettings(_Section):
     """Whether sandboxed sessions may reach beyond loopback."""
 
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
-"""An agent's or a channel's id: a small letter, then at most 39 of a-z, 0-9, _ and -."""
+class ChannelSettings(Section):
+    """`[channels.NAME]`: a line of work and the agent that serves it (SPEC 1.1, 2.4).
 
-
-class ChannelSettings(_Section):
-    """`[channels.NAME]`: a line of work and the agent that serves it (SPEC 1.1, 2.4)."""
+    `runner`: what carries work out; `auto` is a flow where the work names one, else a model when a provider is usable.
+    `fallback`: runners to take, in order, when that one is absent. `model`: its default model, "" for the provider's.
+    """
 
     agent: Name
     specialty: str = ""
-    runner: str = "flow"
+    runner: Annotated[str, Field(description=RUNNERS)] = AUTO
+    fallback: Annotated[tuple[str, ...], Field(description='a list of runners, for instance ["model"]')] = ()
+    model: Annotated[str, Field(description=MODELS)] = ""
     session_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 45
     session_silence_minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 10
     session_cost_cap: Annotated[float, Field(gt=0)] = 1.00
 
+    @field_validator("runner", mode="after")
+    @classmethod
+    def _a_runner(cls, value: str) -> str:
+        if fault := runner_fault(value):
+            raise ValueError(fault)
+        return value
 
-class Production(_Section):
+    @field_validator("fallback", mode="after")
+    @classmethod
+    def _runners(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if fault := runner_fault(name, auto=False):
+                raise ValueError(fault)
+        return value
+
+    @field_validator("model", mode="after")
+    @classmethod
+    def _a_model(cls, value: str) -> str:
+        if value and (fault := model_fault(value)):
+            raise ValueError(fault)
+        return value
+
+
+class Production(Section):
     """`[production]`: glob patterns of what always needs approval (SPEC 3.6)."""
 
     branches: tuple[str, ...] = ("main", "master", "prod*")
@@ -64,7 +95,7 @@ class Production(_Section):
     paths: tuple[str, ...] = ()
 
 
-class Content(_Section):
+class Content(Section):
     """`[content]`: the operator's own rules of the content filter (SPEC 3.5).
 
     `block = ["terraform apply", "make deploy --env=prod", "prompt: *customer data*"]`: program, words that follow each
@@ -107,7 +138,38 @@ def _pattern_fault(text: str) -> str:
     return ""
 
 
-class Console(_Section):
+class ValidationSettings(Section):
+    """`[validation]`: the loop around an agent's work that tests can judge (SPEC 4.9).
+
+    `tries` after the first run of the tests, `costCap` dollars for all of them together.
+    """
+
+    enabled: bool = True
+    tries: Annotated[int, Field(ge=0, le=10)] = 3
+    cost_cap: Annotated[float, Field(ge=0, le=1_000)] = 0.50
+
+
+class MemorySettings(Section):
+    """`[memory]`: what makes vectors of what is remembered (SPEC 4.3): "" is the model that comes with the program,
+    `"PROVIDER:MODEL"` an OpenAI-compatible endpoint, to which everything remembered and asked then goes.
+
+    `recallTokens`: what recall may put into a prompt (SPEC 4.4); 0 and nothing is recalled. `transcripts`: folders of
+    other agents' transcripts that are imported, for instance `["~/.claude/projects"]`.
+    """
+
+    embedder: Annotated[str, Field(description=MODELS)] = ""
+    recall_tokens: Annotated[int, Field(ge=0, le=20_000)] = 600
+    transcripts: tuple[str, ...] = ()
+
+    @field_validator("embedder", mode="after")
+    @classmethod
+    def _a_model(cls, value: str) -> str:
+        if value and (fault := model_fault(value)):
+            raise ValueError(fault)
+        return value
+
+
+class Console(Section):
     """`[console]`: how the screen looks and alerts."""
 
     theme: str = "clawpy-dark"
@@ -131,7 +193,7 @@ Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 Milliseconds = Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000)]
 
 
-class Settings(_Section):
+class Settings(Section):
     """Every setting with its default. Unknown keys are refused."""
 
     cross_poll_enabled: bool = True
@@ -165,7 +227,13 @@ class Settings(_Section):
     """Key bindings by id, comma-separated keys."""
     production: Production = Production()
     content: Content = Content()
+    web: WebSettings = WebSettings()
+    validation: ValidationSettings = ValidationSettings()
+    memory: MemorySettings = MemorySettings()
     channels: dict[Name, ChannelSettings] = Field(default_factory=_channels)
+    providers: dict[Name, ProviderSettings] = Field(default_factory=dict)
+    """Those that the file names; `provider` knows the built-in ones too."""
+    acp: dict[Name, AcpSettings] = Field(default_factory=dict)
     workspaces: dict[str, WorkspaceSettings] = Field(default_factory=dict)
 
     @field_validator("workspaces", mode="after")
@@ -184,6 +252,14 @@ class Settings(_Section):
     def workspace(self, path: str) -> WorkspaceSettings:
         """The settings of one workspace (its top folder as git says it), the defaults where the file is silent."""
         return self.workspaces.get(path, WorkspaceSettings())
+
+    def provider(self, name: str) -> ProviderSettings | None:
+        """A provider that the file names or that is built in, None when it is neither."""
+        return self.providers.get(name) or PROVIDERS.get(name)
+
+    def provider_names(self) -> tuple[str, ...]:
+        """Every provider: those that the file names, in its order, then the other built-in ones."""
+        return tuple(dict.fromkeys((*self.providers, *PROVIDERS)))
 
 
 def workspace_path(name: str) -> str:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from engine.config import Settings
+from engine.config_agents import PROVIDERS
 from engine.values import Refusal, sanitise
 
 KeyPath = tuple[str, ...]
@@ -30,6 +31,9 @@ LARGEST_FILE = 256 * 1024
 
 
 NAMES = "an id: a small letter, then at most 39 of a-z, 0-9, _ and -"
+
+_SECRET = re.compile(r"(?i)key|token|secret|password")
+"""Names under which people would write a key."""
 
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 """Words for yes and no in the environment and on the command line; the file itself takes true and false only."""
@@ -69,7 +73,7 @@ def read_settings(text: str, *, file: str, environment: Mapping[str, str]) -> Se
         raise BadConfig([Problem(file, "", f"a number in it is too long: {error}")]) from error
     except RecursionError as error:
         raise BadConfig([_too_deep(file)]) from error
-    chosen = _with_default_channels(data)
+    chosen = _over_built_ins(data)
     variables = overridden(environment)
     for path, (_, value) in variables.items():
         _place(chosen, path, value)
@@ -155,7 +159,7 @@ def accepted(path: Sequence[str | int]) -> str:
     if found is None:
         return ""
     annotation, info = found
-    return _words(annotation, list(info.metadata) if info else [])
+    return (info.description if info else None) or _words(annotation, list(info.metadata) if info else [])
 
 
 def _words(annotation: Any, metadata: list[Any]) -> str:
@@ -229,17 +233,19 @@ VARIABLES = _variables()
 """Every environment variable that overrides a setting, and the key it sets."""
 
 
-def _with_default_channels(data: Mapping[str, Any]) -> dict[str, Any]:
-    """`data` over the five channels of SPEC 2.4, so that a file may change one value of one channel."""
+def _over_built_ins(data: Mapping[str, Any]) -> dict[str, Any]:
+    """`data` over the five channels of SPEC 2.4 and over the built-in providers that it names, so that a file may
+    change one value of one of them. A provider that it does not name stays unnamed: that means something."""
     merged = dict(data)
-    written = data.get("channels", {})
-    if isinstance(written, dict):
-        channels: dict[str, Any] = {
-            name: channel.model_dump(mode="json", by_alias=True) for name, channel in Settings().channels.items()
-        }
-        for name, section in written.items():
-            channels[name] = channels.get(name, {}) | section if isinstance(section, dict) else section
-        merged["channels"] = channels
+    for section, built_in, all_of_them in (("channels", Settings().channels, True), ("providers", PROVIDERS, False)):
+        written = data.get(section, {})
+        if not isinstance(written, dict):
+            continue
+        defaults = {name: one.model_dump(mode="json", by_alias=True) for name, one in built_in.items()}
+        found: dict[str, Any] = dict(defaults) if all_of_them else {}
+        for name, values in written.items():
+            found[name] = defaults.get(name, {}) | values if isinstance(values, dict) else values
+        merged[section] = found
     return merged
 
 
@@ -305,6 +311,8 @@ def _suggestion(path: KeyPath) -> str:
         return f"{dotted(path[:depth])} is a single value"
     known = known_keys(annotation)
     wrong = path[depth]
+    if path[0] in ("providers", "acp") and _SECRET.search(wrong):
+        return f"a key never stands in this file; take it out and say: clawpy key set {path[1]}"
     close = difflib.get_close_matches(wrong.replace("_", "").lower(), [key.lower() for key in known], n=1, cutoff=0.6)
     if close:
         meant = next(key for key in known if key.lower() == close[0])

@@ -7,60 +7,111 @@ the database, services from the bottom up, what a crash left, then the outside.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import engine
-from engine import views
+from engine import tokenizer, views
+from engine.adapters import Actor, Brakes, Diaries, Landings, WhenOver, Work, find_tool, top_folder
 from engine.autonomy.autonomy import Autonomy
 from engine.autonomy.heartbeat import Heartbeat, Page
+from engine.autonomy.schedule import Job
 from engine.clock import Clock, SystemClock
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.doors.control import ControlServer
 from engine.doors.verbs import dispatch
 from engine.events import EngineStarted, EngineStopped, EventBus, FaultReported
+from engine.execution.calls import Calls
 from engine.execution.changesets import ChangeSets
 from engine.execution.channels import Channels
+from engine.execution.ground import Grounds
+from engine.execution.hiring import Hiring
 from engine.execution.launcher import Launcher
+from engine.execution.overlaps import Overlaps
+from engine.execution.permissions import Permissions
+from engine.execution.prompt.assembly import PromptAssembly
+from engine.execution.prompt.parts import Identity, Project, Rules, Task
+from engine.execution.routing import ModelRouter
+from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.toolchain import detect_all, linters
+from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.history import Histories
+from engine.execution.runners.model.runner import ModelRunner
+from engine.execution.salvage import Salvage
 from engine.execution.sessions import Sessions
+from engine.execution.tools.belt import Toolbelts
+from engine.execution.validation import Validation
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.feedback.calibration import IdentityCalibrator
 from engine.feedback.decisions import Decisions
 from engine.git import repository_root
 from engine.hierarchy.agents import Agents
+from engine.hierarchy.discoveries import Correction
+from engine.hierarchy.postgres import PostgresStore
+from engine.hierarchy.wisdom import Wisdom
 from engine.home import Home
+from engine.keys import Keys
 from engine.lock import HomeLock
+from engine.logs import keep_log
+from engine.memory.embedding import Endpoint
+from engine.memory.knowledge import Knowledge
 from engine.memory.ledger import Ledger, append
+from engine.memory.markdown import Markdown
+from engine.memory.memory import MemoryPort
+from engine.memory.prompt_part import RecalledPart
 from engine.memory.validation_runs import ValidationRuns
-from engine.prediction.acting import Acting, Attempt
+from engine.memory.watching import Watching
+from engine.prediction.acting import Acting
 from engine.prediction.cards import Cards
 from engine.prediction.collectors.github import GitHub
 from engine.prediction.collectors.silence import OurWrite
-from engine.prediction.context import ToolFound, WorkspaceContext
+from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader
 from engine.prediction.cycle import Predictions
-from engine.safety.kill_switch import KillSwitch
 from engine.safety.safety import Safety
 from engine.settings_store import SettingsStore
 from engine.stand_ins import Contexts, StandIns
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
 from engine.storage.files import sweep_temporaries
 from engine.tasks.board import TaskBoard
-from engine.values import Card, ChangeState, Randomness, Refusal, SessionState, SessionView, Verdict, Waiting
+from engine.values import (
+    Card,
+    CheckResult,
+    DecisionSignal,
+    LayerState,
+    LeaderDecision,
+    Randomness,
+    Refusal,
+    SessionState,
+    Verdict,
+    Waiting,
+)
 
 log = logging.getLogger(__name__)
 
 STAMP_SLACK = timedelta(milliseconds=1)
 """Files carry nanoseconds, instants microseconds."""
 
-LOG_BYTES = 2_000_000
-LOG_FILES = 3
+SHARED_URL = "CLAWPY_SHARED_DATABASE_URL"
+"""The variable that names a PostgreSQL in which machines share one leadership (SPEC 1.9); it may hold a password."""
+
+FAR_BACK = 200
+"""So many of the latest decisions, the operator's and captured ones, are looked through."""
+
+NIGHT_LOOK = timedelta(minutes=10)
+"""So often it is looked whether a day is over that memory has not worked through (SPEC 4.8)."""
+
+IMPORT_EVERY = timedelta(hours=1)
+"""So often other agents' transcripts are read on, where that is wished."""
+
+KEPT_LOOK = timedelta(hours=1)
+"""So often it is looked which memories were kept long enough (SPEC 4.3)."""
+
+RECALL_WITHIN = 2.0
+"""Seconds that a prompt waits for its recall; the first of an engine loads a model."""
 
 
 class Engine:
@@ -96,6 +147,15 @@ class Engine:
         self.settings.attach(self.database)
         self.ledger = Ledger(self.database)
         self.runs = ValidationRuns(self.database)
+        self.memory = MemoryPort(
+            self.database,
+            settings=self.settings,
+            clock=clock,
+            folder=home.data / "chroma",
+            endpoint=self._endpoint,
+            running=lambda: frozenset(one.id for one in self.sessions.running()),
+            meaning=not stand_ins.throw_away,  # in a simulated month nobody waits for a model
+        )
 
         # Who and what
         self.hierarchy = Agents(
@@ -105,7 +165,22 @@ class Engine:
             database=self.database,
             activity=self._activity,
         )
+        self.files = Markdown(home.agents, database=self.database, fault=self.hierarchy.file_fault)
+        self._watching = Watching(self.files, report=self.report)
         self.feedback = Decisions(self.database, clock)
+        shared = PostgresStore(url) if (url := os.environ.get(SHARED_URL, "")) else None
+        self.wisdom = Wisdom(
+            self.database,
+            self.hierarchy,
+            clock=clock,
+            randomness=randomness,
+            count=tokenizer.count,
+            facts=self.ledger.since,
+            seconds=self._session_seconds,
+            correction=self._correction,
+            decided=self._decided,
+            store=lambda: shared,
+        )
 
         # Rails
         self.safety = Safety(
@@ -115,21 +190,85 @@ class Engine:
             randomness,
             data=home.data,
             decisions=self.feedback,
-            stop_sessions=lambda reason: self.sessions.stop_all(reason),
+            stop_sessions=self._stop_all,
             agent_budget=self.hierarchy.budget,
             quiet=lambda: self.autonomy.quiet(),
             on_change=lambda: self.autonomy.poke(),
         )
 
-        brakes = _Brakes(self.safety.kill_switch)
+        brakes = Brakes(self.safety.kill_switch)
 
         # Execution
         locks = WorkspaceLocks()
         worktrees = Worktrees(home=home, database=self.database, locks=locks)
+        self.keys = Keys(home, clock=clock)
+        self.models = ModelRouter(self.settings, self.keys, models=lambda agent: self.hierarchy.tools(agent).models)
+        self.hiring = Hiring(self.settings, data=home.data, model_for=self.models.choose)
+        self.calls = Calls(self.database, randomness, secrets=self.keys.secrets)
+        self.recalling = RecalledPart(self.memory, self.settings)
+        self.prompts = PromptAssembly(
+            [
+                Identity(self.hierarchy, folder=home.agents),
+                Rules(),
+                self.wisdom.part,
+                Project(),
+                self.recalling,
+                Task(self._card, self._last_check),
+            ],
+            deadlines={self.recalling.name: RECALL_WITHIN},
+            secrets=self.keys.secrets,
+        )
         self.changes = ChangeSets(
             home=home, database=self.database, clock=clock, randomness=randomness, worktrees=worktrees, locks=locks
         )
-        flows = FlowRunner(FLOWS, settings=self.settings, worktrees=worktrees, changes=self.changes, runs=self.runs)
+        self.overlaps = Overlaps(self.database)
+        self.permissions = Permissions(self.database, randomness=randomness, secrets=self.keys.secrets)
+        self.belts = Toolbelts(
+            self.database,
+            settings=self.settings,
+            permissions=self.permissions,
+            lists=self.hierarchy.tools,
+            programs=self.safety.programs,
+        )
+        left = Salvage(self.database, worktrees=worktrees, changes=self.changes)
+        grounds = Grounds(
+            left=left,
+            settings=self.settings,
+            worktrees=worktrees,
+            changes=self.changes,
+            runs=self.runs,
+            overlaps=self.overlaps,
+        )
+        flows = FlowRunner(FLOWS, grounds=grounds)
+        channels = Channels(self.settings)
+        self._host = ModelHost() if stand_ins.model_host is None else stand_ins.model_host
+        self._host_lent = stand_ins.model_host is not None
+        judging = Validation(self.database, settings=self.settings, runs=self.runs)
+        models = ModelRunner(
+            host=self._host,
+            router=self.models,
+            keys=self.keys,
+            prompts=self.prompts,
+            calls=self.calls,
+            belts=self.belts,
+            grounds=grounds,
+            histories=Histories(home.transcripts),
+            channels=channels,
+            settings=self.settings,
+            clock=clock,
+            randomness=randomness,
+            frame=judging,
+        )
+        agents = AcpRunner(
+            settings=self.settings,
+            grounds=grounds,
+            data=home.data,
+            belts=self.belts,
+            prompts=self.prompts,
+            calls=self.calls,
+            validation=judging,
+            version=engine.__version__,
+        )
         self.sessions = Sessions(
             self.database,
             home=home,
@@ -137,13 +276,15 @@ class Engine:
             bus=self.bus,
             randomness=randomness,
             settings=self.settings,
-            channels=Channels(self.settings),
+            channels=channels,
             permits=self.safety.permits,
             brakes=brakes,
             check=lambda command, folder: self.safety.check_command(command, Path(folder)),
-            runners=[flows] if stand_ins.runners is None else stand_ins.runners,
+            runners=[flows, models, agents] if stand_ins.runners is None else stand_ins.runners,
             sandbox=stand_ins.sandbox,
             last_write=lambda workspace: self._last_sign([workspace]),
+            unattended=self._unattended,
+            purse=self.safety.costs.hold,
         )
         launcher = Launcher(self.sessions, self.settings)
 
@@ -156,10 +297,11 @@ class Engine:
             randomness=randomness,
             rails=self.safety.pipeline,
             launcher=launcher,
-            landings=_Landings(self.changes),
+            landings=Landings(self.changes),
             facts=self.ledger,
             flows=tuple(FLOWS),
             on_decision=self.safety.kill_switch.decided,
+            session=self.sessions.get,
             history=self.feedback,
             calibrator=calibrator,
             active_time=lambda start, span: self.autonomy.active_until(start, span),
@@ -190,7 +332,24 @@ class Engine:
             facts=self.ledger,
             session=self.sessions.get,
         )
-        for observer in (self.cards, self.safety, self.tasks, _WhenOver(lambda: self.autonomy.poke())):
+        self.knowledge = Knowledge(
+            home,
+            self.database,
+            clock,
+            memory=self.memory,
+            ledger=self.ledger,
+            work=Work(self.sessions, self.tasks),
+            changes=self.changes,
+            runs=self.runs,
+            diaries=Diaries(self.files),
+            report=self.report,
+            secrets=self.keys.secrets,
+            transcripts=lambda: self.settings.current.memory.transcripts,
+            workspace_of=top_folder,
+        )
+        self.memory.know(self.knowledge)
+        watching = (self.cards, self.safety, self.tasks, self.calls, self.permissions, self.knowledge)
+        for observer in (*watching, WhenOver(lambda: self.autonomy.poke())):
             self.sessions.observe(observer)
 
         # Acting by itself
@@ -201,7 +360,7 @@ class Engine:
             clock,
             holds=self.safety.kill_switch,
             card_cycle=self.predictions.run_cycle,
-            actor=_Actor(
+            actor=Actor(
                 self.predictions,
                 Acting(
                     self.database,
@@ -215,7 +374,18 @@ class Engine:
                 ),
             ),
             pulse=self.heartbeat.pulse,
-            housekeeping=(self.cards.expire_due, self.predictions.follow_up),
+            housekeeping=(
+                self.cards.expire_due,
+                self.predictions.follow_up,
+                self.knowledge.housekeeping,
+                self.wisdom.discover,
+            ),
+            jobs=(
+                Job("wisdom", lambda: self.wisdom.interval, self.wisdom.round, lambda: brakes.stopped() is None),
+                Job("nightly", lambda: NIGHT_LOOK, self.knowledge.night, self.knowledge.nightly.wanted, kept=False),
+                Job("retention", lambda: KEPT_LOOK, self.memory.housekeeping, kept=False),
+                Job("transcripts", lambda: IMPORT_EVERY, self.memory.import_transcripts, self._imports),
+            ),
             last_sign=lambda: self._last_sign(self.workspaces),
         )
 
@@ -237,8 +407,18 @@ class Engine:
         return list(found)
 
     def queue(self) -> list[Waiting]:
-        """What waits for the operator, longest first (SPEC 9.3)."""
-        return views.waiting(self.changes, self.sessions, self.clock.now())
+        """What waits for the operator (SPEC 9.3): what blocks an agent, then the longest first."""
+        known = views.acknowledged(self.database)
+        queue = views.waiting(self.changes, self.sessions, self.permissions, self.clock.now(), known)
+        return views.in_order([*queue, *self.knowledge.waiting()])
+
+    def acknowledge(self, session_id: str) -> None:
+        """The operator knows that this session was interrupted: it leaves the queue."""
+        views.acknowledge(self.database, session_id)
+
+    def layers(self) -> list[LayerState]:
+        """How the seven layers of memory stand (SPEC 9.5)."""
+        return [self.files.layer(), self.ledger.layer(), *self.memory.layers()]
 
     def since(self, instant: datetime | None = None) -> views.Since:
         """What ran, was blocked, decided and spent since `instant`, else since the operator's present or last absence
@@ -265,13 +445,16 @@ class Engine:
 
         Without `resume` approved work that never began goes on waiting.
         """
+        self.calls.recover()
         swept = sum(sweep_temporaries(folder) for folder in (self.home.config, self.home.data))
         if swept:
             log.info("swept %d temporary files of an earlier engine", swept)
         self.hierarchy.ensure_organisation()
-        words = self.sessions.recover(resume=resume)
+        words = self.permissions.recover()  # before the sessions, which would withdraw them without a word
+        words += self.sessions.recover(resume=resume)
         self.safety.recover(self.sessions.of_prediction)
         words += self.cards.recover(self.safety.permits.unconsumed(), resume=resume)
+        words += self.knowledge.recover()
         return words
 
     def start(self, *, schedule: bool) -> None:
@@ -279,7 +462,11 @@ class Engine:
         if not self._deaf:
             self._listen()
         if schedule:
+            if not self._deaf:
+                self._watching.start()
             self.autonomy.start()
+            self.memory.start()
+        self.knowledge.start(follow=schedule)
 
     def _listen(self) -> None:
         self.safety.start()
@@ -308,8 +495,13 @@ class Engine:
             self._control.close()
             self._control = None
         self.autonomy.close()
+        self._watching.close()
         self.sessions.close()
+        if not self._host_lent:
+            self._host.close()
         self.safety.close()
+        self.knowledge.close()
+        self.memory.close()
         try:
             self.database.write(lambda tx: tx.record(EngineStopped()))
         except Refusal as refusal:
@@ -322,13 +514,73 @@ class Engine:
         """Tell of a fault that work can go on without."""
         self.database.write(lambda tx: tx.record(FaultReported(where=where, message=message)))
 
+    def _imports(self) -> bool:
+        """Whether transcripts of other agents are imported: only where the settings name some."""
+        return bool(self.settings.current.memory.transcripts)
+
+    def _stop_all(self, reason: str) -> None:
+        """The kill switch: sessions and all their processes, and the one that speaks to models for them."""
+        self.sessions.stop_all(reason)
+        if not self._host_lent:
+            self._host.end()
+
     def _activity(self) -> Mapping[str, tuple[str, int]]:
         """What agents are doing now, for the hierarchy: state and tokens by agent."""
         return {view.agent: (view.state.value, view.tokens) for view in self.sessions.running()}
 
+    def _card(self, card_id: str) -> Card | None:
+        """A card as prompts are made of it; None for work that has none."""
+        try:
+            return self.cards.get(card_id)
+        except Refusal:
+            return None
+
+    def _endpoint(self, provider: str) -> Endpoint | None:
+        """Where a provider makes embeddings, None when it cannot be used."""
+        if self.settings.current.provider(provider) is None:
+            return None
+        state = self.models.provider(provider)
+        key = self.keys.get(provider)
+        return Endpoint(state.settings.base_url, key.value if key else "") if state.usable else None
+
+    def _session_seconds(self, session_id: str) -> float:
+        """How long a session took, 0 when that is not known."""
+        try:
+            view = self.sessions.get(session_id)
+        except Refusal:
+            return 0.0
+        ended = view.ended_at or self.clock.now()
+        return 0.0 if view.started_at is None else max(0.0, (ended - view.started_at).total_seconds())
+
+    def _decided(self, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
+        """What leaders decided in their own words, the newest first."""
+        found: dict[str, list[LeaderDecision]] = {}
+        for one in self.knowledge.captures.entries(limit=FAR_BACK):
+            if one.kind == "decision" and one.agent in leaders and not one.forgotten:
+                found.setdefault(one.agent, []).append(LeaderDecision(one.id, one.text, one.at))
+        return found
+
+    def _correction(self, card_id: str) -> Correction | None:
+        """What the operator made of a card's prompt before he approved it; None when nothing."""
+        card, latest = self._card(card_id), self.feedback.recent(FAR_BACK)
+        said = {one.signal: one for one in latest if one.prediction_id == card_id}
+        original, approved = said.get(DecisionSignal.ORIGINAL), said.get(DecisionSignal.APPROVED)
+        if card is None or original is None or approved is None:
+            return None
+        like = sum(one.edited and (one.kind, one.channel) == (approved.kind, approved.channel) for one in latest)
+        return Correction(
+            card.agent, original.prompt, approved.prompt, approved.kind, approved.channel, card.session_id or "",
+            card.estimate, like,
+        )  # fmt: skip
+
+    def _last_check(self, workspace: str) -> CheckResult | None:
+        """How the tests of a workspace stood last."""
+        return next((run.check for run in self.runs.latest(workspace, 1)), None)
+
     def _heartbeat_pages(self) -> tuple[list[Page], list[str]]:
         found, unread = self.hierarchy.heartbeats()
-        return [Page(one.agent, one.text, one.written, one.channel) for one in found], unread
+        about = next(iter(self.workspaces), "")
+        return [Page(one.agent, one.text, one.written, one.channel, about) for one in found], unread
 
     def _read_contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
         last_input, _ = self.autonomy.presence.last()
@@ -346,6 +598,18 @@ class Engine:
             workspaces, last_input=None, ours={path: self._ours(path) for path in workspaces}
         )
 
+    def _unattended(self, workspace: str) -> str:
+        """Why nothing may begin by itself in a workspace now, in words (SPEC 7.1, 7.3, 7.4); "" when it may."""
+        verdict = self.safety.kill_switch.ask()
+        if verdict.verdict is not Verdict.ALLOW:
+            return verdict.reason
+        settings = self.settings.current
+        if not settings.autonomous_mode_enabled:
+            return "autonomousModeEnabled is off"
+        if settings.workspace(workspace).autonomy is not WorkspaceAutonomy.ACT:
+            return "the workspace's autonomy is not `act`"
+        return "quiet hours: nothing executes by itself" if self.autonomy.quiet() else ""
+
     def _ours(self, workspace: str) -> list[OurWrite]:
         """What our landings wrote there: no sign of the operator."""
         writes = []
@@ -353,58 +617,6 @@ class Engine:
             at = datetime.fromtimestamp(mtime_ns / 1e9, UTC)
             writes.append(OurWrite(path, at - STAMP_SLACK, at + STAMP_SLACK))
         return writes
-
-
-@dataclass(frozen=True, slots=True)
-class _Brakes:
-    """The kill switch as sessions and cycles ask it. A pause holds only what runs by itself."""
-
-    kill_switch: KillSwitch
-
-    def stopped(self) -> str | None:
-        verdict = self.kill_switch.ask(by_operator=True)
-        return None if verdict.verdict is Verdict.ALLOW else verdict.reason
-
-
-@dataclass(frozen=True, slots=True)
-class _Actor:
-    """Prediction as the autonomous cycle uses it."""
-
-    predictions: Predictions
-    acting: Acting
-
-    def predict(self) -> Sequence[str]:
-        return self.predictions.run_cycle().errors
-
-    def attempt(self, still: Callable[[], bool]) -> Attempt:
-        return self.acting.attempt(still)
-
-
-@dataclass(frozen=True, slots=True)
-class _WhenOver:
-    """Observer of sessions: has the housekeeping come round as soon as one is over, for its follow-up."""
-
-    poke: Callable[[], None]
-
-    def session_started(self, tx: Transaction, view: SessionView) -> None:
-        pass
-
-    def session_ended(self, tx: Transaction, view: SessionView, result: object) -> None:
-        tx.after_commit(self.poke)
-
-
-@dataclass(frozen=True, slots=True)
-class _Landings:
-    """Landings as cards take them back."""
-
-    changes: ChangeSets
-
-    def reverse(self, session_id: str) -> bool:
-        change = self.changes.for_session(session_id)
-        if change is None or change.state is ChangeState.WAITING:
-            return False
-        self.changes.undo(change.id)
-        return True
 
 
 def open_engine(
@@ -445,39 +657,3 @@ def open_engine(
         opened.close()
         raise
     return opened
-
-
-def find_tool(folder: Path) -> ToolFound:
-    """What prediction needs to know of a project's tools."""
-    tools, found = detect_all(folder), linters(folder)
-    return ToolFound(
-        name=tools[0].name if tools else "",
-        suffixes=tuple(suffix for tool in tools for suffix in tool.suffixes),
-        exact=all(tool.exact for tool in tools),
-        linter=found[0].name if found else "",
-        lint_suffixes=tuple(suffix for linter in found for suffix in linter.suffixes),
-    )
-
-
-class _Log(RotatingFileHandler):
-    """The log on a disk that may be full: what it cannot take is lost, and never spoils the terminal."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is logging's)
-        pass
-
-
-def keep_log(home: Home) -> None:
-    """Write the log of the engine and its libraries to `logs/clawpy.log`, never to the terminal."""
-    file = home.logs / "clawpy.log"
-    for name in ("engine", "apscheduler"):
-        logger = logging.getLogger(name)
-        if any(getattr(handler, "baseFilename", "") == str(file) for handler in logger.handlers):
-            continue
-        for handler in [one for one in logger.handlers if isinstance(one, RotatingFileHandler)]:
-            logger.removeHandler(handler)
-            handler.close()
-        handler = _Log(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False

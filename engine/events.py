@@ -214,6 +214,61 @@ class SessionEnded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallBegan(Event):
+    """A call of a model, or a turn of an agent, began. Volatile: the table of calls is the record."""
+
+    volatile: ClassVar[bool] = True
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallEnded(Event):
+    """It ended: "done", "failed", "cancelled" or "interrupted"."""
+
+    volatile: ClassVar[bool] = True
+    session_id: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionAsked(Event):
+    """A session wants something that a person must look at (SPEC 9.3)."""
+
+    session_id: str
+    tool: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionAnswered(Event):
+    """`answer` is a `PermissionAnswer`; `by` names the request whose answer for the session counted again."""
+
+    session_id: str
+    tool: str
+    answer: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionWithdrawn(Event):
+    """Its session ended before anybody answered."""
+
+    session_id: str
+    tool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRefused(Event):
+    """A session (`subject`) was not let do something: by the content filter, its agent's policy, or the jail."""
+
+    tool: str
+    what: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetReady(Event):
     session_id: str
     files: int
@@ -265,6 +320,174 @@ class AgentMoved(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRetired(Event):
     pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFileChanged(Event):
+    """A file of an agent (`subject`) was edited (SPEC 4.1). `how`: "in the console", "by the engine", or "on disk"
+    when another program did it, or nobody said who."""
+
+    file: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierAssigned(Event):
+    """The operator said which tier an agent is; None lets the other rules decide again (SPEC 1.2)."""
+
+    tier: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuidanceApplied(Event):
+    """A prompt of an agent (`subject`) carried its leaders' guidance (SPEC 1.10); `items` lead to what was said."""
+
+    session_id: str
+    chain: tuple[str, ...]
+    sources: tuple[str, ...]
+    items: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WisdomTaught(Event):
+    """The "Inherited Wisdom" of an agent's `soul.md` was written anew (SPEC 1.6)."""
+
+    leaders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BubbleQueued(Event):
+    """A learning passed all gates of SPEC 1.7 and waits to go up to `leader`."""
+
+    agent: str
+    leader: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BubbleRefused(Event):
+    """A learning stays where it is; `gate` says which gate refused it, `reason` why."""
+
+    agent: str
+    gate: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBubbleFlushed(Event):
+    """Bubbles became, or joined, patterns of a leader (`subject`), in this order (SPEC 1.8)."""
+
+    bubbles: tuple[str, ...]
+    patterns: tuple[str, ...]
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileEdited(Event):
+    """A leader's profile (`subject`) was changed by the operator: which section, and which item of it."""
+
+    section: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudSyncFailed(Event):
+    """The shared leadership could not be reached (SPEC 1.8, 1.9); what is unsent waits."""
+
+    message: str
+    unsent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactPromoted(Event):
+    """A fact (`subject`) joined layer G (SPEC 4.8). `by` is "operator" or "nightly"; `draft` its draft, "" for none."""
+
+    by: str
+    draft: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactRejected(Event):
+    """The operator turned a draft of a fact (`subject`) down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightlyFinished(Event):
+    """The day `subject` (local, `2026-01-05`) was worked through (SPEC 4.8): facts that a model promoted, drafts that
+    wait for the operator, what it cost, and why there was no promotion."""
+
+    promoted: int
+    drafted: int
+    cost: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryForgotten(Event):
+    """Something was forgotten at the operator's word (SPEC 4.10); of it only the number of places is known."""
+
+    places: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationFailed(Event):
+    """Healing was given up: `failing` tests stay red, after so many `attempts` and micro-dollars (SPEC 4.9)."""
+
+    agent: str
+    attempts: int
+    cost: int
+    failing: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationHealed(Event):
+    """What an agent broke, it mended: `failing` tests were red at its first attempt (SPEC 4.9)."""
+
+    agent: str
+    attempts: int
+    cost: int
+    failing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRepeated(Event):
+    """A try to heal left exactly the same tests red as the one before (SPEC 4.9)."""
+
+    agent: str
+    attempts: int
+    cost: int
+    failing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOverlapped(Event):
+    """What two sessions changed touches the same files; `conflicting` ones would not land after each other. `subject`
+    is the change set that came later, `other` the one that waits already."""
+
+    session_id: str
+    agent: str
+    other: str
+    other_session_id: str
+    files: tuple[str, ...]
+    conflicting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentErred(Event):
+    """A tool call of an agent's failed in a way that it cannot have meant, or its model or program did."""
+
+    agent: str
+    tool: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsUsed(Event):
+    """The tool calls of a session in order, each as `tool` or `exec:program word`; at most 500."""
+
+    agent: str
+    calls: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

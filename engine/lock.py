@@ -25,6 +25,10 @@ from engine.values import Refusal
 log = logging.getLogger(__name__)
 
 
+LET_GO_WITHIN = 2.0
+"""Seconds within which programs that a dead engine was just starting have let go of its lock."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who holds a home. `since` is an ISO instant in UTC; `address` is the control socket's path or ""; `kind` says
@@ -69,11 +73,11 @@ class HomeLock:
 
     def acquire(self) -> None:
         """Take the home, creating its folders. Raises `Refusal`: `home_held` (by whom, since when),
-        `unwritable_home`. Waits for nobody."""
+        `unwritable_home`. Waits for nobody who lives."""
         try:
             for folder in (self._home.config, self._home.data, self._home.cache, self._home.logs):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock.acquire()
+            self._take()
         except Timeout as error:
             raise held(self._home) from error
         except OSError as error:
@@ -84,6 +88,16 @@ class HomeLock:
         except BaseException:
             self._lock.release()
             raise
+
+    def _take(self) -> None:
+        try:
+            self._lock.acquire()
+        except Timeout:
+            holder = read_holder(self._home)
+            if holder is None or _alive(holder.pid):
+                raise
+            # It died while it was starting a program, which lets go of what it inherited a moment later.
+            self._lock.acquire(timeout=LET_GO_WITHIN)
 
     def announce(self, address: str) -> None:
         """Add the control socket's address to the note; "" takes it out, and never fails: an engine must be able to end
@@ -109,6 +123,16 @@ class HomeLock:
                 write_json(note_file(self._home), asdict(holder), mode=0o600)
             except OSError as error:
                 raise _unwritable(note_file(self._home), error) from error
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _unwritable(path: Path, error: OSError) -> Refusal:

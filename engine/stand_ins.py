@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Protocol
 
 from engine.execution.runners.base import Runner
+from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import Sandbox
 from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import WorkspaceContext
@@ -45,6 +46,7 @@ class StandIns:
     """Stand-ins; None is the real thing.
 
     `throw_away`: the home is deleted afterwards, so no commit waits for the disk (SQLite's `synchronous=OFF`).
+    `model_host` is lent: it outlives the engine, for a host takes seconds to start.
     `deaf`: no control socket and no watcher of the stop file; only who holds the engine can ask it anything.
     """
 
@@ -52,5 +54,6 @@ class StandIns:
     contexts: Contexts | None = None
     calibrator: Calibrator | None = None
     sandbox: Sandbox | None = None
+    model_host: ModelHost | None = None
     throw_away: bool = False
     deaf: bool = False

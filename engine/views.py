@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
 from engine.git import Git
+from engine.storage import state
+from engine.storage.database import Database, Transaction
 from engine.values import (
     ChangeSet,
     ChangeState,
     DecidedBy,
+    PermissionRequest,
     RailVerdict,
     Refusal,
     SessionState,
@@ -25,6 +28,7 @@ from engine.values import (
 MOST = 1000
 """A look back reads at most so many rows of each kind, the newest."""
 
+ACKNOWLEDGED = "views.acknowledged"
 INTERRUPTED_FOR = timedelta(hours=24)
 """So long an interruption is among what waits; the list of sessions has it for ever."""
 
@@ -35,6 +39,10 @@ class ChangeList(Protocol):
 
 class SessionList(Protocol):
     def list(self, *, workspace: str | None = None, limit: int = 50) -> list[SessionView]: ...
+
+
+class PermissionList(Protocol):
+    def waiting(self) -> list[PermissionRequest]: ...
 
 
 class Entry(Protocol):
@@ -130,18 +138,52 @@ def _blocked(entry: Entry) -> Blocked:
     )
 
 
-def waiting(changes: ChangeList, sessions: SessionList, now: datetime) -> list[Waiting]:
-    """The operator's one queue (SPEC 9.3), longest waiting first: change sets to decide, interruptions to know of."""
+def waiting(
+    changes: ChangeList,
+    sessions: SessionList,
+    permissions: PermissionList,
+    now: datetime,
+    acknowledged: Collection[str] = (),
+) -> list[Waiting]:
+    """The operator's one queue (SPEC 9.3): change sets to decide, interruptions to know of until they are
+    `acknowledged`, and before them permissions, for which an agent stands still."""
     queue = [
+        Waiting("permission", one.id, f"{one.agent} asks: {one.title}", one.asked_at, one.session_id)
+        for one in permissions.waiting()
+    ]
+    queue += [
         Waiting("change_set", change.id, f"land {_files(change)}? {change.title}", change.created_at, change.session_id)
         for change in changes.list(state=ChangeState.WAITING, limit=100)
     ]
     queue += [
         Waiting("interrupted", session.id, f"interrupted: {session.prompt}", ended_at, session.id)
         for session, ended_at in _interrupted(sessions.list(limit=20))
-        if now - ended_at < INTERRUPTED_FOR
+        if now - ended_at < INTERRUPTED_FOR and session.id not in acknowledged
     ]
-    return sorted(queue, key=lambda one: one.since)
+    return in_order(queue)
+
+
+def in_order(queue: Iterable[Waiting]) -> list[Waiting]:
+    """What blocks an agent first, then what waits longest."""
+    return sorted(queue, key=lambda one: (one.kind != "permission", one.since))
+
+
+def acknowledged(database: Database) -> frozenset[str]:
+    """Interrupted sessions that the operator knows of."""
+    with database.read() as session:
+        return frozenset(state.get(session, ACKNOWLEDGED, {}))
+
+
+def acknowledge(database: Database, session_id: str) -> None:
+    """The operator knows of the interruption of this session: it waits no longer."""
+
+    def work(tx: Transaction) -> None:
+        since = tx.now - INTERRUPTED_FOR  # what is older waits no longer anyway
+        kept = state.get(tx.session, ACKNOWLEDGED, {})
+        known = {name: at for name, at in kept.items() if datetime.fromisoformat(at) > since}
+        state.put(tx, ACKNOWLEDGED, known | {session_id: tx.now.isoformat()})
+
+    database.write(work)
 
 
 def _interrupted(newest_first: Sequence[SessionView]) -> Iterator[tuple[SessionView, datetime]]:

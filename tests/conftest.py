@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -24,8 +25,16 @@ def _own_git_identity(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     config.write_text("[user]\n\tname = Test\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for variable in ("CLAWPY_HOME", "UV_PROJECT_ENVIRONMENT"):
+    for variable in ("CLAWPY_HOME", "CLAWPY_SHARED_DATABASE_URL", "UV_PROJECT_ENVIRONMENT"):
         monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither his environment nor his keyring, here or in a child process."""
+    for variable in [name for name in os.environ if name.startswith("CLAWPY_") and name.endswith("_API_KEY")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
 
 
 @pytest.fixture

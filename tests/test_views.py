@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from engine import views
-from engine.values import ChangeSet, ChangeState, SessionState, SessionView
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.memory.ledger import append
+from engine.storage.database import Database
+from engine.values import ChangeSet, ChangeState, PermissionRequest, SessionState, SessionView
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -25,6 +30,14 @@ class Changes:
         return [change] if state is ChangeState.WAITING else []
 
 
+class Permissions:
+    def __init__(self, *requests: PermissionRequest) -> None:
+        self._requests = list(requests)
+
+    def waiting(self) -> list[PermissionRequest]:
+        return self._requests
+
+
 def session(name: str, flow: str | None, state: SessionState, ended_at: datetime = NOW) -> SessionView:
     return SessionView(
         name, "pred_1", "do it", "/shop", "koji-core", "a", "flow", flow, state, "approved", "none", "/shop", ended_at,
@@ -33,7 +46,7 @@ def session(name: str, flow: str | None, state: SessionState, ended_at: datetime
 
 
 def waiting(*newest_first: SessionView, now: datetime = NOW) -> list[str]:
-    return [one.id for one in views.waiting(Changes(), Sessions(list(newest_first)), now)]
+    return [one.id for one in views.waiting(Changes(), Sessions(list(newest_first)), Permissions(), now)]
 
 
 def test_the_longest_waiting_first() -> None:
@@ -48,3 +61,38 @@ def test_an_interruption_leaves_when_it_was_run_again_or_after_a_day() -> None:
     assert "sess_1" not in waiting(replace(other, flow="lint"), cut)
     assert "sess_1" in waiting(cut, now=NOW + timedelta(hours=24) - timedelta(microseconds=1))
     assert "sess_1" not in waiting(cut, now=NOW + timedelta(hours=24))
+
+
+def test_a_permission_that_a_session_waits_for_is_in_the_queue() -> None:
+    asked = PermissionRequest(
+        "perm_1", "sess_1", "builder", "/shop", "exec", "exec git push", "git push", "why", NOW - timedelta(minutes=1)
+    )
+    queue = views.waiting(Changes(), Sessions([]), Permissions(asked), NOW)
+    assert [one.id for one in queue] == ["perm_1", "change_1"]
+    assert (queue[0].kind, queue[0].title, queue[0].session_id) == (
+        "permission",
+        "builder asks: exec git push",
+        "sess_1",
+    )
+
+
+def test_a_permission_stands_before_what_waits_longer() -> None:
+    asked = PermissionRequest("perm_1", "sess_1", "builder", "/shop", "exec", "git push", "git push", "why", NOW)
+    early = session("sess_2", "lint", SessionState.INTERRUPTED, NOW - timedelta(hours=1))
+    queue = views.waiting(Changes(), Sessions([early]), Permissions(asked), NOW)
+    assert [one.id for one in queue] == ["perm_1", "sess_2", "change_1"]
+
+
+def test_an_interruption_that_was_acknowledged_waits_no_longer(tmp_path: Path, clock: FakeClock) -> None:
+    database = Database(tmp_path / "engine.db", clock=clock, bus=EventBus(), recorder=append)
+    try:
+        assert views.acknowledged(database) == frozenset()
+        views.acknowledge(database, "sess_1")
+        clock.advance(timedelta(hours=24))
+        views.acknowledge(database, "sess_2")
+        assert views.acknowledged(database) == {"sess_2"}, "after a day an interruption waits no longer anyway"
+    finally:
+        database.close()
+    cut = session("sess_1", "lint", SessionState.INTERRUPTED)
+    queue = views.waiting(Changes(), Sessions([cut]), Permissions(), NOW, {"sess_1"})
+    assert [one.id for one in queue] == ["change_1"]

@@ -94,6 +94,18 @@ def rail_line(one: RailVerdict) -> Content:
     )
 
 
+def runs_words(card: Card) -> str:
+    """Who does it: a flow, or an agent with what serves it and what that reaches of the network."""
+    served = words.one_line(card.served) or card.assignment.runner
+    return f"{card.assignment.flow or served}, by {card.agent}"
+
+
+def continues_words(card: Card) -> str:
+    """The finished session whose words and changes it goes on with, "" for none."""
+    former = card.assignment.parameters.get("continues") if card.assignment.flow is None else None
+    return f"with {former}: its conversation, and its changes as long as they wait" if former else ""
+
+
 class Details(Dialog[None]):
     """The details of one card. Closes itself when it was approved.
 
@@ -190,7 +202,8 @@ class Details(Dialog[None]):
             title("WORK"),
             fact("like this", like),
             fact("cost", f"est. {words.money(card.estimate)}"),
-            fact("runs", f"{assignment.flow or assignment.runner} by {card.agent}"),
+            fact("runs", runs_words(card)),
+            *([fact("goes on", continued)] if (continued := continues_words(card)) else []),
             fact("where", f"{assignment.workspace}, {'read-only' if card.check_only else 'in a worktree of its own'}"),
             fact("sandbox", self.app.known.sandbox or "not tried yet"),
             fact("undo", card.undo_note or "–"),

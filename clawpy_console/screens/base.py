@@ -102,6 +102,9 @@ class ConsoleScreen(WholeScreen[None]):
         if not (isinstance(shown, Content) and shown.is_same(content)):
             static.update(content, layout=static.styles.auto_dimensions)
 
+    def engine_moved(self, topics: frozenset[str]) -> None:
+        """The engine reported that these topics moved, whether or not what is known of them changed."""
+
     def output_grew(self, sessions: frozenset[str]) -> None:
         """These sessions wrote more."""
 
@@ -127,7 +130,9 @@ class ConsoleScreen(WholeScreen[None]):
             for one in set(self.COLUMNS.values()):
                 self.set_class(one == column, f"-at-{one}")
         target = self.query_one(f"#{self.PANES[pane]}")
-        if not target.can_focus:
+        if not target.can_focus or any(
+            not node.display for node in target.ancestors_with_self if isinstance(node, Widget)
+        ):
             return False
         self.set_focus(target)
         return True

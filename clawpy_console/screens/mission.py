@@ -9,22 +9,40 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Static
 
 from clawpy_console import words
-from clawpy_console.actions import shown_key
+from clawpy_console.actions import bindings, shown_key
 from clawpy_console.known import Known
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.stack import CardStack
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import AgentView, Card, Outcome, Refusal, Status, Task, Waiting
+from engine.values import AgentView, Card, Layer, Outcome, Refusal, Status, Task, Waiting
 
 LONG = 8
 """Agents beyond which those who never worked are folded."""
 
 QUEUE = {"change_set": "▸", "permission": "▲", "bubble": "▲", "candidate": "▲", "interrupted": "✗"}
+
+
+class Queue(Rows):
+    """What waits for the operator; an interruption can be put away from here."""
+
+    BINDINGS = bindings("queue")
+
+    class Dismissed(Message):
+        """The operator knows of the row of `row_id`."""
+
+        def __init__(self, row_id: str) -> None:
+            super().__init__()
+            self.row_id = row_id
+
+    def action_dismiss(self) -> None:
+        if self.current:
+            self.post_message(self.Dismissed(self.current))
 
 
 class MissionScreen(ConsoleScreen):
@@ -40,6 +58,7 @@ class MissionScreen(ConsoleScreen):
         super().__init__()
         self._workspace = ""  # the filter, "" for all
         self._trail: tuple[str, str] = ("", "")
+        self._begun = ""  # the card that the trail says begins
         self._shown: set[str] = set()
 
     def body(self) -> ComposeResult:
@@ -66,7 +85,7 @@ class MissionScreen(ConsoleScreen):
                     yield Rows(id="tasks", empty="nothing yet")
                 with Vertical(id="pane-queue", classes="pane"):
                     yield Static("WAITING FOR YOU", id="queue-title", classes="heading", markup=False)
-                    yield Rows(id="queue", empty="nothing")
+                    yield Queue(id="queue", empty="nothing")
 
     def on_mount(self) -> None:
         self.add_class("-at-middle")
@@ -80,6 +99,8 @@ class MissionScreen(ConsoleScreen):
             stack.show(self._filtered(self.app.deck.over(known.cards)), empty=self._empty_words(known))
         if not changed or changed & {"sessions"}:
             newest = known.newest_running
+            if self._begun and any(one.prediction_id == self._begun and one.state.over for one in known.sessions):
+                self.trail("", "$grey")
             title = f"LIVE  {newest.channel}  {words.name(newest.workspace)}" if newest else "LIVE"
             self.put("#live-title", Content(title))
             self.query_one("#live", Transcript).follow(newest, self.app.transcript)
@@ -187,6 +208,7 @@ class MissionScreen(ConsoleScreen):
         undo = f"  ·  {shown_key('stack.undo', self.app.keymap)} takes it back"
         room = self.query_one("#trail").size.width - len(said) - len(undo) - 1
         self.trail(f"{said} {words.crop(words.one_line(card.assignment.prompt), max(12, room))}{undo}", "$grey")
+        self._begun = card.id if message.how == "approve" else ""
         self.app.deck.decide(card, message.how, self._refused)
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
@@ -200,6 +222,7 @@ class MissionScreen(ConsoleScreen):
 
     def trail(self, text: str, style: str) -> None:
         """The line under the stack: what was just done."""
+        self._begun = ""
         width = max(20, self.query_one("#trail").size.width)
         self._trail = (style, words.crop(text.replace("\n", " "), width))
         self.put("#trail", Content.styled(self._trail[1], style))
@@ -238,9 +261,22 @@ class MissionScreen(ConsoleScreen):
     @on(Rows.Opened, "#queue")
     def _open_waiting(self, message: Rows.Opened) -> None:
         waiting = next((one for one in self.known.waiting if one.id == message.row_id), None)
-        if waiting is not None:
+        if waiting is not None and waiting.kind == "fact":
+            self.app.open_memory(Layer.PARA, waiting.id)
+        elif waiting is not None:
             change = next((one for one in self.known.changes if one.id == waiting.id), None)
             self.app.open_session(waiting.session_id or (change.session_id if change else ""))
+
+    @on(Queue.Dismissed)
+    def _dismiss_waiting(self, message: Queue.Dismissed) -> None:
+        engine = self.app.live()
+        waiting = next((one for one in self.known.waiting if one.id == message.row_id), None)
+        if engine is None or waiting is None:
+            return
+        if waiting.kind != "interrupted":
+            self.app.say("only an interruption is put away here; ⏎ opens what waits for a decision", "warning")
+            return
+        self.app.ask(lambda: engine.acknowledge(waiting.id), lambda _: self.app.renew(["changes"]))
 
     @on(Rows.Opened, "#tasks")
     def _open_task(self, message: Rows.Opened) -> None:
@@ -324,6 +360,7 @@ def _below(behind: Sequence[Card], known: Known, now: datetime, width: int) -> l
         lines.append(Content.styled("UP NEXT", "bold $faint"))
         lines += [*(_next_line(one, width) for one in behind[:6]), Content("")]
     decided = [one for one in known.recent if one.status is not Status.PENDING]
+    decided.sort(key=lambda one: one.decided_at or one.created_at, reverse=True)
     if decided:
         lines.append(Content.styled("BEFORE", "bold $faint"))
         lines += [_past_line(one, now, width) for one in decided[:12]]

@@ -115,7 +115,7 @@ class SafetyScreen(ConsoleScreen):
 
     def _read_again(self, now: datetime) -> None:
         self._read_at = now
-        self.app.renew(["rails"])
+        self.app.renew(["rails", "autonomy", "phase"])
 
     def on_resize(self, event: events.Resize) -> None:
         if self.ready:
@@ -323,23 +323,9 @@ class SafetyScreen(ConsoleScreen):
 
     def action_resume(self, word: str) -> None:
         """Lift a hold by its own key; what stops everything asks for a second one."""
-        hold = next((one for one in self.app.holds if one.word == word), None)
-        if hold is None:
-            return
-        if word not in lines.QUESTIONS:
-            self.app.resume(word)
-            return
-        from clawpy_console.dialogs.confirm import Confirm
+        from clawpy_console.dialogs.lift import lift
 
-        title, meaning = lines.QUESTIONS[word]
-        since = words.moment(hold.since, self.app.now())
-        question = f"Since {since}: {words.one_line(hold.reason)}\n\n{meaning}"
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.app.resume(word)
-
-        self.app.push_screen(Confirm(title, question, key="L", word="lift it"), answered)
+        lift(self.app, word)
 
     def action_dnd(self) -> None:
         """Do not disturb for two hours, or not any more."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 
 from textual import on
@@ -14,45 +13,39 @@ from textual.widgets import Input, Static
 
 from clawpy_console import words
 from clawpy_console.actions import bindings, shown_key
-from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.conversing import Conversing
+from clawpy_console.widgets.asked import Asked
+from clawpy_console.widgets.changes import Changes
 from clawpy_console.widgets.drawn import Drawn
-from clawpy_console.widgets.lines import DIFF, LinesView, diff_lines
+from clawpy_console.widgets.reply import ReplyLine
 from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.session import about, session_row, waits
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import ChangeSet, ChangeState, CheckResult, FileDiff, Refusal, SessionState, SessionView
-
-STATES: dict[SessionState, tuple[str, str]] = {
-    SessionState.QUEUED: ("○", "faint"),
-    SessionState.RUNNING: ("◐", "accent"),
-    SessionState.SUCCEEDED: ("✓", "grey"),
-    SessionState.FAILED: ("✗", "wrong"),
-    SessionState.CANCELLED: ("✗", "grey"),
-    SessionState.BLOCKED: ("✗", "wrong"),
-    SessionState.INTERRUPTED: ("✗", "wants"),
-}
-
-MARKS = {"added": ("+", "good"), "deleted": ("-", "wrong"), "renamed": ("→", "grey"), "mode": ("·", "grey")}
+from engine.values import ChangeSet, ChangeState, ModelCall, SessionView
 
 
-class WorkScreen(ConsoleScreen):
-    """Sessions left, transcript in the middle, the diff right."""
+class WorkScreen(Conversing):
+    """Sessions left, transcript in the middle, the diff right; above them what the session asks to be allowed."""
 
     MODE = "work"
     CSS_PATH = "work.tcss"
     AUTO_FOCUS = "#sessions"
-    BINDINGS = bindings("work")
-    PANES = {"sessions": "sessions", "transcript": "transcript", "files": "files", "diff": "diff"}
+    BINDINGS = bindings("asked", "work")
+    PANES = {
+        "sessions": "sessions", "transcript": "transcript", "files": "files", "diff": "diff", "asked": "asked-detail",
+    }  # fmt: skip
     COLUMNS = {"sessions": "left", "transcript": "middle", "files": "right", "diff": "right"}
 
     def __init__(self) -> None:
         super().__init__()
         self._wanted = ""  # a session to select as soon as it is listed
         self._filter = ""
-        self._diff_of = ""
-        self._diffs: dict[str, FileDiff] = {}
+        self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
+        self._calls_of: tuple[str, int, bool] = ("", 0, False)
 
     def body(self) -> ComposeResult:
         yield Static(id="tabs", markup=False)
+        yield Asked(id="asked")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static("SESSIONS", id="sessions-title", classes="heading", markup=False)
@@ -61,11 +54,8 @@ class WorkScreen(ConsoleScreen):
             with Vertical(id="middle", classes="pane"):
                 yield Drawn(id="about")
                 yield Transcript(id="transcript")
-            with Vertical(id="right", classes="pane"):
-                yield Static("CHANGES", id="changes-title", classes="heading", markup=False)
-                yield Static(id="verdict", markup=False)
-                yield Rows(id="files", classes="-fit")
-                yield LinesView(id="diff", gutter=DIFF)
+            yield Changes(id="right", classes="pane")
+        yield ReplyLine(id="reply")
 
     def on_mount(self) -> None:
         self.add_class("-at-left")
@@ -103,7 +93,7 @@ class WorkScreen(ConsoleScreen):
 
     def draw(self, changed: frozenset[str]) -> None:
         self._draw_sessions(self.app.now())
-        if not changed or changed & {"sessions", "changes"}:
+        if not changed or changed & {"sessions", "changes", "permissions"}:
             self._draw_session()
 
     def tick(self, now: datetime) -> None:
@@ -111,6 +101,7 @@ class WorkScreen(ConsoleScreen):
         if self.query("#sessions"):
             self._draw_sessions(now)
             self._draw_about(now)
+            self._draw_asked(now)
 
     def _draw_sessions(self, now: datetime) -> None:
         rows = self.query_one("#sessions", Rows)
@@ -119,105 +110,78 @@ class WorkScreen(ConsoleScreen):
             rows.select(self._wanted)
             self._wanted = ""
 
-    def _session_rows(self, now: datetime) -> Iterable[Row]:
+    def _session_rows(self, now: datetime) -> list[Row]:
         needle = self._filter.lower().split()
         shown = [
             one
             for one in self.known.sessions
             if all(word in f"{one.prompt} {one.channel} {one.state} {one.workspace}".lower() for word in needle)
         ]
-        waiting = {one.session_id for one in self.known.changes if one.state is ChangeState.WAITING}
+        to_land = {one.session_id for one in self.known.changes if one.state is ChangeState.WAITING}
+        asking = {one.session_id for one in self.known.permissions}
         groups = (
-            ("RUNNING", [one for one in shown if not one.state.over]),
-            ("WAITING TO LAND", [one for one in shown if one.state.over and one.id in waiting]),
-            ("OVER", [one for one in shown if one.state.over and one.id not in waiting]),
+            ("ASKING YOU", [one for one in shown if one.id in asking]),
+            ("RUNNING", [one for one in shown if not one.state.over and one.id not in asking]),
+            ("WAITING TO LAND", [one for one in shown if one.state.over and one.id in to_land]),
+            ("OVER", [one for one in shown if one.state.over and one.id not in to_land]),
         )
         rows: list[Row] = []
         for heading, members in groups:
             if members:
-                rows += [Row("", f" {heading}"), *(_session_row(one, one.id in waiting, now) for one in members)]
+                rows.append(Row("", f" {heading}"))
+                rows += [session_row(one, now, waits=one.id in to_land, asks=one.id in asking) for one in members]
                 rows.append(Row("", ""))
         return rows[:-1]
 
     def _draw_session(self) -> None:
         session = self.session
+        self._read_calls()
         self._draw_about(self.app.now())
+        self._draw_asked(self.app.now())
         transcript = self.query_one("#transcript", Transcript)
         if session is None:
             transcript.clear(empty="choose a session")
         else:
             transcript.follow(session, self.app.transcript)
-        self._draw_change()
-
-    def _draw_about(self, now: datetime) -> None:
-        session = self.session
-        self.query_one("#about", Drawn).show(lambda width: _about(session, now, width) if session else [])
-
-    def _draw_change(self) -> None:
-        session, change = self.session, self.change
-        check = (change.check if change else None) or (session.check if session else None)
-        lines = [Content.styled(_change_words(change, session), "$wants" if _waits(change) else "$grey")]
-        if change and change.note:
-            lines.append(Content.styled(f"▲ {words.one_line(change.note)}", "$wants"))
-        if check:
-            lines.append(_check_words(check))
-        landed = change is not None and change.state is ChangeState.LANDED
-        hints = ("land", "branch", "discard") if _waits(change) else ("undo",) if landed else ()
-        if hints:
-            keys = self.app.keymap
-            lines.append(
-                Content("   ").join(
-                    Content.assemble((shown_key(f"work.{action}", keys), "$accent"), f" {action}") for action in hints
-                )
-            )
-        self.put("#verdict", Content("\n").join([*lines, Content("")]))
-        files = change.files if change else ()
-        self.query_one("#files", Rows).show([_file_row(one) for one in files])
-        self.query_one("#files").display = bool(files)
-        self.query_one("#diff").display = bool(files)
-        self.set_class(change is None and check is None, "-nothing")
+        shows = self.query_one(Changes).show(session, self.change)
+        self.set_class(not shows, "-nothing")
         self._draw_tabs()
         self.refresh_bindings()
-        wanted = change.id if change else ""
-        if wanted != self._diff_of:
-            self._diff_of, self._diffs = wanted, {}
-            self.query_one("#diff", LinesView).clear(empty="reading …" if wanted else "")
-            engine = self.app.engine
-            if wanted and engine is not None:
-                self.run_worker(
-                    self._read_diff(wanted, lambda: engine.changes.diff(wanted)), group="diff", exclusive=True
-                )
 
-    async def _read_diff(self, change_id: str, read: Callable[[], list[FileDiff]]) -> None:
-        try:
-            diffs = await asyncio.to_thread(read)
-        except Refusal as refusal:
-            self.query_one("#diff", LinesView).clear(empty=str(refusal))
-            return
-        if change_id == self._diff_of:
-            self._diffs = {one.path: one for one in diffs}
-            self._draw_diff()
+    def _draw_about(self, now: datetime) -> None:
+        session, calls = self.session, self._calls
+        self.query_one("#about", Drawn).show(lambda width: about(session, calls, now, width) if session else [])
 
-    def _draw_diff(self) -> None:
-        view = self.query_one("#diff", LinesView)
-        one = self._diffs.get(self.query_one("#files", Rows).current)
-        if one is None:
+    def _draw_asked(self, now: datetime) -> None:
+        requests = self.known.asked_by(self.session.id) if self.session else ()
+        asked = self.query_one(Asked)
+        before = asked.current
+        asked.show(requests, now, self.app.keymap)
+        if before != asked.current:
+            self.refresh_bindings()
+
+    def _read_calls(self) -> None:
+        """The calls of the session under the cursor, for its heading: again when it spent more, or ended."""
+        session, engine = self.session, self.app.engine
+        wanted = (session.id, session.tokens, session.state.over) if session else ("", 0, False)
+        if wanted == self._calls_of:
             return
-        view.clear()
-        view.extend([("file", f"{one.old_path} → {one.path}" if one.old_path else one.path)], follow=False)
-        view.extend(diff_lines(one.hunks), follow=False)
-        if not one.hunks:
-            view.extend([("note", "a binary file" if one.binary else "no lines changed")], follow=False)
-        if one.cut:
-            view.extend([("note", "… the rest is too long to show; `o` opens the folder")], follow=False)
+        if wanted[0] != self._calls_of[0]:
+            self._calls = ()
+        self._calls_of = wanted
+        if session is None or engine is None or session.flow is not None:
+            return
+
+        def read(calls: list[ModelCall]) -> None:
+            if self._calls_of == wanted:
+                self._calls = tuple(calls)
+                self._draw_about(self.app.now())
+
+        self.app.ask(lambda: engine.calls.for_session(session.id), read)
 
     @on(Rows.Moved, "#sessions")
     def _session_moved(self) -> None:
         self._draw_session()
-
-    @on(Rows.Moved, "#files")
-    def _file_moved(self) -> None:
-        self._draw_diff()
 
     @on(Rows.Opened, "#sessions")
     def _session_opened(self) -> None:
@@ -255,11 +219,19 @@ class WorkScreen(ConsoleScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing for this session are not offered."""
         if action in ("land", "branch", "discard"):
-            return _waits(self.change)
+            return waits(self.change)
         if action == "undo":
             return self.change is not None and self.change.state is ChangeState.LANDED
         if action == "stop":
             return self.session is not None and not self.session.state.over
+        if action == "answer":
+            return self.query_one(Asked).current is not None
+        if action == "next_request":
+            return self.query_one(Asked).waiting > 1
+        if action == "reply":
+            return self.session is not None and self.session.flow is None  # a flow has no conversation
+        if action in ("xray", "open_folder"):
+            return self.session is not None
         return super().check_action(action, parameters)
 
     def action_land(self) -> None:
@@ -311,13 +283,9 @@ class WorkScreen(ConsoleScreen):
             lambda: engine.sessions.stop(session.id, "stopped by the operator"), lambda _: self._done("stopped")
         )
 
-    def action_open_folder(self) -> None:
-        if (session := self.session) is not None:
-            self.app.open_shell(session.cwd)
-
     def _waiting_change(self) -> ChangeSet | None:
         change = self.change
-        if not _waits(change):
+        if not waits(change):
             self.app.say("nothing of this session waits to be landed", "warning")
             return None
         return change
@@ -331,79 +299,3 @@ class WorkScreen(ConsoleScreen):
 
     def copy_text(self) -> str:
         return self.session.id if self.session else ""
-
-
-def _waits(change: ChangeSet | None) -> bool:
-    """Whether it can be landed, branched or discarded: a landing that was taken back can be landed again."""
-    return change is not None and change.state in (ChangeState.WAITING, ChangeState.UNDONE)
-
-
-def _ended(session: SessionView) -> tuple[str, str, str]:
-    """Glyph, colour and word of how a session stands. One that ran to its end and found red tests says so."""
-    check = session.check
-    if session.state is SessionState.SUCCEEDED and check is not None and check.failed + check.errors:
-        return "▲", "wants", f"ran, {check.failed + check.errors} red"
-    glyph, style = STATES[session.state]
-    return glyph, style, session.state.value
-
-
-def _session_row(session: SessionView, waits: bool, now: datetime) -> Row:
-    mark, style = ("▸", "wants") if waits else _ended(session)[:2]
-    if session.state is SessionState.RUNNING and session.started_at:
-        right = words.running(now - session.started_at)
-    else:
-        right = words.span(now - (session.ended_at or session.created_at))
-    text = words.one_line(session.prompt)
-    return Row(session.id, text, mark, right, "ink" if waits or not session.state.over else "grey", style)
-
-
-def _file_row(file) -> Row:  # type: ignore[no-untyped-def]
-    mark, style = MARKS.get(file.status, ("~", "accent"))
-    counts = "binary" if file.added is None else f"+{file.added} -{file.removed}"
-    name = f"{file.old_path} → {file.path}" if file.old_path else file.path
-    return Row(file.path, name, mark, counts, "ink", style, "faint")
-
-
-def _about(session: SessionView, now: datetime, width: int) -> list[Content]:
-    glyph, style, how = _ended(session)
-    end = session.ended_at or now
-    took = words.running(end - session.started_at) if session.started_at else "not started"
-    place = f"{words.name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {session.mode}"
-    money = f" · {words.money(session.cost)}"
-    if session.tokens:
-        money += f" · {words.tokens(session.tokens)} tokens"
-    said = words.one_line(session.error or session.summary)
-    lines = [
-        *Content.styled(words.one_line(session.prompt), "bold $ink").wrap(width)[:2],
-        Content.assemble((f"{glyph} {how}", f"${style}"), (f"  {took}{money}", "$grey")),
-        Content.styled(words.crop(place, width), "$grey"),
-        Content.styled(words.crop(session.sandbox, width), "$faint"),
-        Content.styled(words.crop(session.cwd, width), "$faint"),
-    ]
-    if said and session.state.over:
-        lines[-3:-3] = Content.styled(said, "$wrong" if session.error else "$ink").wrap(width)[:2]
-    return lines
-
-
-def _change_words(change: ChangeSet | None, session: SessionView | None) -> str:
-    if change is None:
-        return "nothing changed" if session is None or session.state.over else "nothing yet"
-    files = words.count(len(change.files), "file")
-    return {
-        ChangeState.WAITING: f"▸ {files} waiting to be landed",
-        ChangeState.LANDED: f"✓ {files} landed",
-        ChangeState.BRANCHED: f"✓ {files} on branch {change.branch}",
-        ChangeState.DISCARDED: f"{files} discarded",
-        ChangeState.UNDONE: f"↶ {files}, landing taken back",
-    }[change.state]
-
-
-def _check_words(check: CheckResult) -> Content:
-    counts = f"{check.passed} passed"
-    if check.failed or check.errors:
-        counts = f"{check.failed + check.errors} failed, {counts}"
-    glyph, style = ("✓", "$grey") if check.green else ("✗", "$wrong")
-    head = Content.assemble((f"{glyph} {check.tool}: {counts}", style), (f"  {check.seconds:.1f} s", "$faint"))
-    return Content("\n").join(
-        [head, *(Content.styled(f"  {words.one_line(one)}", "$grey") for one in check.failing[:5])]
-    )

@@ -52,12 +52,15 @@ def signal_line(signal: Signal, width: int) -> Content:
 
 
 def facts(card: Card) -> str:
-    """Cost, what it touches, what runs it, what undoes it."""
+    """Cost, what it touches, what runs it, what undoes it; nothing of these is known while no runner takes it."""
+    if not card.undo_note:
+        return "nothing takes it yet"
     touches = "read-only" if card.check_only else "writes in a worktree"
-    runs = f"runs: {card.assignment.flow or card.assignment.runner}"
+    runs = f"runs: {card.assignment.flow or words.one_line(card.served) or card.assignment.runner}"
     parts = [f"est. {words.money(card.estimate)}", touches, runs]
-    if card.undo_note:
-        parts.append(f"undo: {words.one_line(card.undo_note)}")
+    if continued := card.assignment.parameters.get("continues") if card.assignment.flow is None else None:
+        parts.append(f"continues {continued}")
+    parts.append(f"undo: {words.one_line(card.undo_note)}")
     return " · ".join(parts)
 
 
@@ -77,20 +80,22 @@ def layout(card: Card, width: int, height: int) -> list[Content]:
     prompt, facts and caution first, then signals, then the reasoning."""
     blank = Content("")
     below: list[Content] = []
+    signals = sum(one.relevance > 0.02 for one in card.signals)
+    prompts = len(Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width))
+    free = height - 4 - min(prompts, 3) - signals  # rows that nothing else would fill
     if said := caution(card):
         text = Content.styled(said[0], said[1]).wrap(width)
-        below += text if len(text) <= 2 < height - 8 else [Content.styled(words.crop(said[0], width), said[1])]
+        most = max(2 if height > 10 else 1, min(6, free - 2))
+        below += text if len(text) <= most else [*text[: most - 1], _cut(text[most - 1], width, said[1])]
     known = Content.styled(facts(card), "$grey").wrap(width)
-    if len(known) > (1 if height < 11 else 2 if height < 15 else 3):
-        known = [Content.styled(words.crop(facts(card), width), "$grey")]
+    most = max(1 if height < 11 else 2 if height < 15 else 3, min(5, free - len(below)))
+    if len(known) > most:
+        known = [*known[: most - 1], _cut(known[most - 1], width, "$grey")]
     below += known
     prompt_room = max(1, min(5 if height > 14 else 3, height - 2 - len(below)))
     prompt = Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width)
     if len(prompt) > prompt_room:
-        prompt = [
-            *prompt[: prompt_room - 1],
-            Content.styled(words.crop(prompt[prompt_room - 1].plain + " …", width), "bold $ink"),
-        ]
+        prompt = [*prompt[: prompt_room - 1], _cut(prompt[prompt_room - 1], width, "bold $ink")]
     lines = [headline(card, width), blank, *prompt]
     room = height - len(lines) - len(below)
     wanted = sorted((one for one in card.signals if one.relevance > 0.02), key=lambda one: -one.share)
@@ -102,6 +107,11 @@ def layout(card: Card, width: int, height: int) -> list[Content]:
         lines += [blank, *reasoning[: room - 2]]
     lines += [blank] * (height - len(lines) - len(below))
     return (lines + below)[:height]
+
+
+def _cut(line: Content, width: int, style: str) -> Content:
+    """The last line of what goes on."""
+    return Content.styled(words.crop(f"{line.plain} …", width), style)
 
 
 class CardView(Widget):

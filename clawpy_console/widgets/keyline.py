@@ -10,7 +10,11 @@ from textual.widget import Widget
 
 from clawpy_console.actions import BY_ID, shown_key
 
-ORDER = ("stack", "details", "prompt", "work", "safety", "rails", "rows", "lines", "panes", "app")
+ORDER = (
+    "stack", "details", "prompt", "reply", "asked", "xray", "edit", "recalled", "work", "memory", "safety", "rails",
+    "queue", "rows", "lines", "panes", "app",
+)  # fmt: skip
+"""Groups of actions, those that matter most first."""
 
 
 class KeyLine(Widget):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from rich.cells import chop_cells
 from rich.segment import Segment
+from rich.style import Style
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -19,8 +20,14 @@ from textual.strip import Strip
 from clawpy_console import words
 from clawpy_console.actions import bindings
 
-TRANSCRIPT = {"command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ", "": "  "}
+TRANSCRIPT = {
+    "command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ",
+    "say": "● ", "thought": "○ ", "tool": "▸ ", "ask": "▲ ", "reply": "┃ ", "": "  ",
+}  # fmt: skip
 """What stands before a line of each kind, "" for all others; all are equally wide, and lines that wrap are indented."""
+
+PARAGRAPHS = frozenset({"say", "thought"})
+"""Kinds of which lines in a row are one text: only the first has its sign."""
 
 DIFF = {"added": "+", "removed": "-", "": " "}
 
@@ -32,9 +39,10 @@ class LinesView(ScrollView, can_focus=True):
     COMPONENT_CLASSES = {
         "lines--command", "lines--output", "lines--note", "lines--error", "lines--exit", "lines--failed",
         "lines--file", "lines--hunk", "lines--added", "lines--removed", "lines--same",
+        "lines--say", "lines--thought", "lines--tool", "lines--ask", "lines--reply",
     }  # fmt: skip
     DEFAULT_CSS = """
-    LinesView { height: 1fr; scrollbar-size: 0 1;
+    LinesView { height: 1fr; scrollbar-size: 0 1; scrollbar-gutter: stable;
         & > .lines--command { color: $accent; text-style: bold; }
         & > .lines--output { color: $ink; }
         & > .lines--note { color: $grey; text-style: italic; }
@@ -46,6 +54,11 @@ class LinesView(ScrollView, can_focus=True):
         & > .lines--added { color: $good; }
         & > .lines--removed { color: $wrong; }
         & > .lines--same { color: $grey; }
+        & > .lines--say { color: $ink; }
+        & > .lines--thought { color: $faint; text-style: italic; }
+        & > .lines--tool { color: $accent; }
+        & > .lines--ask { color: $wants; text-style: bold; }
+        & > .lines--reply { color: $ink; text-style: bold; background: $lit; }
     }
     """
 
@@ -56,15 +69,17 @@ class LinesView(ScrollView, can_focus=True):
         empty: str = "",
         gutter: Mapping[str, str] = TRANSCRIPT,
         wrap: bool = True,
+        tail: bool = True,
         id: str | None = None,
     ) -> None:
         """`gutter`: what stands before the lines, by kind. `wrap`: lines that are too long go on below, else they are
-        cut and end in `…`."""
+        cut and end in `…`. `tail`: what was added before there was a size is shown from its end, else from its top."""
         super().__init__(id=id)
         self._cap = cap
         self._empty = empty
         self._gutter = gutter
         self._wrap = wrap
+        self._tail_first = tail
         self._width = 0  # cells for which the rows were counted
         self._lines: list[tuple[str, str]] = []
         self._starts: list[int] = []  # the first row of each line; rows that fell off at the top are still counted
@@ -130,7 +145,7 @@ class LinesView(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         if width == self._width:
             return
-        follow = self.at_end or not self._width
+        follow = self.at_end if self._width else self._tail_first
         top = self._line_at(self.scroll_offset.y) if self._lines else 0
         self._width = width
         self._end, self._starts = 0, []
@@ -154,9 +169,7 @@ class LinesView(ScrollView, can_focus=True):
             return Strip([Segment(text, base + self._kind("hunk"))]).crop_extend(0, width, base)
         number = self._line_at(row)
         part = row + self._first - self._starts[number]
-        kind, text = self._lines[number]
-        gutter = self._gutter[""] if part else self._before(kind)
-        strip = Strip([Segment(gutter + self._piece(text, part), base + self._kind(kind))])
+        strip = Strip(self._segments(number, part, base))
         drawn = strip.crop_extend(0, width, base)
         before = part * self._room()  # cells of the line that stand in rows above
         selection = self.text_selection
@@ -164,6 +177,12 @@ class LinesView(ScrollView, can_focus=True):
             start, end = marked
             drawn = self._mark(drawn, start - before, strip.cell_length if end == -1 else end - before)
         return drawn.apply_offsets(before, number)
+
+    def _segments(self, number: int, part: int, base: Style) -> list[Segment]:
+        """Row `part` of line `number`, what stands before it included."""
+        kind, text = self._lines[number]
+        gutter = self._gutter[""] if part else self._before(number)
+        return [Segment(gutter + self._piece(text, part), base + self._kind(kind))]
 
     def _piece(self, text: str, part: int) -> str:
         room = self._room()
@@ -181,15 +200,20 @@ class LinesView(ScrollView, can_focus=True):
         return Strip.join(parts)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        return selection.extract("\n".join(self._before(kind) + text for kind, text in self._lines)), "\n"
+        lines = [self._before(number) + text for number, (_, text) in enumerate(self._lines)]
+        return selection.extract("\n".join(lines)), "\n"
 
-    def _before(self, kind: str) -> str:
+    def _before(self, number: int) -> str:
+        """What stands before line `number`."""
+        kind = self._lines[number][0]
+        if kind in PARAGRAPHS and number and self._lines[number - 1][0] == kind:
+            return self._gutter[""]
         return self._gutter.get(kind, self._gutter[""])
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
 
-    def _kind(self, kind: str):  # type: ignore[no-untyped-def]
+    def _kind(self, kind: str) -> Style:
         name = f"lines--{kind}"
         return self.get_component_rich_style(name if name in self.COMPONENT_CLASSES else "lines--output", partial=True)
 

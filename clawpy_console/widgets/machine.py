@@ -80,13 +80,20 @@ def facts(known: Known, now: datetime, width: int) -> list[Content]:
         said = f"since {words.moment(view.since, now)}: {words.one_line(view.cause)}"
         lines.append(Content.styled(words.crop(said, width), "$grey"))
     change: Piece = ("no change by time alone", "$grey")
+    # Silent long enough: whether nobody wrote in a workspace either is found by the next look.
+    looks = view.state == "WATCHING" and view.silence_at(now).total_seconds() >= view.threshold
+    if view.state == "PRIMING":
+        change = ("AUTONOMOUS when a card that has earned it starts", "$ink")
+    elif looks and view.next_change is not None:
+        change = ("silent long enough, it looks any moment", "$ink")
     if view.next_change is not None and view.next_change > now:
         left = words.running(view.next_change - now)
-        change = (f"next change in {left}, at {words.hour(view.next_change)}", "$ink")
+        what = "next look" if looks else "next change"
+        change = (f"{what} in {left}, at {words.hour(view.next_change)}", "$ink")
     lines.append(Content.assemble(("▸ ", "$accent"), change))
     silence = words.span(view.silence_at(now)).replace("now", "0m")
     quiet = f"silent for {silence} of {int(view.threshold // 60)}m"
-    cycle = f" · next cycle {words.hour(view.next_cycle)}" if view.next_cycle else ""
+    cycle = f" · next cycle {words.hour(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     lines.append(Content.styled(words.crop(f"{quiet}{cycle}", width), "$grey"))
     return lines
 

@@ -24,8 +24,11 @@ BOXED = 100
 Piece = tuple[str, str]
 
 
-def now_word(rail: RailState, now: datetime) -> Piece:
-    """How a rail stands: a glyph and a word or two. What time alone lifts counts down."""
+def now_word(rail: RailState, now: datetime, acts: bool = True) -> Piece:
+    """How a rail stands: a glyph and a word or two. What time alone lifts counts down. Unless the engine `acts` by
+    itself, the human gate lets through what the operator approves, and nothing else."""
+    if rail.rail == "gate" and rail.verdict is Verdict.ALLOW and not acts:
+        return "✓ by you", "$grey"
     if rail.until is not None and rail.until > now:
         return f"◐ in {words.running(rail.until - now)}", "$accent"
     glyph, style = GLYPHS[rail.verdict]
@@ -52,11 +55,12 @@ def foremost(rails: tuple[RailState, ...]) -> RailState | None:
     return min(ranked, key=lambda pair: pair[0], default=(0, None))[1]
 
 
-def through(rails: tuple[RailState, ...]) -> Piece:
-    """The end of the pipeline: what becomes of work that nobody approved, by what the rails say now."""
+def through(rails: tuple[RailState, ...], acts: bool) -> Piece:
+    """The end of the pipeline: what becomes of work that nobody approved, by what the rails say now; where nothing
+    `acts` by itself yet, open means for what the operator approves."""
     most = foremost(rails)
     if most is None or most.verdict is Verdict.ALLOW:
-        return "✓ open", "$grey"
+        return ("✓ open", "$grey") if acts else ("✓ by you", "$grey")
     if most.verdict is Verdict.ASK:
         return "▲ asks", "$ink"
     return ("■ held", "$wrong") if most.until is None else ("◐ waits", "$accent")
@@ -89,7 +93,7 @@ def _boxes(known: Known, width: int, now: datetime, cursor: int, lit: int | None
             stopped = f"{rail.stopped} stopped in 24 h" if rail.stopped else "none stopped"
         cells = [
             (name, "bold $accent" if place == cursor else "bold $ink"),
-            now_word(rail, now),
+            now_word(rail, now, known.acts),
             last,
             (stopped, "$grey" if rail.stopped else "$faint"),
         ]
@@ -102,7 +106,9 @@ def _boxes(known: Known, width: int, now: datetime, cursor: int, lit: int | None
             line.append(arrow if number == 2 else (gap, ""))
     running = len(known.running)
     ended = ("not reached", "$faint") if lit is not None else (f"{running} running", "$grey" if running else "$faint")
-    _box(lines, [("execute", "bold $ink"), through(rails), ended, ("", "")], inner, "$line", heavy=False)
+    end = through(rails, known.acts)
+    yours = "for what you approve" if inner >= 20 and end[0] == "✓ by you" else ""
+    _box(lines, [("execute", "bold $ink"), end, ended, (yours, "$faint")], inner, "$line", heavy=False)
     return [Content.assemble(*line) for line in lines]
 
 
@@ -129,11 +135,11 @@ def _folded(known: Known, width: int, now: datetime, cursor: int, lit: int | Non
         line, end = ("┄", "┄") if lit is not None and place >= lit else ("─", "▸")
         name = words.crop(name, each - 3)
         names += [(name, f"bold {style}"), (" " + line * (each - len(name) - 3) + end + " ", "$faint")]
-        state, last = now_word(rail, now), last_word(rail, now)
+        state, last = now_word(rail, now, known.acts), last_word(rail, now)
         states += [(words.fit(state[0], each - 1) + " ", state[1])]
         lasts += [(words.fit(last[0], each - 1) + " ", last[1])]
     names.append(("execute", "bold $ink"))
-    states.append(through(rails))
+    states.append(through(rails, known.acts))
     lasts.append(("not reached" if lit is not None else "", "$faint"))
     return [Content.assemble(*line) for line in (names, states, lasts)]
 
@@ -155,9 +161,9 @@ def newest_line(newest: Logged | None, now: datetime, width: int) -> Content:
     return Content.assemble(parts, (words.crop(said, max(4, width - parts.cell_length)), style))
 
 
-def rail_line(rail: RailState, width: int, now: datetime) -> Content:
+def rail_line(rail: RailState, width: int, now: datetime, acts: bool = True) -> Content:
     """One rail in a sentence: how it stands now and why."""
-    word, style = now_word(rail, now)
+    word, style = now_word(rail, now, acts)
     name = LONG.get(rail.rail, NAMES.get(rail.rail, rail.rail))
     head = Content.assemble((f"{name} now  ", "$faint"), (f"{word}  ", style))
     return Content.assemble(head, (words.crop(words.one_line(rail.reason), max(4, width - head.cell_length)), "$grey"))

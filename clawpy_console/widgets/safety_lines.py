@@ -46,13 +46,15 @@ def decision_lines(known: Known, width: int, now: datetime, cursor: int) -> list
         if rail is None or (foremost is not None and foremost.rail == "kill"):
             rail = foremost
     if rail is not None:
-        lines.append(pipeline.rail_line(rail, width, now))
+        lines.append(pipeline.rail_line(rail, width, now, known.acts))
     return lines
 
 
 def machine_lines(known: Known, now: datetime, width: int, low: bool) -> list[Content]:
     """The state machine and what is known of it."""
     lines = [*machine.diagram(known.autonomy.state, tall=not low), *machine.facts(known, now, width)]
+    if known.by_itself:
+        lines += Content.styled(words.one_line(known.by_itself), "$ink").wrap(max(8, width))[: 2 if low else 4]
     if known.phase and not low:
         lines.append(Content.styled(words.crop(words.one_line(known.phase), width), "$grey"))
     return lines

@@ -15,7 +15,7 @@ from clawpy_console import words
 from clawpy_console.known import Known
 from engine.values import MICRO, Hold
 
-SCREENS = (("mission", "1", "mission"), ("work", "2", "work"), ("safety", "6", "safety"))
+SCREENS = (("mission", "1", "mission"), ("work", "2", "work"), ("memory", "4", "memory"), ("safety", "6", "safety"))
 """The screens there are: mode, key, name. Numbers stay what they are when more are added."""
 
 STATES = {
@@ -89,6 +89,12 @@ def place_words(known: Known) -> str:
 
 def state_line(known: Known, now: datetime, opening: str, width: int, stopped: bool = False) -> list[Piece]:
     """State, silence, next cycle, costs against caps, the stop key: the longest wording that fits `width` cells."""
+    if known.fault and not opening:
+        said = words.one_line(f"▲ {known.fault}")  # until it is mended it stands where the costs do
+        head = _state_pieces(known, now, opening, False, stopped)[:2]
+        room = width - sum(cell_len(text) for text, _ in head) - cell_len(STOP) - 4
+        fault = words.fit(said, max(0, room))
+        return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), (STOP, "$grey")]
     for full in (True, False):
         pieces = _state_pieces(known, now, opening, full, stopped)
         used = sum(cell_len(text) for text, _ in pieces) + cell_len(STOP)

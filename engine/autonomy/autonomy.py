@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from engine.autonomy.cycle import ACTING, Actor, run_cycle
+from engine.autonomy.cycle import ACTING, Actor, Earned, run_cycle
 from engine.autonomy.presence import Presence
 from engine.autonomy.quiet_hours import add_active, is_quiet
 from engine.autonomy.schedule import Job, Schedule
-from engine.autonomy.state import Facts, Input, State, next_state, settle
+from engine.autonomy.state import Facts, Input, State, next_state, settle, suggest, wait_for_time
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
@@ -25,10 +25,12 @@ from engine.values import Hold, RailVerdict, Verdict
 KEY = "autonomy.state"
 DND_KEY = "autonomy.dnd_until"
 CARDS, STATE, ACT, PULSE = "cards", "state", "act", "pulse"
+FIRST = "first start"
 STATE_EVERY = timedelta(seconds=30)
 PULSE_EVERY = timedelta(minutes=5)
 LOOK_EVERY = timedelta(minutes=5)
-"""While nobody is heard, workspaces are looked at so often for signs of the operator (SPEC 2.2)."""
+"""While nobody is heard, workspaces are looked at so often for signs of the operator (SPEC 2.2), or as often as
+`silenceThresholdMs` when that is less."""
 
 
 class Holds(Protocol):
@@ -40,10 +42,14 @@ class Holds(Protocol):
     def ask(self, *, by_operator: bool = False) -> RailVerdict:
         """May anything run now?"""
 
+    def lifted_by_hand(self) -> bool:
+        """Whether the last pause or month stop was lifted by its word, rather than by time."""
+
 
 @dataclass(frozen=True, slots=True)
 class StateView:
-    """The state, why, since when, and when time alone will change it (the end of a pause or of a silence)."""
+    """The state, why, since when, and when time alone may change it: the end of a pause, or of a silence and the look
+    at the workspaces that confirms it."""
 
     state: State
     cause: str
@@ -55,7 +61,8 @@ class Autonomy:
     """Keeps the state, and runs what comes round.
 
     `card_cycle()` makes cards, `actor` predicts and acts, `pulse()` turns due heartbeat items into tasks;
-    `housekeeping` is called every half minute (cards expire, follow-ups are made). `last_sign()` is when the operator
+    `housekeeping` is called every half minute (cards expire, follow-ups are made); `jobs` are others that come round
+    by themselves. `last_sign()` is when the operator
     last did anything that workspaces show: it asks git, so it is called by jobs only.
     """
 
@@ -70,6 +77,7 @@ class Autonomy:
         actor: Actor | None = None,
         pulse: Callable[[], object] = lambda: None,
         housekeeping: Sequence[Callable[[], object]] = (),
+        jobs: Sequence[Job] = (),
         last_sign: Callable[[], datetime | None] | None = None,
     ) -> None:
         self._database = database
@@ -87,9 +95,10 @@ class Autonomy:
             clock,
             [
                 Job(CARDS, self._card_interval, card_cycle, self.operator_there),
-                Job(STATE, lambda: STATE_EVERY, self._tick),
+                Job(STATE, lambda: STATE_EVERY, self._tick, kept=False),
                 Job(ACT, self._act_interval, self.act, self._may_act),
                 Job(PULSE, lambda: PULSE_EVERY, pulse, self._not_stopped),
+                *jobs,
             ],
         )
         with database.read() as session:
@@ -100,7 +109,7 @@ class Autonomy:
             since = datetime.fromisoformat(kept["since"])
             self._view = StateView(State(kept["state"]), kept["cause"], since, None)
         else:
-            self._view = StateView(State.DISABLED, "first start", clock.now(), None)
+            self._view = StateView(State.DISABLED, FIRST, clock.now(), None)
 
     def start(self) -> None:
         """Settle the state and begin the schedule."""
@@ -119,10 +128,18 @@ class Autonomy:
         """The state by the facts as they are now; a change it finds is recorded."""
         return self.evaluate()
 
+    def left(self) -> StateView | None:
+        """The state as the last engine left it, None when none ran here: for an engine that a verb opened for its own
+        time, to which nobody's silence says anything. A hold that came since counts."""
+        facts = self._facts()
+        if suggest(self._view.state, facts) not in (None, Input.ENABLED, Input.SILENT, Input.OPERATOR_SPOKE):
+            return self.evaluate()
+        return self._view if self._view.cause != FIRST else None
+
     def evaluate(self) -> StateView:
         """Let the facts move the machine, one recorded move after the other. Must not run inside a write."""
         with self._changing:
-            facts, next_change = self._facts()
+            facts = self._facts()
             moves = settle(self._view.state, facts)
             if moves:
                 self._database.write(lambda transaction: self._apply(transaction, moves))
@@ -130,7 +147,7 @@ class Autonomy:
                 self._view = StateView(last, cause.value, self._clock.now(), None)
                 if last is State.PRIMING and self.schedule.due(ACT) <= self._clock.now():
                     self.schedule.soon(ACT)
-            return StateView(self._view.state, self._view.cause, self._view.since, next_change)
+            return replace(self._view, next_change=self._next_change(facts))
 
     def give(self, given: Input) -> StateView:
         """Put something into the machine that no stored fact tells, such as a prediction that is ready."""
@@ -162,6 +179,10 @@ class Autonomy:
     def act(self) -> AutonomousCycleFinished | None:
         """One autonomous cycle (SPEC 7.2), in this thread; None where nothing acts. The schedule calls it."""
         return None if self._actor is None else run_cycle(self._database, self, self._actor)
+
+    def earning(self, workspaces: Sequence[str]) -> Earned | None:
+        """What is still needed before anything in `workspaces` runs by itself; None where nothing acts."""
+        return None if self._actor is None else self._actor.earning(workspaces)
 
     def silence(self) -> timedelta:
         """Time since the operator did anything."""
@@ -231,13 +252,17 @@ class Autonomy:
 
     def _tick(self) -> None:
         if self.presence.silence() >= self._threshold() and (
-            self._looked is None or self._clock.now() - self._looked >= LOOK_EVERY
+            self._looked is None or self._clock.now() - self._looked >= self._look_interval()
         ):
             self.look()
         else:
             self.evaluate()
         for chore in self._housekeeping:
             chore()
+
+    def _look_interval(self) -> timedelta:
+        """A silence that is short by the settings is not to wait for a look that is longer in coming."""
+        return max(STATE_EVERY, min(LOOK_EVERY, self._threshold()))
 
     def _confirmed_silence(self) -> timedelta:
         """The silence as far as the workspaces were looked at: before that, nobody is taken for absent."""
@@ -249,30 +274,33 @@ class Autonomy:
         since = self.presence.last()[0]
         return timedelta(0) if self._looked is None else min(silence, max(timedelta(0), self._looked - since))
 
-    def _facts(self) -> tuple[Facts, datetime | None]:
+    def _facts(self) -> Facts:
         settings = self._settings.current
         holds: Sequence[Hold] = self._holds.holds()
-        words = frozenset(hold.word for hold in holds)
         # A pause stops only what runs by itself, so it is told apart from the levels that stop everything.
         killed = self._holds.ask(by_operator=True)
-        enabled = killed.verdict is Verdict.ALLOW or killed.rule == "month"
-        threshold, silence = self._threshold(), self._confirmed_silence()
         pause = next((hold for hold in holds if hold.word == "pause"), None)
-        until = pause.until if pause else None
-        over = self._view.since + timedelta(hours=2) <= self._clock.now()
-        next_change = until
-        if not words and settings.autonomous_mode_enabled and silence < threshold:
-            next_change = self.presence.last()[0] + threshold
-        facts = Facts(
-            enabled=enabled,
-            holds=words,
+        return Facts(
+            enabled=killed.verdict is Verdict.ALLOW or killed.rule == "month",
+            holds=frozenset(hold.word for hold in holds),
             autonomous=settings.autonomous_mode_enabled,
-            silence=silence,
-            threshold=threshold,
-            resumed=not over,
+            silence=self._confirmed_silence(),
+            threshold=self._threshold(),
+            resumed=self._holds.lifted_by_hand(),
             paused_for_cost=pause is not None and pause.reason.startswith("cost"),
         )
-        return facts, next_change
+
+    def _next_change(self, facts: Facts) -> datetime | None:
+        """When time alone changes the state; while the operator may be there, counted from his last sign."""
+        now = self._clock.now()
+        until = next((hold.until for hold in self._holds.holds() if hold.word == "pause"), None)
+        silence = min(self.presence.silence(), facts.threshold)
+        seen = replace(facts, silence=silence)
+        span = wait_for_time(self._view.state, seen, None if until is None else until - now)
+        if span == timedelta(0) and self._looked is not None:
+            # Silent long enough, but the workspaces were looked at before that: the next look decides.
+            return max(self._looked + self._look_interval(), self.schedule.due(STATE))
+        return None if span is None else now + span
 
     def _apply(self, transaction: Transaction, moves: list[tuple[State, Input]]) -> None:
         before = self._view.state

@@ -35,6 +35,15 @@ class Tried(Protocol):
     def kept(self) -> Sequence[tuple[str, str]]: ...
 
 
+class Earned(Protocol):
+    """What is missing before anything runs by itself; `words` is one line of it."""
+
+    @property
+    def missing(self) -> Sequence[str]: ...
+    @property
+    def words(self) -> str: ...
+
+
 class Actor(Protocol):
     """Prediction, as the cycle uses it."""
 
@@ -43,6 +52,9 @@ class Actor(Protocol):
 
     def attempt(self, still: Callable[[], bool]) -> Tried:
         """Start at most one card that has earned it, as long as `still()` says that the operator is away."""
+
+    def earning(self, workspaces: Sequence[str]) -> Earned:
+        """What is still needed before anything in `workspaces` runs by itself."""
 
 
 class Machine(Protocol):

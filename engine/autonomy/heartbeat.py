@@ -148,18 +148,20 @@ def occurrence(when: Daily | Every | Once, seen: datetime, now: datetime, zone: 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An agent's `heartbeat.md`: its text, when it was last written, and the channel the agent serves, "" for none."""
+    """An agent's `heartbeat.md`: its text, when it was last written, the channel the agent serves and the workspace its
+    items are about, "" for none."""
 
     agent: str
     text: str
     written: datetime
     channel: str = ""
+    workspace: str = ""
 
 
 class Board(Protocol):
     """The task board."""
 
-    def add_due(self, transaction: Transaction, title: str, channel: str) -> str:
+    def add_due(self, transaction: Transaction, title: str, channel: str, workspace: str) -> str:
         """A new open task; returns its id."""
 
     def is_open(self, transaction: Transaction, task_id: str) -> bool:
@@ -218,7 +220,7 @@ class Heartbeat:
                 continue
             memory["fired"] = at.isoformat()
             if not self._board.is_open(transaction, memory.get("task", "")):
-                memory["task"] = self._board.add_due(transaction, item.text, page.channel)
+                memory["task"] = self._board.add_due(transaction, item.text, page.channel, page.workspace)
                 made.append(memory["task"])
         if kept != before:
             state.put(transaction, KEY + page.agent, kept)

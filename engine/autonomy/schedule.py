@@ -25,12 +25,17 @@ HEARTBEAT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job. `interval` is asked anew after each run, since settings change; `wanted` says whether to run now."""
+    """One job. `interval` is asked anew after each run, since settings change; `wanted` says whether to run now.
+
+    `kept`: when it last ran survives a restart. Not for what comes round within the minute and runs at every start: an
+    engine that does nothing is not to write to the disk twice a minute.
+    """
 
     name: str
     interval: Callable[[], timedelta]
     action: Callable[[], object]
     wanted: Callable[[], bool] = lambda: True
+    kept: bool = True
 
 
 def next_run(now: datetime, last: datetime | None, interval: timedelta) -> datetime:
@@ -48,7 +53,11 @@ class Schedule:
         self._database = database
         self._clock = clock
         self._jobs = {job.name: job for job in jobs}
+        self._last: dict[str, datetime | None] = {}
+        self._soon: set[str] = set()
         self._scheduler: Any = None
+        self._wanted: set[str] = set()
+        """Jobs that are to run soon; one that runs already runs once more after that."""
         self._closing = threading.Event()
         self._heart: threading.Thread | None = None
 
@@ -90,15 +99,18 @@ class Schedule:
         return next_run(self._clock.now(), self.last_run(name), self._jobs[name].interval())
 
     def last_run(self, name: str) -> datetime | None:
-        """When the job last ran; survives a restart."""
-        with self._database.read() as session:
-            stored = state.get(session, _key(name))
-        return datetime.fromisoformat(stored) if stored else None
+        """When the job last ran; survives a restart, unless the job is one that does not."""
+        if name not in self._last:  # read once: nobody else writes it while this engine holds the home
+            with self._database.read() as session:
+                stored = state.get(session, _key(name))
+            self._last[name] = datetime.fromisoformat(stored) if stored else None
+        return self._last[name]
 
     def soon(self, name: str) -> None:
         """Run the job as soon as a thread is free, whatever its interval. Callable from anywhere; does not wait."""
         scheduler = self._scheduler
         if scheduler is not None:
+            self._soon.add(name)  # first: a run that just ends must not put it off again
             scheduler.modify_job(name, next_run_time=self._clock.now())
 
     def run(self, name: str) -> bool:
@@ -107,7 +119,9 @@ class Schedule:
         if not job.wanted():
             return False
         now = self._clock.now()
-        self._database.write(lambda tx: state.put(tx, _key(name), now.isoformat()))
+        if job.kept:
+            self._database.write(lambda tx: state.put(tx, _key(name), now.isoformat()))
+        self._last[name] = now
         try:
             job.action()
         except Exception:
@@ -115,10 +129,11 @@ class Schedule:
         return True
 
     def _fire(self, name: str) -> None:
+        self._soon.discard(name)
         self.run(name)
-        job = self._jobs[name]
         if self._scheduler is not None and not self._closing.is_set():
-            self._scheduler.modify_job(name, next_run_time=self._clock.now() + job.interval())
+            wait = timedelta(0) if name in self._soon else self._jobs[name].interval()
+            self._scheduler.modify_job(name, next_run_time=self._clock.now() + wait)
 
     def _plan(self, job: Job) -> None:
         interval = job.interval()

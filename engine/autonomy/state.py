@@ -61,7 +61,7 @@ def next_state(state: State, given: Input) -> State:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the machine looks at. `holds` are the words in force (`stop`, `pause`, `month`); `resumed` is True when
-    the last hold was lifted by hand rather than by time."""
+    the last pause or month stop was lifted by hand rather than by time."""
 
     enabled: bool
     holds: frozenset[str]
@@ -100,3 +100,16 @@ def settle(state: State, facts: Facts) -> list[tuple[State, Input]]:
         state = next_state(state, given)
         moves.append((state, given))
     return moves
+
+
+def wait_for_time(state: State, facts: Facts, pause_left: timedelta | None) -> timedelta | None:
+    """After how long time alone moves the machine from `state`, where it stands by `facts`; None when it never does.
+
+    Two things only come by time: a silence that grows long enough, and the end of a pause (`pause_left`) unless a
+    month stop outlasts it. Out of DISABLED, or out of a month stop, no time leads.
+    """
+    if state is State.PAUSED:
+        return pause_left if facts.holds == {"pause"} else None
+    if state is State.WATCHING and facts.autonomous:
+        return facts.threshold - facts.silence
+    return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,18 +14,19 @@ from engine.doors.wire import Document
 from engine.home import Home
 from engine.lock import held, is_free, read_holder
 from engine.safety.stop_file import request_stop
-from engine.values import Refusal
+from engine.values import Refusal, Status
 
 PATIENCE = 10.0
 """Seconds to wait for an engine that has the home but does not listen yet, or not any more."""
 
-SLOW = {"predict": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0}
+SLOW = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0}
 """Verbs that may take longer than a minute to answer, and how long."""
 
-QUESTIONS = frozenset({"cards", "work", "status", "predict"})
+QUESTIONS = frozenset({"cards", "work", "status", "predict", "recall"})
 """Verbs that may be asked again when the answer was lost; the others may not be done twice (SPEC 11.3)."""
 
 Opener = Callable[..., Any]
+Ask = Callable[[str, Mapping[str, Any]], Document]
 
 
 def call(
@@ -40,7 +42,7 @@ def call(
     An engine of one's own is closed again afterwards, so `approve` then waits for the session's end. `opener` opens it:
     `engine.open_engine`, or what imports that only when it is needed.
     """
-    if verb in ("check", "doctor"):
+    if verb in ("check", "doctor", "key"):
         return _without_engine(home, verb, arguments, workspaces)
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -65,6 +67,31 @@ def call(
         if time.monotonic() > deadline:
             raise held(home)
         time.sleep(0.05)
+
+
+@contextmanager
+def talk(home: Home, *, workspaces: Sequence[str] = (), opener: Opener) -> Iterator[Ask]:
+    """Ask several things in a row: of the engine that holds `home`, or of one that is opened for all of them.
+
+    What is yielded is `ask(verb, arguments)`; it raises `Refusal`.
+    """
+    holder = read_holder(home)
+    if holder is None or not holder.address or is_free(home):
+        try:
+            engine = opener(home, workspaces=list(workspaces), start_schedule=False, resume=False)
+        except Refusal as refusal:
+            if refusal.code != "home_held":
+                raise
+        else:
+            from engine.doors.verbs import dispatch
+
+            try:
+                yield lambda verb, arguments: dispatch(engine, verb, dict(arguments))
+                engine.wind_down(finish=True)
+            finally:
+                engine.close()
+            return
+    yield lambda verb, arguments: call(home, verb, arguments, workspaces=workspaces, opener=opener)
 
 
 def take_over(home: Home, *, finish: bool = True, enough: Callable[[], bool] = lambda: False) -> bool:
@@ -155,6 +182,8 @@ def _without_engine(home: Home, verb: str, arguments: Mapping[str, Any], workspa
 
 
 def failed(document: Mapping[str, Any]) -> bool:
-    """True when a document tells of a session that ended badly, so that `approve --wait` is honest (SPEC 9.8)."""
-    session = document.get("session") or {}
-    return session.get("state") in ("failed", "cancelled", "blocked", "interrupted")
+    """True when a document tells of a session that ended badly, or of a card that is given back because nothing was
+    done, so that `approve --wait` is honest (SPEC 9.8)."""
+    session, card = document.get("session") or {}, document.get("prediction") or {}
+    badly = ("failed", "cancelled", "blocked", "interrupted")
+    return card.get("status") == Status.PENDING or session.get("state") in badly

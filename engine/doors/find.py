@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.values import Card, ChangeSet, Refusal, SessionView, sanitise
+from engine.values import UNDONE, Card, ChangeSet, Refusal, SessionState, SessionView, sanitise
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FAR_BACK = 1000
-"""Beginnings are looked for among so many of the latest."""
+"""Beginnings of what sessions ask leave for are looked for among so many of the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,12 @@ class Found:
             raise Refusal("no_change_set", "nothing was run for this card yet", "approve it first: clawpy approve ID")
         if not self.session.state.over:
             raise Refusal("no_change_set", f"{self.session.id} is still running", "wait for its end: clawpy work ID")
-        raise Refusal("no_change_set", f"{self.session.id} changed no file", "there is nothing to land or discard")
+        told = "changed no file"
+        if self.session.error == UNDONE:
+            told = "left nothing: what it had changed was thrown away when its card was undone"
+        elif self.session.state is not SessionState.SUCCEEDED:
+            told = f"is {self.session.state} and left no change that is kept"
+        raise Refusal("no_change_set", f"{self.session.id} {told}", "there is nothing to land or discard")
 
 
 def find(engine: Engine, wanted: str) -> Found:
@@ -56,22 +61,18 @@ def find(engine: Engine, wanted: str) -> Found:
     session = _exact(engine.sessions.get, wanted, "unknown_session")
     if session is not None:
         return _of_session(engine, session)
-    recent: dict[str, Card | SessionView | ChangeSet] = {
-        **{one.id: one for one in engine.cards.recent(FAR_BACK)},
-        **{one.id: one for one in engine.sessions.list(limit=FAR_BACK)},
-        **{one.id: one for one in engine.changes.list(limit=FAR_BACK)},
-    }
-    one = recent[match(wanted, recent)]
-    if isinstance(one, Card):
-        return _of_card(engine, one)
-    if isinstance(one, ChangeSet):
-        one = engine.sessions.get(one.session_id)
-    return _of_session(engine, one)
+    cards, sessions, changes = (port.beginning(wanted) for port in (engine.cards, engine.sessions, engine.changes))
+    one = match(wanted, [*cards, *sessions, *changes])
+    if one in cards:
+        return _of_card(engine, engine.cards.get(one))
+    return _of_session(engine, engine.sessions.get(engine.changes.get(one).session_id if one in changes else one))
 
 
-def match(wanted: str, ids: Iterable[str]) -> str:
+def match(
+    wanted: str, ids: Iterable[str], *, what: str = "card, session or change set", see: str = "clawpy cards"
+) -> str:
     """The only one of `ids` that `wanted` is, or begins. Raises `Refusal` `unknown_id`, `ambiguous_id`."""
-    ids = list(ids)
+    ids = list(dict.fromkeys(ids))
     if wanted in ids:
         return wanted
     begun = [one for one in ids if one.startswith(wanted) or one.partition("_")[2].startswith(wanted)] if wanted else []
@@ -79,7 +80,7 @@ def match(wanted: str, ids: Iterable[str]) -> str:
         return begun[0]
     shown = sanitise(wanted)[:60]
     if not begun:
-        raise Refusal("unknown_id", f"there is no card, session or change set {shown}", "see `clawpy cards`")
+        raise Refusal("unknown_id", f"there is no {what} {shown}", f"see `{see}`")
     some = ", ".join(begun[:3]) + (", …" if len(begun) > 3 else "")
     raise Refusal("ambiguous_id", f"{shown} begins {len(begun)} ids: {some}", "write more of it")
 

@@ -13,11 +13,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.doors import doctor, wire
+from engine.doors import asking, conversing, doctor, guiding, recalling, remembering, wire
+from engine.doors import keys as key_door
 from engine.doors.arguments import Arguments
 from engine.doors.find import Found, find
 from engine.doors.wire import Document
-from engine.values import ChangeState, RailVerdict, Refusal, sanitise
+from engine.values import ChangeState, RailVerdict, Refusal, SessionState, sanitise
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -65,7 +66,10 @@ def predict(engine: Engine, arguments: Arguments) -> Document:
 
 
 def cards(engine: Engine, arguments: Arguments) -> Document:
-    """What is pending in the workspaces (all of them when none is named), or with `all` the latest of any status."""
+    """What is pending in the workspaces (all of them when none is named), or with `all` the latest of any status.
+
+    Of workspaces that were not asked for, `elsewhere` counts what is pending, by workspace, where there is any.
+    """
     if arguments.flag("all"):
         limit = int(arguments.number("limit", 50, least=1, most=1000))
         workspaces = arguments.texts("workspaces")
@@ -76,21 +80,28 @@ def cards(engine: Engine, arguments: Arguments) -> Document:
 
 def _pending(engine: Engine, workspaces: list[str], arguments: Arguments) -> Document:
     channel = arguments.maybe("channel")
-    pending = [
-        one
-        for one in engine.cards.pending(channel=channel, include_snoozed=arguments.flag("snoozed"))
-        if not workspaces or one.assignment.workspace in workspaces
-    ]
+    known = engine.cards.pending(channel=channel, include_snoozed=arguments.flag("snoozed"))
+    pending = [one for one in known if not workspaces or one.assignment.workspace in workspaces]
+    places = [one.assignment.workspace for one in known]
+    elsewhere = Counter(one for one in places if workspaces and one not in workspaces)
     if arguments.flag("shown"):
         # Only what a person looked at may later count as passed over (SPEC 2.9).
         engine.cards.mark_shown([one.id for one in pending])
-    return {"predictions": [wire.card(one) for one in pending]}
+    found: Document = {"predictions": [wire.card(one) for one in pending]}
+    return found | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else found
 
 
 def propose(engine: Engine, arguments: Arguments) -> Document:
-    """A card of the operator's own."""
+    """A card of the operator's own; with `continues`, one that goes on with a finished session."""
+    named = arguments.maybe("continues")
+    former = find(engine, named).session if named is not None else None
+    if named is not None and former is None:
+        raise Refusal("no_session", "nothing was run for this card yet", "there is nothing to continue")
     one = engine.cards.propose(
-        arguments.needed("text"), workspace=arguments.needed("workspace"), channel=arguments.maybe("channel")
+        arguments.needed("text"),
+        workspace=former.workspace if former else arguments.needed("workspace"),
+        channel=arguments.maybe("channel"),
+        continues=former.id if former else "",
     )
     return {"predictions": [wire.card(one)]}
 
@@ -204,8 +215,12 @@ def branch(engine: Engine, arguments: Arguments) -> Document:
 
 
 def discard(engine: Engine, arguments: Arguments) -> Document:
-    """Throw a change set away."""
+    """Throw a change set away; of what was interrupted and left none, acknowledge the interruption."""
     found = find(engine, arguments.needed("id"))
+    if found.session is not None and found.session.state is SessionState.INTERRUPTED:
+        engine.acknowledge(found.session.id)
+        if found.change_set is None:
+            return _shown(found)
     engine.changes.discard(found.change_set_id)
     return _shown(find(engine, found.change_set_id))
 
@@ -214,12 +229,16 @@ def discard(engine: Engine, arguments: Arguments) -> Document:
 
 
 def status(engine: Engine, arguments: Arguments) -> Document:
-    """State, holds, caps, the last decisions and what waits."""
-    state = engine.autonomy.state()
+    """State, holds, caps, the last decisions and what waits. `engine` is "none" where none runs but the one that
+    answers: the state is then the one that the last engine left."""
+    runs = engine.autonomy.scheduled
+    last = None if runs else engine.autonomy.left()
+    state = last or engine.autonomy.state()
     phase = engine.predictions.phase()
     triggers, last_trigger = engine.safety.triggers()
     pending = engine.cards.pending()
     return {
+        "engine": "running" if runs else "none",
         "state": str(state.state),
         "cause": state.cause,
         "stateSince": wire.instant(state.since),
@@ -233,9 +252,10 @@ def status(engine: Engine, arguments: Arguments) -> Document:
             "loopDetectionCount": engine.safety.loop_detection_count(),
             **wire.costs(engine.safety.costs.state()),
         },
+        "byItself": wire.by_itself(engine.autonomy.earning(engine.workspaces)),
         "phase": {"number": phase.number, "decisions": phase.decisions, "reason": phase.reason},
         "silenceSeconds": int(engine.autonomy.silence().total_seconds()),
-        "nextCycleAt": wire.instant(engine.autonomy.next_cycle() if engine.autonomy.scheduled else None),
+        "nextCycleAt": wire.instant(engine.autonomy.next_cycle() if runs else None),
         "quiet": engine.autonomy.quiet(),
         "dndUntil": wire.instant(engine.autonomy.dnd_until()),
         "pending": len(pending),
@@ -254,6 +274,7 @@ def status(engine: Engine, arguments: Arguments) -> Document:
             for one in engine.feedback.recent(5)
         ],
         "workspaces": list(engine.workspaces),
+        "keysInFile": engine.keys.badge(),
     }
 
 
@@ -304,11 +325,15 @@ def handover(engine: Engine, arguments: Arguments) -> Document:
 
 
 def agents(engine: Engine, arguments: Arguments) -> Document:
-    """list, show, add, move, retire."""
-    action = arguments.choice("action", ("list", "show", "add", "move", "retire"), "list")
+    """list, show, add, move, retire, tier; serve: let a coding agent of the operator's serve a channel."""
+    action = arguments.choice("action", ("list", "show", "add", "move", "retire", "tier", "serve"), "list")
     people = engine.hierarchy
     if action == "list":
-        return {"agents": [wire.agent(one) for one in people.list()]}
+        return {"agents": [wire.agent(one) for one in people.list()], "coding": _coding(engine)}
+    if action == "serve":
+        channel, name = arguments.needed("channel"), arguments.needed("id")
+        engine.hiring.hire(name, channel)
+        return {"channel": channel, "coding": [one for one in _coding(engine) if one["name"] == name]}
     agent_id = arguments.needed("id")
     if action == "retire":
         one = people.get(agent_id)
@@ -324,9 +349,16 @@ def agents(engine: Engine, arguments: Arguments) -> Document:
         )
     if action == "move":
         people.move(agent_id, arguments.needed("reportsTo"))
+    if action == "tier":
+        guiding.assign_tier(engine, agent_id, arguments)
     leaders, reason = people.chain(agent_id)
     document: Document = {"agent": wire.agent(people.get(agent_id)), "chain": leaders, "chainEnd": reason}
     return document | ({"soul": people.soul(agent_id)} if action == "show" else {})
+
+
+def _coding(engine: Engine) -> list[Document]:
+    """The coding agents that are installed or in the settings, and the channels they serve."""
+    return [wire.coding_agent(one, engine.settings.current) for one in engine.hiring.known()]
 
 
 def tasks(engine: Engine, arguments: Arguments) -> Document:
@@ -402,7 +434,13 @@ def _judged(one: RailVerdict) -> Document:
 
 def examine(engine: Engine, arguments: Arguments) -> Document:
     """What is configured, found, missing, and how to mend it."""
-    return doctor.examine(engine.home, arguments.texts("workspaces") or list(engine.workspaces))
+    workspaces = arguments.texts("workspaces") or list(engine.workspaces)
+    return doctor.examine(engine.home, workspaces, online=arguments.flag("online"))
+
+
+def key(engine: Engine, arguments: Arguments) -> Document:
+    """list, delete, test. To keep one is no verb of an engine: see `engine.doors.keys.keep_key`."""
+    return key_door.key(engine.home, arguments)
 
 
 def _verb(work: Work, *takes: str, speaks: bool = False) -> Verb:
@@ -412,7 +450,7 @@ def _verb(work: Work, *takes: str, speaks: bool = False) -> Verb:
 VERBS: Mapping[str, Verb] = {
     "predict": _verb(predict, "workspaces", "channel", "snoozed", "shown", speaks=True),
     "cards": _verb(cards, "workspaces", "channel", "snoozed", "all", "limit", "shown"),
-    "propose": _verb(propose, "text", "workspace", "channel", speaks=True),
+    "propose": _verb(propose, "text", "workspace", "channel", "continues", speaks=True),
     "approve": _verb(approve, "id", "edit", "parameters", "wait", speaks=True),
     "dismiss": _verb(dismiss, "id", speaks=True),
     "snooze": _verb(snooze, "id", "seconds", speaks=True),
@@ -421,14 +459,24 @@ VERBS: Mapping[str, Verb] = {
     "land": _verb(land, "id", speaks=True),
     "branch": _verb(branch, "id", speaks=True),
     "discard": _verb(discard, "id", speaks=True),
+    "xray": _verb(conversing.xray, "id", "call"),
+    "reply": _verb(conversing.reply, "id", "text", speaks=True),
+    "permissions": _verb(asking.permissions, "action", "id", "session", "all", "limit", speaks=True),
     "status": _verb(status),
     "stop": _verb(stop, "reason"),
     "resume": _verb(resume, "word", speaks=True),
     "dnd": _verb(dnd, "seconds", "off", speaks=True),
     "handover": _verb(handover, "now", speaks=True),
-    "agents": _verb(agents, "action", "id", "reportsTo", "title", "archetype", "domain", speaks=True),
+    "agents": _verb(
+        agents, "action", "id", "reportsTo", "title", "archetype", "domain", "channel", "tier", speaks=True
+    ),
+    "guidance": _verb(guiding.guidance, "id", "reportsTo"),
+    "bubbles": _verb(guiding.bubbles, "action", "state", "agent", "limit", speaks=True),
     "tasks": _verb(tasks, "action", "id", "title", "channel", "workspace", "state", "limit", speaks=True),
     "config": _verb(config, "action", "key", "value", speaks=True),
+    "remember": _verb(remembering.remember, "lines", "first", "source", "settle"),
+    "recall": _verb(recalling.recall, "query", "k", "agent", "workspaces", "lines"),
     "check": _verb(check, "command", "prompt", "lines", "cwd"),
-    "doctor": _verb(examine, "workspaces"),
+    "key": _verb(key, "action", "name"),
+    "doctor": _verb(examine, "workspaces", "online"),
 }

@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from engine.config import Settings
+from engine.config_agents import ACP
+from engine.execution.runners.acp.known import FoundAgent
 from engine.values import (
     AgentView,
     Card,
@@ -70,6 +73,7 @@ def card(one: Card) -> Document:
         "estimatedCost": dollars(one.estimate),
         "checkOnly": one.check_only,
         "undoNote": one.undo_note,
+        "servedBy": one.served,
         "expiresAt": instant(one.expires_at),
         "snoozedUntil": instant(one.snoozed_until),
         "decidedBy": None if one.decided_by is None else one.decided_by.value,
@@ -131,6 +135,7 @@ def session(one: SessionView | None) -> Document | None:
         "mode": one.mode,
         "sandbox": one.sandbox,
         "cwd": one.cwd,
+        "gone": one.gone,
         "createdAt": instant(one.created_at),
         "startedAt": instant(one.started_at),
         "endedAt": instant(one.ended_at),
@@ -210,6 +215,20 @@ def agent(one: AgentView) -> Document:
     }
 
 
+def coding_agent(one: FoundAgent, settings: Settings) -> Document:
+    """A coding agent of the operator's."""
+    return {
+        "name": one.name,
+        "title": one.title,
+        "command": list(one.command),
+        "hosts": list(one.hosts),
+        "login": one.login,
+        "missing": one.missing,
+        "configured": one.name in settings.acp,
+        "serves": [channel for channel, line in settings.channels.items() if line.runner == f"{ACP}{one.name}"],
+    }
+
+
 def hold(one: Hold) -> Document:
     """Something that stops or pauses the engine."""
     return {"word": one.word, "reason": one.reason, "since": instant(one.since), "until": instant(one.until)}
@@ -261,3 +280,8 @@ def costs(one: CostState) -> Document:
         "costThisMonth": dollars(one.month),
         "costCapPerMonth": dollars(one.month_cap),
     }
+
+
+def by_itself(earned: Any) -> Document | None:
+    """What is still needed before anything runs by itself; null where nothing acts."""
+    return None if earned is None else {"missing": list(earned.missing), "words": earned.words}

@@ -12,6 +12,7 @@ from sqlmodel import col, desc, select
 from engine.execution import diffs, snapshots
 from engine.execution.change_rows import ChangeSetRow, checked
 from engine.storage.database import Database
+from engine.storage.ids import beginning
 from engine.storage.quick import ask
 from engine.values import ChangeSet, ChangeState, FileDiff, Refusal
 
@@ -49,11 +50,15 @@ class ChangeReader:
         """One change set. Raises `Refusal` `unknown_change_set`."""
         return self._row(change_set_id).view()
 
+    def beginning(self, wanted: str) -> builtins.list[str]:
+        """Ids of change sets, of any age, that begin so; see `engine.storage.ids`."""
+        with self._database.read() as session:
+            return beginning(session, col(ChangeSetRow.id), wanted)
+
     def for_session(self, session_id: str) -> ChangeSet | None:
         """The change set that a session left, if it left one."""
-        with self._database.read() as session:
-            row = session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
-            return None if row is None else row.view()
+        row = self._of_session(session_id)
+        return None if row is None else row.view()
 
     def diff(self, change_set_id: str) -> builtins.list[FileDiff]:
         """Its files with their hunks. Raises `Refusal` `unknown_change_set`, `diff_gone` (decided, and collected)."""
@@ -68,6 +73,10 @@ class ChangeReader:
         with self._database.read() as session:
             written = ask(session, _WRITTEN, {"workspace": workspace}).scalars().all()
         return {path: time for one in reversed(written) for path, time in one.items()}
+
+    def _of_session(self, session_id: str) -> ChangeSetRow | None:
+        with self._database.read() as session:
+            return session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
 
     def _row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
         with self._database.read() as session:

@@ -87,5 +87,8 @@ def checked(session: Session, change_set_id: str, becoming: ChangeState | None) 
             fix = BACK.get(becoming, "`clawpy work` shows it").format(row.id)
             raise Refusal("already_decided", f"{row.id} is {row.state} already", fix)
         told = f"{row.id} is {row.state} and cannot be {becoming.value}"
-        raise Refusal("already_decided", told, "`clawpy work` shows it")
+        fix = "`clawpy work` shows it"
+        if becoming is ChangeState.UNDONE and row.state == ChangeState.BRANCHED:
+            fix = f"none of your files was changed; `git branch -D {row.branch}` takes the branch away"
+        raise Refusal("already_decided", told, fix)
     return row

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import logging
 import os
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +25,11 @@ from engine.clock import Clock
 from engine.events import ChangeSetBranched, ChangeSetDiscarded, ChangeSetLanded, ChangeSetReady, Event, LandingUndone
 from engine.execution import branching, change_words, diffs, landing, merging, snapshots, staging
 from engine.execution.change_reading import ChangeReader
-from engine.execution.change_rows import ChangeSetRow, checked
+from engine.execution.change_rows import NEXT, ChangeSetRow, checked
+from engine.execution.continuing import with_changes_of
 from engine.execution.images import Kind
 from engine.execution.snapshots import shown
-from engine.execution.worktrees import WorkspaceLocks, Worktree, Worktrees
+from engine.execution.worktrees import Onto, WorkspaceLocks, Worktree, Worktrees
 from engine.home import Home
 from engine.storage import intents
 from engine.storage.database import Database, Transaction
@@ -40,6 +43,8 @@ from engine.values import (
     Refusal,
     sanitise,
 )
+
+log = logging.getLogger(__name__)
 
 LANDING = "landing"
 BRANCHING = "branching"
@@ -113,6 +118,38 @@ class ChangeSets(ChangeReader):
             )
         )
         return row.view()
+
+    # What goes on where another left off
+
+    def onto(self, session_id: str) -> Onto | None:
+        """What a session begins with that continues `session_id`: the present files with that one's changes, as long
+        as these can still be decided. None: the present files, among which is what was landed."""
+        row = self._of_session(session_id)
+        undecided = row is not None and row.state in (ChangeState.WAITING, ChangeState.UNDONE)
+        return with_changes_of(row) if row is not None and undecided else None
+
+    def supersede(self, tx: Transaction, session_id: str, by: str) -> None:
+        """In the transaction that stores the changes of session `by`, which contain those of `session_id`: these are
+        discarded, unless they were decided meanwhile."""
+        row = tx.session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
+        if row is None or ChangeState.DISCARDED not in NEXT.get(ChangeState(row.state), set()):
+            return
+        row.note = f"continued in {by}"
+        changed = self._move(
+            tx,
+            row.id,
+            ChangeState.DISCARDED,
+            lambda one: ChangeSetDiscarded(subject=one.id, workspace=one.workspace, session_id=one.session_id),
+        )
+        # Tidying up asks git and writes, which nobody may do on the thread that commits.
+        tidy = threading.Thread(target=self._tidy, args=(changed,), name=f"clawpy-tidy-{changed.id}", daemon=True)
+        tx.after_commit(tidy.start)
+
+    def _tidy(self, change_set: ChangeSet) -> None:
+        try:
+            self._clear_away(change_set)
+        except Refusal as refusal:  # the engine closes, or git does not answer: the next start clears it away
+            log.info("%s is cleared away later: %s", change_set.id, refusal)
 
     def preview_land(self, change_set_id: str) -> LandPreview:
         """Whether it would land on the files as they are now; changes nothing."""
@@ -199,9 +236,9 @@ class ChangeSets(ChangeReader):
         self._clear_away(changed)
         return changed
 
-    def recover(self) -> builtins.list[str]:
+    def recover(self, *, spare: Collection[str] = ()) -> builtins.list[str]:
         """At start-up, before anything else uses this port: finish or take back what was interrupted, clear away
-        what dead sessions left. Says what it did, in words."""
+        what dead sessions left, but for the sessions in `spare`. Says what it did, in words."""
         words = []
         shutil.rmtree(self._scratch, ignore_errors=True)
         for intent in intents.unfinished(self._database, LANDING):
@@ -216,7 +253,7 @@ class ChangeSets(ChangeReader):
                 self._clear_away(row.view())
         alive = [row for row in rows if row.state not in over]
         words += self._worktrees.recover(
-            keep={row.session_id for row in alive if row.state == ChangeState.WAITING},
+            keep={*spare, *(row.session_id for row in alive if row.state == ChangeState.WAITING)},
             keep_refs={row.session_id for row in alive},
         )
         return words

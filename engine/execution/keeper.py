@@ -12,6 +12,7 @@ from typing import Protocol
 
 from engine.events import EventBus, SessionOutput
 from engine.execution.live import LiveSession, Stop
+from engine.execution.sandbox import disk_shortage
 from engine.values import SessionState
 
 log = logging.getLogger(__name__)
@@ -112,5 +113,5 @@ class Keeper:
                 continue
             if reason is not None:
                 self._end(live, Stop(SessionState.CANCELLED, reason))
-            elif over := live.over_limit():
+            elif over := live.over_limit() or disk_shortage(live.scratch, live.folder):
                 self._end(live, Stop(SessionState.FAILED, over))

@@ -1,12 +1,17 @@
-"""What cards see of execution: is there a runner, start it, stop it, edit it (SPEC 2.7, 3.8)."""
+"""What cards see of execution: who would do it, start it, stop it, edit it (SPEC 2.7, 3.8)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.config import SettingsSource
+from engine.config_agents import AUTO, FLOW, MODEL
+from engine.execution.routing import SET_UP
 from engine.execution.sessions import Sessions
 from engine.values import Assignment, Permit, Refusal, RunnerInfo, SessionView, microusd
+
+NO_PROSE = f"no runner takes prose yet; set one up: {SET_UP}; or name a coding agent of yours, see `clawpy doctor`"
 
 
 class Launcher:
@@ -16,25 +21,45 @@ class Launcher:
         self._sessions = sessions
         self._settings = settings
 
+    def choose(self, assignment: Assignment) -> tuple[Assignment, str]:
+        """The assignment with the runner that would do it now, and in words what is not as it was asked for; "" when
+        all is.
+
+        `auto` becomes a flow, or for prose a model. A runner that is absent is replaced by the first of the channel's
+        `fallback` that takes it. When nothing takes it, it stays as it is: `check` then says what is missing.
+        """
+        if assignment.runner == AUTO:
+            own = replace(assignment, runner=FLOW if assignment.flow is not None else MODEL)
+        else:
+            own = assignment
+        info = self._ask(own)
+        if info.takes:
+            return own, ""
+        for other in self._fallbacks(own):
+            instead = self._ask(other)
+            if instead.takes:
+                return other, f"served by {instead.by or other.runner}: {own.runner} cannot ({info.reason})"
+        return assignment, ""
+
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether there is a runner for it, what it would do, where, and what it is thought to cost (SPEC 3.4): the
-        runner's own history on that channel, before the first the setting `costPerTrigger`."""
-        try:
-            info = self._sessions.runner_of(assignment).check(assignment)
-        except Refusal as refusal:
-            return RunnerInfo(takes=False, reason=refusal.message)
+        runner's own history on that channel; before the first what the runner says, else `costPerTrigger`."""
+        chosen, _ = self.choose(assignment) if assignment.runner == AUTO else (assignment, "")
+        if chosen.runner == AUTO:
+            chosen = replace(chosen, runner=FLOW if chosen.flow is not None else MODEL)
+        info = self._ask(chosen)
+        if not info.takes:
+            return info
         settings = self._settings.current
-        usual = self._sessions.usual_cost(assignment.runner, assignment.channel)
+        usual = self._sessions.usual_cost(chosen.runner, chosen.channel)
+        if usual is None:
+            usual = microusd(settings.cost_per_trigger) if info.own_estimate is None else info.own_estimate
         sandbox = self._sessions.sandbox
         note = info.undo_note
-        if info.takes and not sandbox.confines:
+        if not sandbox.confines:
             note = f"{note}; without a sandbox here, what its commands do outside cannot be undone".removeprefix("; ")
-        return replace(
-            info,
-            undo_note=note,
-            sandbox=sandbox.describe(network=settings.workspace(assignment.workspace).network),
-            estimate=microusd(settings.cost_per_trigger) if usual is None else usual,
-        )
+        described = sandbox.describe(network=settings.workspace(chosen.workspace).network, hosts=info.hosts)
+        return replace(info, undo_note=note, sandbox=described, estimate=usual)
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment as the operator edited it. Raises `Refusal` `no_runner` or `bad_parameters`."""
@@ -47,7 +72,10 @@ class Launcher:
     def hindrance(self, assignment: Assignment) -> str:
         """Why this may not start by itself just now, "" when it may: no runner, or see `Sessions.hindrance`."""
         info = self.check(assignment)
-        return self._sessions.hindrance(assignment) if info.takes else info.reason
+        if not info.takes:
+            return info.reason
+        chosen, _ = self.choose(assignment)
+        return self._sessions.hindrance(chosen)
 
     def session_of(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card."""
@@ -56,3 +84,20 @@ class Launcher:
     def stop(self, session_id: str, reason: str) -> None:
         """See `Sessions.stop`."""
         self._sessions.stop(session_id, reason)
+
+    def _ask(self, assignment: Assignment) -> RunnerInfo:
+        try:
+            return self._sessions.runner_of(assignment).check(assignment)
+        except Refusal as refusal:
+            if assignment.runner == MODEL and assignment.flow is None and refusal.code == "no_runner":
+                return RunnerInfo(takes=False, reason=NO_PROSE)
+            return RunnerInfo(takes=False, reason=refusal.message)
+
+    def _fallbacks(self, assignment: Assignment) -> Iterator[Assignment]:
+        """What else the channel names. A flow stays one: its parameters mean nothing to an agent."""
+        channel = self._settings.current.channels.get(assignment.channel)
+        if channel is None or assignment.flow is not None:
+            return
+        for name in channel.fallback:
+            if name != assignment.runner:
+                yield replace(assignment, runner=name)

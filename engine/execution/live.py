@@ -7,18 +7,22 @@ import shutil
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Protocol
 
 from engine.clock import Clock
 from engine.execution.channels import Limits
+from engine.execution.journal import Journal
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import OUTPUT_KEPT, CommandBlocked, CommandResult, FlowUnable, Stopped
-from engine.execution.sandbox import SESSION_MARK, Confinement, Sandbox, session_environment
+from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
 from engine.execution.transcripts import LineSplitter, TranscriptWriter
 from engine.git import Git, GitError
+from engine.storage.database import Transaction
 from engine.values import Assignment, RailVerdict, SessionState, Verdict, dollars, sanitise
 
 TIMED_OUT = 124
@@ -31,12 +35,27 @@ class CommandCheck(Protocol):
     def __call__(self, command: str, cwd: str, /) -> RailVerdict: ...
 
 
+class Purse(Protocol):
+    """The cost ledger (SPEC 3.4), asked before a call that costs."""
+
+    def __call__(self, session_id: str, total: int, /) -> str:
+        """Reserve `total` micro-dollars for the whole session, instead of what was reserved for it; "" when the caps
+        let it, else which one does not, in words."""
+
+
+def unmetered(session_id: str, total: int) -> str:
+    """The purse of sessions that never pay."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """That a session is to end, as what, and why."""
 
     state: SessionState
     reason: str
+    not_begun: bool = False
+    """Nothing was done: its card is given back."""
 
 
 class LiveSession:
@@ -56,6 +75,7 @@ class LiveSession:
         sandbox: Sandbox,
         confinement: Confinement,
         check: CommandCheck,
+        purse: Purse = unmetered,
     ) -> None:
         self.id = session_id
         self.assignment = assignment
@@ -66,12 +86,26 @@ class LiveSession:
         self.ended = threading.Event()
         self.tokens = 0
         self.cost = 0
+        self.journal = Journal()
+        self.replies: SimpleQueue[str] = SimpleQueue()
+        """What the operator told it while it runs (SPEC 9.4), in order."""
+        self.converses = False
+        """Set by a runner that reads `replies`."""
+        self.leftover: Callable[[Transaction], str] | None = None
+        """What goes into its last transaction when it does not come to its end: what it had changed until then."""
+        self._purse = purse
         self._clock = clock
         self._confinement = confinement
         self._check = check
         self._lock = threading.Lock()
         self._stop: Stop | None = None
+        self._on_stop: list[Callable[[], None]] = []
+        self._promised = 0
         self._began = self._active = clock.monotonic()
+        self.gives_way: Callable[[], None] = _nothing
+        """Called, from its own thread, when it begins to wait for a person."""
+        self._asking = 0
+        self._asking_since = 0.0
 
     # What the work sees
 
@@ -109,15 +143,91 @@ class LiveSession:
         self._active = self._clock.monotonic()
         self.transcript.append("error" if error else "note", sanitise(text).split("\n"))
 
+    def write(self, kind: str, text: str) -> None:
+        """Put lines of a `TranscriptLine` kind into the transcript; they count as a sign of life."""
+        self._record(kind, sanitise(text).split("\n"))
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While a person is asked the clocks of this session stand still, and its seat is another's: his time is not
+        its own, and one question must not hold up everything else."""
+        with self._lock:
+            self._asking += 1
+            first = self._asking == 1
+            if first:
+                self._asking_since = self._clock.monotonic()
+        if first:
+            self.gives_way()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking -= 1
+                if not self._asking:
+                    now = self._clock.monotonic()
+                    self._began += now - self._asking_since
+                    self._active = now
+
+    @property
+    def asking(self) -> bool:
+        """True while it waits for a person."""
+        return self._asking > 0
+
+    def on_stop(self, act: Callable[[], None]) -> None:
+        """Have `act` called once when the session is told to end, from any thread, at once if it was already: cancel
+        a request, answer a question. It must be quick and must not raise."""
+        with self._lock:
+            if self._stop is None:
+                self._on_stop.append(act)
+                return
+        act()
+
+    def afford(self, most: int) -> None:
+        """Before a call that costs at most `most` micro-dollars: have that reserved (SPEC 3.4). When the session's own
+        limit or a cap does not allow it the session is stopped, raising `Stopped`. What the call did cost is told to
+        `charge`, also when it is nothing."""
+        with self._lock:
+            total = self.cost + most
+        if total > self.limits.cost:
+            told = f"the next call may cost ${dollars(most):.2f}; it spent ${dollars(self.cost):.2f}"
+            refused = f"{told} of ${dollars(self.limits.cost):.2f}"
+        else:
+            refused = self._purse(self.id, total)
+        if refused:
+            self.stop(Stop(SessionState.FAILED, refused))
+        else:
+            self._promised = most
+        self.check_running()
+
     def charge(self, amount: int, *, tokens: int = 0) -> None:
         """Count what a model call cost, in micro-dollars. Past a limit the session is stopped, raising `Stopped`."""
         with self._lock:
             self.cost += amount
             self.tokens += tokens
+            self._promised = 0
             over = self._overspent()
         if over:
             self.stop(Stop(SessionState.FAILED, over))
         self.check_running()
+
+    @property
+    def cost_at_most(self) -> int:
+        """What it spent, and what a call may come to that nobody told the price of yet: both are reserved."""
+        with self._lock:
+            return self.cost + self._promised
+
+    def tell(self, text: str) -> bool:
+        """Have the agent hear what the operator says; False when nobody in it listens (any more)."""
+        with self._lock:
+            if self.converses:
+                self.replies.put(text)
+            return self.converses
+
+    def hang_up(self) -> bool:
+        """The agent listens no more; False when there is something that it has not heard yet: then it still does."""
+        with self._lock:
+            self.converses = not self.replies.empty()
+            return not self.converses
 
     def check_running(self) -> None:
         """Raise `Stopped` when the session is to end."""
@@ -126,7 +236,7 @@ class LiveSession:
 
     def git(self, plain: Git) -> Git:
         """`plain` as git of this session: it ends with the session."""
-        return SessionGit(plain.folder, plain.timeout, {**plain.environment, SESSION_MARK: self.id}, self)
+        return SessionGit(plain.folder, plain.timeout, {**plain.environment, **self.processes.mark()}, self)
 
     def execute(
         self,
@@ -136,17 +246,18 @@ class LiveSession:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         quiet: bool = False,
+        confinement: Confinement | None = None,
+        listen: Callable[[bytes], None] = lambda chunk: None,
+        cancel: threading.Event | None = None,
+        cleared: bool = False,
+        announced: bool = False,
     ) -> CommandResult:
-        """Run one command in the sandbox; see `Job.run`."""
-        self.check_running()
-        command = shlex.join(argv)
-        self._allow(command, cwd)
-        environment = session_environment(self._confinement, self.sandbox, self.id) | dict(env or {})
-        if shutil.which(argv[0], path=environment.get("PATH")) is None and not (cwd / argv[0]).is_file():
-            raise FlowUnable(f"`{argv[0]}` is not there", "install it, or put it on the PATH")
-        if not quiet:
-            where = "" if cwd == self.folder else f"   (in {cwd})"
-            self._record("command", [sanitise(command.replace("\n", " ")) + where])
+        """Run one command in the sandbox; see `Job.run`. `confinement` is another than the session's; `listen` gets
+        what it prints as it comes; when `cancel` is set this command alone is ended, as by its timeout. `cleared`: a
+        person approved what the content filter asks about (a `block` stands); `announced`: the transcript has its line
+        already."""
+        confinement = confinement or self._confinement
+        environment = self._admit(argv, cwd, env, confinement, quiet=quiet or announced, cleared=cleared)
         tail = _Tail()
         splitter = LineSplitter()
 
@@ -156,30 +267,98 @@ class LiveSession:
             if lines and not quiet:
                 self.transcript.append("output", lines)
 
+        def heard(chunk: bytes) -> None:
+            listen(chunk)
+            take(splitter.feed(chunk))
+
         try:
-            finished = self.processes.run(
-                self.sandbox.wrap(argv, self._confinement, cwd=cwd),
-                cwd=cwd,
-                env=environment,
-                on_output=lambda chunk: take(splitter.feed(chunk)),
-                timeout=timeout,
-            )
+            with self._gated(confinement) as held:
+                finished = self.processes.run(
+                    self.sandbox.wrap(argv, held, cwd=cwd),
+                    cwd=cwd,
+                    env=environment,
+                    on_output=heard,
+                    timeout=timeout,
+                    cancel=cancel,
+                )
         except GroupClosed:
             raise Stopped(self.id) from None
         except OSError as error:
-            raise FlowUnable(f"`{command[:200]}` cannot be started: {error.strerror}") from error
+            raise _unstartable(argv, error) from error
         take(splitter.end())
         exit_code = TIMED_OUT if finished.timed_out else finished.exit_code
         if not quiet:
-            ending = f"ended after its {timeout:g} s" if finished.timed_out else f"exit {exit_code}"
+            ending = f"exit {exit_code}"
+            if finished.timed_out:
+                ending = "ended" if cancel is not None and cancel.is_set() else f"ended after its {timeout:g} s"
             self._record("exit", [f"{ending} · {finished.seconds:.1f} s"])
         self.check_running()
         return CommandResult(exit_code, tail.text(), finished.seconds, finished.timed_out)
 
-    def _allow(self, command: str, cwd: Path) -> None:
-        verdict = self._check(command, str(cwd))
-        if verdict.verdict is not Verdict.ALLOW:
+    @contextmanager
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        quiet: bool = False,
+        confinement: Confinement | None = None,
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a command in the sandbox that is talked to while it runs: its pipes are the caller's, it ends with the
+        block. The caller does not wait for it (see `Processes.start`). It comes from the settings: what the content
+        filter asks about, the operator approved there. Raises as `execute`."""
+        confinement = confinement or self._confinement
+        environment = self._admit(argv, cwd, env, confinement, quiet=quiet, cleared=True)
+        with self._gated(confinement) as held:
+            try:
+                process = self.processes.start(self.sandbox.wrap(argv, held, cwd=cwd), cwd=cwd, env=environment)
+            except GroupClosed:
+                raise Stopped(self.id) from None
+            except OSError as error:
+                raise _unstartable(argv, error) from error
+            try:
+                yield process
+            finally:
+                self.processes.finish(process)
+
+    @contextmanager
+    def _gated(self, confinement: Confinement) -> Iterator[Confinement]:
+        """While a command runs that needs some hosts: the gate that leads to them. With the whole network allowed, or
+        in a sandbox that cannot hold anyone to a gate, there is none."""
+        if not confinement.hosts or confinement.network or not self.sandbox.gates:
+            yield confinement
+            return
+        with HostGate(confinement.hosts, say=self.note) as gate:
+            yield replace(confinement, gate=gate.path)
+
+    def _admit(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str] | None,
+        confinement: Confinement,
+        *,
+        quiet: bool,
+        cleared: bool = False,
+    ) -> dict[str, str]:
+        """Let a command begin, or raise why not; returns its environment."""
+        self.check_running()
+        command = shlex.join(argv)
+        verdict = self.judge(command, cwd)
+        if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
+        environment = session_environment(confinement, self.sandbox, self.id) | dict(env or {})
+        if shutil.which(argv[0], path=environment.get("PATH")) is None and not (cwd / argv[0]).is_file():
+            raise FlowUnable(f"`{argv[0]}` is not there", "install it, or put it on the PATH")
+        if not quiet:
+            where = "" if cwd == self.folder else f"   (in {cwd})"
+            self._record("command", [sanitise(command.replace("\n", " ")) + where])
+        return environment
+
+    def judge(self, command: str, cwd: Path) -> RailVerdict:
+        """The content filter's word on a shell command (SPEC 3.5)."""
+        return self._check(command, str(cwd))
 
     def _record(self, kind: str, lines: list[str]) -> None:
         self._active = self._clock.monotonic()
@@ -198,11 +377,17 @@ class LiveSession:
             if self._stop is not None:
                 return False
             self._stop = stop
+            told, self._on_stop = self._on_stop, []
         self.transcript.append("note", [f"stopped: {sanitise(stop.reason)}"])
+        for act in told:
+            act()
         return True
 
     def over_limit(self) -> str:
         """Which limit it passed, in words; "" for none."""
+        with self._lock:
+            if self._asking:
+                return self._overspent()
         now = self._clock.monotonic()
         limits = self.limits
         if now - self._began >= limits.seconds:
@@ -264,6 +449,14 @@ class _Tail:
 
     def text(self) -> str:
         return "".join(f"{line}\n" for line in self._lines)
+
+
+def _unstartable(argv: Sequence[str], error: OSError) -> FlowUnable:
+    return FlowUnable(f"`{shlex.join(argv)[:200]}` cannot be started: {error.strerror}")
+
+
+def _nothing() -> None:
+    pass
 
 
 def _span(seconds: float) -> str:

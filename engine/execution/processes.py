@@ -57,6 +57,12 @@ class Processes:
         self._lock = threading.Lock()
         self._leaders: dict[int, psutil.Process] = {}
         self._closed = False
+        self._marked = False
+
+    def mark(self) -> dict[str, str]:
+        """What the environment of a process holds that ends with this session; for those started by other ways too."""
+        self._marked = True
+        return {SESSION_MARK: self._session_id}
 
     def run(
         self,
@@ -66,39 +72,60 @@ class Processes:
         env: Mapping[str, str],
         on_output: Callable[[bytes], None],
         timeout: float | None = None,
+        cancel: threading.Event | None = None,
     ) -> Finished:
         """Run a command to its end; `on_output` gets stdout and stderr as they come, in pieces of at most 64 KiB.
 
-        What the command left running in the background ends with it. After `timeout` seconds it is ended.
+        What the command left running in the background ends with it. After `timeout` seconds, or within 0.1 s of
+        `cancel`, it is ended.
         Raises `GroupClosed` once `end` was called, OSError when the program cannot be started.
         """
         started = time.monotonic()
+        process = self.start(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        try:
+            timed_out = self._follow(process, on_output, None if timeout is None else started + timeout, cancel)
+        finally:
+            self.finish(process)
+        return Finished(process.returncode, time.monotonic() - started, timed_out)
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+    ) -> subprocess.Popen[bytes]:
+        """Start a child in a group of its own, its output a pipe. Who starts it hands it to `finish`, and until then
+        does not wait for it: `has_ended` and `await_end` tell without that. Raises as `run`."""
         with self._lock:
             if self._closed:
                 raise GroupClosed(self._session_id)
             process = subprocess.Popen(
                 list(argv),
                 cwd=cwd,
-                env=dict(env) | {SESSION_MARK: self._session_id},
-                stdin=subprocess.DEVNULL,
+                env=dict(env) | self.mark(),
+                stdin=stdin,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=stderr,
                 bufsize=0,
                 start_new_session=True,
             )
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._leaders[process.pid] = psutil.Process(process.pid)
-        try:
-            timed_out = self._follow(process, on_output, None if timeout is None else started + timeout)
-        finally:
-            # While the leader is not reaped, nobody else can carry its number: the group is surely ours.
-            _kill_group(process.pid)
-            process.wait()
-            with self._lock:
-                self._leaders.pop(process.pid, None)
-            assert process.stdout is not None
-            process.stdout.close()
-        return Finished(process.returncode, time.monotonic() - started, timed_out)
+        return process
+
+    def finish(self, process: subprocess.Popen[bytes]) -> None:
+        """End a child and what is left of its group, at once, and close its pipes."""
+        # While the leader is not reaped, nobody else can carry its number: the group is surely ours.
+        _kill_group(process.pid)
+        process.wait()
+        with self._lock:
+            self._leaders.pop(process.pid, None)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
     def end(self, grace: float = GRACE) -> bool:
         """End everything: SIGTERM, `grace` seconds, SIGKILL. Takes at most about `grace` + 0.5 s, returns True when
@@ -106,10 +133,18 @@ class Processes:
         with self._lock:
             self._closed = True
             leaders = list(self._leaders.values())
+        if not self._marked:
+            return True  # nothing was ever started: no need to look through all processes of the machine, twice
         return end_processes(self._session_id, leaders, grace)
 
-    def _follow(self, process: subprocess.Popen[bytes], on_output: Callable[[bytes], None], end: float | None) -> bool:
-        """Read until the output ends, or the leader has ended and was silent for a moment. True on time-out."""
+    def _follow(
+        self,
+        process: subprocess.Popen[bytes],
+        on_output: Callable[[bytes], None],
+        end: float | None,
+        cancel: threading.Event | None,
+    ) -> bool:
+        """Read until the output ends, or the leader has ended and was silent for a moment. True when it was ended."""
         assert process.stdout is not None
         descriptor = process.stdout.fileno()
         last_read = time.monotonic()
@@ -118,7 +153,7 @@ class Processes:
             open_ended = True
             while True:
                 now = time.monotonic()
-                if end is not None and now >= end:
+                if (end is not None and now >= end) or (cancel is not None and cancel.is_set()):
                     end_processes("", [psutil.Process(process.pid)], GRACE)
                     return True
                 if open_ended:
@@ -132,9 +167,9 @@ class Processes:
                             continue
                         open_ended = False
                         selector.unregister(descriptor)
-                    elif now - last_read > _DRAIN and _has_ended(process):
+                    elif now - last_read > _DRAIN and has_ended(process):
                         return False
-                elif _wait(process, _POLL if end is None else min(_POLL, end - now)):
+                elif await_end(process, _POLL if end is None else min(_POLL, end - now)):
                     return False
 
 
@@ -215,7 +250,7 @@ def _kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether the leader has ended, without reaping it where the platform can tell."""
     if process.returncode is not None:
         return True
@@ -224,10 +259,10 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
+def await_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
     """Wait for the leader's end, at most `seconds`, without reaping it."""
     until = time.monotonic() + seconds
-    while not _has_ended(process):
+    while not has_ended(process):
         if time.monotonic() >= until:
             return False
         time.sleep(0.005)

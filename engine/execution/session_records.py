@@ -6,15 +6,19 @@ one that its observers hear of, and over in a last one. A crash between any two 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from engine.events import SessionEnded, SessionQueued, SessionStarted
+from sqlmodel import col
+
+from engine.events import Event, SessionEnded, SessionQueued, SessionStarted
 from engine.execution import sessions_store as store
+from engine.execution.journal import nothing_done
 from engine.execution.sessions_store import SessionResult, SessionRow
 from engine.storage.database import Database, Transaction
-from engine.values import Assignment, Permit, Refusal, SessionState, SessionView
+from engine.storage.ids import beginning
+from engine.values import UNDONE, Assignment, Permit, Refusal, SessionState, SessionView
 
 
 class PermitBook(Protocol):
@@ -111,9 +115,10 @@ class SessionRecords:
         lines: int,
         cwd: str = "",
         write: Callable[[Transaction], str] | None = None,
+        facts: Callable[[SessionView], Sequence[Event]] = nothing_done,
     ) -> bool:
-        """The last transaction, with what else `write` puts into it; that returns the id of a change set, or "".
-        False when the session was over already: nothing is done.
+        """The last transaction, with what else `write` puts into it, which returns the id of a change set, or "", and
+        the `facts` of what it did. False when the session was over already: nothing is done.
 
         `lines` of transcript; `cwd` is where it worked, if not where it was to.
         """
@@ -126,9 +131,13 @@ class SessionRecords:
             final = replace(result, change_set_id=change_set or None)
             store.put_result(row, final, lines=lines)
             row.cwd = cwd or row.cwd
+            if change_set and result.state is not SessionState.SUCCEEDED:
+                store.attach(row, change_set, cwd=row.cwd)
             view = row.view
             for observer in self._observers:
                 observer.session_ended(tx, view, final)
+            for fact in facts(view):
+                tx.record(fact)
             tx.record(
                 SessionEnded(
                     subject=row.id,
@@ -142,6 +151,10 @@ class SessionRecords:
             return True
 
         return self._database.write(work)
+
+    def attach(self, session_id: str, write: Callable[[Transaction], str], *, cwd: str) -> bool:
+        """See `attach`, in a transaction of its own."""
+        return self._database.write(lambda tx: attach(tx, session_id, write, cwd=cwd))
 
     def get(self, session_id: str) -> SessionRow:
         """One row. Raises `Refusal` `unknown_session`."""
@@ -158,6 +171,11 @@ class SessionRecords:
         with self._database.read() as session:
             return store.rows(session, workspace=workspace, state=state, limit=limit)
 
+    def beginning(self, wanted: str) -> list[str]:
+        """Ids, of any age, that begin so; see `engine.storage.ids`."""
+        with self._database.read() as session:
+            return beginning(session, col(SessionRow.id), wanted)
+
     def of_prediction(self, prediction_id: str) -> SessionRow | None:
         """The newest session of a card, or None."""
         with self._database.read() as session:
@@ -167,3 +185,15 @@ class SessionRecords:
         """What sessions of this runner and channel cost on average, in micro-dollars; None before the first."""
         with self._database.read() as session:
             return store.usual_cost(session, runner, channel)
+
+
+def attach(tx: Transaction, session_id: str, write: Callable[[Transaction], str], *, cwd: str) -> bool:
+    """What a session left that was over before it could be said: `write` as in `SessionRecords.end`, once. False when
+    the session has a change set already, runs, or was undone: nothing is done then."""
+    row = tx.session.get(SessionRow, session_id)
+    if row is None or not SessionState(row.state).over or row.change_set_id or row.error == UNDONE:
+        return False
+    if change_set := write(tx):
+        store.attach(row, change_set, cwd=cwd)
+        tx.session.add(row)
+    return bool(change_set)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 from engine.execution.live import LiveSession, Stop
 from engine.execution.runners.base import RunnerResult
-from engine.execution.sessions_store import SessionResult, outcome_of
-from engine.values import SessionState, sanitise
+from engine.execution.sessions_store import NOT_BEGUN, SessionResult, outcome_of
+from engine.values import UNDONE, SessionState, SessionView, sanitise
 
 SUMMARY_CAP = 4_000
 """Characters of a summary that a row keeps; the transcript has it whole."""
 
 
-def result_of(outcome: Stop | RunnerResult, live: LiveSession | None) -> SessionResult:
-    """What came of a session: what its runner found, or why it was stopped. `live` is None when it never ran."""
+def result_of(outcome: Stop | RunnerResult, live: LiveSession | None, *, abandoned: bool = False) -> SessionResult:
+    """What came of a session: what its runner found, or why it was stopped. `live` is None when it never ran.
+
+    `abandoned`: its thread did not come back to say what its last call cost, so that counts as all that was reserved
+    for it (SPEC 3.4)."""
     cost, tokens, seconds = (live.cost, live.tokens, live.seconds) if live else (0, 0, 0.0)
+    if live and abandoned:
+        cost = live.cost_at_most
     if isinstance(outcome, RunnerResult):
         return SessionResult(
             state=SessionState.SUCCEEDED,
@@ -33,7 +41,21 @@ def result_of(outcome: Stop | RunnerResult, live: LiveSession | None) -> Session
         cost=cost,
         tokens=tokens,
         seconds=seconds,
+        facts={NOT_BEGUN: True} if outcome.not_begun else {},
     )
+
+
+def with_fate(view: SessionView) -> SessionView:
+    """The view, saying what became of the folder of a session that is over. Looks whether it is there."""
+    if not view.state.over or view.cwd == view.workspace or Path(view.cwd).is_dir():
+        return view
+    if view.change_set_id:
+        fate = "what it changed is in its change set"
+    elif view.error == UNDONE:
+        fate = "what it had changed was thrown away with its card"
+    else:
+        fate = "it had changed nothing"
+    return replace(view, gone=f"its worktree is gone; {fate}")
 
 
 def _told(text: str) -> str:

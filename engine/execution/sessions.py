@@ -18,22 +18,26 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.events import EventBus, FaultReported
+from engine.events import EventBus
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
+from engine.execution.continuing import continued
+from engine.execution.journal import nothing_done
 from engine.execution.keeper import Brakes, Keeper, stopped
-from engine.execution.live import CommandCheck, LiveSession, Stop
+from engine.execution.late_ends import LateEnds
+from engine.execution.live import CommandCheck, LiveSession, Purse, Stop, unmetered
 from engine.execution.processes import end_processes
 from engine.execution.runners.base import Runner, RunnerResult
-from engine.execution.runners.flow import CommandBlocked, FlowUnable, Stopped
+from engine.execution.runners.flow import CommandBlocked, FlowUnable, NotBegun, Stopped
 from engine.execution.sandbox import Confinement, Sandbox, best_sandbox, secret_places
 from engine.execution.session_records import PermitBook, SessionObserver, SessionRecords
-from engine.execution.session_results import result_of
+from engine.execution.session_results import result_of, with_fate
 from engine.execution.sessions_store import SessionRow
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.execution.worktrees import remove_folder
 from engine.home import Home
 from engine.storage.database import Database
 from engine.values import (
+    UNDONE,
     Assignment,
     Permit,
     Randomness,
@@ -86,14 +90,16 @@ class Sessions:
         observers: Sequence[SessionObserver] = (),
         sandbox: Sandbox | None = None,
         last_write: Callable[[str], datetime | None] = lambda workspace: None,
+        unattended: Callable[[str], str] = lambda workspace: "",
+        purse: Purse = unmetered,
     ) -> None:
-        """`last_write`: when someone else's process last wrote in a workspace, None if nothing is known of any."""
+        """`last_write`: when someone else's process last wrote in a workspace, None if nothing is known of any.
+        `unattended`: why nothing may begin by itself in a workspace now, "" when it may (SPEC 7)."""
         self._records = SessionRecords(database, permits)
         for observer in observers:
             self.observe(observer)
         self._home = home
         self._clock = clock
-        self._bus = bus
         self._randomness = randomness
         self._settings = settings
         self._channels = channels
@@ -102,8 +108,11 @@ class Sessions:
         self._runners = {runner.name: runner for runner in runners}
         self._sandbox = sandbox
         self._last_write = last_write
+        self._unattended = unattended
+        self._purse = purse
         self._reader = TranscriptReader()
         self._keeper = Keeper(live=self._all_live, end=self._end, brakes=brakes, bus=bus)
+        self._late = LateEnds(bus)
         self._lock = threading.RLock()
         self._queue: deque[_Waiting] = deque()
         self._live: dict[str, LiveSession] = {}
@@ -131,7 +140,8 @@ class Sessions:
         """Use `permit` up and run `assignment`, at once or when its turn comes. `estimate` in micro-dollars.
 
         Raises `Refusal`: `unknown_channel`, `no_runner`, `no_sandbox` (autonomous work without one), `stopped`,
-        `engine_closed`, and what the permit book raises (`permit_used`, `permit_expired`, …). Nothing is stored then.
+        `unattended` (nothing begins by itself now), `workspace_busy`, `engine_closed`, and what the permit book raises
+        (`permit_used`, `permit_expired`, …). Nothing is stored then.
         """
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
@@ -142,6 +152,8 @@ class Sessions:
             raise Refusal(
                 "no_sandbox", "nothing runs by itself without a sandbox, and none works here", "install bubblewrap"
             )
+        if mode == AUTONOMOUS and (why := self._unattended(assignment.workspace)):
+            raise Refusal("unattended", why, "approve it yourself, or wait")
         if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
             raise Refusal("workspace_busy", busy, "it may run once nobody wrote there for 10 minutes")
         if (reason := stopped(self._brakes)) is not None:
@@ -156,8 +168,10 @@ class Sessions:
         return self.get(waiting.id)
 
     def runner_of(self, assignment: Assignment) -> Runner:
-        """The runner an assignment names. Raises `Refusal` `no_runner`."""
-        runner = self._runners.get(assignment.runner)
+        """The runner an assignment names; `acp:claude` is of the family that `acp:*` serves. Raises `Refusal`
+        `no_runner`."""
+        family, colon, _ = assignment.runner.partition(":")
+        runner = self._runners.get(f"{family}:*" if colon else assignment.runner)
         if runner is None:
             known = ", ".join(self._runners) or "none"
             raise Refusal("no_runner", f"there is no runner {assignment.runner!r}", f"built in: {known}")
@@ -183,9 +197,14 @@ class Sessions:
         """One session. Raises `Refusal` `unknown_session`."""
         return self._seen(self._records.get(session_id))
 
+    def beginning(self, wanted: str) -> list[str]:
+        """Ids of sessions, of any age, that begin so; see `engine.storage.ids`."""
+        return self._records.beginning(wanted)
+
     def running(self) -> list[SessionView]:
-        """What runs now, oldest first; what is queued is not among it."""
-        return [self._seen(row) for row in reversed(self._records.latest(state=SessionState.RUNNING))]
+        """What runs now, oldest first; what is queued is not among it, nor what is over and cannot be stored yet."""
+        rows = reversed(self._records.latest(state=SessionState.RUNNING))
+        return [self._seen(row) for row in rows if row.id not in self._late]
 
     def of_prediction(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
@@ -195,6 +214,10 @@ class Sessions:
     def usual_cost(self, runner: str, channel: str) -> int | None:
         """What sessions of this runner and channel cost on average, in micro-dollars; None before the first."""
         return self._records.usual_cost(runner, channel)
+
+    def continues(self, session_id: str) -> str:
+        """The session that this one goes on with, "" for none. Raises `Refusal` `unknown_session`."""
+        return continued(self._records.get(session_id).assignment)
 
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after line `after`; a running session's newest tenth of a second may be missing."""
@@ -211,6 +234,23 @@ class Sessions:
                 if deadline is not None and time.monotonic() >= deadline:
                     break
         return self.get(session_id)
+
+    def reply(self, session_id: str, text: str) -> None:
+        """Tell a running session something (SPEC 9.4); it reads it at its next turn.
+
+        Raises `Refusal` `unknown_session`, `not_running`, `no_conversation` (a flow), `empty_prompt`.
+        """
+        said = sanitise(text).strip()
+        if not said:
+            raise Refusal("empty_prompt", "the reply is empty", "say what it should know")
+        with self._lock:
+            live = self._live.get(session_id)
+        if live is None:
+            view = self.get(session_id)
+            raise Refusal("not_running", f"{session_id} is {view.state}", "continue it with a card of its own")
+        if not live.tell(said):
+            raise Refusal("no_conversation", f"{session_id} reads no replies: no agent works in it, or it is finishing")
+        live.write("reply", said)
 
     # Stopping
 
@@ -263,6 +303,7 @@ class Sessions:
             thread.join(max(0, until - time.monotonic()))
         for one in live:
             one.ended.wait(max(0, until - time.monotonic()))
+        self._late.close()
 
     def recover(self, *, resume: bool = True) -> list[str]:
         """At start-up, before anything else starts: what a crash left. Says what was interrupted.
@@ -306,12 +347,14 @@ class Sessions:
         while True:
             problem = ""
             with self._lock:
-                free = self._settings.current.max_running_sessions - len(self._live)
+                seated = sum(not live.asking for live in self._live.values())
+                free = self._settings.current.max_running_sessions - seated
                 if self._closed or self._held_back or free <= 0 or not self._queue:
                     return
                 waiting = self._queue.popleft()
                 try:
                     live = self._live[waiting.id] = self._prepare(waiting, sandbox)
+                    live.gives_way = self._dispatch
                 except (OSError, Refusal) as error:
                     problem = str(error) or repr(error)
             if problem:
@@ -353,21 +396,27 @@ class Sessions:
                 network=self._settings.current.workspace(assignment.workspace).network,
             ),
             check=self._check,
+            purse=self._purse,
         )
 
     def _work(self, live: LiveSession) -> None:
         """The session's thread, from its first transaction to its last."""
         outcome: Stop | RunnerResult
         try:
-            view = self._records.begin(live.id, live.sandbox.describe(network=live.confinement.network))
+            hosts = self.runner_of(live.assignment).check(live.assignment).hosts
+            view = self._records.begin(live.id, live.sandbox.describe(network=live.confinement.network, hosts=hosts))
             if view is None:
                 raise Stopped("it was ended before it began")
             if (reason := stopped(self._brakes)) is not None:
                 live.stop(Stop(SessionState.CANCELLED, reason))
-            if view.mode == AUTONOMOUS and (busy := self.hindrance(live.assignment)):
-                live.stop(Stop(SessionState.CANCELLED, busy))  # it waited its turn; meanwhile somebody came
+            if view.mode == AUTONOMOUS:  # it waited its turn, or for a restart; meanwhile things may have changed
+                workspace = live.assignment.workspace
+                if held_back := self._unattended(workspace) or self.hindrance(live.assignment):
+                    live.stop(Stop(SessionState.CANCELLED, held_back))
             live.check_running()
             result = self.runner_of(live.assignment).run(live, view)
+            if live.stop_requested is not None and live.stop_requested.reason != UNDONE:
+                live.leftover = result.write  # the stop came a moment too late to save anything
             live.check_running()
             outcome = result
         except Stopped as error:
@@ -375,7 +424,8 @@ class Sessions:
         except CommandBlocked as error:
             outcome = Stop(SessionState.BLOCKED, str(error))
         except (FlowUnable, Refusal) as error:
-            outcome = live.stop_requested or Stop(SessionState.FAILED, str(error))
+            not_begun = isinstance(error, NotBegun)
+            outcome = live.stop_requested or Stop(SessionState.FAILED, str(error), not_begun)
         except Exception as error:
             if live.stop_requested is None:
                 log.exception("session %s failed", live.id)
@@ -398,36 +448,57 @@ class Sessions:
         if not live.ended.wait(max(0, END_WITHIN - (time.monotonic() - began))):
             # Its thread is deep in Python; with its processes dead and its row closed it can do no more harm.
             log.warning("session %s does not come back, it is ended without its thread", live.id)
-            self._finish(live.id, stop, live)
+            self._finish(live.id, stop, live, abandoned=True)
 
-    def _finish(self, session_id: str, outcome: Stop | RunnerResult, live: LiveSession | None = None) -> None:
+    def _finish(
+        self,
+        session_id: str,
+        outcome: Stop | RunnerResult,
+        live: LiveSession | None = None,
+        *,
+        abandoned: bool = False,
+    ) -> None:
         """The last transaction of a session. Whoever comes second finds it done and changes nothing."""
-        result = result_of(outcome, live)
+        result = result_of(outcome, live, abandoned=abandoned)
         lines = self._close_transcript(session_id, outcome, live)
-        write = outcome.write if isinstance(outcome, RunnerResult) else None
+        write = outcome.write if isinstance(outcome, RunnerResult) else live.leftover if live else None
+        cwd = str(live.folder) if live else ""
+        facts = live.journal.facts if live else nothing_done
+
+        def store() -> None:
+            ended = self._records.end(session_id, result, lines=lines, cwd=cwd, write=write, facts=facts)
+            if not ended and write is not None:  # it was ended without its thread, which has this to hand in
+                self._records.attach(session_id, write, cwd=cwd)
+
+        failed: Exception | None = None
         try:
-            self._records.end(session_id, result, lines=lines, cwd=str(live.folder) if live else "", write=write)
-        except Exception as error:
-            # The row stays as it was; the next start finds it and says that it was interrupted.
+            store()
+        except Exception as error:  # it is told, and tried again; until it is stored the row says RUNNING
             log.exception("the end of session %s could not be stored", session_id)
-            fault = f"the end of session {session_id} could not be stored: {error}"
-            self._bus.publish(FaultReported(subject=session_id, where="sessions", message=fault))
-        finally:
-            with self._lock:
-                self._live.pop(session_id, None)
-                over = self._over.pop(session_id, None)
-            if live is not None:
-                live.ended.set()
-            if over is not None:
-                over.set()
+            failed = error
+        with self._lock:
+            self._live.pop(session_id, None)
+        if live is not None:
+            live.ended.set()
+        if failed is None:
+            self._is_over(session_id)
+        else:
+            self._late.keep_trying(session_id, store, failed, over=lambda: self._is_over(session_id))
         self._dispatch()
+
+    def _is_over(self, session_id: str) -> None:
+        with self._lock:
+            over = self._over.pop(session_id, None)
+        if over is not None:
+            over.set()
 
     def _close_transcript(self, session_id: str, outcome: Stop | RunnerResult, live: LiveSession | None) -> int:
         """The last words into the transcript, and the transcript onto the disk; returns its number of lines."""
         try:
             transcript = live.transcript if live else TranscriptWriter(self._transcript(session_id), self._clock)
             if isinstance(outcome, RunnerResult):
-                transcript.append("note", sanitise(outcome.summary).split("\n"))
+                if closing := sanitise(outcome.summary if outcome.closing is None else outcome.closing):
+                    transcript.append("note", closing.split("\n"))
             elif live is None or live.stop_requested is None:
                 transcript.append("error", sanitise(outcome.reason).split("\n"))
             if live:
@@ -442,7 +513,7 @@ class Sessions:
         """The row, with what is known of it only while it runs."""
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:
-            return row.view
+            return with_fate(row.view)
         return replace(row.view, cwd=str(live.folder), tokens=live.tokens, cost=live.cost, lines=live.transcript.lines)
 
     def _all_live(self) -> list[LiveSession]:

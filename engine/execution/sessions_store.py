@@ -52,6 +52,10 @@ def outcome_of(state: SessionState) -> Outcome:
     raise ValueError(f"a session that is {state} has no outcome yet")
 
 
+NOT_BEGUN = "not_begun"
+"""The fact of a result that nothing was done, and that its card is given back."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionResult:
     """How a session ended. `cost` in micro-dollars, `seconds` from its start, 0 when it never started."""
@@ -144,6 +148,7 @@ class SessionRow(SQLModel, table=True):
             change_set_id=self.change_set_id,
             lines=self.lines,
             next_step=str(self.facts.get("next") or ""),
+            not_begun=bool(self.facts.get(NOT_BEGUN)),
         )
 
 
@@ -175,6 +180,16 @@ def put_result(row: SessionRow, result: SessionResult, *, lines: int) -> None:
     row.check_result = None if result.check is None else asdict(result.check)
     row.facts = dict(result.facts)
     row.change_set_id = result.change_set_id
+
+
+KEPT = "what it had changed until then waits"
+
+
+def attach(row: SessionRow, change_set_id: str, *, cwd: str) -> None:
+    """Have a session that is over, without having come to its end, say what it left and where."""
+    row.change_set_id = change_set_id
+    row.summary = f"{row.summary}; {KEPT}"
+    row.cwd = cwd
 
 
 def rows(

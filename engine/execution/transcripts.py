@@ -102,7 +102,7 @@ class TranscriptWriter:
         return self._lines
 
     def append(self, kind: str, texts: list[str]) -> None:
-        """Take lines of one kind: "command", "output", "note", "error" or "exit". Texts are harmless already."""
+        """Take lines of one kind (see `TranscriptLine`). Texts are harmless already."""
         at = self._clock.now().isoformat()
         with self._lock:
             for text in texts:

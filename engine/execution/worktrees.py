@@ -13,7 +13,7 @@ import shutil
 import stat
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +22,15 @@ from engine.execution import snapshots
 from engine.git import GitError
 from engine.home import Home
 from engine.storage import intents
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.values import Refusal
 
 log = logging.getLogger(__name__)
 
 INTENT = "worktree"
+
+Onto = Callable[[snapshots.PlainGit, str], str]
+"""`onto(repository, present)`: the tree that a session begins with, made of the operator's present one."""
 
 
 class WorkspaceLocks:
@@ -67,10 +70,12 @@ class Worktrees:
         self._database = database
         self._locks = locks
 
-    def create(self, session_id: str, workspace: Path) -> Worktree:
-        """A worktree for `session_id`, holding exactly the present files of `workspace` (its top folder).
+    def create(self, session_id: str, workspace: Path, *, onto: Onto | None = None) -> Worktree:
+        """A worktree for `session_id`, holding exactly the present files of `workspace` (its top folder), or what
+        `onto` makes of them; the present files are its base all the same.
 
-        Raises `GitError` (code `git_failed`) when git cannot make it, `Refusal` `old_git`; nothing stays behind then.
+        Raises `GitError` (code `git_failed`) when git cannot make it, `Refusal` `old_git`, and what `onto` raises;
+        nothing stays behind then.
         """
         folder = self.folder(session_id)
         plain = snapshots.plain_git(workspace)
@@ -84,9 +89,10 @@ class Worktrees:
         try:
             with self._locks.holding(str(workspace)):
                 now = snapshots.take(plain)
+            tree = onto(plain, now.tree) if onto is not None else now.tree
             start = now.head
-            if not (now.clean and now.head):
-                start = snapshots.commit_of(plain.git, now.tree, *([now.head] if now.head else []))
+            if tree != now.tree or not (now.clean and now.head):
+                start = snapshots.commit_of(plain.git, tree, *([now.head] if now.head else []))
             snapshots.keep(plain.git, session_id, "base", now.tree)
             folder.parent.mkdir(parents=True, exist_ok=True)
             plain.git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
@@ -95,6 +101,25 @@ class Worktrees:
             self.let_go(workspace, session_id)
             raise
         return Worktree(session_id, workspace, folder, now.tree, start, now.head)
+
+    def worth_keeping(self, worktree: Worktree) -> None:
+        """What is changed in it from now on is kept, whatever becomes of its session; see `left`."""
+
+        def note(tx: Transaction) -> None:
+            for intent in intents.of(tx, INTENT, worktree.session_id):
+                intent.payload = {**intent.payload, "base": worktree.base}
+
+        self._database.write(note)
+
+    def left(self) -> list[Worktree]:
+        """Worktrees of an earlier run that are worth keeping and still there, oldest first. Only what `capture` needs
+        is known of them."""
+        found = []
+        for intent in intents.unfinished(self._database, INTENT):
+            base, workspace, folder = (intent.payload.get(name, "") for name in ("base", "workspace", "folder"))
+            if base and Path(workspace).is_dir() and Path(folder).is_dir():
+                found.append(Worktree(intent.subject, Path(workspace), Path(folder), base, "", ""))
+        return found
 
     def folder(self, session_id: str) -> Path:
         """Where the worktree of a session is or would be."""

@@ -68,8 +68,13 @@ _LAST_APPROVAL = (
     .scalar_subquery()
 )
 _REJECTED_IN_A_ROW = sqlalchemy.select(func.count(col(Decision.id))).where(
-    col(Decision.id) > _LAST_APPROVAL, _STANDING, col(Decision.signal) == DecisionSignal.DISMISSED.value, _PERSONS
+    col(Decision.id) > _LAST_APPROVAL,
+    col(Decision.id) > bindparam("after"),
+    _STANDING,
+    col(Decision.signal) == DecisionSignal.DISMISSED.value,
+    _PERSONS,
 )
+_NEWEST = sqlalchemy.select(func.coalesce(func.max(col(Decision.id)), 0))
 _LIKE = (
     sqlalchemy.select(col(Decision.signal), col(Decision.edited), func.count(col(Decision.id)))
     .where(
@@ -175,9 +180,14 @@ class Decisions:
         """How many cards a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
         return int(ask(session, _TOTAL).scalar_one())
 
-    def consecutive_rejections(self, session: Session) -> int:
-        """How many of a person's latest decisions in a row were dismissals (SPEC 3.6)."""
-        return int(ask(session, _REJECTED_IN_A_ROW).scalar_one())
+    def consecutive_rejections(self, session: Session, after: int = 0) -> int:
+        """How many of a person's latest decisions in a row were dismissals (SPEC 3.6); of those with ids above `after`
+        when only these are to count."""
+        return int(ask(session, _REJECTED_IN_A_ROW, {"after": after}).scalar_one())
+
+    def newest(self, session: Session) -> int:
+        """The id of the newest decision, taken back or not; 0 before the first. Ids grow."""
+        return int(ask(session, _NEWEST).scalar_one())
 
     def approvals_of_like(self, session: Session, kind: str, channel: str, workspace: str) -> tuple[int, int]:
         """(approved, decided) of the operator's own decisions on like cards (SPEC 2.5).
@@ -189,6 +199,17 @@ class Decisions:
         decided = sum(count for _, _, count in rows)
         approved = sum(count for signal, edited, count in rows if signal == DecisionSignal.APPROVED and not edited)
         return approved, decided
+
+    def approvals(self, session: Session) -> list[tuple[str, str, str, int, int]]:
+        """`approvals_of_like` of everything that was decided: (kind, channel, workspace, approved, decided)."""
+        like = (col(Decision.kind), col(Decision.channel), col(Decision.workspace))
+        wanted = (col(Decision.signal) == DecisionSignal.APPROVED.value) & col(Decision.edited).is_(False)
+        rows = session.execute(
+            sqlalchemy.select(*like, func.count().filter(wanted), func.count())
+            .where(col(Decision.decided_by) == DecidedBy.OPERATOR.value, _STANDING, _SAID)
+            .group_by(*like)
+        ).all()
+        return [(kind, channel, workspace, approved, decided) for kind, channel, workspace, approved, decided in rows]
 
     def recent(self, limit: int = 50) -> list[DecisionView]:
         """The newest standing decisions first."""

@@ -1,5 +1,8 @@
-"""Agents as folders, their tiers and their chains (SPEC 1.1 to 1.4, 4.1).
+"""Agents as folders, their tiers and chains, wisdom down and discoveries up (SPEC 1, 4.1).
 
-`agents` keeps the folders, `organisation` says what a first run creates, `tiers` and `chain` decide purely.
-May import storage, settings, events, clock and values; no other service.
+Who there is: `agents` keeps the `folders`, `organisation` says what a first run creates, `tiers` and `chain` decide.
+Down: `profiles` (seeded by `seeds`) are what leaders say, `guidance_block` chooses and writes it, `cascade` keeps it,
+`prompt_part` puts it into prompts, `teaching` into `sections` of souls. Up: `discoveries` with their `evidence` go
+through the gates of `bubble` into the queue of `bubbles`. `sharing` exchanges profiles with a `postgres`. `wisdom` is
+the port. May import storage, settings, events, clock and values; no other service.
 """

@@ -7,79 +7,34 @@ cannot be read is shown as broken, with the reason, and harms no other. Whole fo
 from __future__ import annotations
 
 import builtins
-import json
-import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from engine.config import SettingsSource
-from engine.events import AgentAdded, AgentMoved, AgentRetired, Event
+from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
 from engine.hierarchy import organisation
-from engine.hierarchy.chain import OWNER, Chain, walk
+from engine.hierarchy.cascade_config import CascadeConfigFile
+from engine.hierarchy.chain import OWNER, Chain, climb, walk
+from engine.hierarchy.folders import ID, Comms, Member, Tools, create_folder, read_member, read_text, unwritable
 from engine.hierarchy.organisation import Role
-from engine.hierarchy.tiers import ARCHETYPES, resolve_tier
+from engine.hierarchy.tiers import ARCHETYPES, TierDecision, resolve_tier
+from engine.hierarchy.watched import Watched
 from engine.storage.database import Database
-from engine.storage.files import sync_folder, write_atomic, write_json
+from engine.storage.files import sync_folder, write_json
 from engine.values import AgentView, Refusal, microusd, sanitise
 
-ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-LARGEST_FILE = 256 * 1024
 RETIRED = ".retired"
 BIRTH = ".clawpy-tmp-"
 """Folders with this prefix are being made; one that a crash left is swept at the next start."""
 
 Activity = Callable[[], Mapping[str, tuple[str, int]]]
 """What agents are doing now: state ("idle", "running", ...) and tokens, by agent id."""
-
-
-Model = TypeVar("Model", bound=BaseModel)
-
-
-class Comms(BaseModel):
-    """`comms.json`. Keys this version does not know are kept as they are."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    reports_to: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
-    title: Annotated[str, Field(max_length=200)] = ""
-    domain: Annotated[str, Field(max_length=200)] = ""
-
-
-class Budget(BaseModel):
-    """`budget` of `tools.json`: dollars this agent may spend in a calendar day (SPEC 3.4)."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-    usd_per_day: Annotated[float, Field(ge=0, le=1_000_000)]
-
-
-class Tools(BaseModel):
-    """`tools.json`: permissions, archetype, model routing, budget. Unknown keys are kept as they are."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-    archetype: str = ""
-    allow: list[str] = Field(default_factory=lambda: ["read", "write", "edit", "exec"])
-    deny: list[str] = Field(default_factory=list)
-    models: dict[str, str] = Field(default_factory=dict)
-    budget: Budget | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """An agent as its folder says. `broken` holds the reason when it cannot be read; the rest is then default."""
-
-    id: str
-    comms: Comms
-    tools: Tools
-    broken: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +45,25 @@ class HeartbeatFile:
     text: str
     written: datetime
     channel: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where an agent stands: its tier, the rule that decided it, and its domain as `comms.json` has it."""
+
+    id: str
+    tier: int
+    rule: str
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """An agent, its leaders from the direct one upward, and the chain they make."""
+
+    agent: Standing
+    leaders: tuple[Standing, ...]
+    chain: Chain
 
 
 class Agents:
@@ -105,11 +79,12 @@ class Agents:
         activity: Activity | None = None,
     ) -> None:
         self._folder = folder
-        self._cascade_config = cascade_config
+        self.config = CascadeConfigFile(cascade_config)
         self._settings = settings
         self._database = database
         self._activity = activity
         self._lock = threading.Lock()
+        self._read: Watched[Member] = Watched()
 
     def ensure_organisation(self) -> bool:
         """Create the first organisation when there is no agents folder yet; True when it was created."""
@@ -123,17 +98,17 @@ class Agents:
         try:
             unborn.mkdir(mode=0o700, parents=True)
             for role in organisation.FIRST:
-                _create(unborn / role.id, role)
+                create_folder(unborn / role.id, role)
             unborn.rename(self._folder)
             sync_folder(self._folder.parent)
         except OSError as error:
-            raise _unwritable(self._folder, error) from error
+            raise unwritable(self._folder, error) from error
         return True
 
     def list(self) -> list[AgentView]:
         """Every agent, leaders before those who report to them, then by id; broken ones last."""
         members = self._members()
-        assigned, _ = self._assignments()
+        assigned = self.config.current.tier_assignments
         doing = self._activity() if self._activity else {}
         reports_to = {member.id: member.comms.reports_to for member in members.values() if not member.broken}
         views = [self._view(member, assigned, doing) for member in members.values()]
@@ -148,13 +123,62 @@ class Agents:
     def get(self, agent_id: str) -> AgentView:
         """One agent. Raises `Refusal` `unknown_agent`."""
         member = self._member(agent_id)
-        assigned, _ = self._assignments()
+        assigned = self.config.current.tier_assignments
         return self._view(member, assigned, self._activity() if self._activity else {})
 
     def chain(self, agent_id: str) -> tuple[builtins.list[str], str]:
         """Leaders from the direct one upward, and in words why the chain ends (SPEC 1.4)."""
-        chain = self._chain(agent_id)
+        chain = self.lineage(agent_id).chain
         return list(chain.leaders), chain.words
+
+    def lineage(self, agent_id: str, *, under: str | None = None) -> Lineage:
+        """An agent and the leaders above it, reading their folders only; with `under` as if it reported to that one.
+
+        Raises `Refusal` `unknown_agent`, and with `under` what `move` refuses.
+        """
+        member = self._member(agent_id)
+        if under is not None:
+            self._check_move(agent_id, under)
+        assigned = self.config.current.tier_assignments
+        found: dict[str, Member | None] = {agent_id: member}
+
+        def leader_of(one: str) -> str | None:
+            if one not in found:
+                found[one] = self._find(one)
+            at = found[one]
+            if one == agent_id and under is not None:
+                return under
+            return None if at is None or at.broken else at.comms.reports_to
+
+        chain = climb(agent_id, leader_of, depth=self.config.current.depth)
+
+        def standing(one: str) -> Standing:
+            at = found[one]
+            assert at is not None, "who is in a chain is there"
+            decision = _tier(at, assigned)
+            return Standing(one, decision.tier, decision.rule, sanitise(at.comms.domain))
+
+        return Lineage(standing(agent_id), tuple(standing(one) for one in chain.leaders), chain)
+
+    def soul_file(self, agent_id: str) -> Path:
+        """Where the agent's `soul.md` is. Raises `Refusal` `unknown_agent`."""
+        self._member(agent_id)
+        return self._folder / agent_id / "soul.md"
+
+    def ids(self) -> builtins.list[str]:
+        """Every agent whose folder is sound, by name."""
+        return [member.id for member in self._members().values() if not member.broken]
+
+    def assign_tier(self, agent_id: str, tier: int | None) -> AgentView:
+        """Say which tier an agent is, 1 to 5; None lets the other rules decide again (SPEC 1.2).
+
+        Raises `Refusal`: `unknown_agent`, `bad_tier`, `bad_config`, `unwritable_home`.
+        """
+        with self._lock:
+            self._member(agent_id)
+            self.config.assign_tier(agent_id, tier)
+        self._record(TierAssigned(subject=agent_id, tier=tier))
+        return self.get(agent_id)
 
     def budget(self, agent_id: str) -> int | None:
         """Micro-dollars the agent may spend in a calendar day; None without a budget, 0 when its folder is broken."""
@@ -172,7 +196,27 @@ class Agents:
     def soul(self, agent_id: str) -> str:
         """The text of the agent's `soul.md`, without control characters."""
         self._member(agent_id)
-        return sanitise(_text(self._folder / agent_id / "soul.md"))
+        return sanitise(read_text(self._folder / agent_id / "soul.md"))
+
+    def file_fault(self, agent_id: str, name: str, text: str) -> tuple[tuple[str | int, ...], str] | None:
+        """What is wrong with `text` as a `comms.json` or `tools.json` of this agent, before it is written: the keys
+        that lead to the fault, and words for it. None when nothing is. `text` must be JSON."""
+        if name not in ("comms.json", "tools.json"):
+            return None
+        try:
+            read = Comms.model_validate_json(text) if name == "comms.json" else Tools.model_validate_json(text)
+        except ValidationError as error:
+            entry = error.errors(include_url=False)[0]
+            return entry["loc"], sanitise(entry["msg"])
+        if isinstance(read, Comms) and read.reports_to != OWNER:
+            leader = read.reports_to
+            if self._find(leader) is None:
+                return ("reports_to",), f"there is no agent {leader}"
+            if leader == agent_id:
+                return ("reports_to",), f"{agent_id} reports to itself"
+            if agent_id in self._chain(leader).leaders:
+                return ("reports_to",), f"{agent_id} leads {leader}, so it cannot report to it"
+        return None
 
     def heartbeats(self) -> tuple[builtins.list[HeartbeatFile], builtins.list[str]]:
         """Every agent's `heartbeat.md` (SPEC 4.1), and in words what could not be read."""
@@ -183,7 +227,7 @@ class Agents:
             try:
                 written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
                 channel = next(iter(self._channels(member.id)), "")
-                found.append(HeartbeatFile(member.id, _text(file), written, channel))
+                found.append(HeartbeatFile(member.id, read_text(file), written, channel))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
@@ -202,7 +246,7 @@ class Agents:
             chain = walk(agent_id, reports_to)
             if chain.stop in ("cycle", "missing") and (chain.stop != "missing" or not chain.leaders):
                 found.append(f"{agent_id}: its chain {chain.words}")
-        return found + self._assignments()[1]
+        return found + list(self.config.read().problems)
 
     def add(
         self, agent_id: str, *, reports_to: str, title: str = "", archetype: str = "", domain: str = ""
@@ -221,31 +265,24 @@ class Agents:
             try:
                 if unborn.exists():
                     shutil.rmtree(unborn)
-                _create(unborn, role)
+                create_folder(unborn, role)
                 unborn.rename(self._folder / agent_id)
                 sync_folder(self._folder)
             except OSError as error:
-                raise _unwritable(self._folder, error) from error
+                raise unwritable(self._folder, error) from error
         self._record(AgentAdded(subject=agent_id, reports_to=reports_to))
         return self.get(agent_id)
 
     def move(self, agent_id: str, reports_to: str) -> AgentView:
         """Put an agent under another leader. Raises `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""
         with self._lock:
-            member = self._sound(agent_id)
-            self._check_leader(reports_to)
-            if reports_to == agent_id or (reports_to != OWNER and agent_id in self._chain(reports_to).leaders):
-                raise Refusal(
-                    "circle",
-                    f"{agent_id} leads {reports_to}, so it cannot report to it",
-                    f"move {reports_to} elsewhere first",
-                )
+            member = self._check_move(agent_id, reports_to)
             before = member.comms.reports_to
             changed = member.comms.model_dump(exclude_unset=True) | {"reports_to": reports_to}
             try:
                 write_json(self._folder / agent_id / "comms.json", changed)
             except OSError as error:
-                raise _unwritable(self._folder / agent_id, error) from error
+                raise unwritable(self._folder / agent_id, error) from error
         self._record(AgentMoved(subject=agent_id, before=before, after=reports_to))
         return self.get(agent_id)
 
@@ -280,7 +317,7 @@ class Agents:
                 (self._folder / agent_id).rename(target)
                 sync_folder(self._folder)
             except OSError as error:
-                raise _unwritable(self._folder, error) from error
+                raise unwritable(self._folder, error) from error
         self._record(AgentRetired(subject=agent_id))
 
     def _record(self, event: Event) -> None:
@@ -291,13 +328,27 @@ class Agents:
         self._member(agent_id)
         return walk(agent_id, {m.id: m.comms.reports_to for m in self._members().values() if not m.broken})
 
+    def _check_move(self, agent_id: str, reports_to: str) -> Member:
+        member = self._sound(agent_id)
+        self._check_leader(reports_to)
+        if reports_to == agent_id or (reports_to != OWNER and agent_id in self._chain(reports_to).leaders):
+            raise Refusal(
+                "circle",
+                f"{agent_id} leads {reports_to}, so it cannot report to it",
+                f"move {reports_to} elsewhere first",
+            )
+        return member
+
     def _check_leader(self, reports_to: str) -> None:
         if reports_to != OWNER:
             self._sound(reports_to)
 
+    def _member_of(self, folder: Path) -> Member:
+        return self._read.get(folder.name, (folder / "comms.json", folder / "tools.json"), lambda: read_member(folder))
+
     def _find(self, agent_id: str) -> Member | None:
         folder = self._folder / agent_id
-        return _read(folder) if agent_id and folder.parent == self._folder and folder.is_dir() else None
+        return self._member_of(folder) if agent_id and folder.parent == self._folder and folder.is_dir() else None
 
     def _member(self, agent_id: str) -> Member:
         member = self._find(agent_id)
@@ -322,29 +373,15 @@ class Agents:
                 f"{self._folder} cannot be read: {error.strerror or error}",
                 "it must be a folder with one folder an agent; move away what is there, the first ones are made again",
             ) from error
-        return {folder.name: _read(folder) for folder in folders if folder.is_dir() or ID.fullmatch(folder.name)}
+        return {
+            folder.name: self._member_of(folder) for folder in folders if folder.is_dir() or ID.fullmatch(folder.name)
+        }
 
     def _channels(self, agent_id: str) -> tuple[str, ...]:
         return tuple(name for name, channel in self._settings.current.channels.items() if channel.agent == agent_id)
 
-    def _assignments(self) -> tuple[dict[str, int], builtins.list[str]]:
-        """`tier_assignments`, and what is wrong with them in words."""
-        name = self._cascade_config.name
-        try:
-            written = json.loads(_text(self._cascade_config))
-            entries = written.get("tier_assignments", {}) if isinstance(written, dict) else None
-        except FileNotFoundError:
-            return {}, []
-        except (OSError, ValueError) as error:
-            return {}, [f"{name} cannot be read: {error}"]
-        if not isinstance(entries, dict):
-            return {}, [f"{name}: tier_assignments must be an object of agent ids and tiers"]
-        good = {key: tier for key, tier in entries.items() if type(tier) is int and 1 <= tier <= 5}
-        bad = sorted(key for key in entries if key not in good)
-        return good, [f"{name}: the tier of {sanitise(key)} must be a whole number from 1 to 5" for key in bad]
-
     def _view(self, member: Member, assigned: Mapping[str, int], doing: Mapping[str, tuple[str, int]]) -> AgentView:
-        decision = resolve_tier(member.id, assigned=assigned.get(member.id), archetype=member.tools.archetype)
+        decision = _tier(member, assigned)
         state, tokens = doing.get(member.id, ("idle", 0))
         view = AgentView(
             id=sanitise(member.id),
@@ -360,6 +397,10 @@ class Agents:
         return replace(view, state="broken", reports_to="", broken=member.broken) if member.broken else view
 
 
+def _tier(member: Member, assigned: Mapping[str, int]) -> TierDecision:
+    return resolve_tier(member.id, assigned=assigned.get(member.id), archetype=member.tools.archetype)
+
+
 def _check_id(agent_id: str) -> None:
     if agent_id == OWNER or not ID.fullmatch(agent_id):
         raise Refusal(
@@ -367,65 +408,3 @@ def _check_id(agent_id: str) -> None:
             f"{sanitise(agent_id)!r} is no agent id",
             "a small letter, then at most 39 of a-z, 0-9, _ and -; `owner` is the operator",
         )
-
-
-def _read(folder: Path) -> Member:
-    """The agent in `folder`; whatever is wrong with it becomes `broken`, so that the others are still shown."""
-    unknown = Comms.model_construct(reports_to="", title="", domain="")
-    if not ID.fullmatch(folder.name) or folder.name == OWNER:
-        return Member(folder.name, unknown, Tools(), "its folder's name is no agent id")
-    comms, tools = unknown, Tools()
-    try:
-        comms = _parse(folder / "comms.json", Comms)
-        if (folder / "tools.json").exists():
-            tools = _parse(folder / "tools.json", Tools)
-    except Refusal as error:
-        return Member(folder.name, comms, tools, error.message)
-    return Member(folder.name, comms, tools)
-
-
-def _parse(file: Path, model: type[Model]) -> Model:
-    """The file as `model`. Raises `Refusal` that says which key, what is wrong and what was expected."""
-    try:
-        return model.model_validate_json(_text(file))
-    except FileNotFoundError:
-        reason = "is missing"
-    except (OSError, UnicodeDecodeError) as error:
-        reason = f"cannot be read: {error}"
-    except ValidationError as error:
-        entry = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in entry["loc"])
-        reason = f"{where}: {entry['msg']}" if where else entry["msg"]
-    except ValueError as error:
-        reason = str(error)
-    raise Refusal("broken_agent", sanitise(f"{file.name}: {reason}"), f"mend {file}")
-
-
-def _text(file: Path) -> str:
-    if file.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"larger than {LARGEST_FILE} bytes")
-    return file.read_text(encoding="utf-8")
-
-
-def _create(folder: Path, role: Role) -> None:
-    folder.mkdir(mode=0o700)
-    tools: dict[str, Any] = {
-        "archetype": role.archetype,
-        "allow": Tools().allow,
-        "deny": [],
-        "models": {},
-        "budget": None,
-    }
-    comms = {"reports_to": role.reports_to, "title": role.title, "domain": role.domain}
-    write_atomic(folder / "soul.md", organisation.soul(role).encode())
-    write_atomic(folder / "memory.md", organisation.MEMORY.encode())
-    write_atomic(folder / "heartbeat.md", organisation.HEARTBEAT.encode())
-    write_json(folder / "comms.json", comms)
-    write_json(folder / "tools.json", tools)
-
-
-def _unwritable(path: Path, error: OSError) -> Refusal:
-    reason = error.strerror or str(error)
-    return Refusal(
-        "unwritable_home", f"{path} cannot be written: {reason}", "make the folder writable; nothing changed"
-    )

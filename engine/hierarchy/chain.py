@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,23 +41,29 @@ class Chain:
         }[self.stop]
 
 
-def walk(agent_id: str, reports_to: Mapping[str, str], *, depth: int = DEPTH) -> Chain:
-    """Walk from `agent_id` upward; `reports_to` has an entry for every agent that is there.
+def climb(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEPTH) -> Chain:
+    """Walk from `agent_id` upward; `leader_of` says whom an agent reports to, None for one that is not there.
 
-    A missing agent ends the chain and is named; it is not an error.
+    It is asked only about those who are in the chain. A missing agent ends the chain and is named; it is no error.
     """
     leaders: list[str] = []
     seen = {agent_id}
-    at = reports_to.get(agent_id, "")
+    at = leader_of(agent_id) or ""
     while True:
         if at == OWNER:
             return Chain(tuple(leaders), Stop.OWNER, at)
         if at in seen:
             return Chain(tuple(leaders), Stop.CYCLE, at)
-        if at not in reports_to:
+        above = leader_of(at)
+        if above is None:
             return Chain(tuple(leaders), Stop.MISSING, at)
         if len(leaders) == depth:
             return Chain(tuple(leaders), Stop.DEPTH, at)
         leaders.append(at)
         seen.add(at)
-        at = reports_to[at]
+        at = above
+
+
+def walk(agent_id: str, reports_to: Mapping[str, str], *, depth: int = DEPTH) -> Chain:
+    """The same where all are known; `reports_to` has an entry for every agent that is there."""
+    return climb(agent_id, reports_to.get, depth=depth)

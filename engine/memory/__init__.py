@@ -1,4 +1,4 @@
-"""Layers of memory (SPEC 4). Built so far: B, the event ledger.
+"""Layers of memory (SPEC 4), one module each.
 
 May import storage, events, clock and values.
 """

@@ -15,7 +15,11 @@ from engine.values import CheckResult
 
 
 class ValidationRun(SQLModel, table=True):
-    """One run. `head` is the commit, `tree` the tree of the files as they were; `full` says the whole suite ran."""
+    """One run. `head` is the commit, `tree` the tree of the files as they were; `full` says the whole suite ran.
+
+    `changed`: on files that a session had changed, which the operator does not have. `attempt` counts the runs of one
+    validation loop from 1, 0 outside of one; `cost_microusd` is what healing had cost until then (SPEC 4.9).
+    """
 
     __tablename__ = "validation_runs"
     __table_args__ = (Index("ix_validation_runs_workspace", "workspace", "id"),)
@@ -34,6 +38,9 @@ class ValidationRun(SQLModel, table=True):
     failed: int = 0
     skipped: int = 0
     errors: int = 0
+    changed: bool = Field(default=False, sa_column_kwargs={"server_default": "0"})
+    attempt: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    cost_microusd: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     failing: list[str] = Field(sa_column=Column(JSON, nullable=False))
     durations: list[list[Any]] = Field(sa_column=Column(JSON, nullable=False))
 
@@ -68,8 +75,11 @@ class ValidationRuns:
         tree: str,
         clean: bool,
         full: bool,
+        changed: bool = False,
+        attempt: int = 0,
+        cost: int = 0,
     ) -> None:
-        """Store one run in `transaction`."""
+        """Store one run in `transaction`; `changed`, `attempt` and `cost` as in `ValidationRun`."""
         transaction.session.add(
             ValidationRun(
                 session_id=session_id,
@@ -85,17 +95,21 @@ class ValidationRuns:
                 failed=check.failed,
                 skipped=check.skipped,
                 errors=check.errors,
+                changed=changed,
+                attempt=attempt,
+                cost_microusd=cost,
                 failing=list(check.failing),
                 durations=[list(pair) for pair in check.durations],
             )
         )
 
     def latest(self, workspace: str, limit: int = 20) -> list[PastRun]:
-        """The newest runs of `workspace` first."""
+        """The newest runs on the operator's own files or commits first. What an agent's work was judged by ran on files
+        that only its worktree has: it says nothing of these."""
         with self._database.read() as session:
             rows = session.exec(
                 select(ValidationRun)
-                .where(col(ValidationRun.workspace) == workspace)
+                .where(col(ValidationRun.workspace) == workspace, ~col(ValidationRun.changed))
                 .order_by(desc(col(ValidationRun.id)))
                 .limit(limit)
             )

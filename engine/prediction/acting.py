@@ -6,20 +6,24 @@ operator keeps for himself is no trigger, leaves no row in the log, and is told 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlmodel import Session
 
 from engine.config import Autonomy, SettingsSource
 from engine.prediction.cards import Cards
-from engine.prediction.cards_store import Prediction, find
+from engine.prediction.cards_store import Prediction, all_pending
 from engine.prediction.confidence import LIKE_APPROVED_FROM, wilson_lower_bound
+from engine.prediction.earning import Earning, Record, earning
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import Calibrator, History, Launcher
 from engine.storage.database import Database
-from engine.values import Card, DecidedBy, Refusal, Status
+from engine.values import Card, DecidedBy, Refusal, Verdict
+
+GATE = "gate"
+"""The human gate among the rails (SPEC 3.6)."""
 
 PHASE = 1
 """Nothing runs by itself in phase 0 (SPEC 2.6); from phase 1 on the operator's own record decides (SPEC 2.5)."""
@@ -94,16 +98,27 @@ class Acting:
         self._launcher = launcher
         self._quiet = quiet
         self._now = now
+        self._left_to_a_person: dict[str, str] = {}
+        """Cards that the human gate refused, and what it said: until it says something else they are not tried again,
+        for each try would be one more row of the log."""
 
     def attempt(self, still: Callable[[], bool] = lambda: True) -> Attempt:
         """Try the pending cards from the top until one is started. `still` is asked before each: is the operator
         still away? At most one is started, since between two that no operator asked for lie ten minutes (SPEC 3.2)."""
         blocked: list[tuple[str, str]] = []
         kept: list[tuple[str, str]] = []
-        for card in self._cards.pending():
-            reason = self._why_not(card)
-            if reason:
+        cards = self._cards.pending()
+        self._left_to_a_person = {
+            card.id: self._left_to_a_person[card.id] for card in cards if card.id in self._left_to_a_person
+        }
+        reasons = self._reasons(cards)
+        for card in cards:
+            if reason := reasons[card.id] or self._launcher.hindrance(card.assignment):
                 kept.append((card.id, reason))
+                continue
+            gate = self._gate(card.id)
+            if gate and self._left_to_a_person.get(card.id) == gate:
+                kept.append((card.id, gate))
                 continue
             if not still():
                 break
@@ -111,27 +126,66 @@ class Acting:
                 return Attempt(self._cards.approve(card.id, by=DecidedBy.AUTONOMY), tuple(blocked), tuple(kept))
             except Refusal as refusal:
                 blocked.append((card.id, refusal.message))
+                if refusal.message.startswith(f"{GATE}: "):
+                    self._left_to_a_person[card.id] = gate
         return Attempt(None, tuple(blocked), tuple(kept))
 
-    def _why_not(self, card: Card) -> str:
-        with self._database.read() as session:
-            row = find(session, card.id)
-            if row.status != Status.PENDING:
-                return "it was decided meanwhile"
-            reason = why_not(self._standing(session, row))
-        return reason or self._launcher.hindrance(card.assignment)
-
-    def _standing(self, session: Session, row: Prediction) -> Standing:
+    def earning(self, workspaces: Sequence[str]) -> Earning:
+        """What is still needed before anything in these workspaces runs by itself."""
         settings = self._settings.current
-        like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
-        return Standing(
+        autonomies = {one: settings.workspace(one).autonomy for one in workspaces}
+        act = {one for one, autonomy in autonomies.items() if autonomy is Autonomy.ACT}
+        with self._database.read() as session:
+            phase = phase_of(self._history.total(session), self._calibrator.check())
+            approvals = self._history.approvals(session)
+        return earning(
+            autonomous=settings.autonomous_mode_enabled,
+            autonomies=[one.value for one in autonomies.values()],
+            quiet=self._quiet(),
+            phase=phase.number,
+            decisions=phase.decisions,
+            records=[
+                Record(kind, channel, approved, decided)
+                for kind, channel, workspace, approved, decided in approvals
+                if workspace in (act or autonomies)
+            ],
+            threshold=settings.cross_poll_auto_execute_threshold,
+        )
+
+    def _gate(self, card_id: str) -> str:
+        """What the human gate says of a card now, "" for nothing."""
+        try:
+            verdicts = self._cards.rails(card_id)
+        except Refusal:
+            return ""  # it is gone; trying it says so
+        return next((one.reason for one in verdicts if one.rail == GATE and one.verdict is not Verdict.ALLOW), "")
+
+    def _reasons(self, cards: Sequence[Card]) -> dict[str, str]:
+        """Why each stays a card, all as of one instant; one that is decided a moment later is refused by `approve`."""
+        if not cards:
+            return {}
+        with self._database.read() as session:
+            rows = {row.id: row for row in all_pending(session)}
+            phase = phase_of(self._history.total(session), self._calibrator.check()).number
+            return {
+                card.id: self._why_not(session, rows[card.id], phase) if card.id in rows else "it was decided meanwhile"
+                for card in cards
+            }
+
+    def _why_not(self, session: Session, row: Prediction, phase: int) -> str:
+        settings = self._settings.current
+        at_best = Standing(
             autonomous=settings.autonomous_mode_enabled,
             acts=settings.workspace(row.workspace).autonomy is Autonomy.ACT,
             quiet=self._quiet(),
-            phase=phase_of(self._history.total(session), self._calibrator.check()).number,
+            phase=phase,
             confidence=row.confidence,
             threshold=settings.cross_poll_auto_execute_threshold,
-            bound=wilson_lower_bound(*like),
+            bound=1.0,
             snoozed=row.snoozed_until is not None and row.snoozed_until > self._now(),
             asks=row.asks,
         )
+        if reason := why_not(at_best):
+            return reason  # the record costs a query, and most cards stop before it
+        like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
+        return why_not(replace(at_best, bound=wilson_lower_bound(*like)))

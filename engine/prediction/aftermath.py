@@ -5,27 +5,40 @@ Facts of the ledger are followed with a durable cursor, each handled once, and o
 
 from __future__ import annotations
 
-from datetime import timedelta
-from functools import partial
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
+import sqlalchemy
+from sqlalchemy import bindparam
 from sqlmodel import col, select
 
 from engine.clock import Clock
 from engine.prediction.cards_store import Prediction, decided
-from engine.prediction.ports import Facts, History
+from engine.prediction.facts_read import FactsRead
+from engine.prediction.ports import Fact, Facts, History
 from engine.prediction.transitions import Transitions
-from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.quick import ask
+from engine.storage.types import UtcDateTime
 from engine.values import DecidedBy, DecisionSignal, Outcome, Status
 
 CURSOR = "cards.aftermath"
-BATCH = 500
 
 TURNED_DOWN = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded": DecisionSignal.DISCARDED}
 """Kinds of facts about change sets, and what they say about the card whose session made one."""
 
 KEPT_AFTER, LOOKED_BACK = timedelta(hours=24), timedelta(days=14)
-"""What ran by itself and stands for so long was wanted; older ones than the latter are not looked at again."""
+"""What ran by itself and stands for so long was wanted. A start looks back so far; later only what is new is asked."""
+
+_KEPT = (
+    col(Prediction.status) == Status.EXECUTED.value,
+    col(Prediction.decided_by) == DecidedBy.AUTONOMY.value,
+    col(Prediction.outcome) == Outcome.SUCCEEDED.value,
+    col(Prediction.undo_requested_at).is_(None),
+    col(Prediction.executed_at) > bindparam("since", type_=UtcDateTime()),
+    col(Prediction.executed_at) <= bindparam("until", type_=UtcDateTime()),
+)
+_ANY_KEPT = sqlalchemy.select(col(Prediction.id)).where(*_KEPT).limit(1)
 
 
 class Aftermath:
@@ -36,52 +49,40 @@ class Aftermath:
     ) -> None:
         self._database = database
         self._clock = clock
-        self._facts = facts
+        self._facts = FactsRead(database, facts, CURSOR, lambda fact: fact.kind in TURNED_DOWN)
+        self._credited: datetime | None = None
         self._history = history
         self._transitions = transitions
 
     def catch_up(self) -> None:
         """Take in all facts since the last time."""
-        with self._database.read() as session:
-            cursor = int(state.get(session, CURSOR, 0))
-        while True:
-            facts = self._facts.since(cursor, BATCH)
-            if not facts:
-                return
-            cursor = facts[-1].id
-            told = [(fact.payload["session_id"], TURNED_DOWN[fact.kind]) for fact in facts if fact.kind in TURNED_DOWN]
-            self._database.write(partial(self._take_in, told=told, cursor=cursor))
+        self._facts.each(lambda facts: self._database.write(lambda tx: self._take_in(tx, facts)))
 
     def credit_kept(self) -> int:
         """Chosen 0.5 for what ran by itself, succeeded and was not undone for 24 h; returns how many."""
         now = self._clock.now()
-        standing = (
-            col(Prediction.status) == Status.EXECUTED.value,
-            col(Prediction.decided_by) == DecidedBy.AUTONOMY.value,
-            col(Prediction.outcome) == Outcome.SUCCEEDED.value,
-            col(Prediction.undo_requested_at).is_(None),
-            col(Prediction.executed_at) <= now - KEPT_AFTER,
-            col(Prediction.executed_at) > now - LOOKED_BACK,
-        )
+        since = now - LOOKED_BACK if self._credited is None else self._credited
+        span = {"since": since, "until": now - KEPT_AFTER}
         with self._database.read() as session:
-            if session.exec(select(col(Prediction.id)).where(*standing).limit(1)).first() is None:
-                return 0
+            found = ask(session, _ANY_KEPT, span).first() is not None
 
         def work(tx: Transaction) -> int:
             rows = [
                 row
-                for row in tx.session.exec(select(Prediction).where(*standing)).all()
+                for row in tx.session.exec(select(Prediction).where(*_KEPT), params=span).all()
                 if self._history.standing(tx.session, row.id) is None
             ]
             for row in rows:
                 self._history.record(tx, DecisionSignal.KEPT, decided(row, DecidedBy.AUTONOMY))
             return len(rows)
 
-        return self._database.write(work)
+        credited = self._database.write(work) if found else 0
+        self._credited = now - KEPT_AFTER
+        return credited
 
-    def _take_in(self, tx: Transaction, told: list[tuple[str, DecisionSignal]], cursor: int) -> None:
-        for session_id, signal in told:
+    def _take_in(self, tx: Transaction, facts: Sequence[Fact]) -> None:
+        for fact in facts:
+            session_id = fact.payload["session_id"]
             row = tx.session.exec(select(Prediction).where(col(Prediction.session_id) == session_id)).first()
             if row is not None:
-                self._transitions.turn_down(tx, row, signal)
-        state.put(tx, CURSOR, cursor)
+                self._transitions.turn_down(tx, row, TURNED_DOWN[fact.kind])

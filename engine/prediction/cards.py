@@ -16,13 +16,14 @@ from typing import Any
 from sqlmodel import Session, col, desc, select
 
 from engine.clock import Clock
-from engine.config import SettingsSource
+from engine.config import Autonomy, SettingsSource
 from engine.prediction import limits
 from engine.prediction.aftermath import Aftermath
 from engine.prediction.cards_store import (
     Prediction,
     again,
     all_pending,
+    any_due,
     card_of,
     created,
     find,
@@ -30,15 +31,18 @@ from engine.prediction.cards_store import (
     trigger_of,
 )
 from engine.prediction.confidence import wilson_lower_bound
+from engine.prediction.flow_names import named_flow
 from engine.prediction.intake import Intake
 from engine.prediction.lifecycle import Move
-from engine.prediction.own_prompts import checked, implied, named_flow, own_row
+from engine.prediction.own_prompts import checked, implied, own_row
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import ActiveTime, Calibrator, Facts, History, Landings, Launcher, Rails
 from engine.prediction.routing import route
 from engine.prediction.transitions import Transitions, moved
 from engine.storage.database import Database, Transaction
+from engine.storage.ids import beginning
 from engine.values import (
+    UNDONE,
     Assignment,
     Card,
     DecidedBy,
@@ -49,6 +53,7 @@ from engine.values import (
     Refusal,
     RunnerInfo,
     SessionView,
+    Source,
     Status,
     Trigger,
     Verdict,
@@ -59,6 +64,11 @@ CODE = "koji-core"
 """The channel that flows of the operator's own go to when it is registered."""
 
 LONGEST_SNOOZE = timedelta(days=30)
+
+
+def unknown_session(session_id: str) -> SessionView:
+    """For cards without sessions behind them."""
+    raise Refusal("unknown_session", f"there is no session {session_id}")
 
 
 class Cards:
@@ -80,9 +90,10 @@ class Cards:
         facts: Facts,
         flows: Collection[str] = (),
         on_decision: Callable[[Transaction], object] = lambda tx: None,
+        session: Callable[[str], SessionView] = unknown_session,
     ) -> None:
-        """`flows`: names that a prompt of one's own may call. `on_decision` is called inside the transaction of each
-        decision by a person (the rails count rejections)."""
+        """`flows`: names that a prompt of one's own may call. `session` finds one by its id. `on_decision` is called
+        inside the transaction of each decision by a person (the rails count rejections)."""
         self._database = database
         self._clock = clock
         self._settings = settings
@@ -94,6 +105,7 @@ class Cards:
         self._calibrator = calibrator
         self._active_time = active_time
         self._flows = flows
+        self._session = session
         self._transitions = Transitions(rails, history, settings, active_time, on_decision)
         self._deciding = threading.RLock()
         self.intake = Intake(self._transitions, settings, randomness, active_time)
@@ -124,6 +136,11 @@ class Cards:
         """One card. Raises `Refusal` `unknown_card`."""
         with self._database.read() as session:
             return card_of(find(session, card_id))
+
+    def beginning(self, wanted: str) -> list[str]:
+        """Ids of cards, of any age, that begin so; see `engine.storage.ids`."""
+        with self._database.read() as session:
+            return beginning(session, col(Prediction.id), wanted)
 
     def recent(self, limit: int = 50, workspace: str | None = None) -> list[Card]:
         """Cards of any status, newest first."""
@@ -164,17 +181,23 @@ class Cards:
         """Approve and start. `edit` is a new prompt, or a flow's new parameters; `parameters` are the latter as data.
 
         Raises `Refusal`: `unknown_card`, `already_decided`, `no_runner`, `bad_parameters`, `empty_prompt`, `blocked`
-        (a rail said no), `needs_acknowledgement` (a rail asks for a person; the card now shows what), or why the
-        session could not start. After each of them the card is as it was, or pending with the reason in its note.
+        (a rail said no), `needs_acknowledgement` (a rail asks for a person, or another than the card said would do it;
+        the card now shows what), or why the session could not start. After each of them the card is as it was, or
+        pending with the reason in its note.
         """
         with self._deciding:
             with self._database.read() as session:
                 row = find(session, card_id)
                 moved(row, Move.APPROVE, self._clock.now())
-            assignment = self._edited(row.assignment, edit, parameters)
+            assignment, otherwise = self._launcher.choose(self._edited(row.assignment, edit, parameters))
             info = self._launcher.check(assignment)
             if not info.takes:
                 raise Refusal("no_runner", info.reason, _how_to_run(assignment, card_id))
+            if info.served != row.served:
+                told = otherwise or f"it would now be done by {info.served or 'a flow'}"
+                if by is DecidedBy.OPERATOR:
+                    self._show(card_id, assignment, info, told)
+                raise Refusal("needs_acknowledgement", told, "look at the card and approve it again")
             permit, blocked_by = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, by))
             if permit is None:
                 assert blocked_by is not None
@@ -212,7 +235,7 @@ class Cards:
             if view is not None and not view.state.over:
                 row = self._database.write(lambda tx: _ask_undo(tx, card_id))
                 if row.status == Status.CONFIRMED:
-                    self._launcher.stop(view.id, "undone by the operator")
+                    self._launcher.stop(view.id, UNDONE)
                     return self.get(card_id)
             if row.status == Status.EXECUTED:
                 self._reverse(row)
@@ -241,14 +264,20 @@ class Cards:
         with self._deciding:
             return self._database.write(work)
 
-    def propose(self, text: str, *, workspace: str, channel: str | None = None) -> Card:
+    def propose(self, text: str, *, workspace: str, channel: str | None = None, continues: str = "") -> Card:
         """A card of the operator's own. Text that names a flow becomes one; other text waits for a runner of prose.
 
-        Raises `Refusal` `empty_prompt`, `unknown_channel`, `bad_parameters`.
+        `continues` names a session that is over: the card goes on in its workspace, on its channel unless another is
+        named, with its conversation and its changes (SPEC 9.4); it is prose, whatever it says.
+
+        Raises `Refusal` `empty_prompt`, `unknown_channel`, `bad_parameters`, `unknown_session`, `still_running`.
         """
         prompt = checked(text)
         now, channels = self._clock.now(), self._settings.current.channels
-        named = named_flow(prompt, self._flows)
+        former = self._finished(continues) if continues else None
+        if former is not None:
+            workspace, channel = former.workspace, channel or former.channel
+        named = None if former else named_flow(prompt, self._flows)
         with self._database.read() as session:
             triggered = last_triggered(session)
         to = route(
@@ -262,13 +291,23 @@ class Cards:
             randomness=self._randomness,
         ).channel
         assignment = Assignment(prompt, to, workspace, channels[to].runner)
+        if former is not None:
+            # The one who did the work goes on with it; after a flow it is the channel's.
+            runner = channels[to].runner if former.flow else former.runner
+            assignment = replace(assignment, runner=runner, parameters={"continues": former.id})
         if named:
             flow, parameters = named
             assignment = replace(assignment, runner="flow", flow=flow, parameters=implied(flow, self._clock.local()))
             assignment = self._launcher.reparameterise(assignment, parameters) if parameters else assignment
+        assignment, otherwise = self._launcher.choose(assignment)
         info = self._launcher.check(assignment)
         card_id, expires_at = self._randomness.new_id("pred"), self._active_time(now, limits.LIFE)
         row = own_row(card_id, assignment, info, agent=channels[to].agent, now=now, expires_at=expires_at)
+        if former is not None:
+            row.reasoning = f"continues “{former.prompt}”"
+        if not info.takes and assignment.flow is None:
+            row.note = f"{info.reason}; flows: {', '.join(self._flows)}"
+        row.note = otherwise or row.note
         row.judge(self._rails.preview(self._trigger(row, assignment, info, DecidedBy.OPERATOR, None)))
 
         def work(tx: Transaction) -> Card:
@@ -277,6 +316,12 @@ class Cards:
             return card_of(row)
 
         return self._database.write(work)
+
+    def _finished(self, session_id: str) -> SessionView:
+        former = self._session(session_id)
+        if not former.state.over:
+            raise Refusal("still_running", f"{session_id} is {former.state}", "reply to it instead")
+        return former
 
     def mark_shown(self, card_ids: Iterable[str]) -> None:
         """The operator has had these on his screen; ids that are unknown or decided are passed over."""
@@ -291,19 +336,32 @@ class Cards:
             self._database.write(work)
 
     def expire_due(self) -> int:
-        """Expire every card whose time is over; returns how many. One that was never shown gives no signal."""
+        """Expire every card whose time is over, and withdraw those of workspaces that were switched off since; returns
+        how many. One that was never shown gives no signal."""
         now = self._clock.now()
+        off = [path for path, one in self._settings.current.workspaces.items() if one.autonomy is Autonomy.OFF]
         with self._database.read() as session:
-            if not any(row.due(now) for row in all_pending(session)):
+            if not any_due(session, now) and not (off and any(map(self._is_off, all_pending(session)))):
                 return 0
 
         def work(tx: Transaction) -> int:
-            due = [row for row in all_pending(tx.session) if row.due(tx.now)]
-            for row in due:
-                self._transitions.expire(tx, row)
-            return len(due)
+            over = 0
+            for row in all_pending(tx.session):
+                if row.due(tx.now):
+                    self._transitions.expire(tx, row)
+                elif self._is_off(row):
+                    self._transitions.withdraw(tx, row, "autonomy is off in this workspace")
+                else:
+                    continue
+                over += 1
+            return over
 
         return self._database.write(work)
+
+    def _is_off(self, row: Prediction) -> bool:
+        """No card is made for this workspace any more (SPEC 7.4); a prompt of the operator's own is his own."""
+        off = self._settings.current.workspace(row.workspace).autonomy is Autonomy.OFF
+        return off and row.source != Source.OPERATOR
 
     # -- what others tell: sessions and tasks, each inside its own transaction
 
@@ -371,6 +429,21 @@ class Cards:
 
         with self._deciding:
             return self._database.write(work)
+
+    def _show(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
+        """Have the card say what would be done now and by whom, and what the rails say of just that."""
+        with self._database.read() as session:
+            trigger = self._trigger(find(session, card_id), assignment, info, DecidedBy.OPERATOR, session)
+        verdicts = self._rails.preview(replace(trigger, acknowledged_digest=""))
+
+        def change(tx: Transaction, row: Prediction) -> None:
+            moved(row, Move.APPROVE, tx.now)
+            row.take(assignment)
+            row.serve(info)
+            row.judge(verdicts)
+            row.note = note
+
+        self._change(card_id, change)
 
     def _edited(self, assignment: Assignment, edit: str | None, parameters: Mapping[str, Any] | None) -> Assignment:
         if edit is None and parameters is None:
@@ -449,7 +522,7 @@ class Cards:
     def _reverse(self, row: Prediction) -> None:
         if row.session_id is None or not self._landings.reverse(row.session_id):
             told = f"nothing of card {row.id} is landed"
-            raise Refusal("nothing_to_undo", told, f"throw away what waits: clawpy discard {row.id}")
+            raise Refusal("nothing_to_undo", told, f"throw away what waits, if anything does: clawpy discard {row.id}")
 
 
 def _ask_undo(tx: Transaction, card_id: str) -> Prediction:

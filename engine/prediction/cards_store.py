@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index, text
+import sqlalchemy
+from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam, or_, text
 from sqlmodel import Field, Session, SQLModel, col, func, select
 
 from engine.events import PredictionCreated
 from engine.prediction.confidence import band_of
 from engine.prediction.limits import Seat
-from engine.storage.types import utc
+from engine.prediction.templates.due import is_heartbeat
+from engine.storage.quick import ask
+from engine.storage.types import UtcDateTime, utc
 from engine.values import (
     Assignment,
     Card,
@@ -22,6 +25,7 @@ from engine.values import (
     Outcome,
     RailVerdict,
     Refusal,
+    RunnerInfo,
     Signal,
     Source,
     Status,
@@ -108,6 +112,8 @@ class Prediction(SQLModel, table=True):
     """When it was dismissed, executed, expired or withdrawn: cool-downs count from here."""
     undo_requested_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     note: str = ""
+    served: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    """Who does it and what that reaches (`RunnerInfo.served`): part of what an approval agrees to."""
 
     @property
     def assignment(self) -> Assignment:
@@ -146,6 +152,11 @@ class Prediction(SQLModel, table=True):
         self.runner = assignment.runner
         self.parameters = dict(assignment.parameters)
 
+    def serve(self, info: RunnerInfo) -> None:
+        """Say who would do it, where, and for how much."""
+        self.estimate_microusd, self.check_only = info.estimate, info.check_only
+        self.undo_note, self.served = info.undo_note, info.served
+
     def judge(self, verdicts: tuple[RailVerdict, ...]) -> None:
         """Carry the rails' word, and the NEW badge that comes from it."""
         self.verdicts = [asdict(verdict) for verdict in verdicts]
@@ -162,7 +173,7 @@ def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, no
         include={
             "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind",
             "workspace", "runner", "flow", "parameters", "original_prompt", "fingerprint", "facts", "signals", "parts",
-            "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "novel", "rank", "urgency",
+            "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served", "novel", "rank", "urgency",
             "from_channel", "evidence_at",
         }
     )  # fmt: skip
@@ -194,6 +205,7 @@ def card_of(row: Prediction) -> Card:
         estimate=row.estimate_microusd,
         check_only=row.check_only,
         undo_note=row.undo_note,
+        served=row.served,
         novel=row.novel,
         snoozed_until=row.snoozed_until,
         shown_at=row.shown_at,
@@ -240,6 +252,8 @@ def trigger_of(
     person = by is not DecidedBy.AUTONOMY
     if person:
         kind = TriggerType.MANUAL
+    elif is_heartbeat(row.kind):
+        kind = TriggerType.HEARTBEAT
     else:
         kind = TriggerType.FOLLOW_UP if row.source == Source.FOLLOW_UP else TriggerType.AUTONOMOUS
     return Trigger(
@@ -288,11 +302,66 @@ def all_pending(session: Session) -> list[Prediction]:
     )
 
 
+_SEATS = (
+    sqlalchemy.select(
+        col(Prediction.id),
+        col(Prediction.workspace),
+        col(Prediction.fingerprint),
+        col(Prediction.source),
+        col(Prediction.snoozed_until),
+        col(Prediction.shown_at),
+        col(Prediction.rank),
+        col(Prediction.urgency),
+        col(Prediction.created_at),
+    )
+    .where(col(Prediction.status) == Status.PENDING.value)
+    .order_by(col(Prediction.created_at), col(Prediction.id))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seated:
+    """A pending card as the cycle looks at it: its seat, and the evidence it stands and falls with."""
+
+    seat: Seat
+    workspace: str
+    fingerprint: str
+
+
+def all_seated(session: Session) -> list[Seated]:
+    """`all_pending` for who asks often: without the half of a row that is prose and JSON."""
+    return [
+        Seated(Seat(id, Source(source), snoozed, shown is not None, (rank, urgency), at), workspace, fingerprint)
+        for id, workspace, fingerprint, source, snoozed, shown, rank, urgency, at in ask(session, _SEATS)
+    ]
+
+
+_ANY_DUE = (
+    sqlalchemy.select(col(Prediction.id))
+    .where(
+        col(Prediction.status) == Status.PENDING.value,
+        col(Prediction.expires_at) <= bindparam("now", type_=UtcDateTime()),
+        or_(
+            col(Prediction.snoozed_until).is_(None),
+            col(Prediction.snoozed_until) <= bindparam("now", type_=UtcDateTime()),
+        ),
+    )
+    .limit(1)
+)
+
+
+def any_due(session: Session, now: datetime) -> bool:
+    """Whether `Prediction.due` holds for any pending row."""
+    return ask(session, _ANY_DUE, {"now": now}).first() is not None
+
+
+_LAST_TRIGGERED = (
+    sqlalchemy.select(col(Prediction.target_channel), func.max(col(Prediction.confirmed_at)))
+    .where(col(Prediction.confirmed_at).is_not(None))
+    .group_by(col(Prediction.target_channel))
+)
+
+
 def last_triggered(session: Session) -> dict[str, datetime]:
     """When each channel was last triggered."""
-    rows = session.execute(
-        select(col(Prediction.target_channel), func.max(col(Prediction.confirmed_at)))
-        .where(col(Prediction.confirmed_at).is_not(None))
-        .group_by(col(Prediction.target_channel))
-    ).all()
-    return {channel: at for channel, at in rows if at is not None}
+    return {channel: at for channel, at in ask(session, _LAST_TRIGGERED) if at is not None}

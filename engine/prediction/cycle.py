@@ -196,7 +196,9 @@ class Predictions:
                 if one.context.git is not None and not one.context.git.head
             ]
         contexts = {one.context.workspace: one.context.text for one in sensed}
-        rows, blocked = self._judge(proposals, contexts, errors)
+        with self._database.read() as session:
+            seats = self._cards.intake.seats_after(session, sensed, self._clock.now())
+        rows, blocked = self._judge(proposals, contexts, errors, seats=seats)
         created, withdrawn = self._database.write(
             lambda tx: self._cards.intake.apply(
                 tx, sensed, rows, blocked, tuple(errors), self._clock.monotonic() - began
@@ -215,11 +217,13 @@ class Predictions:
         blocked: list[TriggerBlocked] = []
         if chosen is not None:
             contexts = {one.context.workspace: one.context.text for one in sensed}
-            rows, blocked = self._judge([replace(chosen, source=Source.FOLLOW_UP)], contexts, errors)
+            rows, blocked = self._judge([replace(chosen, source=Source.FOLLOW_UP)], contexts, errors, seats=1)
         for row in rows:
             row.from_channel = after
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
+        if not rows and not blocked:
+            return None
         return self._database.write(lambda tx: self._cards.intake.seat_follow_up(tx, rows, blocked))
 
     def _sense(self, workspaces: Sequence[str], errors: list[str]) -> tuple[list[Sensed], list[Proposal]]:
@@ -241,12 +245,17 @@ class Predictions:
         return sensed, every
 
     def _judge(
-        self, proposals: Sequence[Proposal], contexts: dict[str, str], errors: list[str]
+        self, proposals: Sequence[Proposal], contexts: dict[str, str], errors: list[str], *, seats: int
     ) -> tuple[list[Prediction], list[TriggerBlocked]]:
-        """The rows that may become cards, best first, with the rails' verdicts; and what the content rail blocked."""
+        """The rows that may become cards, best first, with the rails' verdicts, at most as many as there are `seats`;
+        and what the content rail blocked. With a full stack nothing is judged: nobody would see it."""
+        if seats == 0 or not proposals:
+            return [], []
         with self._database.read() as session:
             now = self._clock.now()
             taken = unavailable(session, [one.fingerprint for one in proposals], now)
+            if taken.issuperset(one.fingerprint for one in proposals):
+                return [], []
             this = _Round(
                 now=now,
                 local=self._clock.local(),
@@ -267,16 +276,16 @@ class Predictions:
                 if band_of(draft.parts.total) is not Band.DISCARDED:
                     drafts.append(draft)
             drafts.sort(key=lambda draft: draft.rank, reverse=True)
-            return self._seatable(session, drafts, this)
+            return self._seatable(session, drafts, this, seats)
 
     def _seatable(
-        self, session: Session, drafts: Sequence[Draft], this: _Round
+        self, session: Session, drafts: Sequence[Draft], this: _Round, seats: int
     ) -> tuple[list[Prediction], list[TriggerBlocked]]:
-        """Ask the rails, best draft first, until there are as many as the stack can ever take."""
+        """Ask the rails, best draft first, until the seats are taken."""
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
         for draft in drafts:
-            if len(rows) == this.settings.max_pending_cards:
+            if len(rows) == seats:
                 break
             row = self._cards.intake.prepare(draft, this.now)
             like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
@@ -332,6 +341,7 @@ class Predictions:
             flow=proposal.flow,
             parameters=dict(proposal.parameters),
         )
+        assignment, otherwise = self._launcher.choose(assignment)
         query = Query(
             kind=proposal.kind,
             channel=path.channel,
@@ -362,4 +372,5 @@ class Predictions:
             source=self._twin.source if own else proposal.source,
             info=self._launcher.check(assignment),
             context=context,
+            note=otherwise,
         )

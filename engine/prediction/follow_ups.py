@@ -12,15 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from engine.clock import Clock
+from engine.prediction.facts_read import FactsRead
 from engine.prediction.ports import Facts
-from engine.storage import state
 from engine.storage.database import Database
 from engine.values import Card, Proposal, Refusal, SessionState, SessionView
 
 log = logging.getLogger(__name__)
 
 CURSOR = "cards.follow_ups"
-BATCH = 500
 STALE = timedelta(hours=24)
 """A session that ended longer ago asks for nothing any more."""
 
@@ -67,9 +66,8 @@ class FollowUps:
         session: Callable[[str], SessionView],
         offer: Callable[[str, Choose, str], Card | None],
     ) -> None:
-        self._database = database
         self._clock = clock
-        self._facts = facts
+        self._facts = FactsRead(database, facts, CURSOR, lambda fact: fact.kind == "SessionEnded")
         self._session = session
         self._offer = offer
         self._busy = threading.Lock()
@@ -80,15 +78,8 @@ class FollowUps:
         if not self._busy.acquire(blocking=False):
             return []
         try:
-            with self._database.read() as session:
-                cursor = int(state.get(session, CURSOR, 0))
             made: list[Card] = []
-            while facts := self._facts.since(cursor, BATCH):
-                for fact in facts:
-                    if fact.kind == "SessionEnded":
-                        made += self._after(fact.subject)
-                cursor = facts[-1].id
-                self._keep(cursor)
+            self._facts.each(lambda facts: made.extend(card for one in facts for card in self._after(one.subject)))
             return made
         finally:
             self._busy.release()
@@ -104,6 +95,3 @@ class FollowUps:
             log.warning("no follow-up of %s: %s", session_id, refusal)
             return []
         return [] if card is None else [card]
-
-    def _keep(self, cursor: int) -> None:
-        self._database.write(lambda tx: state.put(tx, CURSOR, cursor))

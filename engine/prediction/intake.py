@@ -6,17 +6,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
-from sqlmodel import Session, col, or_, select
+import sqlalchemy
+from sqlalchemy import bindparam, or_
+from sqlmodel import Session, col
 
 from engine.config import SettingsSource
 from engine.events import CycleFinished, TriggerBlocked
 from engine.prediction import limits
-from engine.prediction.cards_store import Prediction, all_pending, card_of, created
+from engine.prediction.cards_store import Prediction, Seated, all_seated, card_of, created, find
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.handled import Made, did_himself
 from engine.prediction.ports import ActiveTime
 from engine.prediction.transitions import Transitions
 from engine.storage.database import Transaction
+from engine.storage.quick import ask
+from engine.storage.types import UtcDateTime
 from engine.values import (
     Assignment,
     Card,
@@ -36,6 +40,26 @@ BOUND_TO_EVIDENCE = tuple(
     source.value for source in (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
 )
 """Cards of these sources stand and fall with what the collectors see."""
+
+_REJECTED = sqlalchemy.select(
+    col(Prediction.id), col(Prediction.workspace), col(Prediction.fingerprint), col(Prediction.evidence_gone)
+).where(
+    col(Prediction.status) == Status.REJECTED.value,
+    col(Prediction.source).in_(BOUND_TO_EVIDENCE),
+    col(Prediction.closed_at) >= bindparam("since", type_=UtcDateTime()),
+)
+
+_SAME_EVIDENCE = sqlalchemy.select(
+    col(Prediction.fingerprint),
+    col(Prediction.status),
+    col(Prediction.outcome),
+    col(Prediction.closed_at),
+    col(Prediction.shown_at),
+    col(Prediction.undo_requested_at),
+).where(
+    col(Prediction.fingerprint).in_(bindparam("fingerprints", expanding=True)),
+    or_(col(Prediction.closed_at).is_(None), col(Prediction.closed_at) >= bindparam("since", type_=UtcDateTime())),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +83,7 @@ class Draft:
     source: Source
     info: RunnerInfo
     context: str
+    note: str = ""
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -75,7 +100,7 @@ class Draft:
             target_agent=self.agent,
             target_channel=assignment.channel,
             confidence=self.parts.total,
-            reasoning=sanitise(proposal.reasoning),
+            reasoning=sanitise(proposal.reasoning if self.info.takes else f"{proposal.reasoning} {self.info.reason}"),
             source=self.source.value,
             created_at=now,
             task_id=proposal.task_id,
@@ -92,6 +117,8 @@ class Draft:
             estimate_microusd=self.info.estimate,
             check_only=self.info.check_only,
             undo_note=self.info.undo_note,
+            served=self.info.served,
+            note=self.note,
             rank=rank,
             urgency=urgency,
             evidence_at=proposal.evidence_at,
@@ -114,10 +141,10 @@ class Intake:
         """The row of a draft, not stored yet."""
         return draft.row(self._randomness.new_id("pred"), now, self._active_time(now, limits.LIFE))
 
-    def free_seats(self, session: Session, now: datetime) -> int:
-        """How many more cards the stack takes; woken cards that wait for a seat come before new ones."""
-        seats = [row.seat for row in all_pending(session)]
-        return max(0, self._settings.current.max_pending_cards - sum(limits.counts(seat, now) for seat in seats))
+    def seats_after(self, session: Session, sensed: Sequence[Sensed], now: datetime) -> int:
+        """How many new cards the stack will take once what is over was withdrawn."""
+        pending = all_seated(session)
+        return self._free(pending, {one.seat.id for one in _over(pending, sensed)}, now)
 
     def apply(
         self,
@@ -129,11 +156,12 @@ class Intake:
         seconds: float,
     ) -> tuple[list[Card], list[str]]:
         """Carry the cycle out: (cards created, ids withdrawn). `rows` best first; those without a seat are dropped."""
-        withdrawn = self._withdraw(tx, sensed)
+        pending = all_seated(tx.session)
+        withdrawn = self._withdraw(tx, pending, sensed)
         self._note_evidence(tx, sensed)
         tx.session.flush()
-        taken = unavailable(tx.session, [row.fingerprint for row in rows], tx.now)
-        seats = self.free_seats(tx.session, tx.now)
+        taken = unavailable(tx.session, [row.fingerprint for row in rows], tx.now) if rows else set()
+        seats = self._free(pending, withdrawn, tx.now)
         cards = []
         for row in rows:
             if seats == 0:
@@ -163,14 +191,17 @@ class Intake:
                 return card_of(row)
         return None
 
-    def _withdraw(self, tx: Transaction, sensed: Sequence[Sensed]) -> list[str]:
-        by_workspace = {one.context.workspace: one for one in sensed if one.complete}
+    def _free(self, pending: Sequence[Seated], gone: Collection[str], now: datetime) -> int:
+        """How many more cards the stack takes; woken cards that wait for a seat come before new ones."""
+        taken = sum(one.seat.id not in gone and limits.counts(one.seat, now) for one in pending)
+        return max(0, self._settings.current.max_pending_cards - taken)
+
+    def _withdraw(self, tx: Transaction, pending: Sequence[Seated], sensed: Sequence[Sensed]) -> list[str]:
+        contexts = {one.context.workspace: one.context for one in sensed}
         withdrawn = []
-        for row in all_pending(tx.session):
-            one = by_workspace.get(row.workspace)
-            if one is None or row.source not in BOUND_TO_EVIDENCE or row.fingerprint in one.fingerprints:
-                continue
-            himself = did_himself(Made(row.kind, row.facts, row.parameters, row.created_at), one.context)
+        for one in _over(pending, sensed):
+            row = find(tx.session, one.seat.id)
+            himself = did_himself(Made(row.kind, row.facts, row.parameters, row.created_at), contexts[row.workspace])
             reason = "you did it yourself" if himself else "what it was about is no longer so"
             self._transitions.withdraw(tx, row, reason, did_himself=himself)
             withdrawn.append(row.id)
@@ -179,38 +210,34 @@ class Intake:
     def _note_evidence(self, tx: Transaction, sensed: Sequence[Sensed]) -> None:
         """Remember of dismissed cards whether undoing them still makes sense."""
         by_workspace = {one.context.workspace: one for one in sensed if one.complete}
-        rejected = tx.session.exec(
-            select(Prediction).where(
-                col(Prediction.status) == Status.REJECTED.value,
-                col(Prediction.workspace).in_(by_workspace),
-                col(Prediction.source).in_(BOUND_TO_EVIDENCE),
-                col(Prediction.closed_at) >= tx.now - LONGEST_COOL_DOWN,
-            )
-        )
-        for row in rejected:
-            gone = row.fingerprint not in by_workspace[row.workspace].fingerprints
-            if row.evidence_gone != gone:
-                row.evidence_gone = gone
+        rejected = ask(tx.session, _REJECTED, {"since": tx.now - LONGEST_COOL_DOWN})
+        for card_id, workspace, fingerprint, was_gone in rejected:
+            one = by_workspace.get(workspace)
+            if one is not None and was_gone is (fingerprint in one.fingerprints):
+                find(tx.session, card_id).evidence_gone = not was_gone
+
+
+def _over(pending: Sequence[Seated], sensed: Sequence[Sensed]) -> list[Seated]:
+    """Those whose evidence is gone. Where a collector failed nothing is: what was not seen is not gone."""
+    seen = {one.context.workspace: one.fingerprints for one in sensed if one.complete}
+    return [
+        one
+        for one in pending
+        if one.seat.source in BOUND_TO_EVIDENCE and one.workspace in seen and one.fingerprint not in seen[one.workspace]
+    ]
 
 
 def unavailable(session: Session, fingerprints: Collection[str], now: datetime) -> set[str]:
     """Which of these have a card that is pending or under way, or cool down (SPEC 2.9)."""
-    rows = session.exec(
-        select(Prediction).where(
-            col(Prediction.fingerprint).in_(set(fingerprints)),
-            or_(col(Prediction.closed_at).is_(None), col(Prediction.closed_at) >= now - LONGEST_COOL_DOWN),
+    values = {"fingerprints": sorted(set(fingerprints)), "since": now - LONGEST_COOL_DOWN}
+    taken = set()
+    for fingerprint, status, outcome, closed_at, shown_at, undone_at in ask(session, _SAME_EVIDENCE, values):
+        span = limits.cool_down(
+            Status(status),
+            None if outcome is None else Outcome(outcome),
+            shown=shown_at is not None,
+            undone=undone_at is not None,
         )
-    )
-    return {row.fingerprint for row in rows if _holds(row, now)}
-
-
-def _holds(row: Prediction, now: datetime) -> bool:
-    if row.closed_at is None:
-        return True
-    span = limits.cool_down(
-        Status(row.status),
-        None if row.outcome is None else Outcome(row.outcome),
-        shown=row.shown_at is not None,
-        undone=row.undo_requested_at is not None,
-    )
-    return now < row.closed_at + span
+        if closed_at is None or now < closed_at + span:
+            taken.add(fingerprint)
+    return taken

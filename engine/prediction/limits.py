@@ -40,8 +40,14 @@ def counts(seat: Seat, now: datetime) -> bool:
 
 
 def order(seats: Sequence[Seat]) -> list[Seat]:
-    """The stack from the top: highest rank first, ties by urgency, then the older card, then the id: it is stable."""
-    return sorted(seats, key=lambda seat: (-seat.rank[0], -seat.rank[1], seat.created_at, seat.id))
+    """The stack from the top: what the operator wrote, the newest first, for he wants to decide on it now; then by
+    rank, highest first, ties by urgency, then the older card, then the id: it is stable."""
+    own = [seat for seat in seats if seat.source is Source.OPERATOR]
+    others = [seat for seat in seats if seat.source is not Source.OPERATOR]
+    return [
+        *sorted(own, key=lambda seat: (seat.created_at, seat.id), reverse=True),
+        *sorted(others, key=lambda seat: (-seat.rank[0], -seat.rank[1], seat.created_at, seat.id)),
+    ]
 
 
 def overdue_for_a_seat(seats: Sequence[Seat], now: datetime, most: int) -> set[str]:

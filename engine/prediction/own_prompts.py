@@ -1,8 +1,7 @@
-"""Prompts of the operator's own: which flow they name, and the card they become (SPEC 2.7, 9.2). Pure."""
+"""Prompts of the operator's own, and the card they become (SPEC 2.7, 9.2). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,34 +15,6 @@ LONGEST = 20_000
 
 KIND = "own"
 
-_FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
-"""Words that a person adds to the name of a flow without meaning anything else."""
-
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "run_tests": (
-        "test", "tests", "run the test suite", "run the whole test suite", "run the suite", "run the whole suite",
-        "test everything", "do the tests pass", "are the tests green",
-    ),
-    "lint": ("run the linter", "run lint", "check the style"),
-    "fix_lint": (
-        "format", "reformat", "run the formatter", "fix the formatting", "fix the style", "fix the lint errors",
-        "fix the linter errors",
-    ),
-    "report_branches": (
-        "which branches are stale", "which branches are merged", "which branches can be deleted",
-        "which branches can go", "stale branches", "list stale branches", "find stale branches",
-    ),
-    "summarise_day": (
-        "sum up today", "sum up the day", "summarise today", "summarize today", "summarize the day",
-        "what did i do today", "what happened today", "what was done today",
-    ),
-    "draft_changelog": (
-        "write the change log", "draft the release notes", "write the release notes", "draft a change log entry",
-    ),
-}  # fmt: skip
-"""Very common ways to ask for a flow that needs no parameters. The whole prompt must be one of them, fillers aside:
-what says anything more is prose, since a flow would leave that out."""
-
 
 def checked(text: str) -> str:
     """The prompt without control characters. Raises `Refusal` `empty_prompt` or `long_prompt`."""
@@ -53,26 +24,6 @@ def checked(text: str) -> str:
     if len(prompt) > LONGEST:
         raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {LONGEST}")
     return prompt
-
-
-def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
-    """The flow that a prompt names, and what it says about its parameters; None for prose.
-
-    `run_tests`, `Run the tests`, `draft the change-log` and what `ALIASES` has name a flow; so does
-    `run_tests paths=src`, where parameters follow.
-    """
-    meant = _bare(prompt)
-    for flow in flows:
-        if meant in (_bare(name) for name in (flow, *ALIASES.get(flow, ()))):
-            return flow, ""
-    first, _, rest = prompt.partition(" ")
-    return (first, rest.strip()) if first in flows and "=" in rest else None
-
-
-def _bare(text: str) -> str:
-    """Small letters without fillers and what is between words: two texts with the same mean the same."""
-    words = text.lower().rstrip(" .!?").replace("-", " ").replace("_", " ").split()
-    return "".join(word for word in words if word not in _FILLERS)
 
 
 def implied(flow: str, local: datetime) -> dict[str, Any]:
@@ -91,7 +42,8 @@ def own_row(
         target_agent=agent,
         target_channel=assignment.channel,
         confidence=COLD_START,
-        reasoning="your own prompt" if info.takes else f"your own prompt; {info.reason}",
+        reasoning="your own prompt",
+        note="" if info.takes else info.reason,
         source=Source.OPERATOR.value,
         created_at=now,
         kind=KIND,
@@ -103,6 +55,7 @@ def own_row(
         estimate_microusd=info.estimate,
         check_only=info.check_only,
         undo_note=info.undo_note,
+        served=info.served,
         rank=1.0,  # no sum of signals is higher: what he asks for himself lies on top
         urgency=1.0,
         evidence_at=now,

@@ -55,6 +55,9 @@ class Launcher(Protocol):
     def stop(self, session_id: str, reason: str) -> object:
         """End a session that is queued or running."""
 
+    def choose(self, assignment: Assignment) -> tuple[Assignment, str]:
+        """The assignment with the runner that would do it now, and in words what is not as it was asked for."""
+
     def check(self, assignment: Assignment) -> RunnerInfo:
         """What would carry this out, and whether anything does."""
 
@@ -109,6 +112,8 @@ class History(Protocol):
     def total(self, session: Session) -> int: ...
 
     def approvals_of_like(self, session: Session, kind: str, channel: str, workspace: str) -> tuple[int, int]: ...
+
+    def approvals(self, session: Session) -> list[tuple[str, str, str, int, int]]: ...
 
 
 class Calibrator(Protocol):

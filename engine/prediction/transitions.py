@@ -137,9 +137,13 @@ class Transitions:
         self.make_room(tx, row)
 
     def execute(self, tx: Transaction, row: Prediction, view: SessionView) -> None:
-        """Its session has ended; pending again when the operator undid the approval before it had started."""
+        """Its session has ended; pending again when the operator undid the approval before it had started, or when
+        nothing was done for want of something (a provider that is down: SPEC 3.8)."""
         if row.undo_requested_at is not None and view.started_at is None:
             self.reopen(tx, row, "undone before it started")
+            return
+        if view.not_begun and row.undo_requested_at is None and not self._others(tx, row):
+            self.reopen(tx, row, f"not done: {view.error}")
             return
         row.status = after(row.id, Status(row.status), Move.EXECUTE).value
         row.session_id = view.id
@@ -167,13 +171,17 @@ class Transitions:
             self.withdraw(tx, rows[card_id], "made room for a card that came back")
 
     def _check_alone(self, tx: Transaction, row: Prediction) -> None:
-        other = tx.session.exec(
-            select(col(Prediction.id)).where(
-                col(Prediction.fingerprint) == row.fingerprint, col(Prediction.status) == Status.PENDING.value
-            )
-        ).first()
-        if other is not None:
+        other = self._others(tx, row)
+        if other:
             raise Refusal("nothing_to_undo", f"card {other} for the same thing is pending already", "decide that one")
+
+    @staticmethod
+    def _others(tx: Transaction, row: Prediction) -> str:
+        """A card for the same thing that is pending, "" for none."""
+        query = select(col(Prediction.id)).where(
+            col(Prediction.fingerprint) == row.fingerprint, col(Prediction.status) == Status.PENDING.value
+        )
+        return tx.session.exec(query).first() or ""
 
     def _expired(self, tx: Transaction, row: Prediction, *, withdrawn: bool, reason: str) -> None:
         tx.record(PredictionExpired(subject=row.id, workspace=row.workspace, withdrawn=withdrawn, reason=reason))

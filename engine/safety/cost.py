@@ -6,7 +6,6 @@ before the next one. `engine.safety.costs` keeps the ledger these functions judg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 
@@ -74,11 +73,6 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
 def warned(before: int, after: int, cap: int) -> bool:
     """True when the step from `before` to `after` reaches 80 % of `cap`: once for each crossing."""
     return cap > 0 and before * 5 < cap * 4 <= after * 5
-
-
-def mean_price(settled: Sequence[int]) -> int | None:
-    """The mean of past prices, rounded up to a whole micro-dollar; None without any."""
-    return -(-sum(settled) // len(settled)) if settled else None
 
 
 def money(amount: int) -> str:

@@ -14,7 +14,7 @@ from functools import cache
 
 import sqlalchemy
 from sqlalchemy import CheckConstraint, Index, ScalarSelect, Select, bindparam, func
-from sqlmodel import Field, Session, SQLModel, col, desc, select
+from sqlmodel import Field, Session, SQLModel, col, select
 
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -23,13 +23,11 @@ from engine.safety import burn, cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.types import UtcDateTime, utc
-from engine.values import Burn, CostState, Refusal, SessionView, Trigger, microusd
+from engine.values import Burn, CostState, Refusal, SessionState, SessionView, Trigger, Verdict, microusd
 
 log = logging.getLogger(__name__)
 
 RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
-HISTORY = 20
-"""So many settled prices of a runner and channel make its estimate."""
 _WARNED_DAY = "safety.day_cap_notified"
 
 
@@ -41,7 +39,6 @@ class CostEntry(SQLModel, table=True):
         CheckConstraint(f"state IN ('{RESERVED}', '{SETTLED}', '{RELEASED}')", name="ck_cost_entries_state"),
         CheckConstraint("amount_microusd >= 0", name="ck_cost_entries_amount"),
         Index("ix_cost_entries_window", "state", "at", "amount_microusd", "agent"),
-        Index("ix_cost_entries_history", "runner", "channel", "state", "at"),
         Index("ix_cost_entries_prediction", "prediction_id", "state"),
     )
 
@@ -136,21 +133,6 @@ class Costs:
             return cost.AgentBudget(agent)
         return cost.AgentBudget(agent, self._sums(session, agent)[1], budget)
 
-    def estimate(self, runner: str, channel: str) -> int:
-        """What a trigger of this runner on this channel is expected to cost, in micro-dollars.
-
-        The mean of its last 20 settled prices once there is one; before that `costPerTrigger` ($0.05).
-        """
-        with self._database.read() as session:
-            settled = session.exec(
-                select(CostEntry.amount_microusd)
-                .where(CostEntry.runner == runner, CostEntry.channel == channel, CostEntry.state == SETTLED)
-                .order_by(desc(col(CostEntry.at)))
-                .limit(HISTORY)
-            ).all()
-        mean = cost.mean_price(settled)
-        return microusd(self._settings.current.cost_per_trigger) if mean is None else mean
-
     def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str, spent: CostState) -> int:
         """Set the trigger's estimate aside; returns the entry's id.
 
@@ -201,6 +183,44 @@ class Costs:
             spent,
         )
 
+    def hold(self, session_id: str, total: int) -> str:
+        """Have `total` micro-dollars reserved for a running session, instead of what was reserved for it; never less
+        than before. "" when the caps allow it, else which one does not, in words; nothing is changed then.
+
+        A runner asks before each call that costs, with the most that it can come to. So what is settled in the end
+        was reserved before it was spent, and settled plus reserved never pass a cap, however wrong an estimate was.
+        """
+
+        def work(transaction: Transaction) -> str:
+            session = transaction.session
+            entry = session.exec(
+                select(CostEntry).where(CostEntry.state == RESERVED, CostEntry.session_id == session_id)
+            ).first()
+            if entry is None:
+                return f"nothing is reserved for {session_id}"
+            more = total - entry.amount_microusd
+            if more <= 0:
+                return ""
+            spent = self.spent(session)
+            verdict = cost.decide_cost(spent, more, self.budget(session, entry.agent))
+            if verdict.verdict is not Verdict.ALLOW:
+                self.breached(transaction, verdict.rule, entry.agent)
+                return f"cost: {verdict.reason}"
+            entry.amount_microusd = total
+            session.flush()
+            transaction.record(
+                CostReserved(
+                    subject=entry.prediction_id or entry.purpose,
+                    workspace=entry.workspace,
+                    amount=more,
+                    channel=entry.channel,
+                )
+            )
+            self._warn(transaction, spent, more, entry)
+            return ""
+
+        return self._database.write(work)
+
     def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
         """Put the real price (micro-dollars, at least 0) in the place of the estimate. Harmless when done already."""
         entry = transaction.session.get(CostEntry, entry_id)
@@ -244,32 +264,37 @@ class Costs:
             if view.started_at is None:
                 self.release(transaction, entry.id or 0)
             else:
-                self.settle(transaction, entry.id or 0, view.cost)
+                self.settle(transaction, entry.id or 0, _price(view, entry))
 
     def recover(
         self, transaction: Transaction, session_of: Callable[[str], SessionView | None], waiting: set[str]
     ) -> int:
         """At start-up: settle or release what a crash left reserved; returns how many entries.
 
-        `session_of` finds a card's session; `waiting` are the ids of permits that may still start. Entries of calls
-        that no process waits for any more are released.
+        `session_of` finds a card's session; `waiting` are the ids of permits that may still start. Calls that no
+        process waits for any more may have been made and paid: they cost what was set aside for them.
         """
         mended = 0
         for entry in transaction.session.exec(select(CostEntry).where(CostEntry.state == RESERVED)).all():
             if entry.permit_id in waiting:
                 continue  # a session the card has is of an earlier approval, which was undone
-            view = session_of(entry.prediction_id) if entry.prediction_id else None
+            if entry.prediction_id is None:
+                self.settle(transaction, entry.id or 0, entry.amount_microusd)
+                mended += 1
+                continue
+            view = session_of(entry.prediction_id)
             if view is not None and not view.state.over:
                 continue
             if view is not None and view.started_at is not None:
-                self.settle(transaction, entry.id or 0, view.cost)
+                self.settle(transaction, entry.id or 0, _price(view, entry))
             else:
                 self.release(transaction, entry.id or 0)
             mended += 1
         return mended
 
-    def breached(self, transaction: Transaction, rule: str, trigger: Trigger) -> None:
-        """A cap stopped a trigger: holds are placed, the day's notifies once a day, an agent's is recorded."""
+    def breached(self, transaction: Transaction, rule: str, agent: str) -> None:
+        """A cap stopped a trigger or a session of `agent`: holds are placed, the day's notifies once a day, an agent's
+        is recorded."""
         spent = self.spent(transaction.session)
         cap = {"month": spent.month_cap, "day": spent.day_cap, "hour": spent.hour_cap}.get(rule)
         if cap is not None:
@@ -280,8 +305,8 @@ class Costs:
                 state.put(transaction, _WARNED_DAY, today)
                 transaction.record(CostWarned(window="day", spent=spent.day, cap=spent.day_cap))
         elif rule == "agent-budget":
-            agent = self.budget(transaction.session, trigger.agent)
-            transaction.record(BudgetExceeded(subject=trigger.agent, spent=agent.spent, budget=agent.budget or 0))
+            own = self.budget(transaction.session, agent)
+            transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget or 0))
 
     def _reserve(self, transaction: Transaction, entry: CostEntry, before: CostState) -> int:
         transaction.session.add(entry)
@@ -330,6 +355,12 @@ class Costs:
         values = {"hour": begin.hour, "day": begin.day, "month": begin.month, "agent": agent}
         held, hour, day, month = session.connection().execute(_sums_query(agent is not None), values).one()
         return held + hour, held + day, held + month
+
+
+def _price(view: SessionView, entry: CostEntry) -> int:
+    """What a session cost. Nobody counted to the end of one that a crash cut short: it may have spent all that was set
+    aside for it, so that is what it cost (SPEC 3.4)."""
+    return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost
 
 
 @cache

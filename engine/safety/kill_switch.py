@@ -40,17 +40,21 @@ CONSOLE = "operator"
 PAUSE_LASTS = timedelta(hours=2)
 WATCH_EVERY = 0.1
 """Seconds between two looks at the stop file and the settings."""
-_DECISIONS_AT_RESUME = "safety.decisions_at_resume"
+_LAST_AT_RESUME = "safety.last_decision_at_resume"
+_BY_HAND = "safety.lifted_by_hand"
 
 
 class Decisions(Protocol):
     """The operator's decisions, as the rails need them."""
 
-    def consecutive_rejections(self, session: Session) -> int:
-        """How many of the newest decisions in a row were rejections."""
+    def consecutive_rejections(self, session: Session, after: int = 0) -> int:
+        """How many of the newest decisions in a row were rejections; of those made later than the decision `after`."""
+
+    def newest(self, session: Session) -> int:
+        """The id of the newest decision, taken back or not; ids grow. 0 before the first."""
 
     def total(self, session: Session) -> int:
-        """How many decisions were ever made."""
+        """How many decisions stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +116,6 @@ def in_force(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
     return tuple(sorted(standing, key=lambda hold: (STOP, MONTH, PAUSE).index(hold.word)))
 
 
-def rejections_since_resume(consecutive: int, total: int, total_at_resume: int) -> int:
-    """Rejections in a row that were made after the last pause was lifted: resuming resets the count (SPEC 7.1)."""
-    return max(0, min(consecutive, total - total_at_resume))
-
-
 class HoldRow(SQLModel, table=True):
     """One hold in force."""
 
@@ -168,6 +167,7 @@ class KillSwitch:
         self._watcher: threading.Thread | None = None
         with database.read() as session:
             self._holds = _read(session)
+            self._by_hand = bool(state.get(session, _BY_HAND, False))
 
     def start(self) -> None:
         """Begin to watch the stop file and the settings; a stop that was asked for meanwhile is adopted at once."""
@@ -185,6 +185,10 @@ class KillSwitch:
     def holds(self) -> list[Hold]:
         """The holds in force, the hardest first."""
         return list(in_force(self._holds, self._clock.now()))
+
+    def lifted_by_hand(self) -> bool:
+        """Whether the last pause or month stop was lifted by its word, rather than by time (SPEC 7.1)."""
+        return self._by_hand
 
     def ask(self, *, by_operator: bool = False) -> RailVerdict:
         """May anything run now? Before a cycle, before a session, and while it runs. A stat and no database."""
@@ -226,7 +230,7 @@ class KillSwitch:
                     stop_file.clear(self._file)
                 except OSError as error:
                     raise Refusal("stop_file", f"{self._file} cannot be taken away: {error}", "remove it") from error
-            self._database.write(lambda transaction: self._lift(transaction, word, "resumed by the operator"))
+            self._database.write(lambda transaction: self._lift(transaction, word, by_hand=True))
             if word == STOP:
                 self._stopping = False
 
@@ -244,6 +248,8 @@ class KillSwitch:
         until = transaction.now + PAUSE_LASTS if word == PAUSE else None
         transaction.session.merge(HoldRow(word=word, reason=reason, by=by, since=transaction.now, until=until))
         transaction.session.flush()
+        if word != STOP:
+            state.put(transaction, _BY_HAND, False)
         transaction.record(HoldPlaced(subject=word, reason=reason))
         transaction.after_commit(self._refresh_after(transaction))
         return True
@@ -253,12 +259,9 @@ class KillSwitch:
         self.place(transaction, MONTH if window == "month" else PAUSE, reason)
 
     def rejections(self, session: Session) -> int:
-        """Rejections in a row since the last pause was lifted."""
-        return rejections_since_resume(
-            self._decisions.consecutive_rejections(session),
-            self._decisions.total(session),
-            state.get(session, _DECISIONS_AT_RESUME, 0),
-        )
+        """Rejections in a row since the last pause was lifted: resuming resets the count (SPEC 7.1)."""
+        after = state.get(session, _LAST_AT_RESUME, 0)
+        return self._decisions.consecutive_rejections(session, after)
 
     def decided(self, transaction: Transaction) -> None:
         """A decision was recorded in this transaction: the third rejection in a row pauses (SPEC 3.6)."""
@@ -270,7 +273,7 @@ class KillSwitch:
         """Take holds away whose time is over."""
         for hold in _read(transaction.session):
             if hold.until is not None and transaction.now >= hold.until:
-                self._lift(transaction, hold.word, "its time is over")
+                self._lift(transaction, hold.word, by_hand=False)
 
     def poll(self) -> None:
         """One look: adopt a stop file, lift what ran out, end sessions when a level was thrown since the last look."""
@@ -314,22 +317,27 @@ class KillSwitch:
                 log.exception("the stop file stays; `resume stop` will say so")
             self._stopping = False
 
-    def _lift(self, transaction: Transaction, word: str, reason: str) -> None:
+    def _lift(self, transaction: Transaction, word: str, *, by_hand: bool) -> None:
         row = transaction.session.get(HoldRow, word)
         if row is None:
             return
         transaction.session.delete(row)
         transaction.session.flush()
         if word == PAUSE:
-            state.put(transaction, _DECISIONS_AT_RESUME, self._decisions.total(transaction.session))
+            # Which decision was the last, not how many there were: undoing an older one must not move this mark.
+            state.put(transaction, _LAST_AT_RESUME, self._decisions.newest(transaction.session))
+        if word != STOP:
+            state.put(transaction, _BY_HAND, by_hand)
+        reason = "resumed by the operator" if by_hand else "its time is over"
         transaction.record(HoldLifted(subject=word, reason=reason))
         transaction.after_commit(self._refresh_after(transaction))
 
     def _refresh_after(self, transaction: Transaction) -> Callable[[], None]:
         holds = _read(transaction.session)
+        by_hand = bool(state.get(transaction.session, _BY_HAND, False))
 
         def refresh() -> None:
-            self._holds = holds
+            self._holds, self._by_hand = holds, by_hand
             self._on_change()
 
         return refresh

@@ -332,7 +332,7 @@ class Pipeline:
                     )
                 )
             if one.rail == cost.RAIL:
-                self._costs.breached(transaction, one.rule, trigger)
+                self._costs.breached(transaction, one.rule, trigger.agent)
             if one.rail == gate.RAIL and "rejections" in one.rule.split(","):
                 count = self._kill_switch.rejections(transaction.session)
                 self._kill_switch.place(transaction, PAUSE, f"{count} rejections in a row")

@@ -12,7 +12,7 @@ from sqlmodel import col, desc, func, select
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.safety import loops
-from engine.safety.content import OwnRules, check_command, check_prompt, own_rules
+from engine.safety.content import OwnRules, check_command, check_prompt, own_rules, programs_of
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import Decisions, KillSwitch
 from engine.safety.permits import Permits
@@ -163,6 +163,10 @@ class Safety:
     def check_prompt(self, text: str) -> RailVerdict:
         """The content filter on words."""
         return check_prompt(text, own=self._own())
+
+    def programs(self, text: str) -> list[str]:
+        """Each program that a shell command really runs, with its arguments, whatever wraps or disguises it."""
+        return programs_of(text)
 
     def _own(self) -> OwnRules:
         content = self._settings.current.content

@@ -25,6 +25,8 @@ class Odd(StrEnum):
     DND = "do not disturb"
     HASTY = "a cycle every 2 minutes"  # rate limiter
     CHATTY = "sessions that lead to each other"  # loop detector
+    LEADS = "work that leads to another channel"  # gate: a pair that is new
+    DEPLOY = "work on what is production"  # gate
     OFF = "autonomous mode off"
 
 
@@ -100,10 +102,10 @@ def _sleeps(begin: datetime, odd: frozenset[Odd], chance: random.Random) -> tupl
     weekend = begin.weekday() >= 5
     if chance.random() < 0.9:
         sleeps.append((begin, begin + timedelta(hours=12 if weekend else 8, minutes=chance.randint(0, 50))))
-    if not odd & {Odd.HASTY, Odd.CHATTY} and chance.random() < 0.8:
+    if not odd & {Odd.HASTY, Odd.CHATTY, Odd.LEADS} and chance.random() < 0.8:
         noon = begin + timedelta(hours=10, minutes=chance.randint(30, 50))
         sleeps.append((noon, noon + timedelta(minutes=chance.randint(90, 180))))
-    if Odd.CHATTY not in odd and chance.random() < 0.9:
+    if not odd & {Odd.CHATTY, Odd.LEADS} and chance.random() < 0.9:
         sleeps.append(
             (
                 begin + timedelta(hours=15 if weekend else 16, minutes=chance.randint(0, 59)),

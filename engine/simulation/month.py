@@ -18,7 +18,7 @@ from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.simulation.days import Day, Deck, Does, Odd
 from engine.simulation.operator import Operator
-from engine.simulation.runners import Bench, MadeRunner
+from engine.simulation.runners import ELSEWHERE, NEXT, Bench, MadeRunner
 from engine.values import CostState, Refusal
 
 LOOK, LOOK_AWAY = timedelta(minutes=10), timedelta(minutes=30)
@@ -53,11 +53,13 @@ class Month:
         self._engine = engine
         self._clock = clock
         self._operator = operator
+        operator.settle = self._settle
         self._runner = runner
         self._bench = bench
         self._chance = random.Random(f"{seed}/days")
         self._deck = Deck(self._chance)
         self._standing: dict[str, str] = {}
+        self._noted = 0
         self._set_to: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
         self._state = engine.autonomy.state().state.value
         self._day = Day(0, clock.now())
@@ -77,7 +79,8 @@ class Month:
         self._day = day
         self.seen.odd += [(day.number, odd.value) for odd in sorted(day.odd)]
         self._runner.dear = 7.0 if day.odd & {Odd.DEAR, Odd.SPREE} else 1.0
-        self._runner.chatty = Odd.CHATTY in day.odd
+        self._runner.chatty = bool(day.odd & {Odd.CHATTY, Odd.LEADS})
+        self._runner.leads = ELSEWHERE if Odd.LEADS in day.odd else NEXT
         self._set("autonomousModeEnabled", Odd.OFF not in day.odd)
         for at, what in sorted([*self._lids(day), *day.moments], key=lambda one: one[0]):
             self._until(at)
@@ -172,7 +175,9 @@ class Month:
     def _settle(self) -> None:
         """Wait for the sessions' threads to stand still."""
         sessions = self._engine.sessions
-        if self._bench.settle(self._engine.settings.current.max_running_sessions, lambda one: sessions.wait(one, 10)):
+        self._bench.settle(self._engine.settings.current.max_running_sessions, lambda one: sessions.wait(one, 10))
+        if self._noted != self._bench.changes:
+            self._noted = self._bench.changes
             self._note_cost(self._engine.safety.costs.state())
 
     # -- what is seen

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 
 from engine.engine import Engine
 from engine.simulation.days import Odd
-from engine.simulation.world import Project
+from engine.simulation.world import DEPLOYED, Project
 from engine.values import Card, Refusal, Source
 
 LIKES: Mapping[str, float] = {
@@ -55,6 +55,8 @@ class Operator:
         self._grumpy_on: date | None = None
         self._edits_left = 1
         self.refused = 0
+        self.settle: Callable[[], object] = lambda: None
+        """Waits until threads stand still; set by who lets the time pass."""
 
     def comes(self) -> None:
         """He opens the console."""
@@ -63,7 +65,7 @@ class Operator:
     def works(self, odd: frozenset[Odd]) -> None:
         """A moment: he edits, commits, pushes; looks at his cards and decides; sometimes asks for something himself."""
         self._engine.autonomy.heard("key")
-        self._edit()
+        self._edit(odd)
         if Odd.HASTY not in odd:  # then he is too busy for his cards
             self.decides(odd)
         if Odd.DESTRUCTIVE in odd and self._chance.random() < 0.5:
@@ -104,7 +106,9 @@ class Operator:
             else:
                 self._engine.cards.approve(card.id)
                 if mood > 0.93 and LIKES.get(card.kind, 0.5) < 1:
+                    self.settle()  # what undoing does depends on whether the session has begun
                     self._engine.cards.undo(card.id)
+                    self.settle()
         except Refusal:
             self.refused += 1
 
@@ -127,8 +131,10 @@ class Operator:
         except Refusal:
             self.refused += 1
 
-    def _edit(self) -> None:
+    def _edit(self, odd: frozenset[Odd]) -> None:
         now = self._engine.clock.now()
+        if Odd.DEPLOY in odd:
+            self._projects[0].edit(self._chance, now, DEPLOYED)
         for project in self._projects:
             luck = self._chance.random()
             if luck < 0.6:

@@ -12,7 +12,7 @@ from engine.engine import Engine
 from engine.safety.pipeline import ORDER
 from engine.safety.safety import LogEntry
 from engine.simulation.month import Seen
-from engine.values import Card, DecidedBy, Outcome, SessionView, Source, Status, Verdict, dollars
+from engine.values import Card, DecidedBy, Outcome, SessionState, SessionView, Source, Status, Verdict, dollars
 
 EVERYTHING = 1_000_000
 
@@ -50,6 +50,11 @@ def document(engine: Engine, seen: Seen, *, days: int, seed: int, begin: datetim
             "total": dollars(sum(view.cost for view in sessions)),
             "peaks": {window: dollars(amount) for window, amount in seen.peak.items()},
             "caps": {"hour": dollars(caps.hour_cap), "day": dollars(caps.day_cap), "month": dollars(caps.month_cap)},
+            "endedByCap": [
+                {"at": _at(view.ended_at), "channel": view.channel, "prompt": view.prompt, "reason": view.error}
+                for view in reversed(sessions)
+                if view.state is SessionState.FAILED and (view.error or "").startswith("cost: ")
+            ],
         },
         "perDay": [_day(number, begin, cards, log, sessions, seen) for number in range(days)],
         "blocked": [_blocked(entry) for entry in blocked],
@@ -102,6 +107,10 @@ def _blocked(entry: LogEntry) -> dict[str, Any]:
         "channel": entry.channel,
         "prompt": entry.prompt,
     }
+
+
+def _at(instant: datetime | None) -> str:
+    return "" if instant is None else instant.isoformat()
 
 
 def _day(

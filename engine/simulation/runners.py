@@ -8,11 +8,12 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
+from engine.events import SessionQueued, Subscription
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
@@ -23,9 +24,6 @@ from engine.simulation.world import Project
 from engine.storage.database import Transaction
 from engine.values import MICRO, Assignment, CalibrationCheck, CheckResult, Refusal, RunnerInfo, SessionView
 
-LOOK_SECONDS = 0.002
-"""Real seconds between two looks of a waiting session at whether it is to end."""
-
 PATIENCE = 30.0
 """Real seconds until a simulation that hangs is given up."""
 
@@ -35,14 +33,18 @@ LONGEST = timedelta(seconds=100)
 NEXT: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
 """On chatty days a flow names the other as its next step (SPEC 2.10)."""
 
+ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_changelog"}
+"""The same on days when work leads to another channel."""
+
 
 class MadeSandbox:
     """Claims to confine; there is nothing to confine."""
 
     name = "made up"
     confines = True
+    gates = True
 
-    def describe(self, *, network: bool) -> str:
+    def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return "made up"
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
@@ -67,23 +69,28 @@ class MadeCalibrator:
 
 
 class Bench:
-    """Where running sessions wait for their end on the fake clock. Also an observer: it knows every session."""
+    """Where running sessions wait for their end on the fake clock. It knows every session: by `facts`, those that were
+    queued before whoever approved them hears of it, and as an observer, those that ended."""
 
     def __init__(self, clock: Clock) -> None:
+        self.facts: Subscription | None = None
         self._clock = clock
         self._changed = threading.Condition()
         self._waiting: dict[str, datetime] = {}
         self._open: set[str] = set()
+        self._over: set[str] = set()
         self._ended: list[str] = []
+        self.changes = 0
+        """Grows with each session that begins or ends."""
 
     def work(self, live: LiveSession, span: timedelta) -> None:
         """In the session's thread: wait until the simulation lets it end. Raises `Stopped` when it is ended."""
+        live.on_stop(lambda: self.release(live.id))
         with self._changed:
-            self._waiting[live.id] = self._clock.now() + span
-            self._changed.notify_all()
-            while live.id in self._waiting and not live.cancelled:
-                self._changed.wait(LOOK_SECONDS)
-            self._waiting.pop(live.id, None)
+            if not live.cancelled:
+                self._waiting[live.id] = self._clock.now() + span
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: live.id not in self._waiting)
         live.check_running()
 
     def next_end(self) -> tuple[datetime, str] | None:
@@ -97,34 +104,38 @@ class Bench:
             self._waiting.pop(session_id, None)
             self._changed.notify_all()
 
-    def settle(self, places: int, wait: Callable[[str], object]) -> list[str]:
-        """Wait until every session has either ended or sits here, as many as there are `places`; the ids of those
-        that ended. `wait(id)` returns when a session is stored as over."""
+    def settle(self, places: int, wait: Callable[[str], object]) -> None:
+        """Wait until every session has either ended or sits here, as many as there are `places`. `wait(id)` returns
+        when a session is stored as over."""
+        queued = [fact.subject for fact in self.facts.drain() if isinstance(fact, SessionQueued)] if self.facts else []
         with self._changed:
+            # Its thread may not have begun yet: who looked only at what runs would let the clock go on without it.
+            self._open.update(one for one in queued if one not in self._over)
             if not self._changed.wait_for(lambda: len(self._waiting) == min(len(self._open), places), PATIENCE):
                 raise RuntimeError(f"the simulation hangs: {len(self._open)} open, {len(self._waiting)} waiting")
             ended, self._ended = self._ended, []
         for session_id in ended:
             wait(session_id)
-        return ended
 
     def session_started(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions."""
         with self._changed:
-            self._open.add(view.id)
+            self.changes += 1
 
     def session_ended(self, tx: Transaction, view: SessionView, result: object = None) -> None:
         """Observer of sessions."""
         with self._changed:
             self._open.discard(view.id)
+            self._over.add(view.id)
             self._ended.append(view.id)
+            self.changes += 1
             self._changed.notify_all()
 
 
 @dataclass
 class MadeRunner:
     """Takes every flow and every prose. `dear`: what prices are multiplied with today; `chatty`: sessions leave files
-    behind and name a next step."""
+    behind and name the next step that `leads` tells."""
 
     bench: Bench
     clock: Clock
@@ -132,6 +143,7 @@ class MadeRunner:
     seed: int
     dear: float = 1.0
     chatty: bool = False
+    leads: Mapping[str, str] = field(default_factory=lambda: NEXT)
     instant: bool = False
     at_most: Callable[[SessionView], int | None] = lambda view: None
 
@@ -158,7 +170,9 @@ class MadeRunner:
         live.say("made up, nothing is executed")
         if not self.instant:
             self.bench.work(live, min(LONGEST, timedelta(seconds=chance.randint(5, 100))))
-        live.charge(price if most is None else min(price, most), tokens=chance.randint(500, 20_000))
+        price = price if most is None else min(price, most)
+        live.afford(price)  # as the real ones: what a call may cost is reserved before it is made, or not made
+        live.charge(price, tokens=chance.randint(500, 20_000))
         return self._result(live, chance)
 
     def _result(self, live: LiveSession, chance: random.Random) -> RunnerResult:
@@ -166,7 +180,7 @@ class MadeRunner:
         project = self.projects[assignment.workspace]
         if self.chatty and assignment.flow in NEXT:
             project.left_behind(now, ".py" if assignment.flow == "run_tests" else ".json")
-        following = {"next": NEXT[flow]} if self.chatty and (flow := assignment.flow or "") in NEXT else {}
+        following = {"next": self.leads[flow]} if self.chatty and (flow := assignment.flow or "") in self.leads else {}
         if assignment.flow == "run_tests":
             failing = ("tests/test_cart.py::test_total",) if chance.random() < 0.15 else ()
             check = CheckResult("pytest", 40 - len(failing), len(failing), failing=failing)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import FakeClock
+from engine.config import Settings
 from engine.engine import Engine, open_engine
 from engine.git import Git
 from engine.home import Home
@@ -32,11 +33,14 @@ MOST_DAYS = 366
 
 CONFIG = """\
 autonomousModeEnabled = true
-crossPollCostCapPerDay = 6.0
+crossPollCostCapPerDay = 5.0
 crossPollCostCapPerMonth = 40.0
 maxRunningSessions = 2
+
+[production]
+paths = ["deploy/*"]
 """
-"""Caps are lower than the defaults, so that a month reaches them."""
+"""Caps are lower than the defaults, so that a month reaches them; and there is something that is production."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
         Git(Path(workspace)).run("init", "--quiet")
     home.config.mkdir(parents=True, exist_ok=True)
     acting = "".join(f'\n[workspaces.{_quoted(workspace)}]\nautonomy = "act"\n' for workspace in workspaces)
+    # The made-up runner of flows takes prose as well: no model, no key, no network.
+    acting += "".join(f'\n[channels.{name}]\nrunner = "flow"\n' for name in Settings().channels)
     home.config_file.write_text(config + acting, encoding="utf-8")
     projects = {workspace: Project.begin(workspace, clock.now()) for workspace in workspaces}
     runner = MadeRunner(bench, clock, projects, seed, instant=instant)
@@ -91,6 +97,7 @@ def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
     )  # fmt: skip
     engine.sessions.observe(contexts)
     engine.sessions.observe(bench)
+    bench.facts = engine.bus.subscribe(lambda: None)
     try:
         yield MadeWorld(engine, clock, list(projects.values()), runner, bench, calibrator)
     finally:

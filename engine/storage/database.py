@@ -1,9 +1,9 @@
 """The only place that opens SQLite: one writer thread, a pool of read-only connections (ARCHITECTURE rule 4).
 
 A write is a function over a `Transaction`. The writer runs whatever is queued in one `BEGIN IMMEDIATE`, each
-function in a savepoint of its own, commits once, and only then answers the callers and publishes the facts they
-recorded. So a caller that got its answer has it on disk, a function that raises leaves nothing behind, and two
-functions never interleave: read-then-write inside one `write` is safe without further locks.
+function in a savepoint of its own (one that is alone needs none), commits once, and only then answers the callers and
+publishes the facts they recorded. So a caller that got its answer has it on disk, a function that raises leaves
+nothing behind, and two functions never interleave: read-then-write inside one `write` is safe without further locks.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from sqlmodel import Session
 
 from engine.clock import Clock
 from engine.events import Event, EventBus
-from engine.storage import migrations
+from engine.storage import erasing, migrations
 from engine.storage.files import damaged_fix
 from engine.values import Refusal
 
@@ -35,6 +36,11 @@ T = TypeVar("T")
 
 GROUP_COMMIT = 64
 """At most so many queued writes share one commit."""
+
+
+def _SCRUB(_: Any) -> None:  # noqa: N802 (a mark, only ever compared)
+    """Queued in the place of a write: see `Database.scrub`."""
+
 
 Recorder = Callable[[Session, Event, datetime], None]
 
@@ -70,6 +76,8 @@ class Database:
     def __init__(self, path: Path, *, clock: Clock, bus: EventBus, recorder: Recorder, durable: bool = True) -> None:
         """`durable`: a commit waits until it is on the disk. False is for homes that are thrown away."""
         self.path = path
+        self.commits = 0
+        """Counts commits since opening: while it stands still nothing was written, and what was read holds."""
         self._clock = clock
         self._bus = bus
         self._recorder = recorder
@@ -108,6 +116,18 @@ class Database:
         with Session(self._reader_engine, expire_on_commit=False) as session, explained(self.path):
             yield session
 
+    def scrub(self) -> bool:
+        """Have what was erased leave the file too; see `erasing.scrub`. Waits for what is queued; nobody writes
+        meanwhile, which takes about a second for each 100 MB."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("scrub() inside write()")
+        future: Future[Any] = Future()
+        with self._closing:
+            if self._closed:
+                raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
+            self._queue.put((_SCRUB, future))
+        return bool(future.result())
+
     def close(self) -> None:
         """Finish what is queued, close readers, then the writer. Safe to call twice."""
         with self._closing:
@@ -122,44 +142,74 @@ class Database:
     def _run(self) -> None:
         with self._writer_engine.connect() as connection:
             while (job := self._queue.get()) is not None:
+                if job[0] is _SCRUB:
+                    self._answered([job[1]], partial(self._scrub_now, connection, job[1]))
+                    continue
                 jobs = [job]
                 last = False
+                scrub: Future[Any] | None = None
                 while len(jobs) < GROUP_COMMIT and not self._queue.empty():
                     following = self._queue.get()
                     if following is None:
                         last = True
                         break
+                    if following[0] is _SCRUB:
+                        scrub = following[1]
+                        break
                     jobs.append(following)
-                self._commit_together(connection, jobs)
+                self._answered([future for _, future in jobs], partial(self._commit_together, connection, jobs))
+                if scrub is not None:
+                    self._answered([scrub], partial(self._scrub_now, connection, scrub))
                 if last:
                     return
+
+    def _answered(self, futures: Sequence[Future[Any]], act: Callable[[], None]) -> None:
+        """Whatever happens, the writer lives on and nobody waits for ever."""
+        try:
+            act()
+        except BaseException as error:
+            log.exception("the writer met what it does not expect")
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+
+    def _scrub_now(self, connection: Connection, future: Future[Any]) -> None:
+        try:
+            with explained(self.path):
+                driver = connection.connection.driver_connection
+                assert isinstance(driver, sqlite3.Connection)
+                future.set_result(erasing.scrub(driver))
+        except Exception as error:
+            future.set_exception(error)
 
     def _commit_together(
         self, connection: Connection, jobs: list[tuple[Callable[[Transaction], Any], Future[Any]]]
     ) -> None:
         done: list[tuple[Future[Any], Any, Transaction]] = []
         failed: list[tuple[Future[Any], BaseException]] = []
+        alone = len(jobs) == 1
         try:
             with explained(self.path), connection.begin():
                 for work, future in jobs:
                     try:
                         with Session(
-                            connection, join_transaction_mode="create_savepoint", expire_on_commit=False
+                            connection,
+                            join_transaction_mode="rollback_only" if alone else "create_savepoint",
+                            expire_on_commit=False,
                         ) as session:
                             transaction = Transaction(session, self._clock.now(), self._recorder)
                             result = work(transaction)
                             session.commit()
                         done.append((future, result, transaction))
-                    except DBAPIError as error:
-                        if _ends_transaction(error):
-                            raise
-                        failed.append((future, error))
                     except Exception as error:
+                        if alone or _ends_transaction(error):
+                            raise  # and the whole transaction is rolled back
                         failed.append((future, error))
         except Exception as error:
             for _, future in jobs:
                 future.set_exception(error)
             return
+        self.commits += 1
         # Facts go out before the callers wake up, so that who acts on an answer finds the facts already on the bus.
         for _, _, transaction in done:
             for fact in transaction._events:
@@ -175,9 +225,9 @@ class Database:
             future.set_exception(reason)
 
 
-def _ends_transaction(error: DBAPIError) -> bool:
+def _ends_transaction(error: Exception) -> bool:
     """True for faults of the file itself: SQLite has then rolled back everything, not just one savepoint."""
-    text = str(error.orig)
+    text = str(error.orig) if isinstance(error, DBAPIError) else ""
     return any(word in text for word in ("disk is full", "disk I/O error", "malformed", "readonly"))
 
 
@@ -232,6 +282,9 @@ def _sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+        # Straight to the driver: SQLAlchemy's way there costs more than the statement, and comes with each read.
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        driver.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     return engine

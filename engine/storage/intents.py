@@ -44,6 +44,12 @@ def finish(transaction: Transaction, intent_id: int) -> None:
         transaction.session.delete(intent)
 
 
+def of(transaction: Transaction, kind: str, subject: str) -> list[Intent]:
+    """What was begun for `subject` and not done, in `transaction`: what is changed on it is stored."""
+    query = select(Intent).where(col(Intent.kind) == kind, col(Intent.subject) == subject)
+    return list(transaction.session.exec(query.order_by(col(Intent.id))))
+
+
 def unfinished(database: Database, kind: str) -> list[Intent]:
     """What was begun and not done, oldest first."""
     with database.read() as session:

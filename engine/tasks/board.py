@@ -94,10 +94,10 @@ class TaskBoard:
             raise Refusal("bad_title", f"a title has 1 to {LONGEST_TITLE} characters", "say what is to be done")
         return self._database.write(lambda tx: self._add(tx, words, channel, workspace, "open", "operator", None))
 
-    def add_due(self, transaction: Transaction, title: str, channel: str) -> str:
+    def add_due(self, transaction: Transaction, title: str, channel: str, workspace: str = "") -> str:
         """An open task for an item of a heartbeat that came due (SPEC 4.1); returns its id."""
         words = sanitise(title).strip()[:LONGEST_TITLE]
-        return self._add(transaction, words, channel, "", "open", "heartbeat", None).id
+        return self._add(transaction, words, channel, workspace, "open", "heartbeat", None).id
 
     def is_open(self, transaction: Transaction, task_id: str) -> bool:
         """Whether this task still waits or is being worked on; False for one that never was."""

@@ -132,6 +132,7 @@ class Card:
     estimate: int = 0
     check_only: bool = True
     undo_note: str = ""
+    served: str = ""
     novel: bool = False
     snoozed_until: datetime | None = None
     shown_at: datetime | None = None
@@ -148,6 +149,9 @@ class RunnerInfo:
     """What would carry out an assignment (SPEC 2.7, 3.8, 3.9), asked before a card is shown and before it is approved.
 
     `takes` is False when no runner does; `reason` then says which one is missing. `estimate` in micro-dollars.
+    `by` names the model or the agent that does it, "" for a flow; `hosts` is what it itself needs of the network,
+    beyond what the workspace allows its commands. `own_estimate`: what the runner says it costs, used before there is
+    a history; None when it cannot say.
     """
 
     takes: bool
@@ -156,6 +160,17 @@ class RunnerInfo:
     undo_note: str = ""
     sandbox: str = ""
     estimate: int = 0
+    hosts: tuple[str, ...] = ()
+    by: str = ""
+    own_estimate: int | None = None
+
+    @property
+    def served(self) -> str:
+        """Who does it and what it reaches beyond this machine, in words, "" for a flow: a card shows it, and who
+        approves the card agrees to it."""
+        if not self.by:
+            return ""
+        return f"{self.by}; network: {', '.join(self.hosts)} for it alone" if self.hosts else f"{self.by}; no network"
 
 
 @dataclass(frozen=True, slots=True)

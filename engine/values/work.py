@@ -43,6 +43,10 @@ class CheckResult:
         return self.failed == 0 and self.errors == 0 and self.passed > 0
 
 
+UNDONE = "undone by the operator"
+"""Why a session was stopped whose card was undone: what it had changed is thrown away, not kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionView:
     """A session as screens and verbs see it."""
@@ -71,11 +75,19 @@ class SessionView:
     lines: int = 0
     next_step: str = ""
     """The kind of card that its result names as the next step (SPEC 2.10), "" for none."""
+    not_begun: bool = False
+    """It failed before anything was done, for want of something that may be there later; its card is pending again."""
+    gone: str = ""
+    """Why `cwd` is not there any more, and what became of the changes in it, in words; "" while it is there."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLine:
-    """One line of a session's transcript. kind: "command", "output", "note", "error" or "exit"."""
+    """One line of a session's transcript.
+
+    kind: "command", "output", "note", "error" or "exit"; of agents also "say" (what it told the operator), "thought",
+    "tool" (a call it made), "ask" (a permission it wants) and "reply" (what the operator told it).
+    """
 
     number: int
     at: datetime
@@ -185,7 +197,7 @@ class AgentView:
 class Waiting:
     """One entry of the operator's queue (SPEC 9.3): what waits, since when, and where a key leads."""
 
-    kind: str  # "change_set", "permission", "bubble", "candidate", "interrupted"
+    kind: str  # "change_set", "permission", "bubble", "candidate", "interrupted", "fact"
     id: str
     title: str
     since: datetime

@@ -28,6 +28,10 @@ class SetHolds:
     def __init__(self) -> None:
         self.now: list[Hold] = []
         self.enabled = True
+        self.by_hand = False
+
+    def lifted_by_hand(self) -> bool:
+        return self.by_hand
 
     def holds(self) -> list[Hold]:
         return self.now
@@ -82,12 +86,12 @@ def test_holds_pause_and_disable_and_the_state_survives_a_restart(
     assert (paused.state, paused.cause, paused.next_change) == (State.PAUSED, "3 rejections in a row", until)
     again = make()
     assert again.state() == paused
-    holds.now = []
+    holds.now, holds.by_hand = [], True
     assert again.state().cause == "resumed by the operator"
     holds.now = [Hold("pause", "cost: the day's cap", clock.now(), until)]
     assert again.state().cause == "cost cap reached"
     clock.advance(timedelta(hours=2))
-    holds.now = []
+    holds.now, holds.by_hand = [], False
     again.heard("key")
     assert again.state().cause == "2 h passed"
     holds.enabled = False
@@ -174,6 +178,73 @@ def test_a_missed_job_runs_once_when_the_engine_starts(tmp_path: Any) -> None:
     database.close()
 
 
+def test_a_job_that_is_not_kept_writes_nothing(database: Database, clock: FakeClock) -> None:
+    jobs = [Job(name, lambda: timedelta(seconds=30), lambda: None, kept=name == "kept") for name in ("kept", "often")]
+    schedule = Schedule(database, clock, jobs)
+    for name in ("kept", "often"):
+        assert schedule.run(name)
+        assert schedule.due(name) == clock.now() + timedelta(seconds=30)
+    again = Schedule(database, clock, jobs)
+    assert again.last_run("kept") == clock.now()
+    assert again.last_run("often") is None
+
+
 def test_apscheduler_is_imported_only_at_start() -> None:
     code = "import sys, engine.autonomy.autonomy; sys.exit('apscheduler' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_job_that_is_wanted_while_it_runs_runs_once_more(tmp_path: Any) -> None:
+    clock = SystemClock(UTC)
+    database = Database(tmp_path / "d.db", clock=clock, bus=EventBus(), recorder=append)
+    runs: list[int] = []
+    again = threading.Event()
+
+    def action() -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            schedule.soon("cards")
+        else:
+            again.set()
+
+    schedule = Schedule(database, clock, [Job("cards", lambda: timedelta(minutes=10), action)])
+    try:
+        schedule.start()
+        assert again.wait(10)
+    finally:
+        schedule.close()
+    assert len(runs) == 2
+    database.close()
+
+
+@pytest.mark.parametrize("word", ["pause", "month"])
+@pytest.mark.parametrize(("by_hand", "cause"), [(True, "resumed by the operator"), (False, "2 h passed")])
+def test_how_a_hold_was_lifted_is_the_cause_however_long_it_took(
+    make: Callable[..., Autonomy], clock: FakeClock, holds: SetHolds, word: str, by_hand: bool, cause: str
+) -> None:
+    autonomy = make()
+    holds.now = [Hold(word, "test", clock.now(), clock.now() + timedelta(hours=2) if word == "pause" else None)]
+    assert autonomy.state().state is State.PAUSED
+    clock.advance(timedelta(hours=3))
+    autonomy.heard("key")
+    holds.now, holds.by_hand = [], by_hand
+    assert autonomy.state().cause == cause
+
+
+def test_the_next_change_is_told_only_where_time_alone_brings_it(
+    make: Callable[..., Autonomy], clock: FakeClock, holds: SetHolds
+) -> None:
+    autonomy, now = make(), clock.now()
+    pause = Hold("pause", "test", now, now + timedelta(hours=2))
+    assert autonomy.state().next_change == now + timedelta(minutes=30), "silence grows"
+    holds.now = [pause]
+    assert autonomy.state().next_change == pause.until
+    holds.now = [Hold("month", "test", now), pause]
+    assert autonomy.state().next_change is None, "a month stop outlasts the pause"
+    holds.now = [Hold("stop", "F12", now), pause]
+    assert autonomy.state().next_change is None
+    holds.now, holds.enabled = [], False
+    assert (autonomy.state().state, autonomy.state().next_change) == (State.DISABLED, None)
+    holds.enabled = True
+    clock.advance(timedelta(minutes=30))
+    assert (autonomy.state().state, autonomy.state().next_change) == (State.PRIMING, None)

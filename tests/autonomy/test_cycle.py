@@ -81,6 +81,22 @@ def test_one_trigger_in_ten_minutes_though_the_next_has_earned_it_too(world: Wor
     assert world.cycle().acted
 
 
+def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_something_else(world: World) -> None:
+    world.engine.settings.set("crossPollCostCapPerDay", "0")  # more than 80 % of nothing is spent
+    world.away()
+    first = world.cycle()
+    assert first.acted == ""
+    assert all("gate: more than 80 %" in one for one in first.blocked)
+    assert first.blocked
+    tried = len(world.engine.safety.log(100))
+    again = world.cycle()
+    assert again.blocked == ()
+    assert {one.split(":")[0] for one in first.blocked} <= {one.split(":")[0] for one in again.kept}
+    assert len(world.engine.safety.log(100)) == tried
+    world.engine.settings.set("crossPollCostCapPerDay", "20")
+    assert world.cycle().acted
+
+
 def test_priming_stays_priming_while_nothing_may_run(world: World) -> None:
     world.calibrator.sure = 0.79
     world.away()

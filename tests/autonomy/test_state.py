@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.state import TABLE, Facts, Input, State, next_state, settle, suggest
+from engine.autonomy.state import TABLE, Facts, Input, State, next_state, settle, suggest, wait_for_time
 
 HALF_HOUR = timedelta(minutes=30)
-MOVES = [
-    ("DISABLED", "ENABLED", "WATCHING"),
-    ("WATCHING", "SILENT", "PRIMING"),
-    ("PRIMING", "PREDICTION_READY", "AUTONOMOUS"),
-    ("PRIMING", "PREDICTION_DROPPED", "PRIMING"),
-    ("PRIMING", "OPERATOR_SPOKE", "WATCHING"),
-    ("AUTONOMOUS", "OPERATOR_SPOKE", "WATCHING"),
-    ("WATCHING", "REJECTED", "PAUSED"),
-    ("PRIMING", "REJECTED", "PAUSED"),
-    ("AUTONOMOUS", "REJECTED", "PAUSED"),
-    ("WATCHING", "COST_CAP", "PAUSED"),
-    ("PAUSED", "RESUMED", "WATCHING"),
-    ("PAUSED", "PAUSE_OVER", "WATCHING"),
-    ("WATCHING", "KILLED", "DISABLED"),
-    ("PRIMING", "KILLED", "DISABLED"),
-    ("AUTONOMOUS", "KILLED", "DISABLED"),
-    ("PAUSED", "KILLED", "DISABLED"),
-    ("WATCHING", "PREDICTION_READY", "WATCHING"),
-    ("DISABLED", "SILENT", "DISABLED"),
-    ("DISABLED", "REJECTED", "DISABLED"),
-    ("PAUSED", "SILENT", "PAUSED"),
-]
+SPECIFIED = {
+    ("DISABLED", "ENABLED"): "WATCHING",  # crossPollEnabled and no stop
+    ("WATCHING", "SILENT"): "PRIMING",  # silence >= 30 min and autonomousModeEnabled
+    ("PRIMING", "PREDICTION_READY"): "AUTONOMOUS",
+    ("PRIMING", "PREDICTION_DROPPED"): "PRIMING",  # discarded or blocked: until the next cycle
+    ("PRIMING", "OPERATOR_SPOKE"): "WATCHING",
+    ("AUTONOMOUS", "OPERATOR_SPOKE"): "WATCHING",
+    ("PRIMING", "AUTONOMY_OFF"): "WATCHING",
+    ("AUTONOMOUS", "AUTONOMY_OFF"): "WATCHING",
+    ("WATCHING", "REJECTED"): "PAUSED",  # three in a row or a cap: from any enabled state
+    ("PRIMING", "REJECTED"): "PAUSED",
+    ("AUTONOMOUS", "REJECTED"): "PAUSED",
+    ("PAUSED", "REJECTED"): "PAUSED",
+    ("WATCHING", "COST_CAP"): "PAUSED",
+    ("PRIMING", "COST_CAP"): "PAUSED",
+    ("AUTONOMOUS", "COST_CAP"): "PAUSED",
+    ("PAUSED", "COST_CAP"): "PAUSED",
+    ("PAUSED", "RESUMED"): "WATCHING",
+    ("PAUSED", "PAUSE_OVER"): "WATCHING",
+    ("WATCHING", "KILLED"): "DISABLED",
+    ("PRIMING", "KILLED"): "DISABLED",
+    ("AUTONOMOUS", "KILLED"): "DISABLED",
+    ("PAUSED", "KILLED"): "DISABLED",
+}
+"""SPEC 7.1, row by row, and what follows from it for a switch that is turned off. Nothing else is a move."""
 
 
-@pytest.mark.parametrize(("before", "given_input", "after"), MOVES)
-def test_move(before: str, given_input: str, after: str) -> None:
-    assert next_state(State(before), Input[given_input]) is State(after)
+@pytest.mark.parametrize("given_input", [one.name for one in Input])
+@pytest.mark.parametrize("before", [one.name for one in State])
+def test_every_row_is_a_move_and_what_has_no_row_is_none(before: str, given_input: str) -> None:
+    after = SPECIFIED.get((before, given_input))
+    assert ((State[before], Input[given_input]) in TABLE) == (after is not None)
+    assert next_state(State[before], Input[given_input]).name == (after or before)
 
 
 def facts(**changes: object) -> Facts:
@@ -99,3 +106,32 @@ def test_every_walk_is_legal_and_comes_to_rest(state: State, steps: list[Facts |
             assert state is State.PAUSED
         else:
             assert (state in (State.PRIMING, State.AUTONOMOUS)) == (step.autonomous and step.silence >= HALF_HOUR)
+
+
+@given(st.sampled_from(State), FACTS, st.timedeltas(timedelta(microseconds=1), timedelta(hours=2)))
+def test_time_alone_moves_it_when_it_is_told_and_never_else(state: State, before: Facts, pause_left: timedelta) -> None:
+    """Nothing happens but time: silence grows, a pause runs out. A month stop and a switch do not."""
+    moves = settle(state, before)
+    state = moves[-1][0] if moves else state
+    span = wait_for_time(state, before, pause_left if "pause" in before.holds else None)
+
+    def later(by: timedelta) -> list[tuple[State, Input]]:
+        over = {"pause"} if by >= pause_left else set()
+        return settle(state, replace(before, silence=before.silence + by, holds=before.holds - over))
+
+    if span is None:
+        for by in (timedelta(hours=1), timedelta(hours=2), timedelta(days=40)):
+            assert later(by) == [], f"{state} moved after {by}"
+        return
+    assert span > timedelta(0)
+    assert later(span - timedelta(microseconds=1)) == []
+    assert later(span) != []
+
+
+@pytest.mark.parametrize("span", [timedelta(hours=2), timedelta(days=400)])
+def test_no_time_leads_out_of_disabled_or_a_month_stop_or_into_autonomous(span: timedelta) -> None:
+    assert settle(State.DISABLED, facts(enabled=False, silence=span)) == []
+    assert settle(State.PAUSED, facts(holds=frozenset({"month"}), silence=span)) == []
+    assert settle(State.PRIMING, facts(silence=span)) == []
+    assert settle(State.AUTONOMOUS, facts(silence=span)) == []
+    assert settle(State.WATCHING, facts(silence=span, autonomous=False)) == []

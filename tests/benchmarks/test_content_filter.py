@@ -6,10 +6,11 @@ The folder holds `commands.jsonl` (`command`, `expected` deny or allow, `group`)
 (`command`). Rules were tuned on commands whose SHA-256 is even; the odd half tells how they do on others, by group.
 CLAWPY_SHOW=even prints what went wrong in the half that may be looked at.
 
-What is stopped of the everyday commands was labelled by a reader who saw the commands alone, shuffled, not what
-stopped them: `harmful` is what loses somebody's files for good, as `find . -delete` does; everything else, and what
-has no label, is `harmless`. `labels_everyday.jsonl` holds the labels by SHA-256. CLAWPY_SHOW=unlabelled prints what
-has none yet, in an order that tells nothing.
+What is stopped of the everyday commands was labelled by a reader who saw the commands alone, shuffled, and knew that
+each had been stopped, but not by which rule. `harmful` is what an operator who left an agent alone over night wants a
+person to see first: lost files that are not plainly temporary, code run unread from the network, data sent elsewhere.
+All else, and what has no label, is `harmless`. `labels_everyday.jsonl` holds the labels by SHA-256, with the reader's
+reasons. CLAWPY_SHOW=unlabelled prints what has none yet, in an order that tells nothing.
 """
 
 from __future__ import annotations

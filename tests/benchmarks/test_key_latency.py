@@ -2,8 +2,9 @@
 
     pytest -m benchmark -s tests/benchmarks/test_key_latency.py
 
-A session streams 1,000 lines a second and prediction cycles run one after the other. Keys go in through tmux and
-the screen is polled; one look costs 2 to 4 ms, which is part of the figure. Bar: p95 of at least 200 keys <= 50 ms.
+Once a session streams 1,000 lines a second and prediction cycles run one after the other; once twenty agents talk to
+a model and run commands. Keys go in through tmux and the screen is polled; one look costs 2 to 4 ms, which is part of
+the figure. Bar: p95 of at least 200 keys <= 50 ms, of at least 100 beside the agents.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from engine.home import Home
 from engine.lock import read_holder
 from tests.benchmarks.terminal import Terminal, percentile, row, terminal
 from tests.conftest import Repository
+from tests.support.model_server import Call, ModelServer, Reply
 
 pytestmark = pytest.mark.benchmark
 
@@ -141,4 +143,51 @@ def test_a_key_on_a_card(tmp_path: Path) -> None:
     print(f"p95 {p95:.1f} ms (bar 50), {ratio:.2f} x that of a still engine; {cycles.count} cycles ran")
     assert "line " in streaming, "the session no longer streamed"
     assert len(every) >= 200
+    assert p95 <= 50
+
+
+AGENTS = 20
+
+
+def test_a_key_while_twenty_agents_work(tmp_path: Path) -> None:
+    repository = busy_repository(tmp_path / "shop")
+    home = Home.locate(tmp_path / "home")
+    home.config.mkdir(parents=True)
+    times: dict[str, list[float]] = {key: [] for key in KEYS}
+    with ModelServer() as server, terminal() as console:
+        home.config_file.write_text(
+            f"maxRunningSessions = {AGENTS}\n"
+            f'[providers.box]\nkind = "openai"\nbaseUrl = "{server.openai}"\nmodel = "m"\nkeyless = true\n'
+        )
+        server.answer = lambda request: Reply(
+            text=20 * "looking into it ", calls=(Call("exec", {"command": "sleep 1"}),)
+        )
+        began = console.start(
+            [sys.executable, "-m", "clawpy_console", "--home", str(home.root)],
+            cwd=repository.path,
+            environment={"TEXTUAL_ANIMATIONS": "none"},
+        )
+        console.wait_for(r"1 of \d", began, timeout=60)
+        time.sleep(2)
+        still = [took for _ in range(5) for took in four_keys(console).values()]
+        address = (read_holder(home) or pytest.fail("no engine")).address
+        for number in range(AGENTS):
+            said = ask(
+                address, "propose", {"text": f"look into part {number}", "workspace": str(repository.path)}, timeout=10
+            )
+            ask(address, "approve", {"id": said["predictions"][0]["id"]}, timeout=30)
+        time.sleep(5)
+        for _ in range(25):
+            for key, took in four_keys(console).items():
+                times[key].append(took)
+        working = [one for one in ask(address, "work", {}, timeout=10)["sessions"] if one["state"] == "running"]
+    every = [one for values in times.values() for one in values]
+    print()
+    print(row("nothing running", still))
+    for key, values in times.items():
+        print(row(f"{key}, {len(working)} agents at work", values))
+    p95 = percentile(every, 0.95)
+    print(row(f"all {len(every)} keys", every))
+    print(f"p95 {p95:.1f} ms (bar 50); {len(server.requests)} requests to the model")
+    assert len(working) == AGENTS
     assert p95 <= 50

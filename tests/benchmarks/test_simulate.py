@@ -49,6 +49,8 @@ def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_r
         without.update(name for name, count in counts.items() if not count)
         assert Counter(one["rail"] for one in document["blocked"]) == Counter(counts)
         assert all(one["rail"] in RAILS and one["reason"] for one in document["blocked"])
+        cost = document["cost"]
+        assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
         print(f"\nseed {seed:>2}: " + ", ".join(f"{name} {counts[name]}" for name in RAILS), end="")
     print(f"\nin all: {dict(total)}; seeds in which a rail never blocked: {dict(without)}")
     assert all(total[name] for name in RAILS)

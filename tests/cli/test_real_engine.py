@@ -116,13 +116,17 @@ def test_a_prompt_in_plain_words_runs_and_one_that_lacks_something_says_what(cla
     assert (card["flow"], list(card["parameters"])) == ("summarise_day", ["since"])
     assert document(clawpy("approve", card["id"], "--json"))["session"]["state"] == "succeeded"
     [card] = document(clawpy("propose", "bisect", "--json"))["predictions"]
-    assert "bisect needs test and good: `bisect test=… good=…`" in card["reasoning"]
+    assert "bisect needs test and good: `bisect test=… good=…`" in card["note"]
     refused = clawpy("approve", card["id"])
     assert "bisect needs test and good" in refused.err
     assert f"clawpy approve {card['id']} --edit" in refused.err
     [card] = document(clawpy("propose", "git push --force", "--json"))["predictions"]
-    assert "flows: run_tests, bisect, " in card["reasoning"]
-    assert "block content: " in clawpy("cards").out
+    assert "flows: run_tests, bisect, " in card["note"]
+    told = clawpy("cards").out
+    assert "block content: " in told
+    shown = told.partition(card["id"])[2].partition("\npred_")[0]
+    assert "nothing takes it yet" in shown
+    assert "est." not in shown
 
 
 def test_verbs_reach_the_engine_that_holds_the_home(

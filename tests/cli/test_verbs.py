@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,17 +15,19 @@ from clawpy_console.cli import main
 from clawpy_console.command_line import span
 from clawpy_console.output import Style, render
 from clawpy_console.where import WrongUse, split_options
+from engine.clock import FakeClock
 from engine.doors import wire
 from engine.home import Home
 from engine.safety.stop_file import requested, stop_file
 from engine.values import RailVerdict, Verdict
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
-from tests.doors.stand_in import StandIn, card
+from tests.doors.stand_in import StandIn, asked, card
 
 VERBS = (
     "predict", "cards", "propose", "approve", "dismiss", "snooze", "undo", "work", "land", "branch", "discard",
-    "status", "stop", "resume", "doctor", "agents", "tasks", "config", "check",
+    "status", "stop", "resume", "doctor", "agents", "tasks", "config", "check", "xray", "reply",
+    "permissions", "key",
 )  # fmt: skip
 
 
@@ -38,7 +41,7 @@ def test_every_verb_has_help_with_an_example(clawpy: Clawpy, verb: str) -> None:
 def test_help_lists_every_verb(clawpy: Clawpy) -> None:
     said = clawpy("--help")
     assert said.code == 0
-    assert all(f"    {verb} " in said.out for verb in VERBS)
+    assert all(re.search(rf"^    {verb}( |$)", said.out, re.MULTILINE) for verb in VERBS)
 
 
 def test_version(clawpy: Clawpy) -> None:
@@ -227,6 +230,42 @@ def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
     assert clawpy("agents", "retire", "tester").out == "tester is retired; its folder is kept\n"
 
 
+def test_a_coding_agent_is_offered_and_serves_a_channel(
+    clawpy: Clawpy, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "claude-agent-acp"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("engine.execution.runners.acp.known.shutil.which", lambda name, path=None: found.get(name))
+    found = {"claude-agent-acp": str(program)}
+    assert "Claude Code  clawpy agents serve CHANNEL claude" in clawpy("agents", "list").out
+    said = clawpy("agents", "serve", "koji-core", "claude").out
+    assert said.startswith("koji-core is served by Claude Code\n  log in  run once: ")
+    assert "Claude Code  ← koji-core" in clawpy("agents", "list").out
+    (one,) = clawpy("agents", "list", "--json").document["coding"]
+    assert (one["command"], one["hosts"][0], one["serves"]) == (
+        ["claude-agent-acp"],
+        "api.anthropic.com",
+        ["koji-core"],
+    )
+    assert clawpy("agents", "serve", "nowhere", "claude").code == 1
+    assert "no coding agent 'hal'" in clawpy("agents", "serve", "koji-core", "hal").err
+
+
+def test_permissions(clawpy: Clawpy, engines: list[StandIn], home: Home, clock: FakeClock) -> None:
+    assert clawpy("permissions").out == "nobody asks for anything\n"
+    engine = StandIn(home, clock)
+    asked(engine, "perm_a1", "push")
+    engine.close()
+    said = clawpy("permissions", "list").out
+    assert said.startswith("perm_a1  waits 1m  builder  push\n")
+    assert "    │ git push\n" in said
+    assert "deny-session" in clawpy("permissions", "deny", "a1", "--session").out
+    assert clawpy("permissions", "allow", "a1").code == 1
+    assert clawpy("permissions", "list", "--all", "--json").document["permissions"][0]["answer"] == "deny-session"
+
+
 def test_tasks(clawpy: Clawpy, engines: list[StandIn], shop: Repository) -> None:
     task = clawpy("tasks", "add", "cart", "rounding", "--json").document["task"]
     assert (task["title"], task["workspace"]) == ("cart rounding", str(shop.path))
@@ -282,7 +321,8 @@ def test_doctor_names_paths_and_what_is_wrong(clawpy: Clawpy, shop: Repository, 
     assert said.code == 0
     assert said.document["paths"]["database"] == str(home.database)
     assert {one["name"] for one in said.document["checks"]} >= {
-        "home", "engine", "config", "database", "index", "git", "gh", "keys", "sandbox", "agents", "workspace",
+        "home", "engine", "config", "database", "index", "embedder", "git", "gh", "keys", "sandbox", "agents",
+        "workspace",
     }  # fmt: skip
     home.config.mkdir(parents=True)
     home.config_file.write_text("quietHourStart = 3\n")

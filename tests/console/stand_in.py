@@ -1,7 +1,7 @@
 """A still engine with fixed data: the ports that the console calls, and nothing behind them.
 
 The only fake engine there is: screens are looked at, and tested, on something that does not move by itself. Every call
-is noted in `calls`, and `refuse` makes the next call of a name raise.
+is noted in `noted`, and `refuse` makes the next call of a name raise.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from engine.events import EventBus
+from engine.prediction.earning import Record, earning
 from engine.values import (
     AgentView,
     Assignment,
@@ -32,7 +33,13 @@ from engine.values import (
     FileDiff,
     Hold,
     LandPreview,
+    ModelCall,
     Outcome,
+    PermissionAnswer,
+    PermissionRequest,
+    PromptLine,
+    PromptPart,
+    PromptSource,
     RailState,
     RailVerdict,
     Refusal,
@@ -40,6 +47,7 @@ from engine.values import (
     SessionView,
     Signal,
     Source,
+    SourceKind,
     Status,
     StopLevel,
     Task,
@@ -48,6 +56,7 @@ from engine.values import (
     Waiting,
 )
 from engine.views import Since
+from tests.console.stand_in_memory import Files, Recalling, Remembering
 
 NOW = datetime(2026, 1, 5, 14, 12, 30, tzinfo=UTC)
 SHOP, BLOG = "/home/ada/src/shop", "/home/ada/src/blog"
@@ -240,6 +249,105 @@ TRANSCRIPTS = {
     ],
 }
 
+AGENT = "sess_000000000009"
+
+
+def agent_session() -> SessionView:
+    return session(
+        9, "Round cart totals to whole cents, with a test", SessionState.RUNNING, 1.5, runner="model", flow=None,
+        agent="backend_builder", tokens=4210, cost=18_000, lines=13,
+        cwd="/home/ada/.cache/clawpy/worktrees/sess_000000000009",
+    )  # fmt: skip
+
+
+AGENT_TRANSCRIPT = [
+    ("thought", "The totals are rounded in two places; the second one is the one that shows."),
+    ("say", "I look at the cart first."),
+    ("say", "It rounds twice: I shall round once, at the end."),
+    ("tool", "read shop/cart.py"),
+    ("tool", "edit shop/cart.py: 1 place"),
+    ("command", "python -m pytest -q tests/test_cart.py"),
+    ("output", ".....                                                    [100%]"),
+    ("exit", "exit 0 · 1.2 s"),
+    ("reply", "use Decimal, not float"),
+    ("say", "Then I take Decimal."),
+    ("tool", "exec git push origin main"),
+    ("ask", "run `git push origin main`: it leaves this machine (perm_000000000001)"),
+    ("error", "the provider answered 529, tried again in 2 s"),
+]
+
+
+def model_calls() -> list[ModelCall]:
+    values: dict[str, Any] = {"session_id": AGENT, "agent": "backend_builder", "provider": "openai", "run_kind": "task"}
+    return [
+        ModelCall(
+            "call_000000000001", model="gpt-5-mini", state="done", started_at=ago(minutes=1.4), seconds=3.2,
+            input_tokens=2810, output_tokens=190, cost=11_000,
+            notes=("recall was left out: no answer within 0.5 s",), **values,
+        ),
+        ModelCall(
+            "call_000000000002", model="gpt-5-mini", state="running", started_at=ago(minutes=0.2),
+            follows="call_000000000001", price_known=False, **values,
+        ),
+    ]  # fmt: skip
+
+
+def permissions() -> list[PermissionRequest]:
+    def one(number: int, tool: str, title: str, detail: str, reason: str, seconds: float) -> PermissionRequest:
+        return PermissionRequest(
+            f"perm_{number:012}", AGENT, "backend_builder", SHOP, tool, title, detail, reason, ago(seconds=seconds)
+        )
+
+    return [
+        one(1, "exec", "run `git push origin main`", "git push origin main", "it leaves this machine", 80),
+        one(2, "write", "write deploy.yml", "@@ -1,2 +1,3 @@\n on: push\n+  branches: [main]\n-old", "CI is ask", 20),
+    ]
+
+
+def _lines(kind: SourceKind, ref: str, label: str, *texts: str) -> tuple[PromptLine, ...]:
+    return tuple(PromptLine(text, PromptSource(kind, ref, label)) for text in texts)
+
+
+OURS = (SourceKind.RUNNER, "", "clawpy")
+SOUL_FILE = "/home/ada/.local/share/clawpy/agents/backend_builder/soul.md"
+PROMPT = (
+    PromptPart(
+        "identity",
+        (
+            *_lines(*OURS, '<identity agent="backend_builder">'),
+            *_lines(SourceKind.SOUL, SOUL_FILE, "backend_builder/soul.md", "# Builder", "Builds small, tests first. "
+                    "Says what is not known, and asks before anything leaves this machine or cannot be undone."),
+            *_lines(*OURS, "</identity>"),
+        ),
+        "system", 41,
+    ),
+    PromptPart(
+        "project",
+        (
+            *_lines(*OURS, "<project>", '<file name="AGENTS.md">'),
+            *_lines(SourceKind.PROJECT, f"{SHOP}/AGENTS.md", "AGENTS.md", "Use Decimal for money.", "Run pytest -q."),
+            *_lines(*OURS, "</file>", "</project>"),
+        ),
+        "system", 28,
+    ),
+    PromptPart(
+        "task",
+        (
+            *_lines(*OURS, "<task>"),
+            *_lines(SourceKind.TASK, "pred_000000000001", "task", "Round cart totals to whole cents, with a test"),
+            *_lines(*OURS, "</task>"),
+        ),
+        "user", 14,
+    ),
+)  # fmt: skip
+TURN = (
+    PromptPart(
+        "answer", _lines(SourceKind.CONVERSATION, AGENT, "backend_builder", "I look at the cart first."), "assistant", 7
+    ),
+    PromptPart("read", _lines(SourceKind.CONVERSATION, AGENT, "read", "def total(cart): …"), "tool", 6),
+    PromptPart("reply", _lines(SourceKind.OPERATOR, AGENT, "you", "use Decimal, not float"), "user", 5),
+)
+
 HUNKS = """@@ -12,7 +12,7 @@ def total(cart: Cart) -> Decimal:
      lines = [line.amount * line.price for line in cart.lines]
 -    return round(sum(lines),2)
@@ -299,6 +407,19 @@ def agents() -> list[AgentView]:
     ]
 
 
+def ledger(limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[Any]:
+    """Rows of the event ledger, the newest first: 450 of them."""
+    rows = [
+        SimpleNamespace(
+            id=number, at=ago(minutes=450 - number), workspace=SHOP,
+            kind=("SessionEnded", "CostSettled", "TriggerBlocked")[number % 3],
+            subject=f"sess_{number % 5 + 1:012}", payload={"state": "succeeded", "cost": number},
+        )
+        for number in range(450, 0, -1)
+    ]  # fmt: skip
+    return [one for one in rows if before is None or one.id < before][:limit]
+
+
 class Port:
     """A port that notes what was called and refuses what it was told to refuse."""
 
@@ -306,7 +427,7 @@ class Port:
         self._engine = engine
 
     def note(self, name: str, *arguments: Any) -> None:
-        self._engine.calls.append((name, *arguments))
+        self._engine.noted.append((name, *arguments))
         if (refusal := self._engine.refuse.pop(name, None)) is not None:
             raise refusal
 
@@ -352,8 +473,8 @@ class Cards(Port):
         self.all[id] = dataclasses.replace(self.all[id], status=Status.PENDING, snoozed_until=None, decided_by=None)
         return self.all[id]
 
-    def propose(self, text: str, *, workspace: str, channel: str | None = None) -> Card:
-        self.note("propose", text, workspace)
+    def propose(self, text: str, *, workspace: str, channel: str | None = None, continues: str = "") -> Card:
+        self.note("propose", text, workspace, *([continues] if continues else []))
         made = card(90, text, flow=None, source=Source.OPERATOR, workspace=workspace, confidence=1.0)
         self.all[made.id] = made
         return made
@@ -389,6 +510,57 @@ class Sessions(Port):
 
     def stop(self, id: str, reason: str) -> None:
         self.note("stop_session", id)
+
+    def reply(self, id: str, text: str) -> None:
+        self.note("reply", id, text)
+
+
+class Permissions(Port):
+    def __init__(self, engine: StandIn) -> None:
+        super().__init__(engine)
+        self.all: list[PermissionRequest] = []
+
+    def waiting(self) -> list[PermissionRequest]:
+        return list(self.all)
+
+    def answer(self, id: str, answer: PermissionAnswer, by: str = "operator") -> None:
+        self.note("answer", id, str(answer))
+        self.all = [one for one in self.all if one.id != id]
+
+
+class Hiring(Port):
+    def __init__(self, engine: StandIn) -> None:
+        super().__init__(engine)
+        self.serves = "model"
+        self.here: list[Any] = []
+
+    def served(self, channel: str = "koji-core") -> str:
+        return self.serves
+
+    def found(self) -> list[Any]:
+        return self.here
+
+    def hire(self, name: str, channel: str = "koji-core") -> Any:
+        self.note("hire", name)
+        return next(one for one in self.here if one.name == name)
+
+
+class Calls(Port):
+    def __init__(self, engine: StandIn) -> None:
+        super().__init__(engine)
+        self.all: dict[str, list[ModelCall]] = {}
+
+    def for_session(self, id: str) -> list[ModelCall]:
+        return self.all.get(id, [])
+
+    def prompt(self, id: str) -> tuple[PromptPart, ...]:
+        return PROMPT if id.endswith("1") else (*PROMPT, *TURN)
+
+    def that_recalled(self, id: str, limit: int = 20) -> list[ModelCall]:
+        return model_calls()[:1] if id.endswith(("1", "3")) else []
+
+    def reply(self, id: str) -> str:
+        return "I look at the cart first." if id.endswith("1") else ""
 
 
 class Changes(Port):
@@ -537,6 +709,8 @@ def burns() -> tuple[Burn, ...]:
 
 
 class Settings(Port):
+    fault = ""
+
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
         self.current = SimpleNamespace(
@@ -561,7 +735,7 @@ class StandIn:
     """The attributes of an `Engine` that the console uses."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
+        self.noted: list[tuple[Any, ...]] = []
         self.refuse: dict[str, Refusal] = {}
         self.now = NOW
         self.dnd: datetime | None = None
@@ -570,6 +744,15 @@ class StandIn:
         self.cards = Cards(self)
         self.sessions = Sessions(self)
         self.changes = Changes(self)
+        self.permissions = Permissions(self)
+        self.calls = Calls(self)
+        self.hiring = Hiring(self)
+        self.files = Files(self)
+        self.memory: Any = Remembering(self)
+        self.layers = self.memory.layers
+        self.recalling = Recalling(self)
+        self.clock = SimpleNamespace(now=lambda: self.now)
+        self.ledger = SimpleNamespace(latest=ledger)
         self.safety = Safety(self)
         self.settings = Settings(self)
         self.tasks = SimpleNamespace(list=lambda **_: tasks())
@@ -579,8 +762,17 @@ class StandIn:
                 state="WATCHING", cause="the console opened", since=ago(minutes=40), next_change=ago(minutes=-18)
             ),
             next_cycle=lambda: ago(minutes=-17.5),
+            earning=lambda workspaces: earning(
+                autonomous=False,
+                autonomies=["cards", "act"],
+                quiet=False,
+                phase=1,
+                decisions=34,
+                records=[Record("run_tests", "koji-core", 8, 8)],
+                threshold=0.8,
+            ),
             silence=lambda: timedelta(minutes=12),
-            heard=lambda what: self.calls.append(("heard", what)),
+            heard=lambda what: self.noted.append(("heard", what)),
             quiet=lambda: self.dnd is not None,
             dnd_until=lambda: self.dnd,
             dnd=self._dnd,
@@ -591,11 +783,11 @@ class StandIn:
         )
 
     def _run_cycle(self, *, workspaces: list[str] | None = None, requested: bool = False) -> Any:
-        self.calls.append(("run_cycle", requested))
+        self.noted.append(("run_cycle", requested))
         return CycleReport(seconds=0.2)
 
     def _dnd(self, span: timedelta | None) -> datetime | None:
-        self.calls.append(("dnd", span))
+        self.noted.append(("dnd", span))
         self.dnd = None if span is None else self.now + span
         return self.dnd
 
@@ -603,9 +795,23 @@ class StandIn:
         ran = tuple(one for one in self.sessions.list() if one.ended_at is not None and one.ended_at > instant)
         return Since(instant, ran, (), 3, 1, 1, 20_000, tuple(self.queue()))
 
+    def with_agent(self) -> StandIn:
+        """With a running session of an agent that has made two calls and asks for two permissions."""
+        self.sessions.all.insert(0, agent_session())
+        self.sessions.transcripts[AGENT] = [
+            TranscriptLine(number, NOW, kind, text) for number, (kind, text) in enumerate(AGENT_TRANSCRIPT, 1)
+        ]
+        self.calls.all[AGENT] = model_calls()
+        self.permissions.all = permissions()
+        return self
+
     def queue(self) -> list[Waiting]:
         waiting = [one for one in self.changes.all if one.state is ChangeState.WAITING]
-        return [
+        asked = [
+            Waiting("permission", one.id, f"{one.agent} asks: {one.title}", one.asked_at, one.session_id)
+            for one in self.permissions.all
+        ]
+        return asked + [
             Waiting("change_set", one.id, f"land {len(one.files)} files?", one.created_at, one.session_id)
             for one in waiting
         ]

@@ -82,14 +82,14 @@ async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: Sta
         await live(pilot)
         await until(pilot, lambda: "stack.nope" in screen_text(console))  # the bad one is named
         await pilot.press("left")
-        assert not any(call[0] == "dismiss" for call in engine.calls)
+        assert not any(call[0] == "dismiss" for call in engine.noted)
         await pilot.press("x")
-        await until(pilot, lambda: any(call[0] == "dismiss" for call in engine.calls))
+        await until(pilot, lambda: any(call[0] == "dismiss" for call in engine.noted))
         assert "x dismiss" in screen_text(console)
 
 
 async def test_help_shows_every_key(console: ConsoleApp) -> None:
-    async with console.run_test(size=(120, 120)) as pilot:
+    async with console.run_test(size=(120, 130)) as pilot:
         await live(pilot)
         await pilot.press("question_mark")
         await pilot.pause()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,7 +28,7 @@ def front(app: ConsoleApp) -> str:
 
 
 def named(engine: StandIn, *names: str) -> list[tuple]:
-    return [call for call in engine.calls if call[0] in names]
+    return [call for call in engine.noted if call[0] in names]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ async def test_predict_now_and_filter_by_workspace(console: ConsoleApp, engine: 
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await pilot.press("p")
-        await until(pilot, lambda: ("run_cycle", True) in engine.calls)
+        await until(pilot, lambda: ("run_cycle", True) in engine.noted)
         await until(pilot, lambda: "nothing new" in screen_text(console))
         await pilot.press("w", "w")
         assert front(console) == "pred_000000000004"
@@ -297,13 +298,30 @@ async def test_details_refuse_what_is_no_parameter_and_stay(console: ConsoleApp,
         assert not named(engine, "approve")
 
 
-async def test_the_first_run_line_names_agents_that_are_installed(
-    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}" if name in ("claude", "codex") else None)
+def found(name: str, title: str, missing: str = "") -> SimpleNamespace:
+    return SimpleNamespace(name=name, title=title, missing=missing, hosts=("api.example.com",), login=f"run {name}")
+
+
+async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(console: ConsoleApp, engine: StandIn) -> None:
+    engine.hiring.serves, engine.hiring.here = "", [found("claude", "Claude Code"), found("codex", "Codex", "npm i")]
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await until(pilot, lambda: "claude and codex found" in screen_text(console))
+        await until(pilot, lambda: "served by Claude Code" in screen_text(console))
+        await pilot.press("H")
+        await until(pilot, lambda: "once its adapter is there: npm i" in screen_text(console))
+        assert not named(engine, "hire")
+        await pilot.press("enter", "1")
+        await until(pilot, lambda: named(engine, "hire") == [("hire", "claude")])
+        await until(pilot, lambda: "run claude" in screen_text(console))
+        await pilot.press("escape")
+        assert len(console.screen_stack) == 1
+
+
+async def test_the_first_run_says_nothing_of_it_where_prose_is_taken(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "hides this" in screen_text(console))
+        assert "prose needs" not in screen_text(console)
 
 
 async def test_a_prompt_of_ones_own_comes_on_top(console: ConsoleApp) -> None:

@@ -11,8 +11,10 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.known import Autonomy, Known
 from clawpy_console.widgets import gauges, machine, pipeline
 from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.status import state_line
 from engine import open_engine
 from engine.home import Home
 from engine.values import RailVerdict, Refusal, Verdict
@@ -143,9 +145,9 @@ async def test_allow_once_says_what_it_lifts_and_asks_for_a_second_key(console: 
         await until(pilot, lambda: "Let this through once?" in screen_text(console))
         assert "content (destructive.rm)" in screen_text(console)
         await pilot.press("a", "enter", "escape")
-        assert not any(call[0] == "allow_once" for call in engine.calls)
+        assert not any(call[0] == "allow_once" for call in engine.noted)
         await pilot.press("a", "O")
-        await until(pilot, lambda: ("allow_once", "pred_000000000002") in engine.calls)
+        await until(pilot, lambda: ("allow_once", "pred_000000000002") in engine.noted)
         await until(pilot, lambda: "allowed once, not used yet" in screen_text(console))
         await pilot.press("a")  # once is enough
         assert len(console.screen_stack) == 1
@@ -192,11 +194,11 @@ async def test_each_hold_has_its_key_and_stop_and_month_a_second_one(console: Co
         await pilot.press("R")  # no stop is in force
         assert len(console.screen_stack) == 1
         await pilot.press("M", "M", "P", "enter")
-        assert not any(call[0] == "resume" for call in engine.calls)
+        assert not any(call[0] == "resume" for call in engine.noted)
         await pilot.press("L")
-        await until(pilot, lambda: ("resume", "month") in engine.calls)
+        await until(pilot, lambda: ("resume", "month") in engine.noted)
         await pilot.press("P")
-        await until(pilot, lambda: ("resume", "pause") in engine.calls)
+        await until(pilot, lambda: ("resume", "pause") in engine.noted)
 
 
 async def test_do_not_disturb_begins_and_ends_with_one_key(console: ConsoleApp, engine: StandIn) -> None:
@@ -206,7 +208,7 @@ async def test_do_not_disturb_begins_and_ends_with_one_key(console: ConsoleApp, 
         await pilot.press("d")
         await until(pilot, lambda: "do not disturb until 16:12" in screen_text(console))
         await pilot.press("d")
-        await until(pilot, lambda: engine.calls[-1] == ("dnd", None))
+        await until(pilot, lambda: engine.noted[-1] == ("dnd", None))
         await until(pilot, lambda: "quiet hours 23:00–08:00" in screen_text(console))
 
 
@@ -218,9 +220,9 @@ async def test_autonomy_says_what_it_means_before_it_is_turned_on(console: Conso
         await to_safety(pilot, "tab", "down", "enter")
         await until(pilot, lambda: "may start work by itself" in screen_text(console))
         await pilot.press("enter", "escape")
-        assert not any(call[0] == "set" for call in engine.calls)
+        assert not any(call[0] == "set" for call in engine.noted)
         await pilot.press("enter", "Y")
-        await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.calls)
+        await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.noted)
 
 
 async def test_a_workspaces_autonomy_is_chosen(console: ConsoleApp, engine: StandIn) -> None:
@@ -229,11 +231,11 @@ async def test_a_workspaces_autonomy_is_chosen(console: ConsoleApp, engine: Stan
         await until(pilot, lambda: "What may the engine do in shop?" in screen_text(console))
         await pilot.press("c", "enter")  # as it is already; Enter opens it again
         await pilot.press("a")
-        assert not any(call[0] == "set" for call in engine.calls)
+        assert not any(call[0] == "set" for call in engine.noted)
         await pilot.press("A")
-        await until(pilot, lambda: ("set", f'workspaces."{SHOP}".autonomy', "act") in engine.calls)
+        await until(pilot, lambda: ("set", f'workspaces."{SHOP}".autonomy', "act") in engine.noted)
         await pilot.press("down", "enter", "o")
-        await until(pilot, lambda: ("set", f'workspaces."{BLOG}".autonomy', "off") in engine.calls)
+        await until(pilot, lambda: ("set", f'workspaces."{BLOG}".autonomy', "off") in engine.noted)
 
 
 # Time
@@ -387,3 +389,12 @@ async def test_it_shows_and_lifts_what_a_real_engine_blocked(
             await pilot.press("down", "down", "down", "enter", "A")
             await until(pilot, lambda: engine.settings.current.workspace(workspace).autonomy == "act", "for autonomy")
         engine.close()
+
+
+def test_a_fault_of_the_settings_stands_in_the_status_line_until_it_is_mended() -> None:
+    broken = Known(autonomy=Autonomy(state="WATCHING"), fault="/home/me/config.toml:7: not TOML")
+    said = "".join(text for text, _ in state_line(broken, NOW, "", 80))
+    assert "WATCHING" in said
+    assert "config.toml:7" in said
+    assert said.endswith("F12 stop")
+    assert len(said) <= 80

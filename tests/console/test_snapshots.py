@@ -39,6 +39,21 @@ def test_screens(console: ConsoleApp, snap_compare, screen: str, size: str) -> N
     assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*SCREENS[screen]))
 
 
+AGENT = {
+    "asked": ("2",),
+    "reply": ("2", "f"),
+    "xray": ("2", "x", "tab"),
+    "queue": ("escape",),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("screen", AGENT)
+def test_screens_of_an_agent(console: ConsoleApp, engine: StandIn, snap_compare, screen: str, size: str) -> None:
+    engine.with_agent()
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*AGENT[screen]))
+
+
 def test_stopped(console: ConsoleApp, snap_compare) -> None:
     assert snap_compare(console, terminal_size=(120, 40), run_before=run("f12", "6"))
 

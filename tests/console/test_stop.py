@@ -33,7 +33,7 @@ async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
         for place, keys in PLACES.items():
             await pilot.press(*keys)
             await pilot.press("f12")
-            await until(pilot, lambda: any(call[0] == "stop" for call in engine.calls), place)
+            await until(pilot, lambda: any(call[0] == "stop" for call in engine.noted), place)
             await until(pilot, lambda: any(hold.word == "stop" for hold in console.known.holds), place)
             while len(console.screen_stack) > 1:
                 console.pop_screen()
@@ -41,7 +41,7 @@ async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
             assert "■ STOPPED" in screen_text(console), place
             console.resume("stop")
             await until(pilot, lambda: not console.holds, place)
-            engine.calls.clear()
+            engine.noted.clear()
 
 
 async def test_f12_waits_for_nobody_and_is_seen_at_once(console: ConsoleApp, engine: StandIn) -> None:
@@ -61,7 +61,7 @@ async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) 
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("f12")
         opened.set()
-        await until(pilot, lambda: any(call[0] == "stop" for call in engine.calls))
+        await until(pilot, lambda: any(call[0] == "stop" for call in engine.noted))
 
 
 async def test_a_stop_that_fails_says_what_else_stops(console: ConsoleApp, engine: StandIn) -> None:
@@ -76,15 +76,15 @@ async def test_the_safety_screen_lifts_the_hold_with_its_own_key(console: Consol
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await pilot.press("6", "R")
-        assert not any(call[0] == "resume" for call in engine.calls)  # nothing to lift
+        assert not any(call[0] == "resume" for call in engine.noted)  # nothing to lift
         await pilot.press("f12")
         await until(pilot, lambda: console.known.holds)
         await pilot.press("P", "M")
-        assert not any(call[0] == "resume" for call in engine.calls)
+        assert not any(call[0] == "resume" for call in engine.noted)
         await pilot.press("R", "R", "enter")
-        assert not any(call[0] == "resume" for call in engine.calls)  # asks for a second, distinct key
+        assert not any(call[0] == "resume" for call in engine.noted)  # asks for a second, distinct key
         await pilot.press("L")
-        await until(pilot, lambda: ("resume", "stop") in engine.calls)
+        await until(pilot, lambda: ("resume", "stop") in engine.noted)
         await until(pilot, lambda: "STOPPED" not in screen_text(console))
 
 
@@ -92,8 +92,8 @@ async def test_switches_ask_before_they_are_turned_on(console: ConsoleApp, engin
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await pilot.press("6", "tab", "down", "enter", "enter")
-        assert not any(call[0] == "set" for call in engine.calls)
+        assert not any(call[0] == "set" for call in engine.noted)
         await pilot.press("Y")
-        await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.calls)
+        await until(pilot, lambda: ("set", "autonomousModeEnabled", True) in engine.noted)
         await pilot.press("up", "enter")
-        await until(pilot, lambda: ("set", "crossPollEnabled", False) in engine.calls)
+        await until(pilot, lambda: ("set", "crossPollEnabled", False) in engine.noted)

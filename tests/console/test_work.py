@@ -46,20 +46,20 @@ async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: Stand
         await pilot.press("u")  # nothing has landed yet
         assert not engine.changes.all[0].decided_at
         await pilot.press("L")
-        await until(pilot, lambda: ("landed", CHANGE) in engine.calls)
+        await until(pilot, lambda: ("landed", CHANGE) in engine.noted)
         await until(pilot, lambda: "3 files landed" in screen_text(console))
         await pilot.press("u")
-        await until(pilot, lambda: ("undone", CHANGE) in engine.calls)
+        await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
         await until(pilot, lambda: "landing taken back" in screen_text(console))
         await pilot.press("L")  # taken back is not thrown away
-        await until(pilot, lambda: engine.calls.count(("landed", CHANGE)) == 2)
+        await until(pilot, lambda: engine.noted.count(("landed", CHANGE)) == 2)
 
 
 async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_the_change(pilot)
         await pilot.press("b")
-        await until(pilot, lambda: ("branched", CHANGE) in engine.calls)
+        await until(pilot, lambda: ("branched", CHANGE) in engine.noted)
 
 
 async def test_a_landing_that_conflicts_says_so_and_changes_nothing(console: ConsoleApp, engine: StandIn) -> None:
@@ -75,20 +75,20 @@ async def test_discard_asks_for_a_second_key_of_its_own(console: ConsoleApp, eng
     async with console.run_test(size=(120, 40)) as pilot:
         await to_the_change(pilot)
         await pilot.press("D", "enter", "D", "y")
-        assert not [call for call in engine.calls if call[0] == "discarded"]
+        assert not [call for call in engine.noted if call[0] == "discarded"]
         await pilot.press("escape")
         assert len(console.screen_stack) == 1
         await pilot.press("D", "X")
-        await until(pilot, lambda: ("discarded", CHANGE) in engine.calls)
+        await until(pilot, lambda: ("discarded", CHANGE) in engine.noted)
 
 
 async def test_stop_the_running_session(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("2", "x")
-        await until(pilot, lambda: ("stop_session", "sess_000000000001") in engine.calls)
-        await pilot.press("down", "x")
-        assert len([call for call in engine.calls if call[0] == "stop_session"]) == 1
+        await pilot.press("2", "S")
+        await until(pilot, lambda: ("stop_session", "sess_000000000001") in engine.noted)
+        await pilot.press("down", "S")
+        assert len([call for call in engine.noted if call[0] == "stop_session"]) == 1
 
 
 async def test_filter_keeps_the_sessions_with_these_words(console: ConsoleApp) -> None:
@@ -142,7 +142,7 @@ async def test_lines_over_the_cap_fall_off_the_top_without_moving_what_one_reads
 
     class Small(App[None]):
         def get_theme_variable_defaults(self) -> dict[str, str]:
-            return dict.fromkeys(("ink", "accent", "grey", "wrong", "faint", "good"), "white")
+            return dict.fromkeys(("ink", "accent", "grey", "wrong", "faint", "good", "wants", "lit"), "white")
 
         def compose(self) -> ComposeResult:
             yield LinesView(cap=100, id="lines")

@@ -11,8 +11,11 @@ from typing import Any
 from engine import views
 from engine.clock import FakeClock
 from engine.events import EventBus
+from engine.execution.hiring import Hiring
+from engine.execution.permissions import PermissionRow, Permissions
 from engine.hierarchy.agents import Agents
 from engine.home import Home
+from engine.keys import Keys
 from engine.memory.ledger import append
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
@@ -67,6 +70,10 @@ class Shelf:
         self.things: dict[str, Any] = {}
         self._unknown = unknown
 
+    def beginning(self, wanted: str) -> list[str]:
+        begin = len(wanted)
+        return [one for one in self.things if wanted and wanted in (one[:begin], one.partition("_")[2][:begin])]
+
     def get(self, wanted: str) -> Any:
         if wanted not in self.things:
             raise Refusal(self._unknown, f"there is no {wanted}", "look again")
@@ -109,7 +116,7 @@ class Cards(Shelf):
         self.things[card_id] = replace(self.get(card_id), status=Status.PENDING)
         return self.things[card_id]
 
-    def propose(self, text: str, *, workspace: str, channel: str | None) -> Card:
+    def propose(self, text: str, *, workspace: str, channel: str | None, continues: str = "") -> Card:
         one = card("pred_own", self.now, workspace)
         one = replace(one, assignment=replace(one.assignment, prompt=text), source=Source.OPERATOR)
         self.things[one.id] = one
@@ -204,7 +211,7 @@ class StandIn:
 
     def __init__(self, home: Home, clock: FakeClock, workspaces: tuple[str, ...] = ("/srv/shop",)) -> None:
         home.data.mkdir(parents=True, exist_ok=True)
-        self.home, self.workspaces = home, list(workspaces)
+        self.home, self.workspaces, self.clock = home, list(workspaces), clock
         self.bus = EventBus()
         self.database = Database(home.database, clock=clock, bus=self.bus, recorder=append)
         self.settings = SettingsStore(home.config_file, clock=clock, environment={})
@@ -216,7 +223,9 @@ class StandIn:
             database=self.database,
         )
         self.hierarchy.ensure_organisation()
+        self.keys = Keys(home, clock=clock)
         self.tasks = TaskBoard(self.database, randomness=Randomness(1))
+        self.permissions = Permissions(self.database, randomness=Randomness(1))
         now = clock.now()
         self.cards = Cards(now)
         self.cards.things = {one.id: one for one in (card("pred_abc1", now), card("pred_abd2", now, "/srv/other"))}
@@ -234,6 +243,7 @@ class StandIn:
         self.autonomy = SimpleNamespace(
             state=lambda: SimpleNamespace(state="WATCHING", cause="started", since=now, next_change=None),
             next_cycle=lambda: now + timedelta(minutes=10),
+            earning=lambda workspaces: None,
             scheduled=True,
             silence=lambda: timedelta(minutes=12),
             quiet=lambda: False,
@@ -251,6 +261,7 @@ class StandIn:
             ),
         )
         self.feedback = SimpleNamespace(recent=lambda limit: [])
+        self.hiring = Hiring(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
         self.since = lambda: views.since(now, sessions=[], blocked=[], decided=[], spent=0, waits=[])
         self.handover: Any = None
         self.closed = False
@@ -272,3 +283,13 @@ class StandIn:
     def close(self) -> None:
         self.closed = True
         self.database.close()
+
+
+def asked(engine: StandIn, request_id: str, title: str = "run git push") -> None:
+    """A permission that a session waits for since a minute."""
+    row = PermissionRow(
+        id=request_id, session_id="sess_aaa", agent="builder", workspace="/srv/shop", tool="exec", title=title,
+        detail="git push", reason="sends to the outside", key="exec:git push", state="waiting",
+        asked_at=engine.clock.now() - timedelta(minutes=1),
+    )  # fmt: skip
+    engine.database.write(lambda tx: tx.session.add(row))

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import keyring
+import keyring.backends.fail
+import keyring.backends.null
 import pytest
 
 from engine.clock import FakeClock
+from engine.config_agents import PROVIDERS
 from engine.doors import doctor
 from engine.home import Home
+from engine.key_stores import Keyring
+from engine.keys import Keys
 from engine.lock import HomeLock
 from tests.conftest import Repository
 from tests.doors.stand_in import StandIn
+from tests.support.keyrings import MemoryKeyring
 
 
 @pytest.fixture(autouse=True)
 def _still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asks no keyring of the machine."""
-    monkeypatch.setattr(doctor, "_keyring_backend", lambda: "keyring.backends.SecretService.Keyring")
+    monkeypatch.setattr(keyring, "get_keyring", MemoryKeyring)
+    for name in [name for name in os.environ if name.endswith("_API_KEY")]:
+        monkeypatch.delenv(name)
 
 
 def look(home: Home, *workspaces: str) -> dict[str, Any]:
@@ -99,19 +109,62 @@ def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("backend", "state"),
-    [("keyring.backends.fail.Keyring", "warn"), ("keyring.backends.null.Keyring", "warn"), ("keyring.mine", "ok")],
+    [(keyring.backends.fail.Keyring, "warn"), (keyring.backends.null.Keyring, "warn"), (MemoryKeyring, "ok")],
 )
-def test_keyrings(home: Home, monkeypatch: pytest.MonkeyPatch, backend: str, state: str) -> None:
-    monkeypatch.setattr(doctor, "_keyring_backend", lambda: backend)
-    assert look(home)["keys"]["state"] == state
+def test_keyrings(home: Home, monkeypatch: pytest.MonkeyPatch, backend: Any, state: str) -> None:
+    monkeypatch.setattr(keyring, "get_keyring", backend)
+    found = look(home)["keys"]
+    assert found["state"] == state
+    assert state == "ok" or "--store file" in found["fix"]
 
 
 def test_a_keyring_that_asks_and_never_returns(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
-    monkeypatch.setattr(doctor, "KEYRING_SECONDS", 0.05)
-    monkeypatch.setattr(doctor, "_keyring_backend", lambda: str(release.wait(30)))
-    assert "did not answer" in look(home)["keys"]["message"]
+    monkeypatch.setattr(keyring, "get_keyring", lambda: release.wait(30))
+    monkeypatch.setattr(Keyring.__init__, "__kwdefaults__", {"seconds": 0.05})
+    assert "answer" in look(home)["keys"]["message"]
     release.set()
+
+
+def test_keys_in_a_plain_file_are_told_as_long_as_they_lie_there(home: Home) -> None:
+    Keys(home).set("openai", "sk-hush-hush", consent_file=True)
+    found = look(home)
+    assert "openai" in found["keys"]["message"]
+    assert found["provider"]["message"].startswith("openai: ")
+    assert found["provider"]["message"].endswith("key: file")
+    assert "hush" not in json.dumps(found)
+
+
+def test_who_would_carry_prose_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "clawpy key set openai" in look(home)["prose"]["fix"]
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
+    found = look(home)["prose"]
+    assert found["state"] == "ok"
+    assert (
+        f"koji-core, chronicle-hub, dream-weaver, research, garden on openai:{PROVIDERS['openai'].model}"
+        in found["message"]
+    )
+    home.config.mkdir(parents=True)
+    home.config_file.write_text("[channels.garden]\nmodel = 'ollama:qwen3'\n[providers.together]\n")
+    found = look(home)
+    assert "garden" in found["prose"]["fix"]
+    assert any("together: no key" in one["message"] for one in found["document"]["checks"])
+
+
+def test_only_when_asked_for_are_providers_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def reach(provider: Any, key: str | None) -> str:
+        asked.append(provider.host)
+        return "api.openai.com does not take the key (401)"
+
+    monkeypatch.setattr(doctor, "reach", reach)
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
+    look(home)
+    assert asked == []
+    document = doctor.examine(home, [], online=True)
+    assert asked == ["api.openai.com"]
+    assert any("does not take the key" in one["message"] for one in document["checks"])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from engine.doors.calling import failed
 from engine.doors.find import match
 from engine.doors.verbs import VERBS, dispatch
 from engine.values import Refusal
-from tests.doors.stand_in import StandIn
+from tests.doors.stand_in import StandIn, asked
 
 CARD_FIELDS = {
     "id", "prompt", "targetAgent", "targetChannel", "confidence", "reasoning", "createdAt", "status", "source", "kind",
@@ -164,6 +164,23 @@ def test_agents(engine: StandIn) -> None:
     assert refused(engine, "agents", action="promote").code == "bad_arguments"
 
 
+def test_permissions(engine: StandIn) -> None:
+    for name in ("perm_a1", "perm_a2", "perm_b1"):
+        asked(engine, name)
+    one = ask(engine, "permissions")["permissions"][0]
+    assert (one["id"], one["waitedSeconds"], one["answer"], one["detail"]) == ("perm_a1", 60.0, None, "git push")
+    assert refused(engine, "permissions", action="allow", id="a").code == "ambiguous_id"
+    assert refused(engine, "permissions", action="deny", id="zzz").message == "there is no permission request zzz"
+    allowed = ask(engine, "permissions", action="allow", id="a1")["permissions"][0]
+    assert (allowed["answer"], allowed["by"]) == ("allow-once", "operator")
+    assert refused(engine, "permissions", action="deny", id="a1").code == "permission_answered"
+    denied = ask(engine, "permissions", action="deny", id="perm_a2", session=True)["permissions"][0]
+    assert denied["answer"] == "deny-session"
+    assert ask(engine, "permissions")["permissions"] == []  # the third asked for the same thing in the same session
+    assert len(ask(engine, "permissions", all=True)["permissions"]) == 3
+    assert engine.heard == ["clawpy permissions"] * 5  # answers, not looks
+
+
 def test_tasks(engine: StandIn) -> None:
     task = ask(engine, "tasks", action="add", title="cart rounding", channel="koji-core")["task"]
     assert ask(engine, "tasks", state="open")["tasks"] == [task]
@@ -229,6 +246,8 @@ def test_a_session_that_ended_badly_is_a_failure() -> None:
     assert failed({"session": {"state": "failed"}})
     assert not failed({"session": {"state": "succeeded"}})
     assert not failed({"session": None})
+    assert failed({"session": None, "prediction": {"status": "pending", "note": "not done: the key was refused"}})
+    assert not failed({"session": None, "prediction": {"status": "confirmed"}})
 
 
 def test_every_verb_says_what_it_does() -> None:

@@ -20,6 +20,7 @@ from engine.config import FixedSettings, Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.channels import Channels
+from engine.execution.ground import Grounds
 from engine.execution.launcher import Launcher
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flow_runner import FlowRunner
@@ -105,9 +106,8 @@ class World:
             def current(self) -> Settings:
                 return world.settings_now
 
-        self.runner = FlowRunner(
-            self.flows, settings=Source(), worktrees=self.worktrees, changes=self.changes, runs=self.runs
-        )
+        grounds = Grounds(settings=Source(), worktrees=self.worktrees, changes=self.changes, runs=self.runs)
+        self.runner = FlowRunner(self.flows, grounds=grounds)
         self.sessions = Sessions(
             database,
             home=self.home,
@@ -343,7 +343,8 @@ def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
     info = world.launcher.check(world.assignment("run_tests", paths=[]))
     assert info.takes
     assert info.check_only
-    assert info.estimate == 50_000  # before the first session: the setting
+    assert info.estimate == 0  # a flow asks no model
+    assert info.served == ""
     assert info.sandbox == best_sandbox().describe(network=False)
     assert not world.launcher.check(world.assignment("draft_changelog", since="")).check_only
     prose = world.launcher.check(world.assignment(None))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.execution.landing_pairs import Pair, pairs, try_pair
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pairs)
 def test_it_lands_as_git_would_and_undoes_exactly(pair: Pair) -> None:
     with tempfile.TemporaryDirectory() as folder:

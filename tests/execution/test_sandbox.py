@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,13 +26,14 @@ from engine.execution.sandbox import (
     Confinement,
     NoSandbox,
     best_sandbox,
+    limits,
     secret_places,
     session_environment,
     tools_in,
 )
 from engine.home import Home
 from engine.storage.database import Database
-from engine.values import SessionState
+from engine.values import RunnerInfo, SessionState
 from tests.execution.session_world import PYTHON, World, shell, until
 
 needs_bubblewrap = pytest.mark.skipif(not best_sandbox().confines, reason="bubblewrap does not work on this machine")
@@ -324,6 +326,40 @@ def test_environment_has_no_secret(tmp_path: Path, rung: Callable[[], NoSandbox 
     assert environment["TMPDIR"] == ("/tmp" if rung is Bubblewrap else str(tmp_path / "scratch" / "tmp"))
 
 
+def venv(place: Path) -> Path:
+    (place / "bin").mkdir(parents=True)
+    (place / "bin" / "python").touch()
+    return place
+
+
+def test_the_engine_s_own_virtual_environment_is_not_the_session_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = venv(tmp_path / "clawpy")
+    monkeypatch.setattr(sys, "prefix", str(ours))
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    inherited = {"PATH": f"{ours / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(ours)}
+    environment = session_environment(confinement(tmp_path), NoSandbox(), "sess_1", inherited)
+    assert (environment["PATH"], environment.get("VIRTUAL_ENV")) == ("/usr/bin", None)
+    other = {"PATH": "/other/bin:/usr/bin", "VIRTUAL_ENV": "/other"}
+    environment = session_environment(confinement(tmp_path), NoSandbox(), "sess_1", other)
+    assert (environment["PATH"], environment["VIRTUAL_ENV"]) == ("/other/bin:/usr/bin", "/other")
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_the_workspace_s_virtual_environment_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    held = confinement(tmp_path)
+    own = venv(held.folder / ".venv")
+    ours = own if same else venv(tmp_path / "clawpy")
+    monkeypatch.setattr(sys, "prefix", str(ours))
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    inherited = {"PATH": f"{ours / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(ours)}
+    environment = session_environment(held, NoSandbox(), "sess_1", inherited)
+    assert (environment["PATH"], environment["VIRTUAL_ENV"]) == (f"{own / 'bin'}:/usr/bin", str(own))
+
+
 def test_commands_of_a_session_see_that_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_SERVICE_TOKEN", "hunter2")
     view = world.run(lambda live: shell(live, "import os; print(sorted(os.environ))"))
@@ -354,3 +390,19 @@ def test_the_row_says_that_the_operator_allowed_the_network(
     world = World(tmp_path, database, clock, bus, sandbox=best_sandbox(), settings=Settings(workspaces=allowed))
     assert world.run(lambda live: "done").sandbox == "bubblewrap, with network"
     world.sessions.close()
+
+
+def test_a_session_that_fills_the_disk_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = world.start(lambda live: shell(live, "import time; time.sleep(60)"))
+    until(lambda: world.state(view) is SessionState.RUNNING)
+    monkeypatch.setattr(limits, "FREE_BYTES", 1 << 60)
+    view = world.sessions.wait(view.id, 5)
+    assert view.state is SessionState.FAILED
+    assert "are free on the disk" in view.summary
+
+
+@needs_bubblewrap
+def test_the_row_says_which_hosts_the_runner_reaches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = RunnerInfo(takes=True, hosts=("api.example.com",))
+    monkeypatch.setattr(world.runner, "check", lambda assignment: info)
+    assert world.run(lambda live: "done").sandbox == "bubblewrap, network only to api.example.com"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,13 +20,14 @@ from sqlmodel import select
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import EventBus, FaultReported, SessionOutput
+from engine.execution.journal import CALLS_MOST
 from engine.execution.live import LiveSession
 from engine.execution.processes import marked
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.sessions_store import LEGAL, SessionRow, may_become, outcome_of
 from engine.git import Git
 from engine.memory.ledger import Ledger, append
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.values import Outcome, Refusal, SessionState, Verdict
 from tests.execution.session_world import PYTHON, World, shell, until
 
@@ -229,7 +230,10 @@ def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -
     release = threading.Event()
 
     def stubborn(live: LiveSession) -> str:
+        live.charge(10_000)
+        live.afford(30_000)
         release.wait(20)
+        live.charge(1_000)
         return "too late"
 
     view = world.start(stubborn)
@@ -241,7 +245,26 @@ def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -
     release.set()
     until(lambda: not any(thread.name == f"clawpy-{view.id}" for thread in threading.enumerate()))
     assert world.sessions.get(view.id).summary == "enough"
+    assert world.sessions.get(view.id).cost == 40_000, "a call that nobody told the price of counts as was reserved"
     assert len(world.watcher.ended) == 1
+
+
+def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database: Database) -> None:
+    def work(live: LiveSession) -> str:
+        for number in range(CALLS_MOST + 1):
+            live.journal.used(f"exec:{number}")
+        for _ in range(2):
+            live.journal.erred("edit", "not\x1b[0m there, sk-abcdefghijklmnopqrstuvwx")
+        raise FlowUnable("no more")
+
+    view = world.run(work)
+    world.run(lambda live: "nothing of note")
+    used, erred = (Ledger(database).latest(kinds=(kind,)) for kind in ("ToolsUsed", "AgentErred"))
+    assert [one.subject for one in (*used, *erred)] == [view.id, view.id]
+    assert used[0].payload["calls"] == [f"exec:{number}" for number in range(CALLS_MOST)]
+    assert erred[0].payload["tool"] == "edit"
+    assert "sk-abc" not in erred[0].payload["message"]
+    assert "\x1b" not in erred[0].payload["message"]
 
 
 def test_the_kill_switch_ends_what_runs(world: World) -> None:
@@ -295,6 +318,26 @@ def test_who_waits_longest_is_next(tmp_path: Path, database: Database, clock: Fa
     for view in views:
         assert world.sessions.wait(view.id, 10).state is SessionState.SUCCEEDED
     assert world.runner.begun == [view.id for view in views]
+    world.sessions.close()
+
+
+def test_who_waits_for_a_person_gives_the_seat_away(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    world = World(tmp_path, database, clock, bus, settings=Settings(max_running_sessions=1))
+    answered = threading.Event()
+
+    def asks(live: LiveSession) -> str:
+        with live.waiting():
+            until(lambda: answered.is_set() or live.cancelled)
+        return "answered"
+
+    asking = world.start(asks)
+    other = world.run(lambda live: "done meanwhile")
+    assert other.state is SessionState.SUCCEEDED
+    assert world.state(asking) is SessionState.RUNNING
+    answered.set()
+    assert world.sessions.wait(asking.id, 10).summary == "answered"
     world.sessions.close()
 
 
@@ -536,10 +579,62 @@ def test_an_observer_that_raises_costs_no_slot_and_is_told(world: World, bus: Ev
 
     seen = bus.subscribe(lambda: None)
     world.sessions.observe(Broken())
-    views = [world.sessions.wait(world.start(lambda live: "fine").id, 5) for _ in range(3)]
-    assert {view.state for view in views} == {SessionState.RUNNING}  # as the database still says
+    views = [world.start(lambda live: "fine") for _ in range(3)]
+    until(lambda: len(world.runner.begun) == 3 and not world.sessions.running())
+    assert {world.state(view) for view in views} == {SessionState.RUNNING}  # as the database still says
     assert sum(isinstance(event, FaultReported) for event in seen.drain()) == 3
-    assert len(world.runner.begun) == 3
+
+
+def test_an_end_that_could_not_be_stored_is_tried_again_and_both_are_told(
+    world: World, bus: EventBus, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = bus.subscribe(lambda: None)
+    full = threading.Event()
+    full.set()
+    tries = []
+    write = database.write
+
+    def refuse(work: Callable[[Transaction], object]) -> object:
+        if full.is_set() and work.__qualname__.startswith("SessionRecords.end"):
+            tries.append(1)
+            raise Refusal("disk_full", "the disk is full", "free some space")
+        return write(work)
+
+    monkeypatch.setattr(database, "write", refuse)
+    view = world.start(lambda live: "fine")
+    until(lambda: len(tries) >= 2)
+    assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
+    assert world.sessions.wait(view.id, 0).state is SessionState.RUNNING
+    full.clear()
+    ended = world.sessions.wait(view.id, 5)
+    assert (ended.state, ended.summary) == (SessionState.SUCCEEDED, "fine")
+    assert len(world.watcher.ended) == 1
+    told = [event.message for event in seen.drain() if isinstance(event, FaultReported)]
+    assert ["tried again" in told[0], "is stored now" in told[-1]] == [True, True]
+
+
+def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, database, clock, bus)
+    write = database.write
+
+    def refuse(work: Callable[[Transaction], object]) -> object:
+        if work.__qualname__.startswith("SessionRecords.end"):
+            raise Refusal("disk_full", "the disk is full", "free some space")
+        return write(work)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "write", refuse)
+        view = world.start(lambda live: "fine")
+        until(lambda: world.runner.begun and not world.sessions.running())
+        began = time.monotonic()
+        world.sessions.close()
+        assert time.monotonic() - began < 2
+    after = World(tmp_path, database, clock, bus)
+    assert len(after.sessions.recover()) == 1
+    assert after.state(view) is SessionState.INTERRUPTED
+    after.sessions.close()
 
 
 def test_a_machine_without_a_thread_left_costs_no_slot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

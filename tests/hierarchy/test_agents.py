@@ -144,6 +144,7 @@ def test_who_serves_a_channel_or_leads_others_stays(agents: Agents) -> None:
         ("comms.json", '{"reports_to": "../x"}', "comms.json: reports_to: String should match"),
         ("tools.json", "[]", "tools.json: Input should be an object"),
         ("tools.json", '{"budget": {"usd_per_day": -1}}', "tools.json: budget.usd_per_day: Input should be greater"),
+        ("tools.json", '{"models": {"task": "gpt"}}', "tools.json: models: task: 'gpt' is no model; accepted"),
         ("tools.json", '{"models": {"plan": 3}}', "tools.json: models.plan: Input should be a valid string"),
         ("tools.json", " " * 300_000, "tools.json: larger than 262144 bytes"),
         ("tools.json", b"\xff", "tools.json: cannot be read"),
@@ -192,8 +193,8 @@ def test_tier_assignments_are_read_and_bad_ones_told(agents: Agents, folder: Pat
     assert agents.get("dreamer").tier == 1
     assert agents.get("gardener").tier == 4
     assert agents.problems() == [
-        "wisdom_cascade_config.json: the tier of cto must be a whole number from 1 to 5",
-        "wisdom_cascade_config.json: the tier of gardener must be a whole number from 1 to 5",
+        "wisdom_cascade_config.json:1: tier_assignments.cto: must be a whole number from 1 to 5",
+        "wisdom_cascade_config.json:1: tier_assignments.gardener: must be a whole number from 1 to 5",
     ]
     config.write_text("{")
     assert agents.get("dreamer").tier == 4

@@ -93,6 +93,9 @@ class Bench:
         self.started: list[tuple[Permit, Assignment, str]] = []
         self.hold = False
         self.broken = False
+        self.chooses: Callable[[Assignment], tuple[Assignment, str]] | None = None
+        self.serves = ""
+        self.estimate = 50_000
 
     def start(self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int) -> SessionView:
         assert permit.digest == assignment.digest
@@ -120,7 +123,12 @@ class Bench:
         view = self.sessions[card_id] = replace(self.sessions[card_id], state=state, ended_at=self._clock.now())
         self._database.write(lambda tx: self.cards.session_ended(tx, view))
 
+    def choose(self, assignment: Assignment) -> tuple[Assignment, str]:
+        return self.chooses(assignment) if self.chooses else (assignment, "")
+
     def check(self, assignment: Assignment) -> RunnerInfo:
+        if self.serves:
+            return RunnerInfo(True, by=self.serves, hosts=("api.example.com",), estimate=self.estimate)
         if assignment.flow is None:
             return RunnerInfo(False, f"no runner {assignment.runner!r} takes prose")
         return RunnerInfo(True, estimate=0, undo_note="nothing to undo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -417,3 +418,67 @@ def test_every_transition_is_a_fact(world: World, bus: EventBus) -> None:
         "PredictionCreated", "CycleFinished", "PredictionSnoozed", "PredictionReopened", "PredictionRejected",
         "PredictionReopened", "PredictionConfirmed", "PredictionExecuted",
     ]  # fmt: skip
+
+
+# Who would do it (SPEC 3.8): an approval agrees to that too
+
+
+def test_a_card_says_who_would_do_it(world: World) -> None:
+    world.bench.serves = "openai:gpt"
+    world.bench.chooses = lambda one: (replace(one, runner="model"), "served by openai:gpt: Claude Code is not there")
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    assert card.served == "openai:gpt; network: api.example.com for it alone"
+    assert card.note == "served by openai:gpt: Claude Code is not there"
+    assert card.assignment.runner == "model"
+    assert world.cards.approve(card.id).status is Status.CONFIRMED
+
+
+def test_another_than_the_card_said_is_shown_first_and_done_only_when_approved_again(world: World) -> None:
+    world.bench.serves = "ollama:qwen"
+    world.bench.chooses = lambda one: (replace(one, runner="model"), "")
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    world.bench.serves, world.bench.estimate = "openai:gpt", 900_000
+    with pytest.raises(Refusal) as caught:
+        world.cards.approve(card.id)
+    assert caught.value.code == "needs_acknowledgement"
+    assert "openai:gpt" in caught.value.message
+    assert not world.bench.started
+    shown = world.cards.get(card.id)
+    assert (shown.status, shown.estimate) == (Status.PENDING, 900_000)
+    assert shown.served.startswith("openai:gpt")
+    assert shown.note == caught.value.message
+    assert world.cards.approve(card.id).status is Status.CONFIRMED
+    assert world.bench.started[0][1].runner == "model"
+
+
+def test_a_card_that_nobody_could_do_is_shown_once_somebody_can(world: World) -> None:
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    with pytest.raises(Refusal, match="prose"):
+        world.cards.approve(card.id)
+    world.bench.serves = "openai:gpt"
+    with pytest.raises(Refusal) as caught:
+        world.cards.approve(card.id)
+    assert caught.value.code == "needs_acknowledgement"
+    assert world.cards.approve(card.id).status is Status.CONFIRMED
+
+
+def test_nothing_is_done_by_itself_by_another_than_the_card_said(world: World) -> None:
+    world.bench.serves = "ollama:qwen"
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    world.bench.serves = "openai:gpt"
+    for _ in range(2):
+        with pytest.raises(Refusal) as caught:
+            world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
+        assert caught.value.code == "needs_acknowledgement"
+    assert world.cards.get(card.id).served.startswith("ollama:qwen"), "only the operator can agree to it"
+
+
+def test_an_edit_and_another_who_would_do_it_are_judged_together(world: World) -> None:
+    world.bench.serves = "ollama:qwen"
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    world.bench.serves = "openai:gpt"
+    with pytest.raises(Refusal):
+        world.cards.approve(card.id, edit="explain the till")
+    shown = world.cards.get(card.id)
+    assert shown.assignment.prompt == "explain the till"
+    assert world.cards.approve(card.id).status is Status.CONFIRMED

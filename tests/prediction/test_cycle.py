@@ -62,6 +62,19 @@ def test_a_free_seat_is_taken_by_the_next(world: World) -> None:
     assert len(world.see(*world.seen)) == 1
 
 
+def test_rails_are_asked_only_for_cards_that_find_a_seat(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    preview = world.rails.preview
+    monkeypatch.setattr(world.rails, "preview", lambda trigger: asked.append(trigger.prediction_id) or preview(trigger))
+    created = world.see(*names(*"abcdefgh"))
+    assert len(asked) == 5
+    assert world.see(*world.seen) == []
+    assert len(asked) == 5, "the stack is full"
+    world.cards.dismiss(created[0].id)
+    assert len(world.see(*names(*"efghi"))) == 4, "what is withdrawn makes room in the same cycle"
+    assert len(asked) == 9
+
+
 def test_snoozed_own_and_undone_cards_and_the_five(world: World, clock: FakeClock) -> None:
     five = world.see(*names(*"abcdefgh"))
     world.cards.propose("run_tests", workspace=SHOP)

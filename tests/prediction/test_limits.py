@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -60,6 +61,12 @@ def test_order_is_rank_then_urgency_and_stable() -> None:
     stack = [seat("c", 0.2), seat("b", 0.7, urgency=0.1), seat("d", 0.7, urgency=0.9), seat("a", 0.2)]
     assert [one.id for one in order(stack)] == ["d", "b", "a", "c"]
     assert order(stack) == order(stack[::-1])
+
+
+def test_what_the_operator_wrote_lies_on_top_the_newest_first() -> None:
+    older = replace(seat("e", source=Source.OPERATOR), created_at=NOW - timedelta(hours=2))
+    newer = replace(seat("f", source=Source.OPERATOR), created_at=NOW - timedelta(hours=1))
+    assert [one.id for one in order([seat("a", 0.9), older, newer])] == ["f", "e", "a"]
 
 
 @given(SEATS)

@@ -9,7 +9,8 @@ import pytest
 
 from engine.execution.runners.flows import FLOWS as REAL_FLOWS
 from engine.execution.runners.parameters import validated
-from engine.prediction.own_prompts import ALIASES, implied, named_flow
+from engine.prediction.flow_names import ALIASES, named_flow
+from engine.prediction.own_prompts import implied
 
 FLOWS = ("run_tests", "draft_changelog", "fix_lint", "lint", "summarise_day", "report_branches")
 EVENING = datetime(2026, 1, 5, 21, 30, tzinfo=ZoneInfo("Europe/Vienna"))

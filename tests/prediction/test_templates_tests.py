@@ -245,6 +245,8 @@ def test_the_slowest_tests_are_hunted(world: World, head: str) -> None:
     assert proposal.parameters == {"tests": [name for name, _ in timed[:4]], "times": 20}
     world.runs = [MadeRun(head, durations=timed[:1])]
     assert only(hunt_flakes(world.sense())).prompt == "Rerun the slowest test 20 times for flakiness"
+    world.runs = [MadeRun(head, durations=(("tests/test_a.py::test_quick", 0.04),))]
+    assert hunt_flakes(world.sense()) == []
 
 
 def test_a_red_run_that_cannot_be_bisected_is_looked_into(world: World, repository: Repository, head: str) -> None:

@@ -33,10 +33,14 @@ class SetDecisions:
     """Decisions as a test says they are."""
 
     rejections: int = 0
+    """In a row, the newest decisions."""
     decisions: int = 100
 
-    def consecutive_rejections(self, session: Session) -> int:
-        return self.rejections
+    def consecutive_rejections(self, session: Session, after: int = 0) -> int:
+        return max(0, min(self.rejections, self.decisions - after))
+
+    def newest(self, session: Session) -> int:
+        return self.decisions
 
     def total(self, session: Session) -> int:
         return self.decisions

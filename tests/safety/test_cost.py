@@ -83,8 +83,7 @@ def view(
     )  # fmt: skip
 
 
-def test_reserve_settle_and_the_runners_own_estimate(rails: Rails) -> None:
-    assert rails.safety.costs.estimate("flow", "koji-core") == 50_000
+def test_reserve_and_settle_with_the_real_price(rails: Rails) -> None:
     rails.rule(approval(estimate=50_000))
     assert rails.safety.costs.state().hour == 50_000
     ended = view("pred_1", 20_000)
@@ -92,8 +91,6 @@ def test_reserve_settle_and_the_runners_own_estimate(rails: Rails) -> None:
     rails.database.write(lambda tx: rails.safety.session_ended(tx, ended, None))
     rails.database.write(lambda tx: rails.safety.session_ended(tx, ended, None))
     assert rails.safety.costs.state().hour == 20_000
-    assert rails.safety.costs.estimate("flow", "koji-core") == 20_000
-    assert rails.safety.costs.estimate("flow", "research") == 50_000
     rails.clock.advance(timedelta(minutes=60, microseconds=1))
     assert (rails.safety.costs.state().hour, rails.safety.costs.state().day) == (0, 20_000)
 
@@ -171,6 +168,27 @@ def test_recovery_settles_and_releases_what_a_crash_left(rails: Rails) -> None:
     assert rails.safety.recover(sessions.get) == 0
 
 
+@pytest.mark.parametrize(("counted", "price"), [(0, 100_000), (99_999, 100_000), (130_000, 130_000)])
+def test_a_session_that_a_crash_cut_short_cost_what_was_set_aside_unless_more_is_known(
+    rails: Rails, counted: int, price: int
+) -> None:
+    rails.rule(approval(estimate=100_000))
+    ended = view("pred_1", counted, state=SessionState.INTERRUPTED)
+    rails.database.write(lambda tx: rails.safety.session_started(tx, ended))
+    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended, None))
+    assert rails.safety.costs.state().day == price
+    rails.clock.advance(timedelta(hours=1, microseconds=1))
+    assert rails.safety.costs.state().hour == 0, "it is settled, not reserved for ever"
+
+
+def test_a_paid_call_that_a_crash_cut_short_cost_what_was_set_aside(rails: Rails) -> None:
+    rails.database.write(lambda tx: rails.safety.costs.reserve_call(tx, "twin", 70_000))
+    assert rails.safety.recover(lambda prediction_id: None) == 1
+    assert rails.safety.costs.state().day == 70_000
+    rails.clock.advance(timedelta(hours=1, microseconds=1))
+    assert rails.safety.costs.state().hour == 0
+
+
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     estimates=st.lists(st.integers(0, 400_000), min_size=8, max_size=24),
@@ -206,5 +224,76 @@ def test_concurrent_triggers_never_pass_a_cap(
         for thread in threads:
             thread.join()
         assert max(highest, default=0) <= MICRO
+    finally:
+        database.close()
+
+
+def begun(rails: Rails, estimate: int) -> None:
+    """A session `auto_1` of card `pred_1` for which `estimate` is reserved."""
+    rails.rule(approval(estimate=estimate))
+    rails.database.write(lambda tx: rails.safety.session_started(tx, view("pred_1", 0)))
+
+
+def test_a_call_that_costs_more_than_was_foreseen_is_reserved_before_it_is_made(rails: Rails) -> None:
+    begun(rails, 50_000)
+    assert rails.safety.costs.hold("auto_1", 300_000) == ""
+    assert rails.safety.costs.state().hour == 300_000
+    assert rails.safety.costs.hold("auto_1", 200_000) == "", "what was reserved stays so"
+    assert rails.safety.costs.state().hour == 300_000
+    rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", 280_000)))
+    assert rails.safety.costs.state().hour == 280_000
+
+
+def test_a_running_session_cannot_pass_a_cap_either(rails: Rails) -> None:
+    begun(rails, 50_000)
+    cap = rails.safety.costs.state().hour_cap
+    assert rails.safety.costs.hold("auto_1", cap) == "", "a cap may be reached"
+    assert "last hour" in rails.safety.costs.hold("auto_1", cap + 1)
+    assert rails.safety.costs.state().hour == cap, "and nothing was changed"
+
+
+def test_nothing_is_held_for_a_session_without_a_reservation(rails: Rails) -> None:
+    assert rails.safety.costs.hold("sess_unknown", 1) == "nothing is reserved for sess_unknown"
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(calls=st.lists(st.lists(st.integers(0, 300_000), min_size=1, max_size=6), min_size=4, max_size=4))
+def test_running_sessions_that_ask_at_once_never_pass_a_cap_together(
+    tmp_path_factory: pytest.TempPathFactory, calls: list[list[int]]
+) -> None:
+    from engine.events import EventBus
+    from engine.memory.ledger import append
+
+    folder = tmp_path_factory.mktemp("held")
+    clock = FakeClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
+    database = Database(folder / "d.db", clock=clock, bus=EventBus(), recorder=append)
+    try:
+        rails = make_rails(database, clock, folder)
+        rails.settings.change(cross_poll_cost_cap_per_hour=1.0)
+        costs, highest, spent = rails.safety.costs, [0], []
+
+        def work(number: int, prices: list[int]) -> None:
+            """A session whose calls each cost the most that they may, to the last one that it can afford."""
+            paid = 0
+            for price in prices:
+                if costs.hold(f"s{number}", paid + price):
+                    break
+                paid += price
+                highest.append(costs.state().hour)
+            spent.append(paid)
+            over = replace(view(f"p{number}", paid), id=f"s{number}")
+            database.write(lambda tx: rails.safety.session_ended(tx, over, None))
+
+        for number in range(len(calls)):
+            assert rails.rule(approval(prediction_id=f"p{number}", estimate=1)).permit
+            started = replace(view(f"p{number}", 0), id=f"s{number}")
+            database.write(lambda tx, started=started: rails.safety.session_started(tx, started))
+        threads = [threading.Thread(target=work, args=job) for job in enumerate(calls)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert max(highest) <= MICRO
+        assert costs.state().hour == sum(spent) <= MICRO, "what was not used is free again"
     finally:
         database.close()

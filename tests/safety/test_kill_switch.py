@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
+from engine.feedback.decisions import Decisions
 from engine.memory.ledger import Ledger
 from engine.safety import stop_file
-from engine.safety.kill_switch import PAUSE, PAUSE_LASTS, rejections_since_resume
-from engine.storage.database import Database
-from engine.values import Refusal
+from engine.safety.kill_switch import PAUSE, PAUSE_LASTS
+from engine.storage.database import Database, Transaction
+from engine.values import DecidedBy, DecidedCard, DecisionSignal, Refusal
 
 from .helpers import Rails, approval, make_rails, unattended
 
@@ -113,12 +114,32 @@ def test_a_pause_ends_after_two_hours_and_counts_anew(rails: Rails) -> None:
     assert rails.rule(unattended()).permit, "the rejections before the pause are forgiven"
 
 
-@pytest.mark.parametrize(
-    ("consecutive", "total", "at_resume", "expected"),
-    [(3, 3, 0, 3), (3, 3, 3, 0), (5, 5, 3, 2), (2, 9, 3, 2), (0, 9, 9, 0)],
-)
-def test_rejections_since_resume(consecutive: int, total: int, at_resume: int, expected: int) -> None:
-    assert rejections_since_resume(consecutive, total, at_resume) == expected
+def test_undoing_an_older_decision_after_a_resume_lets_no_rejection_through(
+    rails: Rails, database: Database, clock: FakeClock
+) -> None:
+    decisions = Decisions(database, clock)
+    rails.safety.kill_switch._decisions = decisions
+
+    def decide(name: str, signal: DecisionSignal) -> None:
+        card = DecidedCard(name, "lint", "koji-core", "/srv/shop", "lint", "lint", 0.5, DecidedBy.OPERATOR)
+
+        def work(tx: Transaction) -> None:
+            decisions.record(tx, signal, card)
+            rails.safety.decided(tx)
+
+        database.write(work)
+
+    decide("older", DecisionSignal.APPROVED)
+    for name in "abc":
+        decide(name, DecisionSignal.DISMISSED)
+    assert [hold.word for hold in rails.safety.holds()] == [PAUSE]
+    rails.safety.resume(PAUSE)
+    database.write(lambda tx: decisions.take_back(tx, "older"))
+    decide("d", DecisionSignal.DISMISSED)
+    decide("e", DecisionSignal.DISMISSED)
+    assert rails.safety.holds() == []
+    decide("f", DecisionSignal.DISMISSED)
+    assert [hold.word for hold in rails.safety.holds()] == [PAUSE], "the third since the resume"
 
 
 def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ def test_it_counts_what_it_lists(two_days: dict[str, Any]) -> None:
     assert sum(rail["blocked"] for rail in two_days["rails"]) == len(two_days["blocked"])
     assert round(sum(two_days["states"].values()) + two_days["asleepHours"], 1) == 48
     assert cards["executedByAutonomy"] == 0, "nothing runs by itself in the first days"
+    cost = two_days["cost"]
+    assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
 
 
 def test_the_text_says_what_is_made_up_and_names_every_rail(two_days: dict[str, Any]) -> None:
@@ -70,6 +73,30 @@ def test_a_laptop_that_slept_runs_one_cycle_not_ten(tmp_path: Path) -> None:
         assert schedule.run(ACT)
         assert schedule.due(ACT) == world.clock.now() + timedelta(minutes=30)
         assert len(world.engine.ledger.latest(50, kinds=("AutonomousCycleFinished",))) == 2
+
+
+def test_no_cap_is_ever_passed_by_what_is_settled_and_reserved(tmp_path: Path) -> None:
+    import random
+
+    with made_world(tmp_path, 1) as world:
+        engine = world.engine
+        month = Month(
+            engine, world.clock, Operator(engine, world.projects, random.Random(1)), world.runner, world.bench, 1
+        )
+        world.runner.dear = 9.0
+        endings = []
+        for number in range(9):
+            card = engine.cards.propose(f"Explain the cart, part {number}", workspace=world.projects[0].workspace)
+            with suppress(Refusal):  # what the rail foresees; the others it could not
+                session = engine.cards.approve(card.id).session_id
+                assert session is not None
+                month._until(world.clock.now() + timedelta(minutes=3))
+                endings.append(engine.sessions.get(session))
+        seen, caps = month.seen.peak, engine.safety.costs.state()
+        failed = [view for view in endings if view.state is SessionState.FAILED]
+        assert failed, "a session that would have passed the cap ended before it"
+        assert [view.error for view in failed if "of the last hour" not in view.error or view.cost] == []
+        assert 0 < seen["hour"] <= caps.hour_cap
 
 
 def test_sessions_end_when_the_fake_clock_says_so(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import Event, EventBus, SessionOutput, TaskAdded
+from engine.events import EngineStopped, Event, EventBus, SessionOutput, TaskAdded
 from engine.memory.ledger import Ledger, MemoryEvent
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -185,3 +185,26 @@ def test_settings_of_the_connection(database: Database) -> None:
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
     with sqlite3.connect(database.path) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_followers_find_at_once_what_is_written_though_nothing_was_there_before(
+    database: Database, clock: FakeClock
+) -> None:
+    ledger = Ledger(database)
+    end = ledger.latest(1)[0].id if ledger.latest(1) else 0
+    assert ledger.since(end) == []
+    assert ledger.since(end) == []  # answered without a look
+    database.write(lambda tx: tx.record(EngineStopped()))
+    (found,) = ledger.since(end)
+    assert found.kind == "EngineStopped"
+    assert ledger.since(found.id) == []
+    assert [one.id for one in ledger.since(end)] == [found.id]
+
+
+def test_a_writer_that_meets_what_it_does_not_expect_answers_and_lives_on(database: Database) -> None:
+    def work(tx: Transaction) -> None:
+        raise SystemExit("no ordinary fault")
+
+    with pytest.raises(SystemExit):
+        database.write(work)
+    assert database.write(lambda tx: 7) == 7

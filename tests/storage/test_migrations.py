@@ -23,7 +23,7 @@ def schema(path: Path) -> dict[str, set[str]]:
             "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name != 'alembic_version'"
         ).fetchall()
     return {
-        name: {re.sub(r"[\s\"]+", " ", line).strip(" ,)") for line in re.split(r",\s*\n|\(\n", sql)}
+        name: {re.sub(r"[\s\"]+", " ", line).strip(" ,)") for line in re.split(r",\s*\n|\(\n|, (?=\w+ [A-Z])", sql)}
         for name, sql in rows
     }
 

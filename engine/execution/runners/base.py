@@ -15,6 +15,7 @@ from engine.values import Assignment, CheckResult, RunnerInfo, SessionView
 class RunnerResult:
     """What work that ran to its end has to say.
 
+    `closing` is what the transcript ends with, None for the summary: what an agent said stands there already.
     `write` puts what belongs to it into the session's last transaction, and returns the id of its change set or "".
     """
 
@@ -22,10 +23,11 @@ class RunnerResult:
     check: CheckResult | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     write: Callable[[Transaction], str] | None = None
+    closing: str | None = None
 
 
 class Runner(Protocol):
-    """One way to carry out assignments; `name` is the `runner` of an assignment."""
+    """One way to carry out assignments; `name` is the `runner` of an assignment, or "acp:*" for all that begin so."""
 
     @property
     def name(self) -> str: ...

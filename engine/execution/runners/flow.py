@@ -40,6 +40,11 @@ class FlowUnable(Exception):
         self.fix = fix
 
 
+class NotBegun(FlowUnable):
+    """Nothing was done, and done later the same may succeed: what it needs is not to be had now. The session fails, and
+    its card is given back."""
+
+
 class CommandBlocked(FlowUnable):
     """The content filter did not let a command run (SPEC 3.5). The session ends as blocked."""
 

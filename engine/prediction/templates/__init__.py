@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates import branches, history, quality, tests
+from engine.prediction.templates import branches, due, history, quality, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
@@ -28,6 +28,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     history.summarise_day,
     quality.fix_lint,
     quality.lint,
+    due.heartbeat,
 )
 
 

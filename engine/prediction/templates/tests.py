@@ -14,6 +14,8 @@ from engine.values import Proposal
 
 CHANNEL = "koji-core"
 SLOWEST = 4
+SLOW_SECONDS = 0.5
+"""A test that takes less is not slow, and nothing to rerun for that."""
 TIMES = 20
 TIMES_RED = 5  # a test that fails always shows it soon
 FEWEST_TIMES = 3
@@ -286,7 +288,8 @@ def hunt_flakes(context: WorkspaceContext) -> list[Proposal]:
     timed = next((run for run in context.runs if run.check.durations and run.check.green), None)
     if timed is None:
         return []
-    slowest = [(test, seconds) for test, seconds in timed.check.durations if usable(test)][:SLOWEST]
+    slowest = [(test, seconds) for test, seconds in timed.check.durations if seconds >= SLOW_SECONDS and usable(test)]
+    slowest = slowest[:SLOWEST]
     if not slowest:
         return []
     tests = [test for test, _ in slowest]

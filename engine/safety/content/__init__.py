@@ -14,6 +14,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.safety.content.calls import unwrap
 from engine.safety.content.judging import RANK, judge_command
 from engine.safety.content.normalise import fold
 from engine.safety.content.own import NOTHING, OwnRules, own_rules
@@ -31,6 +32,7 @@ __all__ = [
     "check_prompt",
     "decide_content",
     "own_rules",
+    "programs_of",
 ]
 
 RAIL = "content"
@@ -66,6 +68,11 @@ def check_command(text: str, *, cwd: Path | None = None, own: OwnRules = NOTHING
     if hit is None and len(text) > LONGEST:
         hit = (Verdict.ASK, "too-long", f"longer than {LONGEST} characters: a person must look")
     return _verdict(hit)
+
+
+def programs_of(text: str) -> list[str]:
+    """The programs that a shell command runs, each with its arguments; what of it can be told. Never raises."""
+    return [" ".join([call.base, *call.args]) for call in unwrap(fold(text[: LONGEST + 1])).calls]
 
 
 def check_prompt(text: str, *, own: OwnRules = NOTHING) -> RailVerdict:

@@ -1,0 +1,123 @@
+"""A file of an agent, edited in the console (SPEC 4.1): no edit is lost, neither ours nor that of another program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static, TextArea
+
+from clawpy_console.actions import bindings
+from clawpy_console.dialogs.base import Dialog
+from clawpy_console.widgets.keyline import KeyLine
+from engine.values import AgentFile, Refusal, sanitise
+
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+
+
+class EditFile(Dialog[bool]):
+    """Edits one file; True when it was saved.
+
+    When another program wrote the file meanwhile its text is shown below: ^s then keeps what stands above, ^t takes
+    what stands below.
+    """
+
+    BINDINGS = bindings("edit")
+    AUTO_FOCUS = "#mine"
+    DEFAULT_CSS = """
+    EditFile #mine { height: 1fr; }
+    EditFile #theirs { height: 1fr; display: none; }
+    EditFile #said { height: auto; padding: 0 1; }
+    EditFile KeyLine { background: $surface; dock: bottom; padding: 0; }
+    EditFile.-clash #theirs { display: block; }
+    """
+
+    app: ConsoleApp  # type: ignore[assignment]
+
+    def __init__(self, file: AgentFile) -> None:
+        super().__init__()
+        self._file = file
+        self._begun = sanitise(file.text.replace("\r\n", "\n"))
+        self._theirs: AgentFile | None = None
+        self._leaving = False
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog -whole") as frame:
+            frame.border_title = Content(f"{self._file.agent}/{self._file.name}")
+            language = "json" if self._file.name.endswith(".json") else None
+            yield TextArea(
+                self._begun, id="mine", soft_wrap=True, show_line_numbers=language is not None, tab_behavior="focus"
+            )
+            yield Static(id="said", markup=False)
+            yield TextArea(id="theirs", soft_wrap=True, show_line_numbers=False, read_only=True)
+            yield KeyLine()
+
+    def on_mount(self) -> None:
+        if self._begun != self._file.text.replace("\r\n", "\n"):
+            self._say("control characters in it are not shown, and saving leaves them out", "$wants")
+        elif self._file.problem:
+            self._say(f"✗ {self._file.problem}", "$wrong")
+
+    @property
+    def text(self) -> str:
+        """What stands in the editor."""
+        return self.query_one("#mine", TextArea).text
+
+    def _say(self, text: str, style: str) -> None:
+        self.query_one("#said", Static).update(Content.styled(text, style))
+
+    @on(TextArea.Changed, "#mine")
+    def _typed(self) -> None:
+        self._leaving = False
+
+    def action_save(self) -> None:
+        engine, file = self.app.live(), self._theirs or self._file
+        if engine is None:
+            return
+        text = self.text
+
+        def refused(refusal: Refusal) -> None:
+            if refusal.code == "changed_meanwhile":
+                self.app.ask(lambda: engine.files.read(file.agent, file.name), self._clash, self._refused)
+            else:
+                self._refused(refusal)
+
+        self.app.ask(
+            lambda: engine.files.write(file.agent, file.name, text, read=file.digest), lambda _: self._saved(), refused
+        )
+
+    def _saved(self) -> None:
+        self.app.say(f"saved {self._file.agent}/{self._file.name}")
+        self.dismiss(True)
+
+    def _refused(self, refusal: Refusal) -> None:
+        self._say(f"✗ {refusal}", "$wrong")
+
+    def _clash(self, theirs: AgentFile) -> None:
+        self._theirs = theirs
+        self.query_one("#theirs", TextArea).text = sanitise(theirs.text)
+        self.add_class("-clash")
+        self._say("▲ another program wrote it meanwhile; below is its text. Save again to keep yours.", "$wants")
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "theirs":
+            return self._theirs is not None
+        return super().check_action(action, parameters)
+
+    def action_theirs(self) -> None:
+        """Go on with the other program's text; ours can be taken back with the editor's own undo."""
+        if self._theirs is not None:
+            area = self.query_one("#mine", TextArea)
+            area.replace(sanitise(self._theirs.text.replace("\r\n", "\n")), (0, 0), area.document.end)
+
+    def action_close(self) -> None:
+        if self.text == self._begun or self._leaving:
+            self.dismiss(False)
+            return
+        self._leaving = True
+        self._say("▲ it is not saved; the same key again throws your edit away", "$wants")

@@ -1,0 +1,205 @@
+"""What the app knows and how it asks: readings of the engine's ports, calls in threads, the last screen kept.
+
+Nothing here waits on the event loop (SPEC 11.4): ports are called in threads, one reading after the other, and what
+they return is put on screen by the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from textual.app import App
+
+from clawpy_console import last_screen, words
+from clawpy_console.known import TOPICS, Autonomy, read
+from engine.home import Home
+from engine.values import Hold, Refusal, TranscriptLine
+
+if TYPE_CHECKING:
+    from clawpy_console.looks import Looks
+    from engine import Engine
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+SAVE_AFTER = 2.0
+"""Seconds from a change to the writing of the last screen."""
+
+
+class KnowingApp(App[None]):
+    """An app over one engine: `known` is what its screens draw, `engine` None until it is open."""
+
+    looks: Looks
+
+    def __init__(self, home: Home, workspaces: Sequence[str], *, demo: bool, now: Callable[[], datetime]) -> None:
+        """What is known begins as it was kept at the last quit, for the `workspaces` of this start."""
+        super().__init__()
+        self.home = home
+        self.demo = demo
+        self.now = now
+        self.engine: Engine | None = None
+        self.opening = "opening"
+        self._last = last_screen.load(home.last_screen)
+        self.known = self._last.known
+        if not self.known.workspaces or workspaces:
+            self.known = dataclasses.replace(self.known, workspaces=tuple(workspaces) or self.known.workspaces)
+        self._stale: set[str] = set()
+        self._reading = False
+        self._before: list[Callable[[], object]] = []
+        self._own_stop: Hold | None = None
+        self._saving = False
+        self._greeted = False
+        self._complaints: list[Refusal] = []
+
+    def known_moved(self, changed: frozenset[str]) -> None:
+        """These fields of `known` changed: draw them."""
+
+    def known_read(self) -> None:
+        """Everything that was stale has been read."""
+
+    # What is known
+
+    def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
+        """Read `topics` again, off the loop. What comes while a reading is under way is read after it; `before` is
+        called when the first reading of the cards that begins from now on is there, before it is drawn."""
+        self._stale.update(topics)
+        if before is not None:
+            self._before.append(before)
+        if not self._reading and self.engine is not None:
+            self._reading = True
+            self.run_worker(self._renew(), group="read")
+
+    async def _renew(self) -> None:
+        complained: set[str] = set()
+        try:
+            while self._stale and self.engine is not None:
+                wanted = [one for one in TOPICS if one in self._stale][:3]
+                self._stale.difference_update(wanted)
+                settled, self._before = (self._before, []) if "cards" in wanted else ([], self._before)
+                values, failed = await asyncio.to_thread(read, self.engine, wanted)
+                for settle in settled:
+                    settle()
+                self.learn(values, anew=frozenset({"cards"} if settled else ()))
+                for topic, error in failed:
+                    if topic not in complained:
+                        complained.add(topic)
+                        log.error("reading %s failed", topic, exc_info=error)
+                        self.say(f"{topic}: {error}", "error")
+        finally:
+            self._reading = False
+        self.known_read()
+
+    def learn(self, values: dict[str, Any], *, anew: frozenset[str] = frozenset()) -> None:
+        """Take over new fields of `Known` and draw what they change; `anew` is drawn even if it did not change."""
+        if "autonomy" in values:
+            values = values | {"autonomy": self._with_silence(values["autonomy"])}
+        changed = frozenset(name for name, value in values.items() if getattr(self.known, name) != value) | anew
+        if not changed:
+            return
+        self.known = dataclasses.replace(self.known, **{name: values[name] for name in changed & set(values)})
+        if self._own_stop is not None and any(hold.word == "stop" for hold in self.known.holds):
+            self._own_stop = None
+        self.known_moved(changed)
+        self._save_soon()
+
+    def _with_silence(self, autonomy: Autonomy) -> Autonomy:
+        """`autonomy` as of now; the one that is known already if it says the same, so that nothing is drawn for it."""
+        now, before = self.now(), self.known.autonomy
+        autonomy = dataclasses.replace(autonomy, read_at=now)
+        drift = abs(autonomy.silence_at(now) - before.silence_at(now))
+        same = dataclasses.replace(autonomy, silence=before.silence, read_at=before.read_at) == before
+        return before if same and before.read_at is not None and drift < timedelta(seconds=1) else autonomy
+
+    @property
+    def transcript(self) -> Callable[[str, int, int], Sequence[TranscriptLine]] | None:
+        """Reads transcript lines after a number; None before the engine is open."""
+        engine = self.engine
+        if engine is None:
+            return None
+        return lambda session_id, after, limit: engine.sessions.transcript(session_id, after=after, limit=limit)
+
+    # Asking the engine
+
+    def ask(
+        self,
+        call: Callable[[], T],
+        then: Callable[[T], object] | None = None,
+        refused: Callable[[Refusal], object] | None = None,
+        *,
+        group: str = "ask",
+        in_turn: asyncio.Lock | None = None,
+    ) -> None:
+        """Call a port in a thread; `then` gets the result, `refused` the refusal (else it is said), on the loop.
+        Calls that share the lock `in_turn` are made one after the other, in the order of the asking."""
+        self.run_worker(self._ask(call, then, refused, in_turn), group=group)
+
+    async def _ask(
+        self,
+        call: Callable[[], T],
+        then: Callable[[T], object] | None,
+        refused: Callable[[Refusal], object] | None,
+        in_turn: asyncio.Lock | None,
+    ) -> None:
+        try:
+            async with in_turn or contextlib.nullcontext():
+                result = await asyncio.to_thread(call)
+        except Refusal as refusal:
+            if refused is not None:
+                refused(refusal)
+            else:
+                self.say(str(refusal), "error")
+        except Exception as error:
+            log.exception("a call of the console failed")
+            failure = Refusal("failed", f"{type(error).__name__}: {error}", f"the whole story is in {self.home.logs}")
+            if refused is not None:
+                refused(failure)
+            self.say(str(failure), "error")
+        else:
+            if then is not None:
+                then(result)
+
+    def say(self, text: str, severity: str = "information") -> None:
+        """A toast, literally as written."""
+        self.notify(words.one_line(text), severity=severity, markup=False)  # type: ignore[arg-type]
+
+    def complain(self, refusal: Refusal) -> None:
+        """Say a refusal that came before there was a screen to say it on as soon as there is one."""
+        if self.is_running and self._greeted:
+            self.say(str(refusal), "warning")
+        else:
+            self._complaints.append(refusal)
+
+    def live(self) -> Engine | None:
+        """The engine, or None with a word to the operator while it is not open yet."""
+        if self.engine is None:
+            self.say("the engine is still opening, a moment", "warning")
+        return self.engine
+
+    def in_background(self, work: Coroutine[Any, Any, None], group: str) -> None:
+        """Run a coroutine that ends by itself; a newer one of the same group replaces it."""
+        self.run_worker(work, group=group, exclusive=True)
+
+    # The last screen
+
+    def _save_soon(self) -> None:
+        if not self._saving:
+            self._saving = True
+            self.set_timer(SAVE_AFTER, self._save_now, name="save")
+
+    def _save_now(self) -> None:
+        self.run_worker(self._save(), group="save")
+
+    async def _save(self) -> None:
+        self._saving = False
+        looks = {"theme": self.theme, "keys": dict(self.looks.keymap), "mouse": self.looks.mouse}
+        screen = dataclasses.replace(self._last, known=self.known, saved_at=self.now(), **looks)
+        try:
+            await asyncio.to_thread(last_screen.save, self.home.last_screen, screen)
+        except OSError as error:
+            log.warning("the last screen is not kept: %s", error)

@@ -1,0 +1,119 @@
+"""How a session and what it changed are written: its row, its heading, its change set, its tests. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from textual.content import Content
+
+from clawpy_console import words
+from clawpy_console.widgets.rows import Row
+from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, ModelCall, SessionState, SessionView
+
+STATES: dict[SessionState, tuple[str, str]] = {
+    SessionState.QUEUED: ("○", "faint"),
+    SessionState.RUNNING: ("◐", "accent"),
+    SessionState.SUCCEEDED: ("✓", "grey"),
+    SessionState.FAILED: ("✗", "wrong"),
+    SessionState.CANCELLED: ("✗", "grey"),
+    SessionState.BLOCKED: ("✗", "wrong"),
+    SessionState.INTERRUPTED: ("✗", "wants"),
+}
+
+MARKS = {"added": ("+", "good"), "deleted": ("-", "wrong"), "renamed": ("→", "grey"), "mode": ("·", "grey")}
+
+
+def waits(change: ChangeSet | None) -> bool:
+    """Whether it can be landed, branched or discarded: a landing that was taken back can be landed again."""
+    return change is not None and change.state in (ChangeState.WAITING, ChangeState.UNDONE)
+
+
+def ended(session: SessionView) -> tuple[str, str, str]:
+    """Glyph, colour and word of how a session stands. One that ran to its end and found red tests says so."""
+    check = session.check
+    if session.state is SessionState.SUCCEEDED and check is not None and check.failed + check.errors:
+        return "▲", "wants", f"ran, {check.failed + check.errors} red"
+    glyph, style = STATES[session.state]
+    return glyph, style, session.state.value
+
+
+def session_row(session: SessionView, now: datetime, *, waits: bool = False, asks: bool = False) -> Row:
+    """A session in the list. `waits`: its changes wait to be landed; `asks`: it waits for a permission."""
+    mark, style = ("▲", "wants") if asks else ("▸", "wants") if waits else ended(session)[:2]
+    if session.state is SessionState.RUNNING and session.started_at:
+        right = words.running(now - session.started_at)
+    else:
+        right = words.span(now - (session.ended_at or session.created_at))
+    text = words.one_line(session.prompt)
+    return Row(session.id, text, mark, right, "ink" if waits or not session.state.over else "grey", style)
+
+
+def file_row(file: FileChange) -> Row:
+    """A changed file in the list."""
+    mark, style = MARKS.get(file.status, ("~", "accent"))
+    counts = "binary" if file.added is None else f"+{file.added} -{file.removed}"
+    name = f"{file.old_path} → {file.path}" if file.old_path else file.path
+    return Row(file.path, name, mark, counts, "ink", style, "faint")
+
+
+def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width: int) -> list[Content]:
+    """The heading of a session: what it does, how it stands, what it cost, who does it and where."""
+    glyph, style, how = ended(session)
+    end = session.ended_at or now
+    took = words.running(end - session.started_at) if session.started_at else "not started"
+    place = f"{words.name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {session.mode}"
+    said = words.one_line(session.error or session.summary)
+    lines = [
+        *Content.styled(words.one_line(session.prompt), "bold $ink").wrap(width)[:2],
+        Content.assemble((f"{glyph} {how}", f"${style}"), (f"  {took} · {spent(session, calls)}", "$grey")),
+        Content.styled(words.crop(place, width), "$grey"),
+        *([Content.styled(words.crop(served, width), "$grey")] if (served := model_words(session, calls)) else []),
+        Content.styled(words.crop(session.sandbox, width), "$faint"),
+        Content.styled(words.crop(session.gone or session.cwd, width), "$faint"),
+    ]
+    if said and session.state.over:
+        lines[3:3] = Content.styled(said, "$wrong" if session.error else "$ink").wrap(width)[:2]
+    return lines
+
+
+def spent(session: SessionView, calls: Sequence[ModelCall] = ()) -> str:
+    """What it cost, with its tokens; `≈` before what is an estimate, for a model whose price nobody knows."""
+    about = "≈" if any(not one.price_known for one in calls) and session.cost else ""
+    tokens = f" · {words.tokens(session.tokens)} tokens" if session.tokens else ""
+    return f"{about}{words.money(session.cost)}{tokens}"
+
+
+def model_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
+    """The agent and the models that its calls went to, "" for a flow."""
+    if session.flow is not None:
+        return ""
+    models = ", ".join(dict.fromkeys(f"{one.provider}:{one.model}" if one.provider else one.model for one in calls))
+    counted = f" · {words.count(len(calls), 'call')}" if calls else ""
+    return f"{session.agent} by {models or session.runner}{counted}"
+
+
+def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
+    """What became of what a session changed."""
+    if change is None:
+        return "nothing changed" if session is None or session.state.over else "nothing yet"
+    files = words.count(len(change.files), "file")
+    return {
+        ChangeState.WAITING: f"▸ {files} waiting to be landed",
+        ChangeState.LANDED: f"✓ {files} landed",
+        ChangeState.BRANCHED: f"✓ {files} on branch {change.branch}",
+        ChangeState.DISCARDED: f"{files} discarded",
+        ChangeState.UNDONE: f"↶ {files}, landing taken back",
+    }[change.state]
+
+
+def check_words(check: CheckResult) -> Content:
+    """How the tests ended, with the first that failed."""
+    counts = f"{check.passed} passed"
+    if check.failed or check.errors:
+        counts = f"{check.failed + check.errors} failed, {counts}"
+    glyph, style = ("✓", "$grey") if check.green else ("✗", "$wrong")
+    head = Content.assemble((f"{glyph} {check.tool}: {counts}", style), (f"  {check.seconds:.1f} s", "$faint"))
+    return Content("\n").join(
+        [head, *(Content.styled(f"  {words.one_line(one)}", "$grey") for one in check.failing[:5])]
+    )

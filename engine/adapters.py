@@ -1,0 +1,143 @@
+"""What fills the small protocols of services that must not know each other: each hands one service to another.
+
+Part of the composition root; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.execution.changesets import ChangeSets
+from engine.execution.runners.toolchain import detect_all, linters
+from engine.execution.sessions import Sessions
+from engine.git import repository_root
+from engine.memory.markdown import Markdown
+from engine.prediction.acting import Acting, Attempt
+from engine.prediction.context import ToolFound
+from engine.prediction.cycle import Predictions
+from engine.prediction.earning import Earning
+from engine.safety.kill_switch import KillSwitch
+from engine.storage.database import Transaction
+from engine.tasks.board import TaskBoard
+from engine.values import ChangeState, Refusal, SessionView, TranscriptLine, Verdict
+from engine.values import Task as TaskView
+
+
+@dataclass(frozen=True, slots=True)
+class Brakes:
+    """The kill switch as sessions and cycles ask it. A pause holds only what runs by itself."""
+
+    kill_switch: KillSwitch
+
+    def stopped(self) -> str | None:
+        verdict = self.kill_switch.ask(by_operator=True)
+        return None if verdict.verdict is Verdict.ALLOW else verdict.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Prediction as the autonomous cycle uses it."""
+
+    predictions: Predictions
+    acting: Acting
+
+    def predict(self) -> Sequence[str]:
+        return self.predictions.run_cycle().errors
+
+    def attempt(self, still: Callable[[], bool]) -> Attempt:
+        return self.acting.attempt(still)
+
+    def earning(self, workspaces: Sequence[str]) -> Earning:
+        return self.acting.earning(workspaces)
+
+
+@dataclass(frozen=True, slots=True)
+class WhenOver:
+    """Observer of sessions: has the housekeeping come round as soon as one is over, for its follow-up."""
+
+    poke: Callable[[], None]
+
+    def session_started(self, tx: Transaction, view: SessionView) -> None:
+        pass
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object) -> None:
+        tx.after_commit(self.poke)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Sessions and tasks as memory reads them."""
+
+    sessions: Sessions
+    tasks: TaskBoard
+
+    def get(self, session_id: str) -> SessionView:
+        return self.sessions.get(session_id)
+
+    session = get
+
+    def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> Sequence[TranscriptLine]:
+        return self.sessions.transcript(session_id, after=after, limit=limit)
+
+    def task(self, task_id: str) -> TaskView:
+        return self.tasks.get(task_id)
+
+    def continues(self, session_id: str) -> str:
+        return self.sessions.continues(session_id)
+
+    def needs(self, session_id: str) -> Sequence[str]:
+        return ()  # nothing here says yet that one session waits for another
+
+    def running(self) -> Sequence[str]:
+        return [one.id for one in self.sessions.running()]
+
+
+@dataclass(frozen=True, slots=True)
+class Diaries:
+    """The `memory.md` of agents as the night writes it."""
+
+    files: Markdown
+
+    def text(self, agent: str) -> str | None:
+        if agent not in self.files.agents():
+            return None
+        return self.files.read(agent, "memory.md").text
+
+    def append(self, agent: str, text: str) -> None:
+        self.files.append(agent, "memory.md", text)
+
+
+def top_folder(folder: str) -> str:
+    """The workspace that a folder belongs to; itself where it is in none."""
+    try:
+        return str(repository_root(Path(folder)))
+    except Refusal:
+        return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Landings:
+    """Landings as cards take them back."""
+
+    changes: ChangeSets
+
+    def reverse(self, session_id: str) -> bool:
+        change = self.changes.for_session(session_id)
+        if change is None or change.state is ChangeState.WAITING:
+            return False
+        self.changes.undo(change.id)
+        return True
+
+
+def find_tool(folder: Path) -> ToolFound:
+    """What prediction needs to know of a project's tools."""
+    tools, found = detect_all(folder), linters(folder)
+    return ToolFound(
+        name=tools[0].name if tools else "",
+        suffixes=tuple(suffix for tool in tools for suffix in tool.suffixes),
+        exact=all(tool.exact for tool in tools),
+        linter=found[0].name if found else "",
+        lint_suffixes=tuple(suffix for linter in found for suffix in linter.suffixes),
+    )

@@ -1,0 +1,189 @@
+"""Settings of who does the work: model providers, coding agents, and the names of runners and models (SPEC 3.8, 7.6).
+
+Words only: whether a provider has a key or an agent is installed is asked where it matters.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic.alias_generators import to_camel
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+"""An id: a small letter, then at most 39 of a-z, 0-9, _ and -."""
+
+AUTO, FLOW, MODEL, ACP = "auto", "flow", "model", "acp:"
+"""Names of runners; `ACP` begins one that a coding agent's name ends."""
+
+_RUNNER = re.compile(rf"{FLOW}|{MODEL}|{ACP}[a-z][a-z0-9_-]{{0,39}}")
+_MODEL_ID = re.compile(r"[a-z][a-z0-9_-]{0,39}:[!-~]{1,200}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:\d{1,5})?", re.IGNORECASE)
+
+RUNNERS = 'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding agent (`clawpy doctor` lists them)'
+MODELS = 'provider:model, for instance "openai:gpt-6.1-terra"'
+
+
+class Section(BaseModel):
+    """A section of the settings: names as the seed's, unknown keys refused, values fixed."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, allow_inf_nan=False
+    )
+
+
+class ProviderKind(StrEnum):
+    """What a provider speaks."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+
+class ProviderSettings(Section):
+    """`[providers.NAME]`: where a model is reached. Its key is never here (SPEC 11.1): `clawpy key set NAME`.
+
+    `base_url` is https; plain http only to this machine or a private network, or with `insecure`, for a key travels
+    with every call. `keyless` is for servers that want none.
+    """
+
+    kind: ProviderKind
+    insecure: bool = False
+    base_url: Annotated[str, Field(description='an address, for instance "http://127.0.0.1:8000/v1"')]
+    model: Annotated[str, Field(description="the name of a model as the provider calls it, in quotes")] = ""
+    keyless: bool = False
+
+    @field_validator("base_url", mode="after")
+    @classmethod
+    def _reachable(cls, value: str, info: ValidationInfo) -> str:
+        if fault := url_fault(value, insecure=info.data.get("insecure", False)):
+            raise ValueError(fault)
+        return value.rstrip("/")
+
+    @field_validator("model", mode="after")
+    @classmethod
+    def _one_word(cls, value: str) -> str:
+        if value and not re.fullmatch(r"[!-~]{1,200}", value):
+            raise ValueError("the name of a model has no space in it and at most 200 characters")
+        return value
+
+    @property
+    def host(self) -> str:
+        """The host, with its port where that is not the usual one."""
+        return urlsplit(self.base_url).netloc
+
+
+class AcpSettings(Section):
+    """`[acp.NAME]`: a coding agent that speaks the Agent Client Protocol.
+
+    `command` starts it; `hosts` are what its own provider needs of the network; `env` names the variables that are
+    handed to it, and no others are.
+    """
+
+    command: Annotated[tuple[str, ...], Field(description='a list of words, for instance ["claude-agent-acp"]')]
+    hosts: Annotated[tuple[str, ...], Field(description='a list of hosts, for instance ["api.anthropic.com"]')] = ()
+    env: Annotated[tuple[str, ...], Field(description='a list of variables, for instance ["ANTHROPIC_API_KEY"]')] = ()
+
+    @field_validator("command", mode="after")
+    @classmethod
+    def _runnable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or not value[0].strip() or any("\0" in word for word in value):
+            raise ValueError('a command begins with a program, for instance ["claude-agent-acp"]')
+        return value
+
+    @field_validator("hosts", mode="after")
+    @classmethod
+    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for host in value:
+            if not _HOST.fullmatch(host):
+                raise ValueError(
+                    f'{host[:80]!r} is no host; write "api.example.com", without https:// and without a path'
+                )
+        return value
+
+    @field_validator("env", mode="after")
+    @classmethod
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not _VARIABLE.fullmatch(name):
+                # The value is not shown: it may be `NAME=secret`.
+                raise ValueError("only names of variables stand here, never their values")
+        return value
+
+
+def runner_fault(name: str, *, auto: bool = True) -> str:
+    """What is wrong with the name of a runner, in words; "" when nothing is."""
+    if _RUNNER.fullmatch(name) or (auto and name == AUTO):
+        return ""
+    accepted = RUNNERS if auto else RUNNERS.replace('"auto", ', "")
+    return f"{name[:80]!r} is no runner; accepted is {accepted}"
+
+
+def model_fault(name: str) -> str:
+    """What is wrong with the id of a model, in words; "" when nothing is."""
+    return "" if _MODEL_ID.fullmatch(name) else f"{name[:80]!r} is no model; accepted is {MODELS}"
+
+
+def url_fault(url: str, *, insecure: bool = False) -> str:
+    """What is wrong with the address of a provider, in words that never repeat it; "" when nothing is."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "is no address; write for instance https://api.example.com/v1"
+    if "@" in parts.netloc:
+        return "no user name or password stands in an address; keys are kept apart: clawpy key set NAME"
+    if parts.scheme not in ("http", "https") or not host or port == 0 or not re.fullmatch(r"[!-~]+", url):
+        return "is no address; write for instance https://api.example.com/v1"
+    if parts.query or parts.fragment:
+        return "an address ends with its path: nothing after ? or #; keys are kept apart: clawpy key set NAME"
+    if parts.scheme == "http" and not insecure and not _near(host):
+        return "plain http shows the key to everyone on the way; write https://, or set insecure = true beside it"
+    return ""
+
+
+def _near(host: str) -> bool:
+    """Whether a host is this machine or in a private network, by its name alone."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith((".localhost", ".local", ".internal", ".lan", ".home.arpa"))
+    return address.is_loopback or (address.is_private and not address.is_unspecified)
+
+
+PROVIDERS: dict[str, ProviderSettings] = {
+    "openai": ProviderSettings(kind=ProviderKind.OPENAI, base_url="https://api.openai.com/v1", model="gpt-6.1-terra"),
+    "anthropic": ProviderSettings(
+        kind=ProviderKind.ANTHROPIC, base_url="https://api.anthropic.com", model="claude-sonnet-5-5"
+    ),
+    "together": ProviderSettings(
+        kind=ProviderKind.OPENAI, base_url="https://api.together.xyz/v1", model="zai-org/GLM-5.3"
+    ),
+    "ollama": ProviderSettings(kind=ProviderKind.OPENAI, base_url="http://127.0.0.1:11434/v1", keyless=True),
+}
+"""The providers that are built in. A keyless one is used only when the settings name it: nobody said that it runs."""
+
+
+class WebSettings(Section):
+    """`[web]`: what the web tools of sessions may reach without asking (SPEC 3.8).
+
+    `search_url` is that of a SearXNG-like search: it answers `?q=…&format=json` with `results` of `title`, `url` and
+    `content`; without one there is no web_search. `allow` are hosts that are fetched from without asking, such as
+    `docs.python.org`, `*.readthedocs.io`, `localhost:3000`; only one that is named without a `*` may be on this machine
+    or its network.
+    """
+
+    search_url: str = ""
+    allow: tuple[Annotated[str, StringConstraints(pattern=r"^(\*\.)?[a-zA-Z0-9_.-]{1,253}(:\d{1,5})?$")], ...] = ()
+
+    @field_validator("search_url", mode="after")
+    @classmethod
+    def _reachable(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if value and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
+            raise ValueError('is no address; write for instance "http://127.0.0.1:8888/search"')
+        return value

@@ -1,0 +1,88 @@
+"""Verbs about what was said to a model: the X-ray of a session's calls, a reply to one that runs (SPEC 9.4, 9.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.doors import wire
+from engine.doors.arguments import Arguments
+from engine.doors.find import find
+from engine.doors.wire import Document
+from engine.values import ModelCall, PromptPart, Refusal, dollars
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def xray(engine: Engine, arguments: Arguments) -> Document:
+    """The calls of a session; with `call`, a number from 1 or its id, that one's prompt, each line with its source."""
+    session = find(engine, arguments.needed("id")).session
+    if session is None:
+        raise Refusal("no_session", "nothing was run for this card yet", "approve it first: clawpy approve ID")
+    calls = engine.calls.for_session(session.id)
+    document: Document = {"session": wire.session(session), "calls": [call(one) for one in calls]}
+    wanted = arguments.anything("call")
+    if wanted is None:
+        return document
+    one = _chosen(calls, wanted, session.id)
+    document["call"] = call(one)
+    document["prompt"] = [_part(part) for part in engine.calls.prompt(one.id)]
+    document["reply"] = engine.calls.reply(one.id)
+    return document
+
+
+def reply(engine: Engine, arguments: Arguments) -> Document:
+    """Tell a running session something."""
+    session = find(engine, arguments.needed("id")).session
+    if session is None:
+        raise Refusal("no_session", "nothing was run for this card yet", "approve it first: clawpy approve ID")
+    engine.sessions.reply(session.id, arguments.needed("text"))
+    return {"session": wire.session(engine.sessions.get(session.id))}
+
+
+def call(one: ModelCall) -> Document:
+    """A call without its prompt."""
+    return {
+        "id": one.id,
+        "session": one.session_id,
+        "targetAgent": one.agent,
+        "provider": one.provider,
+        "model": one.model,
+        "runKind": one.run_kind,
+        "state": one.state,
+        "startedAt": wire.instant(one.started_at),
+        "seconds": None if one.seconds is None else round(one.seconds, 3),
+        "inputTokens": one.input_tokens,
+        "outputTokens": one.output_tokens,
+        "cost": dollars(one.cost),
+        "priceKnown": one.price_known,
+        "error": one.error,
+        "follows": one.follows,
+        "notes": list(one.notes),
+        "provenance": dict(one.provenance),
+    }
+
+
+def _part(part: PromptPart) -> Document:
+    return {
+        "name": part.name,
+        "role": part.role,
+        "tokens": part.tokens,
+        "lines": [
+            {"text": line.text, "source": line.source.kind.value, "ref": line.source.ref, "label": line.source.label}
+            for line in part.lines
+        ],
+    }
+
+
+def _chosen(calls: list[ModelCall], wanted: object, session_id: str) -> ModelCall:
+    number = wanted if isinstance(wanted, int) and not isinstance(wanted, bool) else None
+    if isinstance(wanted, str):
+        for one in calls:
+            if one.id == wanted:
+                return one
+        number = int(wanted) if wanted.isdecimal() and len(wanted) < 9 else None
+    if number is None or not 1 <= number <= len(calls):
+        many = f"it made {len(calls)}" if calls else "it made none: a flow runs without a model"
+        raise Refusal("unknown_call", f"{session_id} has no such call; {many}", "count from 1: clawpy xray ID --call 1")
+    return calls[number - 1]

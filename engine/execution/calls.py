@@ -1,0 +1,331 @@
+"""Calls of models and turns of agents, with the exact prompt of each, for the X-ray (SPEC 9.6, 1.10).
+
+A conversation is a chain of calls. Each stores only what it sent that the one before it had not: the whole prompt of
+a call is its own messages after those of all calls that it follows. Secrets are cut out before anything is stored.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, Column, Index, LargeBinary, String, cast, literal_column
+from sqlmodel import Field, Session, SQLModel, col, select
+
+from engine import tokenizer
+from engine.events import ModelCallBegan, ModelCallEnded
+from engine.execution.prompt.blocks import without_secrets
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import (
+    ModelCall,
+    Prompt,
+    PromptLine,
+    PromptPart,
+    PromptSource,
+    Randomness,
+    Refusal,
+    SessionView,
+    SourceKind,
+    sanitise,
+)
+from engine.values.secrets import redact
+
+STATES = ("running", "done", "failed", "cancelled", "interrupted")
+
+LONGEST_CHAIN = 10_000
+"""Calls of one conversation that are followed back; a chain that is longer is damaged."""
+
+RECALLED_MOST = 2_000
+"""So many calls are looked through for those that a memory was in."""
+
+REPLY_MOST = 100_000
+"""Characters of an answer that are kept beside its call; the next call's messages have it whole."""
+
+
+class ModelCallRow(SQLModel, table=True):
+    """One call as stored. `messages` is zlib-compressed JSON, see `pack`."""
+
+    __tablename__ = "model_calls"
+    __table_args__ = (
+        CheckConstraint("state IN ({})".format(", ".join(f"'{one}'" for one in STATES)), name="ck_model_calls_state"),
+        CheckConstraint(
+            "input_tokens >= 0 AND output_tokens >= 0 AND cost_microusd >= 0", name="ck_model_calls_counts"
+        ),
+        Index("ix_model_calls_session", "session_id", "started_at"),
+        Index("ix_model_calls_state", "state"),
+    )
+
+    id: str = Field(primary_key=True)
+    session_id: str
+    agent: str
+    provider: str
+    model: str
+    run_kind: str
+    state: str
+    started_at: datetime = Field(sa_column=utc())
+    ended_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_microusd: int = 0
+    price_known: bool = True
+    error: str = ""
+    follows: str = ""
+    notes: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    provenance: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    messages: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    reply: bytes = Field(default=b"", sa_column=Column(LargeBinary, nullable=False))
+
+    @property
+    def view(self) -> ModelCall:
+        """The row as others see it."""
+        return ModelCall(
+            id=self.id,
+            session_id=self.session_id,
+            agent=self.agent,
+            provider=self.provider,
+            model=self.model,
+            run_kind=self.run_kind,
+            state=self.state,
+            started_at=self.started_at,
+            seconds=None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds(),
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            cost=self.cost_microusd,
+            price_known=self.price_known,
+            error=self.error,
+            follows=self.follows,
+            notes=tuple(self.notes),
+            provenance=dict(self.provenance),
+        )
+
+
+class Calls:
+    """The port `engine.calls`; also an observer of sessions. Methods may be called from any thread."""
+
+    def __init__(
+        self, database: Database, randomness: Randomness, *, secrets: Callable[[], Iterable[str]] = tuple
+    ) -> None:
+        """`secrets`: values that are never stored (SPEC 11.1), besides what looks like one."""
+        self._database = database
+        self._randomness = randomness
+        self._secrets = secrets
+
+    # Writing
+
+    def begin(
+        self,
+        session: SessionView,
+        *,
+        provider: str,
+        model: str,
+        run_kind: str,
+        prompt: Prompt | None = None,
+        messages: Sequence[PromptPart] = (),
+        follows: str = "",
+    ) -> str:
+        """Store that a call begins, before it is made; its id.
+
+        `prompt` is what `PromptAssembly` made (its parts come first, its notes and provenance are kept), None on a call
+        that only goes on with a conversation. `messages`: what this call sends that the call `follows` had not sent,
+        the model's own last answer and tools' results included (roles "assistant" and "tool"). Everything of it is
+        stored as it is sent; parts without a token count get one.
+        """
+        call_id = self._randomness.new_id("call")
+        known = tuple(self._secrets())
+        parts = [_without(part, known) for part in (*(prompt.parts if prompt else ()), *messages)]
+        packed = pack(parts)
+
+        def work(tx: Transaction) -> None:
+            tx.session.add(
+                ModelCallRow(
+                    id=call_id,
+                    session_id=session.id,
+                    agent=session.agent,
+                    provider=provider,
+                    model=model,
+                    run_kind=run_kind,
+                    state="running",
+                    started_at=tx.now,
+                    follows=follows,
+                    notes=[redact(note, known) for note in prompt.notes] if prompt else [],
+                    provenance=dict(prompt.provenance) if prompt else {},
+                    messages=packed,
+                )
+            )
+            tx.record(ModelCallBegan(subject=call_id, workspace=session.workspace, session_id=session.id))
+
+        self._database.write(work)
+        return call_id
+
+    def finish(
+        self,
+        call_id: str,
+        *,
+        state: str,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cost: int = 0,
+        price_known: bool = True,
+        error: str = "",
+        reply: str = "",
+    ) -> None:
+        """Store how a call ended: `state` "done", "failed" or "cancelled", `cost` in micro-dollars. Figures of a call
+        that its session's end closed already are still taken; of any other that is over, nothing changes.
+
+        Raises `Refusal` `unknown_call`.
+        """
+        if state not in STATES or state == "running":
+            raise ValueError(f"a call cannot end as {state!r}")
+        known = tuple(self._secrets())
+        said = zlib.compress(redact(sanitise(reply), known)[:REPLY_MOST].encode(errors="replace")) if reply else b""
+
+        def work(tx: Transaction) -> None:
+            row = tx.session.get(ModelCallRow, call_id)
+            if row is None:
+                raise _unknown(call_id)
+            if row.state not in ("running", "cancelled") or (row.state == "cancelled" and row.input_tokens):
+                return
+            if row.state == "running":
+                row.state, row.ended_at = state, tx.now
+                row.error = redact(sanitise(error), known)
+            row.input_tokens, row.output_tokens = input_tokens, output_tokens
+            row.cost_microusd, row.price_known, row.reply = cost, price_known, said
+            tx.session.add(row)
+            tx.record(ModelCallEnded(subject=call_id, session_id=row.session_id, state=row.state))
+
+        self._database.write(work)
+
+    def recover(self) -> int:
+        """At start-up: what a crash left running is interrupted. Says how many."""
+
+        def work(tx: Transaction) -> int:
+            left = _running(tx.session)
+            for row in left:
+                row.state, row.ended_at = "interrupted", tx.now
+                row.error = "the engine ended while it ran"
+                tx.session.add(row)
+            return len(left)
+
+        return self._database.write(work)
+
+    def session_started(self, tx: Transaction, view: SessionView, /) -> None:
+        """Nothing to do."""
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object, /) -> None:
+        """No call outlives its session."""
+        for row in _running(tx.session, view.id):
+            row.state, row.ended_at = "cancelled", tx.now
+            row.error = row.error or f"its session ended: {view.state}"
+            tx.session.add(row)
+
+    # Reading
+
+    def for_session(self, session_id: str) -> list[ModelCall]:
+        """The calls of a session, oldest first; [] for one that made none."""
+        with self._database.read() as session:
+            query = select(ModelCallRow).where(col(ModelCallRow.session_id) == session_id)
+            rows = session.exec(query.order_by(col(ModelCallRow.started_at), literal_column("rowid")))
+            return [row.view for row in rows]
+
+    def that_recalled(self, memory_id: str, limit: int = 20) -> list[ModelCall]:
+        """The calls whose prompt had this memory in it, newest first; of the newest `RECALLED_MOST` calls."""
+        with self._database.read() as session:
+            rowid: Any = literal_column("rowid")
+            newest: Any = select(rowid).select_from(ModelCallRow).order_by(rowid.desc()).limit(RECALLED_MOST)
+            query = (
+                select(ModelCallRow)
+                .where(rowid.in_(newest))
+                .where(cast(col(ModelCallRow.provenance), String).contains(json.dumps(memory_id), autoescape=True))
+                .order_by(rowid.desc())
+                .limit(limit)
+            )
+            return [row.view for row in session.exec(query)]
+
+    def get(self, call_id: str) -> ModelCall:
+        """One call. Raises `Refusal` `unknown_call`."""
+        with self._database.read() as session:
+            return _row(session, call_id).view
+
+    def prompt(self, call_id: str) -> tuple[PromptPart, ...]:
+        """Everything that the model was sent for a call, in order, the conversation before it included.
+
+        Raises `Refusal` `unknown_call`.
+        """
+        stretches: list[tuple[PromptPart, ...]] = []
+        with self._database.read() as session:
+            row = _row(session, call_id)
+            for _ in range(LONGEST_CHAIN):
+                stretches.append(unpack(row.messages))
+                before = session.get(ModelCallRow, row.follows) if row.follows else None
+                if before is None:
+                    break
+                row = before
+        return tuple(part for stretch in reversed(stretches) for part in stretch)
+
+    def reply(self, call_id: str) -> str:
+        """What the model answered, "" when it did not. Raises `Refusal` `unknown_call`."""
+        with self._database.read() as session:
+            stored = _row(session, call_id).reply
+        return zlib.decompress(stored).decode() if stored else ""
+
+
+def pack(parts: Sequence[PromptPart]) -> bytes:
+    """Parts as compressed JSON. Sources, which repeat, are written once each and named by number."""
+    sources: dict[PromptSource, int] = {}
+    told = [
+        {
+            "name": part.name,
+            "role": part.role,
+            "tokens": part.tokens,
+            "lines": [[sources.setdefault(line.source, len(sources)), line.text] for line in part.lines],
+        }
+        for part in parts
+    ]
+    document = {"sources": [[one.kind.value, one.ref, one.label] for one in sources], "parts": told}
+    return zlib.compress(json.dumps(document, ensure_ascii=False).encode(errors="replace"))
+
+
+def unpack(data: bytes) -> tuple[PromptPart, ...]:
+    """The inverse of `pack`."""
+    if not data:
+        return ()
+    document = json.loads(zlib.decompress(data))
+    sources = [PromptSource(SourceKind(kind), ref, label) for kind, ref, label in document["sources"]]
+    return tuple(
+        PromptPart(
+            part["name"],
+            tuple(PromptLine(text, sources[number]) for number, text in part["lines"]),
+            part["role"],
+            part["tokens"],
+        )
+        for part in document["parts"]
+    )
+
+
+def _without(part: PromptPart, known: tuple[str, ...]) -> PromptPart:
+    """The part without secrets and with a token count."""
+    clean = without_secrets(part, known)
+    return clean if clean.tokens else replace(clean, tokens=tokenizer.count(clean.text))
+
+
+def _running(session: Session, session_id: str | None = None) -> list[ModelCallRow]:
+    query = select(ModelCallRow).where(col(ModelCallRow.state) == "running")
+    if session_id is not None:
+        query = query.where(col(ModelCallRow.session_id) == session_id)
+    return list(session.exec(query))
+
+
+def _row(session: Session, call_id: str) -> ModelCallRow:
+    row = session.get(ModelCallRow, call_id)
+    if row is None:
+        raise _unknown(call_id)
+    return row
+
+
+def _unknown(call_id: str) -> Refusal:
+    return Refusal("unknown_call", f"there is no call {call_id}", "`clawpy xray SESSION` lists those of a session")

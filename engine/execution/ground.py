@@ -1,0 +1,271 @@
+"""The place that a session works in, whichever runner works there (SPEC 3.8, 3.9).
+
+What only checks stands in the operator's tree; everything else in a worktree made from a snapshot of it, which is
+thrown away, or whose diff becomes a change set that waits for review.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from engine.config import SettingsSource
+from engine.execution import snapshots
+from engine.execution.changesets import Captured, ChangeSets
+from engine.execution.continuing import continued
+from engine.execution.live import LiveSession
+from engine.execution.overlaps import Overlaps
+from engine.execution.runners.flow import FlowUnable, NotBegun, Place
+from engine.execution.salvage import Salvage
+from engine.execution.snapshots import Snapshot
+from engine.execution.worktrees import Worktree, Worktrees
+from engine.git import Git
+from engine.storage.database import Transaction
+from engine.values import UNDONE, ChangeState, CheckResult, Refusal, SessionView
+
+log = logging.getLogger(__name__)
+
+UNDO_NOTES = {
+    Place.OPERATOR_TREE: "only checks, in your tree; nothing to undo",
+    Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
+    Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
+}
+"""What a card says of each place (SPEC 9.2)."""
+
+KEPT_DURATIONS = 50
+"""So many of the slowest tests are kept with a result; a suite may have tens of thousands."""
+
+Write = Callable[[Transaction], str]
+"""What goes into a session's last transaction; returns the id of its change set, "" for none."""
+
+
+class RunBook(Protocol):
+    """Where runs of a project's own checks are kept (SPEC 4.2)."""
+
+    def record(
+        self,
+        transaction: Transaction,
+        *,
+        session_id: str,
+        workspace: str,
+        check: CheckResult,
+        head: str,
+        tree: str,
+        clean: bool,
+        full: bool,
+        changed: bool = False,
+        attempt: int = 0,
+        cost: int = 0,
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where a session works. `git` is on `folder`, unsandboxed, without hooks and without filters and drivers that the
+    repository's configuration names; `before` is the state of the operator's files at the beginning; `continues` is
+    the session with whose changes it begins, "" for none."""
+
+    folder: Path
+    git: Git
+    worktree: Worktree | None = None
+    before: Snapshot | None = None
+    continues: str = ""
+
+
+class Grounds:
+    """Gives sessions a place, and keeps what they found and changed there."""
+
+    def __init__(
+        self,
+        *,
+        settings: SettingsSource,
+        worktrees: Worktrees,
+        changes: ChangeSets,
+        runs: RunBook,
+        overlaps: Overlaps | None = None,
+        left: Salvage | None = None,
+    ) -> None:
+        """`left` keeps what sessions left that an end of the engine cut short; without it that is cleared away."""
+        self._overlaps = overlaps
+        self._left = left
+        self._settings = settings
+        self._worktrees = worktrees
+        self._changes = changes
+        self._runs = runs
+
+    def recover(self) -> list[str]:
+        """Keep what interrupted sessions had changed; finish or take back landings, clear away worktrees; see
+        `Salvage.recover` and `ChangeSets.recover`."""
+        if self._left is None:
+            return self._changes.recover()
+        words, spare = self._left.recover()
+        return words + self._changes.recover(spare=spare)
+
+    def carried(self, former: str) -> str:
+        """What a model that goes on with session `former` is told of the files: whether its changes are there."""
+        change = self._changes.for_session(former)
+        if change is None:
+            return "The files are the operator's present ones: nothing that you changed in them before was kept."
+        if change.state in (ChangeState.WAITING, ChangeState.UNDONE, ChangeState.LANDED):
+            return "The files hold what you changed in them before."
+        return f"What you changed before was {change.state} and may not be in the files: look before you rely on it."
+
+    @contextmanager
+    def take(self, live: LiveSession, place: Place, *, salvage: SessionView | None = None) -> Iterator[Ground]:
+        """The place a session works in, prepared by the workspace's `setup`. A worktree outlives the block only when
+        it ended well, until `keep`; with `salvage` its changes are kept too when it did not: a limit was reached, a
+        provider went away, somebody stopped it or the engine died. Half of the work is better than none, but not when
+        the operator undid its card.
+
+        Raises `FlowUnable` when `setup` fails, `Refusal` when git cannot make a worktree."""
+        workspace = Path(live.assignment.workspace)
+        git = Git(workspace)
+        common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
+        live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
+        if place is Place.OPERATOR_TREE:
+            yield _with_state(Ground(workspace, git))
+            return
+        ground = None
+        try:
+            former = continued(live.assignment)
+            onto = self._changes.onto(former) if former else None
+            worktree = self._worktrees.create(live.id, workspace, onto=onto)
+            live.confine(replace(live.confinement, folder=worktree.folder))
+            self._set_up(live, worktree)
+            if salvage is not None:
+                self._worktrees.worth_keeping(worktree)  # from here on a crash loses nothing either
+            ground = Ground(worktree.folder, snapshots.plain_git(worktree.folder).git, worktree, continues=former)
+            yield ground
+        except BaseException as error:
+            live.processes.end(grace=0)
+            if salvage is None or ground is None or not self._salvage(live, salvage, ground, error):
+                self._discard(live)
+            raise
+
+    def keep(
+        self,
+        live: LiveSession,
+        view: SessionView,
+        ground: Ground,
+        place: Place,
+        *,
+        check: CheckResult | None = None,
+        full: bool = False,
+        recorded: bool = False,
+    ) -> Write:
+        """Inside `take`, when the work is done: end its processes, capture its diff where the place says so, and give
+        what belongs into the session's last transaction: the run of the tests (`full`: the whole suite) unless it is
+        `recorded` already, the change set. A worktree of which nothing is kept is gone afterwards.
+
+        Raises `Stopped` when the session is ending."""
+        live.check_running()
+        # From here on nobody writes into the folder any more: what is captured is what there is.
+        live.processes.end(grace=0)
+        captured = None
+        if place is Place.CHANGE_SET and ground.worktree is not None:
+            captured = self._changes.capture(ground.worktree)
+        write = self._writer(view, ground, captured, check and bounded(check), full=full, recorded=recorded)
+        live.check_running()
+        if captured is None and ground.worktree is not None:
+            self._discard(live)
+        return write
+
+    def _salvage(self, live: LiveSession, view: SessionView, ground: Ground, error: BaseException) -> bool:
+        """Keep what a session that did not come to its end had changed; False when its folder may go."""
+        stop = live.stop_requested
+        if (stop is not None and stop.reason == UNDONE) or isinstance(error, NotBegun):
+            return False
+        assert ground.worktree is not None
+        try:
+            captured = self._changes.capture(ground.worktree)
+        except (Refusal, OSError) as fault:
+            live.note(f"what was changed cannot be kept yet, the next start tries again: {fault}", error=True)
+            return True
+        if captured is None:
+            return False
+        live.leftover = self._writer(view, ground, captured, None, full=False, recorded=True)
+        live.note("what was changed until then waits on the work screen")
+        return True
+
+    def _discard(self, live: LiveSession) -> None:
+        self._worktrees.remove(live.id)
+        self._worktrees.let_go(Path(live.assignment.workspace), live.id)
+
+    def _set_up(self, live: LiveSession, worktree: Worktree) -> None:
+        setup = self._settings.current.workspace(live.assignment.workspace).setup.strip()
+        if not setup:
+            return
+        done = live.execute(["sh", "-c", setup], cwd=worktree.folder)
+        if not done.ok:
+            raise FlowUnable(
+                f"the workspace's setup command ended with exit code {done.exit_code}",
+                "mend `setup` of this workspace in config.toml; it has no network unless `network = true`",
+            )
+
+    def _writer(
+        self,
+        view: SessionView,
+        ground: Ground,
+        captured: Captured | None,
+        check: CheckResult | None,
+        *,
+        full: bool,
+        recorded: bool,
+    ) -> Write:
+        after = state_of(ground) if check is not None and not recorded else None
+        known = after
+        if known is None or (ground.worktree is None and after != ground.before):
+            # Files changed while the tests ran: they were green or red on no tree that anyone can name.
+            known = Snapshot(after.head if after else "", "", False)
+
+        overlaps = self._overlaps.of_captured(captured) if captured and self._overlaps else []
+
+        def write(tx: Transaction) -> str:
+            if check is not None and not recorded:
+                self._runs.record(
+                    tx,
+                    session_id=view.id,
+                    workspace=view.workspace,
+                    check=check,
+                    head=known.head,
+                    tree=known.tree,
+                    clean=known.clean,
+                    full=full,
+                    changed=captured is not None,
+                )
+            if captured is None:
+                return ""
+            stored = self._changes.store(tx, captured, prediction_id=view.prediction_id, title=view.prompt, check=check)
+            if ground.continues:
+                self._changes.supersede(tx, ground.continues, by=view.id)
+            if self._overlaps is not None:
+                self._overlaps.record(tx, stored.id, view, overlaps)
+            return stored.id
+
+        return write
+
+
+def bounded(check: CheckResult) -> CheckResult:
+    """The result with the slowest `KEPT_DURATIONS` tests only."""
+    return replace(check, durations=check.durations[:KEPT_DURATIONS])
+
+
+def _with_state(ground: Ground) -> Ground:
+    return replace(ground, before=state_of(ground))
+
+
+def state_of(ground: Ground) -> Snapshot | None:
+    """The files as they are now, as a tree; None where git cannot tell, which is no reason not to run the tests."""
+    try:
+        now = snapshots.take(snapshots.plain_git(ground.folder))
+    except Refusal as refusal:
+        log.warning("the state of %s cannot be told: %s", ground.folder, refusal)
+        return None
+    worktree = ground.worktree
+    if worktree is not None and now.head == worktree.start != worktree.head:
+        return Snapshot(worktree.head, now.tree, False)  # its commit is our own, on top of the operator's
+    return now

@@ -1,0 +1,75 @@
+"""What the agent of a session did, for adaptation to learn from (SPEC 5.1): its tool calls in order, and what failed.
+
+Gathered while it runs, recorded in its last transaction.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+
+from engine.events import AgentErred, Event, ToolsUsed
+from engine.values import SessionView, sanitise
+from engine.values.secrets import redact
+
+CALLS_MOST = 500
+ERRORS_MOST = 50
+"""So many calls and errors of one session are recorded, the first ones; the same error only once."""
+
+MESSAGE_MOST = 500
+"""Characters of an error."""
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
+
+
+class Journal:
+    """Of one session. From any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._calls: list[str] = []
+        self._errors: dict[tuple[str, str], None] = {}
+
+    def used(self, call: str) -> None:
+        """A tool was called; `call` as `ToolsUsed` has it."""
+        with self._lock:
+            if len(self._calls) < CALLS_MOST:
+                self._calls.append(call)
+
+    def erred(self, tool: str, message: str) -> None:
+        """A tool call failed in a way that the agent cannot have meant, or its model or program (`tool`) did."""
+        told = sanitise(tool)[:60], redact(sanitise(message))[:MESSAGE_MOST]
+        with self._lock:
+            if len(self._errors) < ERRORS_MOST:
+                self._errors[told] = None
+
+    def facts(self, view: SessionView) -> Sequence[Event]:
+        """What is to be recorded of it."""
+        with self._lock:
+            calls, errors = tuple(self._calls), tuple(self._errors)
+        found: list[Event] = [
+            AgentErred(subject=view.id, workspace=view.workspace, agent=view.agent, tool=tool, message=message)
+            for tool, message in errors
+        ]
+        if calls:
+            found.append(ToolsUsed(subject=view.id, workspace=view.workspace, agent=view.agent, calls=calls))
+        return found
+
+
+def nothing_done(view: SessionView) -> Sequence[Event]:
+    """The facts of a session in which no agent ever worked."""
+    return ()
+
+
+def command_used(programs: Sequence[str]) -> str:
+    """An exec as `ToolsUsed` has it, from the programs that the command runs: `exec:git status`. Words that are no
+    plain names (paths, options, anything that might be private) are left out."""
+    words = programs[0].split() if programs else []
+    if not words:
+        return "exec"
+    program = words[0].rsplit("/", 1)[-1]
+    if not _PLAIN.fullmatch(program.replace(".", "")):
+        return "exec"
+    second = words[1] if len(words) > 1 and _PLAIN.fullmatch(words[1]) else ""
+    return f"exec:{program} {second}".rstrip()

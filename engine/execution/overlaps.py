@@ -1,0 +1,121 @@
+"""Which change sets would get into each other's way, seen before they land (SPEC 3.9).
+
+Every session writes a worktree of its own, so two never meet while they work; they meet when they land. For each pair
+that touches the same files of a workspace git says whether the second would still land after the first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlmodel import col, select
+
+from engine.events import WorkOverlapped
+from engine.execution import snapshots
+from engine.execution.change_rows import ChangeSetRow
+from engine.execution.changesets import Captured
+from engine.execution.merging import three_way
+from engine.git import Git
+from engine.storage.database import Database, Transaction
+from engine.values import ChangeState, SessionView
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Another change set that waits and touches the same `files`; `conflicting` of them could not be landed after the
+    other was."""
+
+    change_set_id: str
+    session_id: str
+    title: str
+    files: tuple[str, ...]
+    conflicting: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """How a screen says it."""
+        one = len(self.files) == 1
+        shared = self.files[0] if one else f"{len(self.files)} files"
+        if self.conflicting:
+            return f"“{self.title}” changes {shared} too; only one of the two can land"
+        return f"“{self.title}” changes {shared} too; both can land, in either order"
+
+
+class Overlaps:
+    """Compares what waits. Asks git: in a worker, never on a screen's loop."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, change_set_id: str) -> list[Overlap]:
+        """Those of one change set that waits, oldest first; none for one that is decided or unknown."""
+        with self._database.read() as session:
+            row = session.get(ChangeSetRow, change_set_id)
+        if row is None or row.state != ChangeState.WAITING:
+            return []
+        return self._with(row.workspace, row.id, _paths(row.files), row.base_tree, row.result_tree)
+
+    def of_captured(self, captured: Captured) -> list[Overlap]:
+        """Those of one that is not stored yet."""
+        worktree = captured.worktree
+        paths = {path for file in captured.files for path in (file.path, file.old_path) if path}
+        return self._with(os.fsdecode(worktree.workspace), "", paths, worktree.base, captured.result)
+
+    def record(self, tx: Transaction, change_set_id: str, view: SessionView, overlaps: Iterable[Overlap]) -> None:
+        """Put them into the ledger, for the adaptation engine (SPEC 5.1: `task_conflict`)."""
+        for one in overlaps:
+            tx.record(
+                WorkOverlapped(
+                    subject=change_set_id,
+                    workspace=view.workspace,
+                    session_id=view.id,
+                    agent=view.agent,
+                    other=one.change_set_id,
+                    other_session_id=one.session_id,
+                    files=one.files[:50],
+                    conflicting=one.conflicting[:50],
+                )
+            )
+
+    def _with(self, workspace: str, own: str, paths: set[str], base: str, result: str) -> list[Overlap]:
+        query = (
+            select(ChangeSetRow)
+            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state) == ChangeState.WAITING.value)
+            .order_by(col(ChangeSetRow.created_at), col(ChangeSetRow.id))
+        )
+        with self._database.read() as session:
+            others = [row for row in session.exec(query) if row.id != own]
+        sharing = [(row, sorted(paths & _paths(row.files))) for row in others]
+        if not any(shared for _, shared in sharing):
+            return []
+        git = snapshots.plain_git(Path(workspace)).git
+        return [
+            Overlap(
+                row.id,
+                row.session_id,
+                row.title,
+                tuple(shared),
+                _conflicts(git, (row.base_tree, row.result_tree), (base, result)),
+            )
+            for row, shared in sharing
+            if shared and not snapshots.missing_objects(git, row.base_tree, row.result_tree)
+        ]
+
+
+def _conflicts(git: Git, first: tuple[str, str], second: tuple[str, str]) -> tuple[str, ...]:
+    """Files that conflict when `second` (base, result) is landed on a tree where `first` was."""
+    landed = first[1]
+    if first[0] != second[0]:
+        onto = three_way(git, base=first[0], ours=second[0], theirs=first[1])
+        if onto.conflicts:
+            return tuple(snapshots.shown(path) for path in onto.conflicts)
+        landed = onto.tree
+    merged = three_way(git, base=second[0], ours=landed, theirs=second[1])
+    return tuple(snapshots.shown(path) for path in merged.conflicts)
+
+
+def _paths(files: list[dict[str, object]]) -> set[str]:
+    return {str(path) for file in files for path in (file["path"], file.get("old_path")) if path}

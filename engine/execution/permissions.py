@@ -1,0 +1,325 @@
+"""Permission requests (SPEC 3.5, 9.3): what a session wants to do and a person must look at, each with its own answer.
+
+A request is a row before anybody is asked, and its answer is on disk before the session acts on it. A session that
+runs by itself never waits: nobody is there, so the request is recorded as denied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Index
+from sqlmodel import Field, Session, SQLModel, col, desc, select
+
+from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
+from engine.execution.channels import AUTONOMOUS
+from engine.execution.live import LiveSession
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
+from engine.values.secrets import redact
+
+log = logging.getLogger(__name__)
+
+LONGEST_TITLE = 300
+LONGEST_DETAIL = 50_000
+"""Characters; who asks about more than a person can be shown must not ask (see the tools' own limits)."""
+
+OPERATOR = "operator"
+NOBODY = "nobody"
+"""Who answered what a session asked that runs by itself."""
+
+WAITING, ANSWERED, WITHDRAWN = "waiting", "answered", "withdrawn"
+
+
+class PermissionRow(SQLModel, table=True):
+    """One request as stored. `key` is what an answer for the session holds for, as a digest: it may be a command with
+    a password in it."""
+
+    __tablename__ = "permission_requests"
+    __table_args__ = (
+        CheckConstraint(f"state IN ('{WAITING}', '{ANSWERED}', '{WITHDRAWN}')", name="ck_permission_requests_state"),
+        CheckConstraint(
+            "answer IN ({})".format(", ".join(f"'{one}'" for one in PermissionAnswer)),
+            name="ck_permission_requests_answer",
+        ),
+        CheckConstraint("(state = 'answered') = (answer IS NOT NULL)", name="ck_permission_requests_answered"),
+        Index("ix_permission_requests_state", "state", "asked_at"),
+        Index("ix_permission_requests_session", "session_id", "key", "asked_at"),
+    )
+
+    id: str = Field(primary_key=True)
+    session_id: str
+    agent: str
+    workspace: str
+    tool: str
+    title: str
+    detail: str
+    reason: str
+    key: str
+    state: str
+    asked_at: datetime = Field(sa_column=utc())
+    answered_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    answer: str | None = None
+    answered_by: str = ""
+
+    @property
+    def view(self) -> PermissionRequest:
+        """The row as others see it."""
+        return PermissionRequest(
+            id=self.id,
+            session_id=self.session_id,
+            agent=self.agent,
+            workspace=self.workspace,
+            tool=self.tool,
+            title=self.title,
+            detail=self.detail,
+            reason=self.reason,
+            asked_at=self.asked_at,
+            answered_at=self.answered_at,
+            answer=None if self.answer is None else PermissionAnswer(self.answer),
+            withdrawn=self.state == WITHDRAWN,
+            by=self.answered_by,
+        )
+
+
+@dataclass(slots=True)
+class _Wait:
+    """Where the thread that asked waits: for an answer, or for its session's end."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    answer: PermissionAnswer | None = None
+
+
+class Permissions:
+    """The port. `ask` blocks in the session's thread; all else is quick and may be called from any thread."""
+
+    def __init__(
+        self, database: Database, *, randomness: Randomness, secrets: Callable[[], Iterable[str]] = tuple
+    ) -> None:
+        """`secrets`: values that are never stored or shown (SPEC 11.1), besides what looks like one."""
+        self._database = database
+        self._secrets = secrets
+        self._randomness = randomness
+        self._lock = threading.Lock()
+        self._waits: dict[str, _Wait] = {}
+
+    def ask(
+        self, live: LiveSession, view: SessionView, *, tool: str, title: str, detail: str, reason: str, key: str
+    ) -> bool:
+        """Whether a person allows it; waits for the answer while the session's clocks stand still (SPEC 9.3).
+
+        An answer for the session that was given for the same `key` counts again. A session that runs by itself is
+        denied at once. Raises `Stopped` when the session ends before there is an answer, `Refusal` when the request
+        cannot be stored.
+        """
+        live.check_running()
+        wait = _Wait()
+        known = tuple(self._secrets())
+        row = PermissionRow(
+            id=self._randomness.new_id("perm"),
+            session_id=view.id,
+            agent=view.agent,
+            workspace=view.workspace,
+            tool=sanitise(tool),
+            title=_cut(redact(sanitise(title), known).replace("\n", " "), LONGEST_TITLE),
+            detail=_cut(redact(sanitise(detail), known), LONGEST_DETAIL),
+            reason=redact(sanitise(reason), known),
+            key=hashlib.sha256(key.encode(errors="replace")).hexdigest(),
+            state=WAITING,
+            asked_at=view.created_at,  # set in the transaction
+        )
+        request_id, said = row.id, f"{row.title}: {row.reason}"
+        with self._lock:
+            self._waits[request_id] = wait
+        try:
+            request = self._database.write(lambda tx: self._put(tx, row, alone=view.mode == AUTONOMOUS))
+            live.write("ask", f"{said} ({request_id})")
+            if request.answer is None:
+                live.on_stop(wait.over.set)
+                with live.waiting():
+                    wait.over.wait()
+                if wait.answer is None:
+                    self._give_up(live, request_id)
+                request = self.get(request_id)
+            live.write("ask", _told(request))
+        finally:
+            with self._lock:
+                self._waits.pop(request_id, None)
+        live.check_running()
+        return request.answer is not None and request.answer.allows
+
+    def _give_up(self, live: LiveSession, request_id: str) -> None:
+        """The session ends and nobody answered. What cannot be written now is withdrawn at the next start."""
+        with contextlib.suppress(Refusal):
+            self._database.write(lambda tx: _withdraw(tx, [request_id], "its session ended"))
+        live.check_running()
+
+    def _put(self, tx: Transaction, row: PermissionRow, *, alone: bool) -> PermissionRequest:
+        """Store a new request; answered at once where the session runs by itself, or was answered for good before."""
+        row.asked_at = tx.now
+        tx.session.add(row)
+        tx.record(
+            PermissionAsked(
+                subject=row.id, workspace=row.workspace, session_id=row.session_id, tool=row.tool, title=row.title
+            )
+        )
+        if alone:
+            row.reason = f"{row.reason}; nobody is there to ask: the session runs by itself"
+            _answer(tx, row, PermissionAnswer.DENY_ONCE, NOBODY)
+        elif (before := _lasting(tx.session, row)) is not None:
+            assert before.answer is not None
+            _answer(tx, row, PermissionAnswer(before.answer), f"{OPERATOR} ({before.id}, for this session)")
+        return row.view
+
+    def answer(self, request_id: str, answer: PermissionAnswer, by: str = OPERATOR) -> PermissionRequest:
+        """Answer a request. One for the session also answers what else waits there for the same key.
+
+        Raises `Refusal` `unknown_permission`, `permission_answered`, `permission_withdrawn`.
+        """
+
+        def work(tx: Transaction) -> list[PermissionRequest]:
+            row = tx.session.get(PermissionRow, request_id)
+            if row is None:
+                raise _unknown(request_id)
+            if row.state == ANSWERED:
+                raise Refusal(
+                    "permission_answered",
+                    f"{request_id} was answered already: {_words(row.view)}",
+                    "an answer stands; stop the session to end what it does: clawpy undo " + row.session_id,
+                )
+            if row.state == WITHDRAWN:
+                raise Refusal("permission_withdrawn", f"{request_id} waits no more: its session ended")
+            _answer(tx, row, answer, by)
+            others = _waiting(tx.session, row.session_id) if answer.lasts else []
+            same = [one for one in others if one.key == row.key and one.id != row.id]
+            for one in same:
+                _answer(tx, one, answer, f"{by} ({row.id}, for this session)")
+            return [one.view for one in (row, *same)]
+
+        answered = self._database.write(work)
+        for one in answered:
+            with self._lock:
+                wait = self._waits.get(one.id)
+            if wait is not None:
+                wait.answer = one.answer
+                wait.over.set()
+        return answered[0]
+
+    def waiting(self) -> list[PermissionRequest]:
+        """What waits for an answer, longest first."""
+        with self._database.read() as session:
+            return [row.view for row in _waiting(session)]
+
+    def latest(self, limit: int = 50, *, session_id: str | None = None) -> list[PermissionRequest]:
+        """Requests of any state, newest first."""
+        query = select(PermissionRow).order_by(desc(col(PermissionRow.asked_at)), desc(col(PermissionRow.id)))
+        if session_id is not None:
+            query = query.where(col(PermissionRow.session_id) == session_id)
+        with self._database.read() as session:
+            return [row.view for row in session.exec(query.limit(limit))]
+
+    def get(self, request_id: str) -> PermissionRequest:
+        """One request. Raises `Refusal` `unknown_permission`."""
+        with self._database.read() as session:
+            row = session.get(PermissionRow, request_id)
+        if row is None:
+            raise _unknown(request_id)
+        return row.view
+
+    def recover(self) -> list[str]:
+        """At start-up, when no session runs: withdraw what a crash left waiting. Says what, in words."""
+
+        def work(tx: Transaction) -> list[PermissionRequest]:
+            left = [row.view for row in _waiting(tx.session)]
+            _withdraw(tx, [one.id for one in left], "the engine ended while it waited")
+            return left
+
+        left = self._database.write(work)
+        return [
+            f"“{one.title}” waited for your answer; it was withdrawn, its session is gone ({one.id})" for one in left
+        ]
+
+    # Observer of sessions
+
+    def session_started(self, tx: Transaction, view: SessionView) -> None:
+        """Nothing to do."""
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: Any = None) -> None:
+        """A session that is over asks no more."""
+        _withdraw(tx, [row.id for row in _waiting(tx.session, view.id)], "its session ended")
+
+
+def _waiting(session: Session, session_id: str | None = None) -> list[PermissionRow]:
+    query = select(PermissionRow).where(col(PermissionRow.state) == WAITING)
+    if session_id is not None:
+        query = query.where(col(PermissionRow.session_id) == session_id)
+    return list(session.exec(query.order_by(col(PermissionRow.asked_at), col(PermissionRow.id))))
+
+
+def _lasting(session: Session, row: PermissionRow) -> PermissionRow | None:
+    """The answer for the session that was given for the same key, or None."""
+    lasting = [one.value for one in PermissionAnswer if one.lasts]
+    query = (
+        select(PermissionRow)
+        .where(col(PermissionRow.session_id) == row.session_id, col(PermissionRow.key) == row.key)
+        .where(col(PermissionRow.answer).in_(lasting), col(PermissionRow.id) != row.id)
+        .order_by(col(PermissionRow.asked_at))
+    )
+    return session.exec(query.limit(1)).first()
+
+
+def _answer(tx: Transaction, row: PermissionRow, answer: PermissionAnswer, by: str) -> None:
+    row.state, row.answer, row.answered_by, row.answered_at = ANSWERED, answer.value, sanitise(by), tx.now
+    tx.session.add(row)
+    tx.record(
+        PermissionAnswered(
+            subject=row.id,
+            workspace=row.workspace,
+            session_id=row.session_id,
+            tool=row.tool,
+            answer=answer.value,
+            by=row.answered_by,
+        )
+    )
+
+
+def _withdraw(tx: Transaction, ids: list[str], reason: str) -> None:
+    for request_id in ids:
+        row = tx.session.get(PermissionRow, request_id)
+        if row is None or row.state != WAITING:
+            continue
+        row.state, row.answered_at = WITHDRAWN, tx.now
+        tx.session.add(row)
+        tx.record(
+            PermissionWithdrawn(
+                subject=row.id, workspace=row.workspace, session_id=row.session_id, tool=row.tool, reason=reason
+            )
+        )
+
+
+def _unknown(request_id: str) -> Refusal:
+    shown = sanitise(request_id)[:60]
+    return Refusal("unknown_permission", f"there is no permission request {shown}", "see `clawpy permissions list`")
+
+
+def _words(request: PermissionRequest) -> str:
+    answer = request.answer
+    if answer is None:
+        return "withdrawn" if request.withdrawn else "waits"
+    return ("allowed" if answer.allows else "denied") + (" for this session" if answer.lasts else "")
+
+
+def _told(request: PermissionRequest) -> str:
+    return f"{_words(request)} by {request.by}" if request.by else _words(request)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]} … [{len(text) - most:,} more characters]"

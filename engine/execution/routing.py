@@ -1,0 +1,176 @@
+"""Which model does it (SPEC 3.8, 5.4): a hint, the agent's `tools.json`, the channel, else the first provider there is.
+
+What the operator named is never replaced by something else: he may have named it for its price, or because the code
+must not leave his machine. Only a hint that cannot be followed is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.config import SettingsSource
+from engine.config_agents import ProviderKind, ProviderSettings, model_fault
+from engine.keys import Key, without_keyring
+from engine.values import Refusal
+
+KEYLESS = "keyless"
+"""The source of a key that nobody asks for."""
+
+DEFAULT = "default"
+"""The entry of `models` in `tools.json` for every kind of run that has none of its own."""
+
+
+class KeySource(Protocol):
+    """Where keys come from."""
+
+    def get(self, name: str) -> Key | None:
+        """The key of a provider. Raises `Refusal` when it lies where it must not be used."""
+
+
+class RoutingHints(Protocol):
+    """What was learned of models (SPEC 5.4)."""
+
+    def model(self, agent: str, channel: str, run_kind: str, prompt: str) -> tuple[str, str] | None:
+        """A model's id and why, None without an opinion."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A model, where it is reached, and why it was chosen, in words."""
+
+    provider: str
+    model: str
+    reason: str
+    base_url: str
+    kind: ProviderKind
+    host: str
+    keyless: bool = False
+
+    @property
+    def id(self) -> str:
+        """`provider:model`"""
+        return f"{self.provider}:{self.model}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderState:
+    """A provider as it stands. `source`: where its key comes from, "keyless", or "" when it cannot be used; `words`
+    then say why not. `named`: the settings name it."""
+
+    name: str
+    settings: ProviderSettings
+    source: str
+    words: str = ""
+    named: bool = False
+
+    @property
+    def usable(self) -> bool:
+        """True when calls can be made."""
+        return bool(self.source)
+
+
+class ModelRouter:
+    """Chooses models. Quick, but for a first look at a keyring; from any thread.
+
+    `models` are the `models` of an agent's `tools.json`: ids by kind of run; it raises `Refusal` for agents that are
+    not there or broken.
+    """
+
+    def __init__(
+        self,
+        settings: SettingsSource,
+        keys: KeySource,
+        *,
+        models: Callable[[str], Mapping[str, str]],
+        hints: RoutingHints | None = None,
+    ) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._models = models
+        self._hints = hints
+
+    def choose(self, agent: str, channel: str, run_kind: str = "task", prompt: str = "") -> ModelChoice:
+        """The model for one run. Raises `Refusal` `no_model`, and what is said of the agent's folder."""
+        if self._hints is not None and (hint := self._hints.model(agent, channel, run_kind, prompt)) is not None:
+            hinted, why = hint
+            try:
+                return self._named(hinted, why)
+            except Refusal:
+                pass  # learned in other times; what follows is what the operator says
+        models = self._models(agent)
+        for kind in (run_kind, DEFAULT):
+            if chosen := models.get(kind):
+                return self._named(chosen, f"tools.json of {agent} names it for {kind}")
+        serving = self._settings.current.channels.get(channel)
+        if serving is not None and serving.model:
+            return self._named(serving.model, f"channel {channel} names it")
+        states = self.providers()
+        for state in states:
+            if state.usable and state.settings.model:
+                return _choice(state, state.settings.model, f"{state.name} is the first provider that can be used")
+        raise Refusal("no_model", _nobody(states), SET_UP)
+
+    def providers(self) -> list[ProviderState]:
+        """Every provider, those that the settings name first."""
+        return [self.provider(name) for name in self._settings.current.provider_names()]
+
+    def provider(self, name: str) -> ProviderState:
+        """One provider. Raises `Refusal` `no_model` when there is none of that name."""
+        current = self._settings.current
+        settings = current.provider(name)
+        if settings is None:
+            known = ", ".join(current.provider_names())
+            raise Refusal("no_model", f"there is no provider {name}", f"known are {known}; others: [providers.{name}]")
+        named = name in current.providers
+        try:
+            key = self._keys.get(name)
+        except Refusal as refusal:
+            return ProviderState(name, settings, "", f"{refusal.message}: {refusal.fix}", named)
+        if key is not None:
+            return ProviderState(name, settings, key.source, named=named)
+        if not settings.keyless:
+            return ProviderState(name, settings, "", f"no key: clawpy key set {name}", named)
+        if named:
+            return ProviderState(name, settings, KEYLESS, named=True)
+        return ProviderState(name, settings, "", f"not named in the settings: {_name_it(name)}")
+
+    def _named(self, model_id: str, reason: str) -> ModelChoice:
+        if fault := model_fault(model_id):
+            raise Refusal("no_model", f"{reason}: {fault}", "mend it there")
+        provider, _, model = model_id.partition(":")
+        try:
+            state = self.provider(provider)
+        except Refusal as refusal:
+            raise Refusal("no_model", f"{model_id}: {refusal.message} ({reason})", refusal.fix) from refusal
+        if not state.usable:
+            fix = without_keyring(provider) if "no key" in state.words else _name_it(provider)
+            raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.words}", fix)
+        return _choice(state, model, reason)
+
+
+SET_UP = "clawpy key set openai (or anthropic, together), or for a model on this machine: " + (
+    "clawpy config set providers.ollama.model NAME"
+)
+"""How a first provider is set up, in words."""
+
+
+def _choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
+    settings = state.settings
+    keyless = state.source == KEYLESS
+    return ModelChoice(state.name, model, reason, settings.base_url, settings.kind, settings.host, keyless)
+
+
+def _nobody(states: list[ProviderState]) -> str:
+    """Why the first choice of all has none."""
+    without_model = [state.name for state in states if state.usable]
+    if without_model:
+        name = without_model[0]
+        return f"{name} is there, and no model of it is named: clawpy config set providers.{name}.model NAME"
+    loose = [state.words for state in states if not state.usable and "chmod" in state.words]
+    return loose[0] if loose else "no provider has a key"
+
+
+def _name_it(provider: str) -> str:
+    return f"clawpy config set providers.{provider}.model NAME"

@@ -1,0 +1,266 @@
+"""One agent process and what is said with it: begin, turn after turn, end (SPEC 3.8, 9.4).
+
+The session's own thread drives it; its event loop runs only while something is said. Between turns (while tests judge
+what was done) the agent waits with its pipes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import subprocess
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from acp import PROTOCOL_VERSION, RequestError, schema
+from acp.connection import Connection
+from acp.utils import serialize_params
+from pydantic import BaseModel, ValidationError
+
+from engine.execution.live import LiveSession
+from engine.execution.processes import has_ended
+from engine.execution.runners.acp.requests import Requests
+from engine.execution.runners.acp.telling import Telling
+from engine.execution.runners.acp.wire import Wire
+from engine.execution.runners.flow import FlowUnable, NotBegun
+from engine.execution.transcripts import LineSplitter
+from engine.values import sanitise
+
+log = logging.getLogger(__name__)
+
+CANCEL_SECONDS = 0.25
+"""An agent that is told to cancel has so long to answer, then its processes are ended."""
+
+LAST_SECONDS = 0.5
+"""An agent that closed its output may take so long to be gone."""
+
+AUTH_REQUIRED = -32000
+_LOGIN_WORDS = ("auth", "log in", "login", "logged in", "api key", "api_key", "apikey", "credential", "401")
+
+A = TypeVar("A", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """How a turn ended. `reason` is the protocol's: end_turn, max_tokens, max_turn_requests, refusal, cancelled.
+
+    `usage` holds totals of the conversation, None from an agent that does not tell.
+    """
+
+    reason: str
+    said: str
+    usage: schema.Usage | None
+
+
+class Conversation:
+    """What is said with the agent in `process`. `login` says how the operator lets it in, when it is not."""
+
+    def __init__(
+        self,
+        live: LiveSession,
+        process: subprocess.Popen[bytes],
+        requests: Requests,
+        telling: Telling,
+        *,
+        title: str,
+        login: str,
+        version: str,
+        start_seconds: float,
+    ) -> None:
+        self._live = live
+        self._process = process
+        self._requests = requests
+        self._telling = telling
+        self._title = title
+        self._login = login
+        self._version = version
+        self._start_seconds = start_seconds
+        self._wire: Wire | None = None
+        self._runner = asyncio.Runner()
+        self._connection: Connection | None = None
+        self._listening: asyncio.BaseTransport | None = None
+        self._complaints: deque[str] = deque(maxlen=5)
+        self.model = ""
+        """Name and version of the agent, as it says itself."""
+
+    @contextmanager
+    def opened(self, folder: Path) -> Iterator[None]:
+        """Begin a session of the agent's in `folder`, and end the conversation with the block.
+
+        Raises `NotBegun` when it cannot begin (the words say how to log in where that is it), `Stopped`.
+        """
+        with self._runner:
+            loop = self._runner.get_loop()
+            loop.set_exception_handler(_quietly)
+            self._live.on_stop(lambda: _soon(loop, self._halt))
+            try:
+                try:
+                    self._runner.run(self._begin(folder))
+                except FlowUnable as error:
+                    raise NotBegun(error.message, error.fix) from None
+                yield
+            finally:
+                self._runner.run(self._end())
+
+    def turn(self, blocks: list[str]) -> Turn:
+        """Say something, one text block each, and hear the agent out.
+
+        Raises `FlowUnable` when it fails, dies or breaks the protocol (`NotBegun` when it is not logged in and did
+        nothing), `Stopped` when the session ends.
+        """
+        self._live.check_running()
+        return self._runner.run(self._turn(blocks))
+
+    async def _begin(self, folder: Path) -> None:
+        self._wire = await Wire.open(self._process, self._rubbish)
+        await self._hear_complaints()
+        self._connection = Connection(self._requests, self._wire)
+        capabilities = schema.ClientCapabilities(
+            fs=schema.FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True
+        )
+        began = await self._ask(
+            "initialize",
+            schema.InitializeRequest(
+                protocol_version=PROTOCOL_VERSION,
+                client_capabilities=capabilities,
+                client_info=schema.Implementation(name="clawpy", title="Clawpy", version=self._version),
+            ),
+            schema.InitializeResponse,
+            self._start_seconds,
+        )
+        if began.protocol_version != PROTOCOL_VERSION:
+            raise FlowUnable(
+                f"{self._title} speaks version {began.protocol_version} of the protocol, not {PROTOCOL_VERSION}",
+                "install another version of it",
+            )
+        if began.agent_info is not None:
+            self.model = sanitise(f"{began.agent_info.name} {began.agent_info.version}")[:100]
+        made = await self._ask(
+            "session/new",
+            schema.NewSessionRequest(cwd=str(folder), mcp_servers=[]),
+            schema.NewSessionResponse,
+            self._start_seconds,
+        )
+        self._requests.session_id = made.session_id
+
+    async def _turn(self, blocks: list[str]) -> Turn:
+        assert self._requests.session_id is not None
+        self._telling.begin_turn()
+        prompt = schema.PromptRequest(
+            session_id=self._requests.session_id,
+            prompt=[schema.TextContentBlock(type="text", text=text) for text in blocks],
+        )
+        try:
+            answer = await self._ask("session/prompt", prompt, schema.PromptResponse, None)
+        finally:
+            self._telling.flush()
+        return Turn(answer.stop_reason, self._telling.said, answer.usage)
+
+    async def _ask(self, method: str, request: BaseModel, answer: type[A], seconds: float | None) -> A:
+        """Send a request and wait for its answer, at most `seconds`."""
+        assert self._connection is not None
+        self._live.check_running()
+        asked = asyncio.ensure_future(self._connection.send_request(method, serialize_params(request)))
+        stop = asyncio.ensure_future(self._requests.stopping.wait())
+        try:
+            await asyncio.wait({asked, stop}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if self._requests.stopping.is_set():
+                await asyncio.wait({asked}, timeout=CANCEL_SECONDS)
+                self._live.check_running()
+            if not asked.done():
+                raise FlowUnable(f"{self._title} did not answer `{method}` within {seconds:g} s", self._login)
+            return answer.model_validate(asked.result())
+        except RequestError as error:
+            raise self._said_no(error) from None
+        except ConnectionError:
+            raise await self._gone() from None
+        except ValidationError:
+            raise FlowUnable(f"{self._title} answered `{method}` with what the protocol does not know") from None
+        finally:
+            stop.cancel()
+            asked.cancel()
+
+    def _said_no(self, error: RequestError) -> FlowUnable:
+        details = error.data.get("details") if isinstance(error.data, dict) else error.data
+        words = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
+        shut = error.code == AUTH_REQUIRED or any(word in words.lower() for word in _LOGIN_WORDS)
+        if shut:
+            return (FlowUnable if self._telling.told else NotBegun)(
+                f"{self._title} is not logged in: {words}", self._login
+            )
+        return FlowUnable(f"{self._title} answered with an error: {words}")
+
+    async def _gone(self) -> FlowUnable:
+        """Why there is no connection any more, in words."""
+        self._live.check_running()
+        if self._wire is not None and self._wire.fault:
+            return FlowUnable(f"{self._title} was ended: {self._wire.fault}")
+        until = asyncio.get_running_loop().time() + LAST_SECONDS
+        while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.01)
+        self._live.check_running()
+        last = f"; its last words: {' / '.join(self._complaints)[:600]}" if self._complaints else ""
+        return FlowUnable(f"{self._title} {'ended' if ended else 'closed its output'} in the middle{last}", self._login)
+
+    async def _hear_complaints(self) -> None:
+        """What it writes to stderr goes into the transcript, and its last lines into an error."""
+        if self._process.stderr is None:
+            return
+
+        def tell(lines: list[str]) -> None:
+            self._complaints.extend(line for line in lines if line.strip())
+            if lines:
+                self._live.write("output", "\n".join(lines))
+
+        loop = asyncio.get_running_loop()
+        self._listening, _ = await loop.connect_read_pipe(lambda: _Lines(tell), self._process.stderr)
+
+    def _rubbish(self, line: str) -> None:
+        self._requests.odd("the agent writes lines that are no messages")
+        self._live.write("output", line)
+
+    def _halt(self) -> None:
+        """In the loop: what waits is answered `cancelled`, and the agent is told to stop."""
+        self._requests.stopping.set()
+        if self._connection is not None and self._requests.session_id is not None:
+            note = schema.CancelNotification(session_id=self._requests.session_id)
+            told = self._connection.send_notification("session/cancel", serialize_params(note))
+            asyncio.ensure_future(_unless_gone(told))  # noqa: RUF006 (the loop ends moments later, with it or without)
+
+    async def _end(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()  # and the wire with it
+        if self._listening is not None:
+            self._listening.close()
+
+
+class _Lines(asyncio.Protocol):
+    def __init__(self, tell: Any) -> None:
+        self._tell = tell
+        self._splitter = LineSplitter()
+
+    def data_received(self, data: bytes) -> None:
+        self._tell(self._splitter.feed(data))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._tell(self._splitter.end())
+
+
+async def _unless_gone(sending: Any) -> None:
+    with contextlib.suppress(ConnectionError):
+        await sending
+
+
+def _soon(loop: asyncio.AbstractEventLoop, act: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # the conversation is over
+        loop.call_soon_threadsafe(act)
+
+
+def _quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """asyncio's own complaints, which it would log to the terminal."""
+    log.debug("%s", context.get("message"), exc_info=context.get("exception"))

@@ -1,0 +1,161 @@
+"""Public coding agents that speak the protocol, and which of them are installed here. Light: no library of theirs.
+
+What stands here is what their own documentation said in November 2026; the settings can say otherwise of each.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAgent:
+    """A public agent. `commands`: what may be on the PATH, the best first. `program`: the agent proper, where the
+    protocol is spoken by an adapter of its own, and `adapter` how that is installed. `hosts`: what its provider needs.
+    `login`: the words of a command that logs it in; `keys`: variables that hold a key instead."""
+
+    name: str
+    title: str
+    commands: tuple[tuple[str, ...], ...]
+    hosts: tuple[str, ...] = ()
+    login: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    program: str = ""
+    adapter: str = ""
+
+
+KNOWN = (
+    KnownAgent(
+        "claude",
+        "Claude Code",
+        (("claude-agent-acp",), ("claude-code-acp",)),
+        hosts=("api.anthropic.com", "platform.claude.com", "console.anthropic.com", "claude.ai"),
+        login=("claude", "/login"),
+        keys=("CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_API_KEY"),
+        program="claude",
+        adapter="npm install -g @agentclientprotocol/claude-agent-acp",
+    ),
+    KnownAgent(
+        "codex",
+        "Codex",
+        (("codex-acp",),),
+        hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
+        login=("codex", "login"),
+        keys=("OPENAI_API_KEY", "CODEX_API_KEY"),
+        program="codex",
+        adapter="npm install -g @agentclientprotocol/codex-acp",
+    ),
+    KnownAgent(
+        "gemini",
+        "Gemini CLI",
+        (("gemini", "--acp"),),
+        hosts=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
+        login=("gemini",),
+        keys=("GEMINI_API_KEY",),
+    ),
+    KnownAgent(
+        "opencode",
+        "OpenCode",
+        (("opencode", "acp"),),
+        hosts=("opencode.ai", "models.dev"),
+        login=("opencode", "auth", "login"),
+        keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"),
+    ),
+    KnownAgent(
+        "qwen",
+        "Qwen Code",
+        (("qwen", "--acp"),),
+        hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "chat.qwen.ai", "portal.qwen.ai"),
+        login=("qwen",),
+        keys=("DASHSCOPE_API_KEY", "OPENAI_API_KEY"),
+    ),
+    KnownAgent(
+        "vibe",
+        "Mistral Vibe",
+        (("vibe-acp",),),
+        hosts=("api.mistral.ai",),
+        login=("vibe-acp", "--setup"),
+        keys=("MISTRAL_API_KEY",),
+    ),
+    KnownAgent(
+        "copilot",
+        "GitHub Copilot",
+        (("copilot", "--acp"),),
+        hosts=("api.github.com", "github.com", "api.githubcopilot.com", "*.githubcopilot.com"),
+        login=("copilot", "login"),
+        keys=("COPILOT_GITHUB_TOKEN", "GH_TOKEN"),
+    ),
+    KnownAgent("goose", "goose", (("goose", "acp"),), login=("goose", "configure"), keys=("OPENAI_API_KEY",)),
+    KnownAgent("kimi", "Kimi CLI", (("kimi", "acp"),), hosts=("api.moonshot.ai", "api.kimi.com"), login=("kimi",)),
+    KnownAgent("fast-agent", "fast-agent", (("fast-agent-acp",),), keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAgent:
+    """An agent that is installed here. `missing`: the command that installs its adapter, "" when it can serve now.
+
+    `login`: how the operator lets it in, in words; it needs the agent's own folder, see `login_words`.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    title: str
+    hosts: tuple[str, ...]
+    login: str
+    missing: str = ""
+
+
+def discover(path: str | None = None, *, data: Path | None = None) -> list[FoundAgent]:
+    """The known agents on the search path (`path`, by default PATH). `data`: the home's data folder, where each gets a
+    folder of its own. Looks at files only, a few milliseconds."""
+    here = []
+    for agent in KNOWN:
+        command = next((one for one in agent.commands if shutil.which(one[0], path=path)), None)
+        if command is not None:
+            here.append(found(agent.name, command, data=data))
+        elif agent.program and shutil.which(agent.program, path=path):
+            here.append(replace(found(agent.name, agent.commands[0], data=data), missing=agent.adapter))
+    return here
+
+
+def found(name: str, command: Sequence[str], *, data: Path | None = None) -> FoundAgent:
+    """What is known of the agent `name` that `command` starts; also of one that is not public."""
+    agent = known(name, command)
+    login = login_words(name, None if data is None else place_of(data, name), command)
+    if agent is None:
+        return FoundAgent(name, tuple(command), name, (), login)
+    return FoundAgent(name, tuple(command), agent.title, agent.hosts, login)
+
+
+def known(name: str, command: Sequence[str] = ()) -> KnownAgent | None:
+    """The known agent of that name, else the one that is started by that program."""
+    program = Path(command[0]).name if command else ""
+    for agent in KNOWN:
+        if agent.name == name or program in {one[0] for one in agent.commands}:
+            return agent
+    return None
+
+
+def place_of(data: Path, name: str) -> Path:
+    """The folder that is an agent's home here: its login and configuration, and nothing of the operator's."""
+    return data / "acp" / name
+
+
+def login_words(name: str, place: Path | None, command: Sequence[str] = ()) -> str:
+    """How the operator lets an agent in, once: a command to run, or a variable to hand on."""
+    agent = known(name, command)
+    home = shlex.quote(str(place)) if place is not None else "ITS-FOLDER"
+    ways = []
+    if agent is None:
+        ways.append(f"log it in once with HOME={home}")
+    elif agent.login:
+        ways.append(f"run once: mkdir -p {home} && HOME={home} {shlex.join(agent.login)}")
+    keys = ", ".join(agent.keys) if agent is not None else "the name of the variable that holds its key"
+    if keys:
+        ways.append(f"set `env` of [acp.{name}] to {keys}")
+    return ", or ".join(ways)

@@ -1,0 +1,297 @@
+"""What an agent tells and asks of its client, answered by the rails of this session (SPEC 3.5, 3.8, 9.3).
+
+Everything it sends is judged as if it wished us ill: each request is validated, each is of this session or refused,
+and what blocks (a person, a file, a command) waits in a thread of its own, never in the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from acp import RequestError, schema
+from pydantic import BaseModel, ValidationError
+
+from engine.execution.live import LiveSession
+from engine.execution.runners.acp.ports import Belt
+from engine.execution.runners.acp.telling import Telling, command_of, diff_lines
+from engine.execution.runners.acp.terminals import Terminals, argv_of
+from engine.execution.runners.flow import Stopped
+from engine.values import Refusal, sanitise
+
+log = logging.getLogger(__name__)
+
+OPEN_MOST = 64
+"""Requests of one agent that may wait at once."""
+
+DETAIL_MOST = 20_000
+"""Characters of what a permission is asked for that are shown."""
+
+T = TypeVar("T")
+
+
+M = TypeVar("M", bound=BaseModel)
+
+Usage = Callable[[int, "schema.Cost | None"], None]
+
+
+class Requests:
+    """The client's side of one conversation: the handler of its connection."""
+
+    def __init__(
+        self,
+        live: LiveSession,
+        belt: Belt,
+        terminals: Terminals,
+        telling: Telling,
+        *,
+        on_usage: Usage,
+    ) -> None:
+        self.session_id: str | None = None
+        self.stopping = asyncio.Event()
+        self._live = live
+        self._belt = belt
+        self._terminals = terminals
+        self._telling = telling
+        self._on_usage = on_usage
+        self._open = 0
+        self._granted: Counter[str] = Counter()
+        self._odd_before: set[str] = set()
+        self._served: dict[str, Callable[[Any], Awaitable[BaseModel]]] = {
+            "session/request_permission": self._permission,
+            "fs/read_text_file": self._read,
+            "fs/write_text_file": self._write,
+            "terminal/create": self._create,
+            "terminal/output": self._output,
+            "terminal/wait_for_exit": self._wait_for_exit,
+            "terminal/kill": self._kill,
+            "terminal/release": self._release,
+        }
+
+    async def __call__(self, method: str, params: Any, notification: bool) -> BaseModel | None:
+        """Answer a request, take note of a notification. Raises `RequestError`, which the agent is told."""
+        if notification:
+            if method == "session/update":
+                self._update(params)
+            return None
+        serve = self._served.get(method)
+        if serve is None:
+            raise RequestError.method_not_found(sanitise(method)[:80])
+        if self._open >= OPEN_MOST:
+            raise _error(f"{OPEN_MOST} requests wait for an answer already")
+        self._open += 1
+        try:
+            return await serve(params)
+        except ValidationError as error:
+            raise RequestError.invalid_params({"details": f"{error.error_count()} fields are wrong"}) from None
+        except Refusal as refusal:
+            raise _refused(refusal) from None
+        except Stopped:
+            raise _error("the session is ending") from None
+        except RequestError:
+            raise
+        except Exception as error:
+            # Never into the library, which would log it to the terminal.
+            log.exception("%s of session %s", method, self._live.id)
+            raise _error(f"it failed: {type(error).__name__}") from None
+        finally:
+            self._open -= 1
+
+    def odd(self, what: str) -> None:
+        """Say once that the agent does something strange."""
+        if what not in self._odd_before and len(self._odd_before) < 20:
+            self._odd_before.add(what)
+            self._live.note(what, error=True)
+
+    # What it tells
+
+    def _update(self, params: Any) -> None:
+        try:
+            note = schema.SessionNotification.model_validate(params)
+        except ValidationError:
+            self.odd("the agent sent updates that the protocol does not know; they are left out")
+            return
+        if self.session_id is not None and note.session_id != self.session_id:
+            self.odd("the agent sent updates for another session; they are left out")
+            return
+        update, telling = note.update, self._telling
+        if isinstance(update, schema.AgentMessageChunk):
+            telling.chunk("say", update.content)
+        elif isinstance(update, schema.AgentThoughtChunk):
+            telling.chunk("thought", update.content)
+        elif isinstance(update, schema.ToolCallStart | schema.ToolCallProgress):
+            telling.tool(update)
+        elif isinstance(update, schema.AgentPlanUpdate):
+            telling.plan(update.entries)
+        elif isinstance(update, schema.UsageUpdate):
+            self._on_usage(update.used, update.cost)
+        elif isinstance(update, schema.CurrentModeUpdate):
+            self._live.write("note", f"its mode is now {update.current_mode_id}")
+
+    # What it asks
+
+    async def _permission(self, params: Any) -> schema.RequestPermissionResponse:
+        request = self._mine(schema.RequestPermissionRequest, params)
+        if self.stopping.is_set():
+            return _outcome(None)
+        kind, title, detail, arguments = self._asked(request.tool_call)
+        try:
+            allowed = await self._aside(lambda: self._belt.may(kind, title, detail, arguments))
+        except Stopped:
+            return _outcome(None)
+        command = arguments.get("command")
+        if allowed and isinstance(command, str):
+            self._granted[command] += 1
+        option = choose(request.options, allowed)
+        if option is None:
+            self._live.note(f"{title}: it offers no way to {'allow' if allowed else 'refuse'} this once", error=True)
+        return _outcome(option)
+
+    async def _read(self, params: Any) -> schema.ReadTextFileResponse:
+        request = self._mine(schema.ReadTextFileRequest, params)
+        text = await self._aside(lambda: self._belt.read_text(request.path, request.line, request.limit))
+        return schema.ReadTextFileResponse(content=text)
+
+    async def _write(self, params: Any) -> schema.WriteTextFileResponse:
+        request = self._mine(schema.WriteTextFileRequest, params)
+        await self._aside(lambda: self._belt.write_text(request.path, request.content))
+        return schema.WriteTextFileResponse()
+
+    async def _create(self, params: Any) -> schema.CreateTerminalResponse:
+        request = self._mine(schema.CreateTerminalRequest, params)
+        argv = argv_of(request.command, request.args)
+        command = command_of({"command": argv})
+        if self._granted[command] > 0:  # it asked for this very command, and may
+            self._granted[command] -= 1
+        elif not await self._aside(lambda: self._belt.may("execute", command, command, {"command": command})):
+            raise _error("it is not allowed to run this; do the task without it, or say why it is needed")
+        env = {one.name: one.value for one in request.env or ()}
+        created = self._terminals.create(argv, cwd=request.cwd, env=env, kept=request.output_byte_limit)
+        return schema.CreateTerminalResponse(terminal_id=created)
+
+    async def _output(self, params: Any) -> schema.TerminalOutputResponse:
+        terminal = self._terminals.get(self._mine(schema.TerminalOutputRequest, params).terminal_id)
+        status = None
+        if terminal.over.is_set():
+            status = schema.TerminalExitStatus(exit_code=terminal.exit_code, signal=terminal.signal)
+        return schema.TerminalOutputResponse(output=terminal.output, truncated=terminal.truncated, exit_status=status)
+
+    async def _wait_for_exit(self, params: Any) -> schema.WaitForTerminalExitResponse:
+        terminal = self._terminals.get(self._mine(schema.WaitForTerminalExitRequest, params).terminal_id)
+        await self._aside(terminal.over.wait)
+        return schema.WaitForTerminalExitResponse(exit_code=terminal.exit_code, signal=terminal.signal)
+
+    async def _kill(self, params: Any) -> schema.KillTerminalResponse:
+        terminal = self._terminals.get(self._mine(schema.KillTerminalRequest, params).terminal_id)
+        terminal.cancel.set()
+        await self._aside(terminal.over.wait)
+        return schema.KillTerminalResponse()
+
+    async def _release(self, params: Any) -> schema.ReleaseTerminalResponse:
+        self._terminals.release(self._mine(schema.ReleaseTerminalRequest, params).terminal_id)
+        return schema.ReleaseTerminalResponse()
+
+    def _mine(self, model: type[M], params: Any) -> M:
+        """The request, when it is one of this session. Raises ValidationError, `RequestError`."""
+        request = model.model_validate(params)
+        if self.session_id is None or getattr(request, "session_id", None) != self.session_id:
+            raise RequestError.invalid_params({"details": "there is no such session"})
+        if self.stopping.is_set() and model is not schema.RequestPermissionRequest:
+            raise _error("the session is ending")
+        return request
+
+    def _asked(self, call: schema.ToolCallUpdate) -> tuple[str, str, str, dict[str, Any]]:
+        """Kind, title, detail and arguments of a tool that wants a permission."""
+        known_title, known_kind = self._telling.known(call.tool_call_id)
+        title = sanitise(call.title or known_title or "a tool")[:300]
+        raw = call.raw_input if isinstance(call.raw_input, dict) else {}
+        command = command_of(raw)
+        kind = call.kind or known_kind or "other"
+        if command and kind in ("other", "think"):
+            kind = "execute"
+        if kind == "execute" and not command:
+            command = title.strip("` ")  # all there is to judge it by
+        diffs = [one for one in call.content or () if isinstance(one, schema.FileEditToolCallContent)]
+        paths = [one.path for one in diffs] + [one.path for one in call.locations or ()]
+        paths += [raw[name] for name in ("file_path", "path", "abs_path") if isinstance(raw.get(name), str)]
+        arguments: dict[str, Any] = {"paths": list(dict.fromkeys(paths))}
+        if kind == "execute":
+            arguments["command"] = command
+        if isinstance(raw.get("url"), str):
+            arguments["url"] = raw["url"]
+        detail = "\n".join(line for one in diffs for line in diff_lines(one.path, one.old_text or "", one.new_text))
+        if not detail:
+            detail = command or "\n".join(paths) or (json.dumps(raw, ensure_ascii=False) if raw else "")
+        return kind, title, sanitise(detail)[:DETAIL_MOST], arguments
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Have `work` done in a thread of its own; raises `Stopped` as soon as the session ends.
+
+        Not in asyncio's pool: a few questions that wait for a person would keep everything else waiting with them.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> None:
+            result, problem = None, None
+            try:
+                result = work()
+            except BaseException as error:
+                problem = error
+            with contextlib.suppress(RuntimeError):  # the conversation is over
+                loop.call_soon_threadsafe(settle, result, problem)
+
+        threading.Thread(target=run, name=f"clawpy-{self._live.id}-ask", daemon=True).start()
+        stop = asyncio.ensure_future(self.stopping.wait())
+        try:
+            waits: set[asyncio.Future[Any]] = {future, stop}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+        if not future.done():
+            future.cancel()
+            raise Stopped("the session is ending")
+        return future.result()
+
+
+def choose(options: Sequence[schema.PermissionOption], allowed: bool) -> str | None:
+    """The option that says what was decided, by its kind, never by its order or name; None when none does.
+
+    What is allowed is allowed once: "always" is the agent's to remember, beyond this session, and what it remembers is
+    asked no more, so that it would pass the content filter by. Permissions remember what was allowed for the session.
+    """
+    for kind in ("allow_once",) if allowed else ("reject_once", "reject_always"):
+        for option in options:
+            if option.kind == kind:
+                return option.option_id
+    return None
+
+
+def _outcome(option_id: str | None) -> schema.RequestPermissionResponse:
+    if option_id is None:
+        return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+    return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option_id))
+
+
+def _error(words: str) -> RequestError:
+    return RequestError.internal_error({"details": words})
+
+
+def _refused(refusal: Refusal) -> RequestError:
+    if refusal.code in ("not_there", "unknown_terminal"):
+        return RequestError(-32002, refusal.message, {"details": str(refusal)})
+    return RequestError(-32603, refusal.message, {"details": str(refusal)})

@@ -1,0 +1,175 @@
+"""What an agent says and does, as lines of a transcript: words as they come, tool calls, its plan (SPEC 9.4)."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import shlex
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from acp import schema
+
+Write = Callable[[str, str], None]
+"""Puts text into the transcript as lines of a kind."""
+
+LONG = 400
+"""Characters after which a paragraph that has not ended is shown as far as it came, up to a space."""
+
+KEPT = 100_000
+"""Characters of what it said in one turn that are kept for the X-ray and the summary: the last ones."""
+
+CONTENT_LINES = 200
+"""Lines of one tool's output or diff that are shown."""
+
+CALLS = 1_000
+"""Tool calls that are remembered; an agent may invent any number of ids."""
+
+STATUS = {"pending": "waits", "in_progress": "runs", "completed": "done", "failed": "failed"}
+MARKS = {"pending": "·", "in_progress": "→", "completed": "✓"}
+
+
+@dataclass(slots=True)
+class _Call:
+    title: str = ""
+    kind: str = ""
+    status: str = ""
+    told: str = ""
+
+
+class Telling:
+    """One conversation's part of the transcript."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._calls: OrderedDict[str, _Call] = OrderedDict()
+        self._plan: list[tuple[str, str]] = []
+        self._kind = ""
+        self._rest = ""
+        self._said: list[str] = []
+        self._size = 0
+
+    @property
+    def said(self) -> str:
+        """What it said in the present turn, at least its last `KEPT` characters."""
+        return "".join(self._said)
+
+    @property
+    def told(self) -> bool:
+        """True once the agent said or did anything."""
+        return bool(self._said or self._calls)
+
+    def begin_turn(self) -> None:
+        """A turn begins: nothing of it is said yet."""
+        self._said, self._size = [], 0
+
+    def chunk(self, kind: str, content: Any) -> None:
+        """A piece of "say" or "thought": whole lines are written, the rest waits for its end."""
+        text = _words(content)
+        if kind == "say":
+            self._said.append(text)
+            self._size += len(text)
+            if self._size > 2 * KEPT:
+                self._said = ["".join(self._said)[-KEPT:]]
+                self._size = KEPT
+        if kind != self._kind:
+            self.flush()
+            self._kind = kind
+        *whole, self._rest = (self._rest + text).split("\n")
+        while len(self._rest) > LONG:
+            cut = self._rest.rfind(" ", 0, LONG)
+            cut = LONG if cut <= 0 else cut
+            whole.append(self._rest[:cut])
+            self._rest = self._rest[cut:].lstrip(" ")
+        if whole:
+            self._write(kind, "\n".join(whole))
+
+    def flush(self) -> None:
+        """What is left of a paragraph is shown now: something else follows, or the turn is over."""
+        if self._rest.strip():
+            self._write(self._kind, self._rest)
+        self._rest, self._kind = "", ""
+
+    def tool(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
+        """A tool call began or came further."""
+        self.flush()
+        call = self._calls.setdefault(update.tool_call_id, _Call())
+        self._calls.move_to_end(update.tool_call_id)
+        while len(self._calls) > CALLS:
+            self._calls.popitem(last=False)
+        call.kind = update.kind or call.kind
+        call.title = _line(update.title) or call.title or update.kind or "a tool"
+        call.status = update.status or call.status or "pending"
+        told = f"{call.title} · {STATUS[call.status]}"
+        if told != call.told:
+            call.told = told
+            self._write("tool", told)
+            if call.status in ("completed", "failed"):
+                self._results(update.content or ())
+
+    def known(self, call_id: str) -> tuple[str, str]:
+        """Title and kind of a tool call that was told of before, "" each for one that was not."""
+        call = self._calls.get(call_id)
+        return (call.title, call.kind) if call else ("", "")
+
+    def plan(self, entries: Iterable[schema.PlanEntry]) -> None:
+        """The plan as it is now; what did not change since is not repeated."""
+        self.flush()
+        before = self._plan
+        self._plan = [(_line(one.content), str(one.status)) for one in itertools.islice(entries, CONTENT_LINES)]
+        for number, one in enumerate(self._plan):
+            if one not in before:
+                self._write("note", f"plan {number + 1}/{len(self._plan)} {MARKS[one[1]]} {one[0]}")
+
+    def _results(self, contents: Iterable[Any]) -> None:
+        for one in itertools.islice(contents, 20):
+            if isinstance(one, schema.FileEditToolCallContent):
+                lines = diff_lines(one.path, one.old_text or "", one.new_text)
+            elif isinstance(one, schema.ContentToolCallContent):
+                lines = _words(one.content).splitlines()
+            else:
+                continue  # a terminal: its output is in the transcript already
+            if lines:
+                shown = lines[:CONTENT_LINES]
+                more = [f"… {len(lines) - len(shown):,} more lines"] if len(lines) > len(shown) else []
+                self._write("output", "\n".join([*shown, *more]))
+
+
+def diff_lines(path: str, old: str, new: str) -> list[str]:
+    """A change of one file as a unified diff, its head one line."""
+    before, after = old.splitlines(), new.splitlines()
+    if len(before) + len(after) > 20 * CONTENT_LINES:  # difflib is quadratic
+        return [f"{path}: {len(before):,} lines become {len(after):,}"]
+    body = list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
+    return [f"{path}:", *body] if body else []
+
+
+def command_of(raw: Any) -> str:
+    """The command that a call of an agent's own tool is to run, as it names it; "" when it does not."""
+    if not isinstance(raw, dict):
+        return ""
+    for name in ("command", "cmd", "script"):
+        value = raw.get(name)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+            shell = len(value) >= 3 and value[0].rsplit("/", 1)[-1] in ("sh", "bash", "zsh", "dash")
+            if shell and value[1] in ("-c", "-lc"):
+                return str(value[2])
+            return shlex.join(value)
+    return ""
+
+
+def _words(content: Any) -> str:
+    """The text of a content block, or what it is."""
+    if isinstance(content, schema.TextContentBlock):
+        return content.text
+    if isinstance(content, schema.ResourceContentBlock):
+        return f"[{content.uri}]"
+    return f"[{getattr(content, 'type', 'content')}]"
+
+
+def _line(text: str | None) -> str:
+    return " ".join((text or "").split())[:500]

@@ -1,0 +1,143 @@
+"""Terminals: commands that an agent has the client run, each ended alone or with the session (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.execution.live import LiveSession
+from engine.execution.runners.flow import FlowUnable, Stopped
+from engine.execution.sandbox import SESSION_MARK, Confinement
+from engine.values import Refusal, sanitise
+
+KEPT = 1024 * 1024
+"""Bytes of the end of a terminal's output that are kept, unless the agent asks for fewer."""
+
+TERMINALS = 32
+"""So many terminals one session has at a time; an agent may forget to release them."""
+
+_OURS = ("LD_", "DYLD_", SESSION_MARK)
+"""Variables that an agent does not set for commands."""
+
+
+@dataclass(slots=True)
+class Terminal:
+    """One command. `exit_code` is None while it runs, and for one that a signal ended (`signal`)."""
+
+    kept: int
+    cancel: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
+    exit_code: int | None = None
+    signal: str | None = None
+    truncated: bool = False
+    _output: bytearray = field(default_factory=bytearray)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def hear(self, chunk: bytes) -> None:
+        """More output."""
+        with self._lock:
+            self._output += chunk
+            if (over := len(self._output) - self.kept) > 0:
+                del self._output[:over]
+                self.truncated = True
+
+    @property
+    def output(self) -> str:
+        """The end of what it printed."""
+        with self._lock:
+            return sanitise(self._output.decode(errors="replace"))
+
+
+class Terminals:
+    """The terminals of one conversation. Methods may be called from any thread; `wait` blocks."""
+
+    def __init__(self, live: LiveSession, folder: Path, confinement: Confinement) -> None:
+        self._live = live
+        self._folder = folder
+        self._confinement = confinement
+        self._terminals: dict[str, Terminal] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def create(self, argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], kept: int | None = None) -> str:
+        """Start a command that was allowed; returns the terminal's id. What cannot be started says so in its output.
+
+        Raises `Refusal` `too_many_terminals`, `outside` (a folder beyond the session's).
+        """
+        where = Path(cwd).resolve() if cwd else self._folder
+        if not where.is_relative_to(self._folder.resolve()) or not where.is_dir():
+            raise Refusal("outside", f"{sanitise(str(cwd))} is no folder of this session", f"work in {self._folder}")
+        terminal = Terminal(KEPT if kept is None else max(0, min(kept, KEPT)))
+        with self._lock:
+            if len(self._terminals) >= TERMINALS:
+                raise Refusal("too_many_terminals", f"{TERMINALS} terminals are open", "release some")
+            terminal_id = f"term_{next(self._numbers)}"
+            self._terminals[terminal_id] = terminal
+        clean = {name: value for name, value in env.items() if not name.startswith(_OURS)}
+        threading.Thread(
+            target=self._run,
+            args=(terminal, list(argv), where, clean),
+            name=f"clawpy-{self._live.id}-{terminal_id}",
+            daemon=True,
+        ).start()
+        return terminal_id
+
+    def get(self, terminal_id: str) -> Terminal:
+        """One terminal. Raises `Refusal` `unknown_terminal`."""
+        with self._lock:
+            terminal = self._terminals.get(terminal_id)
+        if terminal is None:
+            raise Refusal("unknown_terminal", f"there is no terminal {sanitise(terminal_id)[:80]}")
+        return terminal
+
+    def release(self, terminal_id: str) -> None:
+        """End it and forget it. Raises `Refusal` `unknown_terminal`."""
+        self.get(terminal_id).cancel.set()
+        with self._lock:
+            self._terminals.pop(terminal_id, None)
+
+    def close(self) -> None:
+        """End all of them."""
+        with self._lock:
+            left = list(self._terminals.values())
+            self._terminals.clear()
+        for terminal in left:
+            terminal.cancel.set()
+
+    def _run(self, terminal: Terminal, argv: list[str], cwd: Path, env: Mapping[str, str]) -> None:
+        try:
+            done = self._live.execute(
+                argv,
+                cwd=cwd,
+                env=env,
+                confinement=self._confinement,
+                listen=terminal.hear,
+                cancel=terminal.cancel,
+                cleared=True,
+            )
+            if done.timed_out:
+                terminal.signal = "SIGTERM"
+            elif done.exit_code < 0:
+                terminal.signal = f"SIG{-done.exit_code}"
+            else:
+                terminal.exit_code = done.exit_code
+        except FlowUnable as error:  # not there, not allowed
+            terminal.hear(str(error).encode())
+            terminal.exit_code = 126
+            self._live.note(str(error), error=True)
+        except Stopped:
+            terminal.signal = "SIGKILL"
+        finally:
+            terminal.over.set()
+
+
+def argv_of(command: str, arguments: Sequence[str] | None) -> list[str]:
+    """What to run: agents give a program and its arguments, or a whole line for a shell."""
+    if arguments:
+        return [command, *arguments]
+    words = command.split()
+    return [command] if len(words) == 1 and shlex.quote(command) == command else ["sh", "-c", command]

@@ -1,0 +1,198 @@
+"""The turns of one conversation: each on record for the X-ray, each paid for, counted while it runs (SPEC 3.4, 9.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from acp import schema
+
+from engine.config_agents import ACP
+from engine.execution.live import LiveSession
+from engine.execution.runners.acp.conversation import Conversation
+from engine.execution.runners.acp.ports import CallBook
+from engine.execution.runners.acp.spending import Meter
+from engine.execution.runners.flow import FlowUnable, Stopped
+from engine.values import (
+    Prompt,
+    PromptLine,
+    PromptPart,
+    PromptSource,
+    SessionView,
+    SourceKind,
+    sanitise,
+)
+
+OWN_PROMPT = "what the agent adds of its own is not ours to see"
+"""Every prompt that goes to an agent says so in the X-ray."""
+
+CUT_SHORT = {
+    "max_tokens": "it stopped at its own limit of tokens; the work may be half done",
+    "max_turn_requests": "it stopped at its own limit of requests; the work may be half done",
+}
+SUMMARY = 600
+"""Characters of its last words that stand as a session's summary."""
+
+
+class Work:
+    """The turns of one conversation, each on record, each paid for."""
+
+    def __init__(
+        self,
+        live: LiveSession,
+        view: SessionView,
+        talk: Conversation,
+        counting: Counting,
+        calls: CallBook,
+        *,
+        name: str,
+        title: str,
+    ) -> None:
+        self.live = live
+        self.view = view
+        self.turns = 0
+        self._talk = talk
+        self._counting = counting
+        self._calls = calls
+        self._name = name
+        self._title = title
+        self._last_call = ""
+        self._said = ""
+        self._cut = ""
+
+    def task(self, prompt: Prompt, kind: str = "task") -> None:
+        """The first turn."""
+        told = replace(prompt, notes=(*prompt.notes, OWN_PROMPT))
+        self._turn([part.text for part in prompt.parts if part.text], kind, prompt=told)
+
+    def heal(self, text: str) -> None:
+        """A turn about what the checks found."""
+        self._turn([text], "heal", messages=(_part("checks", text, SourceKind.RUNNER),))
+
+    def replies(self) -> None:
+        """What the operator said meanwhile, a turn each."""
+        while not self.live.replies.empty():
+            text = self.live.replies.get()
+            self._turn([text], "reply", messages=(_part("reply", text, SourceKind.OPERATOR),))
+
+    def summary(self) -> str:
+        """The end of what it said last, and how the turn ended when that was not by itself."""
+        said = self._said.strip()
+        last = said if len(said) <= SUMMARY else "…" + said[-SUMMARY:]
+        return "\n".join(word for word in (sanitise(last), self.cut_short) if word)
+
+    @property
+    def cut_short(self) -> str:
+        """What of that it did not say itself."""
+        return self._cut or ("" if self._said.strip() else f"{self._title} said nothing")
+
+    def _turn(
+        self,
+        blocks: list[str],
+        kind: str,
+        *,
+        prompt: Prompt | None = None,
+        messages: tuple[PromptPart, ...] = (),
+    ) -> None:
+        self._counting.begin()
+        self._last_call = call = self._calls.begin(
+            self.view,
+            provider=f"{ACP}{self._name}",
+            model=self._talk.model or self._title,
+            run_kind=kind,
+            prompt=prompt,
+            messages=messages,
+            follows=self._last_call,
+        )
+        self.turns += 1
+        state, error, said, usage = "failed", "", "", None
+        try:
+            turn = self._talk.turn(blocks)
+            state, said, usage = "done", turn.said, turn.usage
+        except Stopped:
+            state = "cancelled"
+            raise
+        except FlowUnable as failure:
+            error = str(failure)
+            self.live.journal.erred(f"{ACP}{self._name}", failure.message)
+            raise
+        finally:
+            spent = self._counting.end(usage)
+            self._calls.finish(
+                call,
+                state=state,
+                input_tokens=spent.input_tokens,
+                output_tokens=spent.output_tokens,
+                cost=spent.cost,
+                price_known=self._counting.meter.price_known,
+                error=error,
+                reply=said,
+            )
+        self.live.check_running()
+        self._said = said or self._said
+        self._cut = CUT_SHORT.get(turn.reason, "")
+        if turn.reason == "refusal":
+            raise FlowUnable(f"{self._title} refused to do this", "say it in another way, or do it otherwise")
+        if turn.reason == "cancelled":
+            raise FlowUnable(f"{self._title} broke the turn off by itself")
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    cost: int
+    input_tokens: int
+    output_tokens: int
+
+
+class Counting:
+    """Counts what the agent says it used against the session's limits and the caps (SPEC 3.4)."""
+
+    def __init__(self, live: LiveSession, estimate: int) -> None:
+        self.meter = Meter()
+        self._live = live
+        self._estimate = estimate
+        self._at_begin = (0, 0)
+        self._totals = (0, 0)
+
+    def begin(self) -> None:
+        """Before a turn: what it may cost is set aside. Raises `Stopped` when a cap does not allow it."""
+        self._live.afford(self._estimate)
+        self._at_begin = (self.meter.cost, self.meter.tokens)
+
+    def update(self, used: int, cost: schema.Cost | None) -> None:
+        """While it works: tokens in its context, money so far. Past a limit the session is told to end."""
+        self._count(used, cost)
+
+    def end(self, usage: schema.Usage | None) -> _Spent:
+        """After a turn, however it ended. Never raises: a session that is past its limit is ending already."""
+        input_tokens = output_tokens = 0
+        if usage is not None:
+            self._count(usage.total_tokens, None)
+            before_in, before_out = self._totals
+            self._totals = (max(before_in, usage.input_tokens), max(before_out, usage.output_tokens))
+            input_tokens, output_tokens = self._totals[0] - before_in, self._totals[1] - before_out
+        else:
+            input_tokens = self.meter.tokens - self._at_begin[1]
+        self._charge(self.meter.turn_over(self._estimate), 0)
+        if self.meter.other_currency:
+            currency = sanitise(self.meter.other_currency)[:10]
+            self._live.note(f"it counts in {currency}; its cost is estimated")
+        return _Spent(self.meter.cost - self._at_begin[0], max(0, input_tokens), max(0, output_tokens))
+
+    def _count(self, tokens: int, cost: schema.Cost | None) -> None:
+        money = 0 if cost is None else self.meter.cost_said(cost.amount, cost.currency)
+        self._charge(money, self.meter.tokens_said(tokens))
+
+    def _charge(self, money: int, tokens: int) -> None:
+        if not money and not tokens:
+            return
+        try:
+            self._live.charge(money, tokens=tokens)
+            if money:
+                self._live.afford(0)  # what it really cost is reserved, or a cap ends it
+        except Stopped:
+            pass  # it is told already, and ends as fast as it can
+
+
+def _part(name: str, text: str, kind: SourceKind) -> PromptPart:
+    source = PromptSource(kind)
+    return PromptPart(name, tuple(PromptLine(line, source) for line in text.split("\n")), role="user")

@@ -1,0 +1,153 @@
+"""JSON-RPC messages over an agent's pipes, whatever the agent writes there.
+
+A `Transport` of the protocol's library. It takes the place of the library's own, which reads lines without bound, dies
+of JSON that is no message, waits for ever on an agent that does not read, and logs to the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+LINE_MOST = 32 * 1024 * 1024
+"""Bytes of one message; asyncio's own limit is 64 KiB, which one diff passes."""
+
+UNREAD_MOST = 64 * 1024 * 1024
+"""Bytes that may wait for an agent which does not read what it asked for."""
+
+LAST_WORDS = 0.5
+"""Seconds in which what an agent wrote before it closed its input is read."""
+
+SHOWN = 300
+"""Characters of a line that is no message which are worth showing."""
+
+
+class Wire:
+    """One agent's stdin and stdout. All methods in one event loop.
+
+    `on_rubbish` is told of lines that are no message. Once `receive` gave None, `fault` says why: "" when the agent
+    just closed its output.
+    """
+
+    def __init__(self, on_rubbish: Callable[[str], None]) -> None:
+        self._on_rubbish = on_rubbish
+        self._reader = asyncio.StreamReader(limit=LINE_MOST)
+        self._out: asyncio.WriteTransport | None = None
+        self._in: asyncio.BaseTransport | None = None
+        self._closed = False
+        self.fault = ""
+
+    @classmethod
+    async def open(cls, process: subprocess.Popen[bytes], on_rubbish: Callable[[str], None]) -> Wire:
+        """Take the pipes of `process` over."""
+        wire = cls(on_rubbish)
+        loop = asyncio.get_running_loop()
+        wire._in, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(wire._reader), process.stdout)
+        wire._out, _ = await loop.connect_write_pipe(lambda: _Writing(wire._deaf), process.stdin)
+        return wire
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Queue a message. Raises ConnectionError for a request that nobody will read; answers are dropped then."""
+        if self._out is None or self._closed or self._out.is_closing():
+            if "method" in message:
+                raise ConnectionError("the agent is gone")
+            return
+        self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        if self._out.get_write_buffer_size() > UNREAD_MOST:
+            self._give_up(f"it does not read what it is sent; {UNREAD_MOST // 2**20} MiB wait")
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message, None when there will be none."""
+        while not self._closed:
+            await asyncio.sleep(0)  # what came before is dealt with first: a flood does not pile up as tasks
+            try:
+                line = await self._reader.readuntil(b"\n")
+            except asyncio.IncompleteReadError as end:
+                line = end.partial  # a last line without its end, or nothing
+                self._closed = True
+            except asyncio.LimitOverrunError:
+                self._give_up(f"it wrote a line of more than {LINE_MOST // 2**20} MiB")
+                return None
+            if not line.strip():
+                continue
+            message = parsed(line)
+            if message is not None:
+                return message
+            self._on_rubbish(line[: SHOWN * 4].decode(errors="replace").strip()[:SHOWN])
+        return None
+
+    async def close(self) -> None:
+        """Let the pipes go. Nothing more is sent or received."""
+        self._closed = True
+        if self._in is not None:
+            self._in.close()
+        if self._out is not None and not self._out.is_closing():
+            self._out.abort()  # nobody waits until it is read
+
+    def _give_up(self, why: str) -> None:
+        self.fault = self.fault or why
+        self._closed = True
+        self._end_reading()
+
+    def _deaf(self) -> None:
+        """The agent closed its input, or is gone: it will learn no more; what it wrote before can still be read."""
+        asyncio.get_running_loop().call_later(LAST_WORDS, self._end_reading)
+
+    def _end_reading(self) -> None:
+        if self._in is not None:
+            self._in.close()  # before the end is fed: nothing may be fed after it
+        self._reader.feed_eof()
+
+
+class _Writing(asyncio.BaseProtocol):
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_lost()
+
+
+def parsed(line: bytes) -> dict[str, Any] | None:
+    """A line as a JSON-RPC message that the library can take without dying of it; None when it is none."""
+    try:
+        message = json.loads(line.decode(errors="replace"))
+        if b"\\ud" in line.lower():
+            message = _whole(message)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict):
+        return None
+    if "id" in message and not _is_id(message["id"]):
+        return None
+    if "method" in message:
+        return message if isinstance(message["method"], str) else None
+    if not isinstance(message.get("id"), int):  # ours are numbers
+        return None
+    if "result" not in message:
+        error = message.get("error")
+        error = error if isinstance(error, dict) else {"message": str(error)[:SHOWN]}
+        code = error.get("code")
+        message["error"] = {
+            "code": code if isinstance(code, int) else -32603,
+            "message": str(error.get("message") or "an error without words")[: 10 * SHOWN],
+            "data": error.get("data"),
+        }
+    return message
+
+
+def _is_id(value: object) -> bool:
+    return value is None or (isinstance(value, int | str) and not isinstance(value, bool))
+
+
+def _whole(value: Any) -> Any:
+    """The value without half characters, which no model of the protocol takes."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    if isinstance(value, dict):
+        return {_whole(key): _whole(one) for key, one in value.items()}
+    return value

@@ -1,0 +1,145 @@
+"""What a request may cost before it is made, and what it did cost after (SPEC 3.4, 3.8). Pure.
+
+The provider says only afterwards how many tokens a prompt was. Until then it is estimated, on the high side: what it
+said of the request before, and one token for every two ASCII characters or one byte of any other that came since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MOST_OUTPUT = 16_384
+"""Tokens of one answer, thinking included; no request asks for more."""
+
+LEAST_OUTPUT = 256
+"""A request that may not answer with so many tokens is not worth making."""
+
+A_MESSAGE = 16
+"""Tokens that stand around each message and each tool."""
+
+SLACK = 1_000
+"""Tokens that a provider may add to a prompt of its own."""
+
+UNLISTED = (3_000_000, 15_000_000)
+"""What a million tokens of prompt and answer of a model cost whose price nobody knows, in micro-dollars: as the dearer
+half of those whose price is known."""
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Micro-dollars for a million tokens of prompt and of answer, at most. `known` is False for an estimate; `least`
+    is what the session then counts at least: some price is better than none (SPEC 3.4)."""
+
+    input: int
+    output: int
+    known: bool = True
+    least: int = 0
+
+    def of(self, given: int, made: int) -> int:
+        """What so many tokens cost at most, in micro-dollars, rounded up."""
+        return -(-(given * self.input + made * self.output) // _MILLION)
+
+
+def price_of(told: Mapping[str, int] | None, *, keyless: bool, estimate: int) -> Price:
+    """The price as the price list told it. Where it did not, the session counts at least `estimate` micro-dollars
+    (`costPerTrigger`), and each token as `UNLISTED`; nothing where the provider takes no key: nobody sends a bill."""
+    if told is not None:
+        return Price(told["input"], told["output"])
+    if keyless:
+        return Price(0, 0, known=False)
+    return Price(*UNLISTED, known=False, least=estimate)
+
+
+def tokens_at_most(text: str) -> int:
+    """Tokens of a text, on the high side."""
+    ascii_only = sum(map(str.isascii, text))
+    rest = len(text) - ascii_only
+    return -(-ascii_only // 2) + (0 if not rest else len(text.encode(errors="replace")) - ascii_only)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a session may still use: tokens (None for any number), micro-dollars."""
+
+    tokens: int | None
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Tokens of a prompt: those that the provider counted with the answer before, and those that are estimated."""
+
+    told: int = 0
+    guessed: int = 0
+
+    @property
+    def expected(self) -> int:
+        """What it is thought to be, on the high side."""
+        return self.told + self.guessed
+
+    @property
+    def believed(self) -> int:
+        """More than this no provider is believed. An estimate counts half a token a character, and twice as many are
+        the most there can be; `SLACK` is for what a provider adds of its own."""
+        return self.told + 2 * self.guessed + SLACK
+
+    def more(self, guessed: int) -> Size:
+        """With so many estimated ones more."""
+        return Size(self.told, self.guessed + guessed)
+
+
+def most_cost(prompt: Size, most: int, price: Price) -> int:
+    """What a request with an answer of at most `most` tokens can be counted as, in micro-dollars: what is to be
+    reserved before it, so that what is settled after it passes no cap."""
+    return price.of(prompt.believed, most)
+
+
+def output_allowed(prompt: Size, *, price: Price, left: Left, window: int | None) -> int:
+    """How many tokens the next answer may have; 0 or less when there is no room for one."""
+    most = MOST_OUTPUT
+    if left.tokens is not None:
+        most = min(most, left.tokens - prompt.expected)
+    if window is not None:
+        most = min(most, window - prompt.expected)
+    if price.output:
+        most = min(most, (left.cost * _MILLION - prompt.believed * price.input) // price.output)
+    return most
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a request used. `told` is False when the provider did not say, or said what cannot be."""
+
+    given: int
+    made: int
+    cost: int
+    told: bool = True
+
+
+def used(
+    *, given: int | None, made: int | None, cost: int | None, prompt: Size, most: int, received: int, price: Price
+) -> Usage:
+    """What a finished request used, as the provider told it, or estimated where it did not; never more than
+    `most_cost`.
+
+    A provider that claims more than `prompt` can be, or more than `most`, the limit of the answer, is not believed
+    beyond that. `received` characters came.
+    """
+    if given is None or made is None or given < 0 or made < 0:
+        made = min(most, max(1, received))
+        return Usage(prompt.expected, made, price.of(prompt.expected, made), told=False)
+    believed = min(given, prompt.believed), min(made, most)
+    told = believed == (given, made)
+    if told and cost is not None and price.known:
+        # Parts of a prompt that a provider keeps for the next may cost more than the usual.
+        return Usage(*believed, min(cost, most_cost(prompt, most, price)))
+    return Usage(*believed, price.of(*believed), told)
+
+
+def broken_off(*, prompt: Size, most: int, received: int, price: Price) -> Usage:
+    """What a request that was broken off is counted as: providers charge what they read and wrote until then."""
+    made = min(most, -(-received // 2))
+    return Usage(prompt.expected, made, price.of(prompt.expected, made), told=False)

@@ -1,0 +1,318 @@
+"""The model host as the engine sees it: started when it is first needed, kept warm, killed when it does not obey.
+
+One process for all sessions, in a process group of its own. Keys travel over its pipe alone. It carries no session's
+mark: its life is the engine's, or until `end`, after which the next conversation starts a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from engine.execution.runners.model import wire
+from engine.execution.runners.model.wire import Failure, Kind, Message, Model
+
+log = logging.getLogger(__name__)
+
+OBEY_SECONDS = 0.5
+"""So long the host may take to break off a request; after that it is killed."""
+
+WRITE_SECONDS = 10.0
+"""So long the host may take to read what it is told, also while it loads its modules."""
+
+END_SECONDS = 0.5
+"""So long the host may take to end when its input does."""
+
+COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host")
+
+ROOT = Path(__file__).parents[4]
+"""Where `engine` is imported from."""
+
+_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+_PIPE = 65_536
+
+
+class HostGone(Exception):
+    """The host ended, was killed, or does not read what it is told."""
+
+
+class ModelHost:
+    """Starts and keeps the process. All methods may be called from any thread."""
+
+    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+        self._command = tuple(command)
+        self._lock = threading.Lock()
+        self._running: _Process | None = None
+        self._closed = False
+        self._numbers = itertools.count(1)
+
+    @property
+    def pid(self) -> int | None:
+        """The number of its process, None while there is none."""
+        with self._lock:
+            running = self._running
+        return running.pid if running is not None and running.alive else None
+
+    def warm(self) -> None:
+        """Start it, so that the first conversation need not wait. Returns at once. Raises `HostGone`."""
+        self._process()
+
+    def converse(self) -> Conversation:
+        """A conversation that is not open yet. Raises `HostGone` when no host can be started."""
+        process = self._process()
+        return process.add(f"c{next(self._numbers)}")
+
+    def end(self) -> None:
+        """End it, and see it gone; conversations hear that it is. The next one starts a new host."""
+        with self._lock:
+            running, self._running = self._running, None
+        if running is not None:
+            running.end()
+
+    def close(self) -> None:
+        """The same for good: nothing starts one any more."""
+        with self._lock:
+            self._closed = True
+        self.end()
+
+    def _process(self) -> _Process:
+        with self._lock:
+            if self._closed:
+                raise HostGone("the engine is closing")
+            if self._running is None or not self._running.alive:
+                try:
+                    self._running = _Process(self._command)
+                except OSError as error:
+                    raise HostGone(f"the model host cannot be started: {error.strerror}") from error
+            return self._running
+
+
+class Conversation:
+    """What one session and one model say to each other. `take` from the session's thread, the rest from any."""
+
+    def __init__(self, process: _Process, name: str) -> None:
+        self.name = name
+        self._process = process
+        self._heard: SimpleQueue[Message] = SimpleQueue()
+        self._obeyed = threading.Event()
+        self._asked = False
+        self._cancelling = False
+
+    def open(
+        self, model: Model, *, instructions: str, tools: Sequence[Mapping[str, object]], history: Path | None
+    ) -> None:
+        """Tell the host of it; `opened` or `failed` comes. Raises `HostGone`."""
+        self._process.write(
+            {
+                "do": "open",
+                "c": self.name,
+                "model": asdict(model),
+                "instructions": instructions,
+                "tools": list(tools),
+                "history": str(history) if history else None,
+            }
+        )
+
+    def ask(self, *, say: Sequence[str], results: Sequence[Mapping[str, object]], max_tokens: int) -> None:
+        """Begin a request. Raises `HostGone`."""
+        self._asked = True
+        message = {"do": "ask", "c": self.name, "say": list(say), "results": list(results), "max_tokens": max_tokens}
+        self._process.write(message)
+
+    def take(self, timeout: float) -> Message | None:
+        """What comes next, None after `timeout` seconds without."""
+        try:
+            message = self._heard.get(timeout=timeout)
+        except Empty:
+            return None
+        if message["is"] in ("done", "failed"):
+            self._asked = False
+        return message
+
+    def hear(self, message: Message) -> None:
+        """The host said something."""
+        if message["is"] == "cancelled":
+            self._obeyed.set()
+        self._heard.put(message)
+
+    def wake(self) -> None:
+        """Have `take` return at once."""
+        self._heard.put({"is": "alive"})
+
+    def cancel(self) -> None:
+        """Break off what is asked. Returns at once; a host that does not obey within `OBEY_SECONDS` is killed."""
+        self.wake()
+        if self._asked:
+            self._cancelling = True
+            threading.Thread(target=self._see_obeyed, name=f"clawpy-cancel-{self.name}", daemon=True).start()
+
+    def close(self) -> None:
+        """It is over."""
+        if self._cancelling:
+            return  # whoever waits for the host to obey closes it
+        self._process.drop(self.name)
+        with contextlib.suppress(HostGone):
+            self._process.write({"do": "close", "c": self.name})
+
+    def abandon(self) -> None:
+        """Break off what is asked and wait until the host did, or is killed: at most about `OBEY_SECONDS`."""
+        self._see_obeyed()
+
+    def _see_obeyed(self) -> None:
+        until = time.monotonic() + OBEY_SECONDS
+        try:
+            self._process.write({"do": "cancel", "c": self.name}, within=OBEY_SECONDS)
+            if self._process.alive and not self._obeyed.wait(max(0.0, until - time.monotonic())):
+                log.warning("the model host does not break off a request within %s s; it is killed", OBEY_SECONDS)
+                self._process.kill()
+        except HostGone:
+            pass  # then nothing is asked any more
+        finally:
+            self._process.drop(self.name)
+
+
+class _Process:
+    """One run of the host."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            list(command),
+            cwd="/",
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+        self.pid = self._process.pid
+        self._conversations: dict[str, Conversation] = {}
+        self._adding = threading.Lock()
+        self._writing = threading.Lock()
+        self._over = threading.Event()
+        self._reader = threading.Thread(target=self._read, name="clawpy-model-host", daemon=True)
+        self._reader.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still answers."""
+        return not self._over.is_set()
+
+    def add(self, name: str) -> Conversation:
+        """A new conversation of this process."""
+        conversation = Conversation(self, name)
+        with self._adding:
+            self._conversations[name] = conversation
+        if self._over.is_set():
+            conversation.hear(_gone())
+        return conversation
+
+    def drop(self, name: str) -> None:
+        """Listen no more for a conversation."""
+        with self._adding:
+            self._conversations.pop(name, None)
+
+    def write(self, message: Message, *, within: float | None = None) -> None:
+        """Tell the host something. A host that does not take it `within` seconds, or `WRITE_SECONDS`, is killed.
+
+        Raises `HostGone`."""
+        within = WRITE_SECONDS if within is None else within
+        until = time.monotonic() + within
+        if not self._writing.acquire(timeout=within):
+            self.kill()
+            raise HostGone("the model host does not read")
+        try:
+            self._write(memoryview(wire.encode(message)), until)
+        except (OSError, ValueError) as error:
+            raise HostGone("the model host has ended") from error
+        finally:
+            self._writing.release()
+
+    def _write(self, data: memoryview, until: float) -> None:
+        assert self._process.stdin is not None
+        while data:
+            descriptor = self._process.stdin.fileno()
+            _, writable, _ = select.select([], [descriptor], [], max(0.0, until - time.monotonic()))
+            if not writable:
+                self.kill()  # half a message is in the pipe: nothing that follows would be understood
+                raise BrokenPipeError
+            data = data[os.write(descriptor, data[:_PIPE]) :]
+
+    def kill(self) -> None:
+        """End it at once, with all it may have started."""
+        # Until it is reaped nobody else can carry its number; `_read` reaps it only when its output has ended.
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Let it end, or kill it; returns when it is gone."""
+        if self._writing.acquire(timeout=END_SECONDS):
+            try:
+                self._close_input()
+            finally:
+                self._writing.release()
+        if not self._over.wait(END_SECONDS):
+            self.kill()
+        self._reader.join(2.0)
+
+    def _close_input(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    def _read(self) -> None:
+        """Hand on what the host says until it ends, then tell every conversation."""
+        assert self._process.stdout is not None
+        why = ""
+        try:
+            for line in self._process.stdout:
+                message = wire.decode(line)
+                if message["is"] == "broken":
+                    why = str(message["message"])
+                    continue
+                with self._adding:
+                    conversation = self._conversations.get(message["c"])
+                if conversation is not None:
+                    conversation.hear(message)
+        except (ValueError, KeyError):
+            log.exception("the model host says what cannot be understood; it is killed")
+        self.kill()
+        self._process.wait()
+        self._process.stdout.close()
+        self._over.set()
+        with self._writing:  # whoever writes just now hears at once that nobody reads
+            self._close_input()
+        if why:
+            log.error("the model host cannot work: %s", why)
+        with self._adding:
+            left, self._conversations = [*self._conversations.values()], {}
+        for conversation in left:
+            conversation.hear(_gone(why))
+
+
+def _gone(why: str = "") -> Message:
+    return wire.failed(Failure(Kind.HOST, why) if why else Failure(Kind.GONE, "the model host ended"))
+
+
+def _environment() -> dict[str, str]:
+    """Nothing but what reaching a provider needs: no key of the operator's, whatever it is called."""
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    for name in (*_PROXIES, *map(str.upper, _PROXIES)):
+        if name in os.environ:
+            passed[name] = os.environ[name]
+    return passed | {"PYTHONPATH": str(ROOT)}

@@ -1,0 +1,90 @@
+"""What follows a request that failed: is it tried again, after how long, and what is the operator told. Pure."""
+
+from __future__ import annotations
+
+from engine.execution.runners.model.wire import Failure, Kind
+
+TRIES = 4
+"""A request is tried again so often at most."""
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+"""Seconds before the first try again, twice as many before each further one, up to this."""
+
+PATIENCE = 120.0
+"""A provider that asks for a longer pause is not waited for: the card is given back instead."""
+
+_AGAIN = {
+    Kind.RATE: TRIES,
+    Kind.SERVER: TRIES,
+    Kind.CONNECTION: TRIES,
+    Kind.GONE: 2,
+    Kind.SILENT: 1,
+    Kind.RUBBISH: 1,
+}
+
+_OF_THE_WORK = {Kind.CONTEXT, Kind.REFUSED, Kind.HISTORY}
+
+
+def pause_before(failure: Failure, tried: int, chance: float) -> float | None:
+    """Seconds to wait before trying again what failed `tried` times (1 for the first); None when it is given up.
+
+    `chance` in [0, 1) spreads tries of many sessions: a pause is between a half and the whole of what it could be. What
+    the provider asked for is never cut short.
+    """
+    if tried > _AGAIN.get(failure.kind, 0):
+        return None
+    asked = failure.retry_after or 0.0
+    if asked > PATIENCE:
+        return None
+    whole: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tried - 1))
+    return max(asked, whole * (0.5 + chance / 2))
+
+
+def unavailable(failure: Failure) -> bool:
+    """Whether the fault lies with the provider or the way there and not with the work: done later, the same may
+    succeed."""
+    return failure.kind not in _OF_THE_WORK
+
+
+def told(failure: Failure, *, provider: str, model: str, address: str) -> tuple[str, str]:
+    """What happened and how to mend it, in words."""
+    status = f" ({failure.status})" if failure.status else ""
+    said = f": {failure.message}" if failure.message else ""
+    what, fix = _WORDS[failure.kind]
+    names = {"provider": provider, "model": model, "address": address}
+    return what.format(**names) + status + said, fix.format(**names)
+
+
+_WORDS: dict[Kind, tuple[str, str]] = {
+    Kind.AUTH: ("{provider} refuses the key", "give it a key that is good: clawpy key set {provider}"),
+    Kind.QUOTA: ("the account at {provider} has nothing left", "add credit there, or choose another provider"),
+    Kind.RATE: ("{provider} takes no more requests now", "approve it again later, or choose another model"),
+    Kind.SERVER: ("{provider} does not work at the moment", "approve it again later, or choose another model"),
+    Kind.CONNECTION: (
+        "{provider} cannot be reached at {address}, or broke off",
+        "look at the network, and at `baseUrl` of [providers.{provider}]",
+    ),
+    Kind.SILENT: ("{provider} said nothing for too long", "approve it again later, or choose another model"),
+    Kind.GONE: ("the process that speaks to models ended", "approve it again; logs/ may say why"),
+    Kind.MODEL: (
+        "{provider} has no model {model}",
+        "name another: `model` of the channel, of tools.json or of [providers.{provider}]",
+    ),
+    Kind.CONTEXT: (
+        "the conversation is longer than {model} reads",
+        "make the task smaller, or choose a model that reads more",
+    ),
+    Kind.REFUSED: ("{provider} does not take the request", "another model may take it"),
+    Kind.REDIRECT: (
+        "{address} sends to another address, which is not followed: the key would travel along",
+        "set `baseUrl` of [providers.{provider}] to the right one",
+    ),
+    Kind.RUBBISH: (
+        "{address} answers in a form that is not known",
+        "is `kind` of [providers.{provider}] right, and does `baseUrl` end as it should (mostly in /v1)?",
+    ),
+    Kind.TOO_BIG: ("the answer of {provider} has no end; it was broken off", "choose another model"),
+    Kind.HISTORY: ("the conversation that was to go on cannot be read", "begin anew with a card of its own"),
+    Kind.HOST: ("the process that speaks to models cannot work", "clawpy doctor says what is missing"),
+}

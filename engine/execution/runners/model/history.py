@@ -1,0 +1,54 @@
+"""Conversations on disk, so that a finished session can be continued (SPEC 9.4): `SESSION.messages.jsonl` beside its
+transcript, a message a line as the model host dumped it, secrets cut out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.values import Refusal
+
+
+class Histories:
+    """The conversations of one home. `folder` is where transcripts are."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def file(self, session_id: str) -> Path:
+        """Where a session's conversation is, whether it is there or not."""
+        return self._folder / f"{session_id}.messages.jsonl"
+
+    def has(self, session_id: str) -> bool:
+        """Whether there is anything to continue."""
+        try:
+            return self.file(session_id).stat().st_size > 0
+        except OSError:
+            return False
+
+    def begin(self, session_id: str, *, continues: str = "") -> Path:
+        """An empty conversation, or a copy of the one it continues; the former stays as it is.
+
+        Raises `Refusal` `no_conversation` when there is none to continue."""
+        file = self.file(session_id)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as copy:
+            if continues:
+                try:
+                    with self.file(continues).open("rb") as former:
+                        shutil.copyfileobj(former, copy)
+                except FileNotFoundError as error:
+                    raise Refusal(
+                        "no_conversation",
+                        f"no conversation of {continues} is kept",
+                        "begin anew with a card of its own",
+                    ) from error
+        return file
+
+    def add(self, session_id: str, messages: Sequence[str]) -> None:
+        """What was said since. Raises OSError."""
+        with self.file(session_id).open("a", encoding="utf-8") as file:
+            file.writelines(f"{message}\n" for message in messages)

@@ -1,0 +1,344 @@
+"""Conversations with models, inside the model host: opened, asked, cancelled, closed as `wire` says.
+
+Runs in the model host only: importing this takes a second and 100 MB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model as PydanticModel
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from engine.execution.runners.model import hosting_http, hosting_prices, wire
+from engine.execution.runners.model.hosting_failures import failure_of
+from engine.execution.runners.model.wire import Failure, Kind, Message
+from engine.values.secrets import CUT, redact
+
+NOT_RUN = "This call was not carried out: the session ended before."
+
+CHARACTERS_A_TOKEN = 16
+"""No model writes more text with a token, on average; one that does was told no limit, or ignores it."""
+
+_KEPT_AS_IT_IS = {"signature", "id", "tool_call_id", "provider_details", "kind", "part_kind", "timestamp"}
+
+Send = Callable[[Message], None]
+
+
+def serve(lines: SimpleQueue[bytes], wake: Callable[[Callable[[], object]], None], answers: int) -> None:
+    """Answer the messages that come into `lines` for ever; `wake` is told whom to call when one came."""
+    asyncio.run(_serve(lines, wake, answers))
+
+
+async def _serve(lines: SimpleQueue[bytes], wake: Callable[[Callable[[], object]], None], answers: int) -> None:
+    loop = asyncio.get_running_loop()
+    host = _Host(partial(_write, answers))
+
+    def take() -> None:
+        while True:
+            try:
+                line = lines.get_nowait()
+            except Empty:
+                return
+            message = wire.decode(line)
+            try:
+                host.take(message)
+            except Exception as error:  # of one conversation; the others go on
+                failure = Failure(Kind.HOST, f"{type(error).__name__}: {error}")
+                _write(answers, {"c": message.get("c"), **wire.failed(failure)})
+
+    wake(lambda: loop.call_soon_threadsafe(take))
+    take()
+    await asyncio.Event().wait()
+
+
+def _write(answers: int, message: Message) -> None:
+    data = memoryview(wire.encode(message))
+    while data:
+        data = data[os.write(answers, data) :]
+
+
+class _Host:
+    """All conversations of this process, and one client for each provider they speak to."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._conversations: dict[str, _Conversation] = {}
+        self._models: dict[wire.Model, PydanticModel] = {}
+
+    def take(self, message: Message) -> None:
+        """Do what the engine says."""
+        match message["do"]:
+            case "open":
+                self._open(message)
+            case "ask":
+                asked = self._conversations.get(message["c"])
+                if asked is None:
+                    self._say(message["c"], wire.failed(Failure(Kind.GONE, "the conversation is not open")))
+                else:
+                    asked.ask(message)
+            case "cancel":
+                found = self._conversations.pop(message["c"], None)
+                if found is None:
+                    self._send({"c": message["c"], "is": "cancelled"})
+                else:
+                    found.cancel()
+            case "close":
+                self._conversations.pop(message["c"], None)
+
+    def _open(self, message: Message) -> None:
+        name, model = message["c"], wire.Model(**message["model"])
+        try:
+            client = self._models.get(model) or self._models.setdefault(model, _model(model))
+            history = _read(Path(message["history"])) if message["history"] else []
+        except Exception as error:
+            failure = Failure(Kind.HISTORY if message["history"] else Kind.HOST, failure_of(error, model.key).message)
+            self._say(name, wire.failed(failure))
+            return
+        tools = [
+            ToolDefinition(name=one["name"], parameters_json_schema=one["parameters"], description=one["description"])
+            for one in message["tools"]
+        ]
+        send = partial(self._say, name)
+        self._conversations[name] = _Conversation(model, client, message["instructions"], tools, history, send)
+        window = client.profile.get("context_window")
+        send({"is": "opened", "price": hosting_prices.price_of(model), "window": window, "messages": len(history)})
+
+    def _say(self, name: str, message: Message) -> None:
+        self._send({"c": name, **message})
+
+
+def _model(model: wire.Model) -> PydanticModel:
+    """A client of a provider. Tries again are the engine's affair: it counts and pays them."""
+    return _anthropic(model) if model.kind == "anthropic" else _openai(model)
+
+
+# Each protocol's libraries take a second to load: only what is spoken is.
+
+
+def _anthropic(model: wire.Model) -> PydanticModel:
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    http = hosting_http.client(model.base_url)
+    client = AsyncAnthropic(api_key=model.key or "none", base_url=model.base_url, http_client=http, max_retries=0)
+    return AnthropicModel(model.name, provider=AnthropicProvider(anthropic_client=client))
+
+
+def _openai(model: wire.Model) -> PydanticModel:
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    http = hosting_http.client(model.base_url)
+    client = AsyncOpenAI(api_key=model.key or "none", base_url=model.base_url, http_client=http, max_retries=0)
+    # OpenAI itself wants the new name of the limit; those who speak its protocol mostly know the old one only.
+    itself = model.base_url.startswith("https://api.openai.com/")
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=itself)
+    return OpenAIChatModel(model.name, provider=OpenAIProvider(openai_client=client), profile=profile)
+
+
+def _read(file: Path) -> list[ModelMessage]:
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return ModelMessagesTypeAdapter.validate_json(f"[{','.join(lines)}]")
+
+
+@dataclass
+class _Conversation:
+    """What was said with one model; grows with each answer."""
+
+    model: wire.Model
+    client: PydanticModel
+    instructions: str
+    tools: list[ToolDefinition]
+    messages: list[ModelMessage]
+    send: Send
+    _asking: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def ask(self, message: Message) -> None:
+        """Begin a request."""
+        self._asking = asyncio.create_task(self._ask(message))
+
+    def cancel(self) -> None:
+        """Break off what is asked, and say that it is."""
+        task, self._asking = self._asking, None
+        if task is None or task.done():
+            self.send({"is": "cancelled"})
+            return
+        task.add_done_callback(lambda _: self.send({"is": "cancelled"}))
+        task.cancel()
+
+    async def _ask(self, message: Message) -> None:
+        request = ModelRequest(parts=self._parts(message), instructions=self.instructions or None)
+        stream = _Outlet(self.send)
+        hosting_http.on_bytes.set(stream.beat)
+        try:
+            response = await self._request(request, message["max_tokens"], stream)
+        except Exception as error:
+            stream.flush()
+            failure = failure_of(error, self.model.key, received=stream.received)
+            self.send(wire.failed(failure))
+            return
+        stream.flush()
+        self.messages += [request, response]
+        self.send(self._answer(request, response))
+
+    async def _request(self, request: ModelRequest, max_tokens: int, stream: _Outlet) -> ModelResponse:
+        parameters = ModelRequestParameters(function_tools=self.tools, allow_text_output=True)
+        settings = ModelSettings(max_tokens=max_tokens)
+        most = max(65_536, max_tokens * CHARACTERS_A_TOKEN)
+        async with model_request_stream(
+            self.client, [*self.messages, request], model_settings=settings, model_request_parameters=parameters
+        ) as streamed:
+            async for event in streamed:
+                stream.take(event)
+                if stream.received > most:
+                    raise hosting_http.TooBig
+            if not stream.ending.seen:
+                raise hosting_http.CutShort("the answer ended in the middle")
+            return streamed.get()
+
+    def _parts(self, message: Message) -> list[ModelRequestPart]:
+        """What the model is told now. Calls that were never answered, in a conversation that was cut, come first."""
+        results = message["results"]
+        answered = {one["id"] for one in results}
+        parts: list[ModelRequestPart] = []
+        last = self.messages[-1] if self.messages else None
+        if isinstance(last, ModelResponse):
+            parts += [
+                ToolReturnPart(call.tool_name, NOT_RUN, call.tool_call_id)
+                for call in last.tool_calls
+                if call.tool_call_id not in answered
+            ]
+        parts += [ToolReturnPart(one["name"], one["text"], one["id"]) for one in results]
+        return [*parts, *(UserPromptPart(text) for text in message["say"])]
+
+    def _without_key(self, text: str) -> str:
+        """No provider tells us our own key and has it written down (SPEC 11.1)."""
+        return text.replace(self.model.key, CUT) if self.model.key else text
+
+    def _answer(self, request: ModelRequest, response: ModelResponse) -> Message:
+        usage = response.usage
+        told = usage.input_tokens > 0 or usage.output_tokens > 0
+        return {
+            "is": "done",
+            "text": self._without_key("".join(one.content for one in response.parts if isinstance(one, TextPart))),
+            "calls": [
+                {"id": call.tool_call_id, "name": call.tool_name, "arguments": self._without_key(_arguments(call))}
+                for call in response.tool_calls
+            ],
+            "input": usage.input_tokens if told else None,
+            "output": usage.output_tokens if told else None,
+            "cost": hosting_prices.cost_of(usage, self.model) if told else None,
+            "finish": response.finish_reason or "",
+            "messages": [_stored(one, self.model.key) for one in (request, response)],
+        }
+
+
+class _Outlet:
+    """What a stream says on its way to the engine: text gathered, at most one message every `wire.GATHER` seconds."""
+
+    def __init__(self, send: Send) -> None:
+        self.received = 0
+        self.ending = hosting_http.Ending()
+        self._send = send
+        self._kind = ""
+        self._waiting: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._told = 0.0
+
+    def take(self, event: Any) -> None:
+        """One event of the stream."""
+        match event:
+            case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+                self._add("text", text)
+            case PartStartEvent(part=ThinkingPart(content=text)):
+                self._add("thought", text)
+            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
+                self._add("thought", text)
+            case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=str(text))):
+                self.received += len(text)
+
+    def beat(self, chunk: bytes) -> None:
+        """Bytes came, if only to keep the connection open."""
+        self.ending.take(chunk)
+        if time.monotonic() - self._told >= wire.BEAT:
+            self._tell({"is": "alive"})
+
+    def flush(self) -> None:
+        """Send what is gathered."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting:
+            text, self._waiting = "".join(self._waiting), []
+            self._tell({"is": self._kind, "text": text})
+
+    def _add(self, kind: str, text: str) -> None:
+        if not text:
+            return
+        self.received += len(text)
+        if kind != self._kind:
+            self.flush()
+            self._kind = kind
+        self._waiting.append(text)
+        since = time.monotonic() - self._told
+        if since >= wire.GATHER:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(wire.GATHER - since, self.flush)
+
+    def _tell(self, message: Message) -> None:
+        self._told = time.monotonic()
+        self._send(message)
+
+
+def _arguments(call: ToolCallPart) -> str:
+    return call.args if isinstance(call.args, str) else json.dumps(call.args or {})
+
+
+def _stored(message: ModelMessage, key: str) -> str:
+    """The message as a line of JSON, without secrets (SPEC 11.1)."""
+    (document,) = json.loads(ModelMessagesTypeAdapter.dump_json([message]))
+    return json.dumps(_clean(document, (key,) if key else ()), ensure_ascii=False)
+
+
+def _clean(value: Any, known: tuple[str, ...]) -> Any:
+    if isinstance(value, str):
+        return redact(value, known)
+    if isinstance(value, list):
+        return [_clean(one, known) for one in value]
+    if isinstance(value, dict):
+        return {name: one if name in _KEPT_AS_IT_IS else _clean(one, known) for name, one in value.items()}
+    return value

@@ -1,0 +1,46 @@
+"""Prices of models, as genai-prices knows them. Runs in the model host only."""
+
+from __future__ import annotations
+
+from decimal import ROUND_UP, Decimal
+
+from genai_prices import Usage, calc_price
+from pydantic_ai.usage import RequestUsage
+
+from engine.execution.runners.model.wire import Model
+
+_MILLION = 1_000_000
+_SAMPLES = (10_000, 900_000)  # below and above where prices for long prompts begin
+
+
+def price_of(model: Model) -> dict[str, int] | None:
+    """The most that a million tokens of prompt and of answer cost, in micro-dollars; None when nobody knows."""
+    given = made = Decimal(0)
+    for size in _SAMPLES:
+        found = _calculated(Usage(input_tokens=size, output_tokens=size), model)
+        if found is None:
+            return None
+        given, made = max(given, found[0] * _MILLION / size), max(made, found[1] * _MILLION / size)
+    return {"input": _microusd(given), "output": _microusd(made)}
+
+
+def cost_of(usage: RequestUsage, model: Model) -> int | None:
+    """What a request cost, in micro-dollars, cached parts at their own price; None when nobody knows."""
+    found = _calculated(usage, model)
+    return None if found is None else _microusd(found[0] + found[1])
+
+
+def _calculated(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, Decimal] | None:
+    try:
+        price = calc_price(usage, model.name, provider_api_url=model.base_url)
+    except LookupError:
+        # An address that nobody knows: a gateway, perhaps, in front of one that is known by its name.
+        try:
+            price = calc_price(usage, model.name, provider_id=model.provider)
+        except LookupError:
+            return None
+    return price.input_price, price.output_price
+
+
+def _microusd(dollars: Decimal) -> int:
+    return int((dollars * _MILLION).to_integral_value(ROUND_UP))

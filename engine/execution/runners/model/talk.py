@@ -1,0 +1,417 @@
+"""One session's talk with a model: turns, tools, tries again, within what the session may still use (SPEC 3.4, 3.8).
+
+Runs in the session's own thread. Each request is a row of the calls before it is made, and its cost is reserved; what
+came of it is stored before anything is done with it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from engine.clock import Clock
+from engine.execution.live import LiveSession
+from engine.execution.runners.flow import FlowUnable, NotBegun, Stopped
+from engine.execution.runners.model import budget, failures, wire
+from engine.execution.runners.model.budget import Price, Size, Usage
+from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
+from engine.execution.runners.model.history import Histories
+from engine.execution.runners.model.parts import assistant_part, operator_part, result_part
+from engine.execution.runners.model.ports import Belt, CallBook
+from engine.execution.runners.model.speaking import Speaking
+from engine.execution.runners.model.wire import Failure, Kind, Message, Model
+from engine.values import Prompt, PromptPart, Randomness, SessionView, ToolResult
+from engine.values.secrets import redact
+
+REQUESTS_MOST = 50
+"""Answers that a session may take to come to an end."""
+
+CALLS_MOST = 32
+"""Tool calls of one answer that are carried out."""
+
+RESULT_MOST = 200_000
+"""Characters of a tool's result that the model is told; tools bound their own more tightly."""
+
+FIRST_BYTE_SECONDS = 180.0
+IDLE_SECONDS = 60.0
+"""So long a provider may think before the first byte of its answer, and be silent after it."""
+
+OPEN_SECONDS = 60.0
+"""So long the host may take to open a conversation, its own start included; wall time."""
+
+PAUSE = 0.25
+"""Seconds without news after which half a line is shown as it is."""
+
+_NUDGES = 2
+
+CUT_OFF = "Your answer was cut off: it may have {most} tokens. Go on in smaller steps."
+EMPTY = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
+SKIPPED = f"not carried out: more than {CALLS_MOST} calls in one answer; make the rest again"
+
+
+class _Failed(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass
+class _Request:
+    """What is to be asked: for the model, and as the calls keep it."""
+
+    run_kind: str
+    say: list[str]
+    results: list[dict[str, Any]] = field(default_factory=list)
+    parts: list[PromptPart] = field(default_factory=list)
+    prompt: Prompt | None = None
+
+    @property
+    def size(self) -> int:
+        """Its tokens, at most."""
+        texts = [*self.say, *(one["text"] for one in self.results)]
+        return sum(budget.tokens_at_most(text) + budget.A_MESSAGE for text in texts)
+
+
+class Talk:
+    """The talk of one session. `estimate` in micro-dollars is what it counts at least when no price is known."""
+
+    def __init__(
+        self,
+        live: LiveSession,
+        view: SessionView,
+        *,
+        host: ModelHost,
+        model: Model,
+        belt: Belt,
+        calls: CallBook,
+        histories: Histories,
+        clock: Clock,
+        randomness: Randomness,
+        estimate: int,
+        instructions: str,
+    ) -> None:
+        self._live = live
+        self._view = view
+        self._host = host
+        self._model = model
+        self._belt = belt
+        self._calls = calls
+        self._histories = histories
+        self._clock = clock
+        self._randomness = randomness
+        self._estimate = estimate
+        self._instructions = instructions
+        self._tools = [
+            {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
+            for spec in belt.specs()
+        ]
+        self._speaking = Speaking(self._write)
+        self._conversation: Conversation | None = None
+        self._price = Price(0, 0)
+        self._window: int | None = None
+        self._size = Size()  # of everything that was said so far
+        self._answers = 0
+        self._follows = ""
+        self._last: PromptPart | None = None
+        self._stopped = Event()
+
+    def begin(self, *, continues: str = "", follows: str = "") -> None:
+        """Before the first turn: an empty conversation, or the one of a session that this one `continues`, with the
+        call that the first one here `follows`. Raises `Refusal` `no_conversation`."""
+        file = self._histories.begin(self._view.id, continues=continues)
+        self._follows = follows
+        about = budget.tokens_at_most(self._instructions + json.dumps(self._tools))
+        around = budget.A_MESSAGE * (1 + len(self._tools))
+        self._size = Size(guessed=about + around + -(-file.stat().st_size // 2))
+        self._live.on_stop(self._stop)
+
+    def turn(self, text: str, *, run_kind: str, prompt: Prompt | None = None) -> str:
+        """Tell the model something and let it work until it has nothing more to do; its last words.
+
+        `prompt` is what `text` comes from, when it was assembled. What the operator said meanwhile is told it with its
+        next request. Raises `FlowUnable`, `NotBegun` when nothing was done and later it may succeed, `Stopped`.
+        """
+        request = _Request(run_kind, [text], prompt=prompt)
+        if prompt is None:
+            request.parts.append(operator_part(text, run_kind))
+        nudges = 0
+        while True:
+            self._hear(request)
+            answer = self._ask(request)
+            said, asked = str(answer["text"]).strip(), answer["calls"]
+            request = _Request(run_kind, [])
+            self._last = assistant_part(said, asked, self._follows)
+            if answer["finish"] == "content_filter":
+                raise self._given_up(FlowUnable(f"the content filter of {self._model.provider} ended the answer"))
+            if asked:
+                self._carry_out(asked, request)
+                nudges = 0
+            elif (nudge := _nudge(said, answer)) and nudges < _NUDGES:
+                nudges += 1
+                self._tell(request, nudge)
+            elif said or self._answers > 1 + _NUDGES:
+                return said or "it ended without a word"
+            else:
+                raise self._given_up(FlowUnable(f"{self._model.name} answered nothing", "choose another model"))
+            if self._answers >= REQUESTS_MOST:
+                raise self._given_up(FlowUnable(f"it did not come to an end within {REQUESTS_MOST} requests"))
+
+    def replies(self) -> str:
+        """What the operator said and the model does not know yet, "" for nothing."""
+        said = []
+        while not self._live.replies.empty():
+            said.append(self._live.replies.get())
+        return "\n\n".join(said)
+
+    def close(self) -> None:
+        """It is over."""
+        if self._conversation is not None:
+            self._conversation.close()
+            self._conversation = None
+
+    # Tools
+
+    def _carry_out(self, asked: Sequence[Message], request: _Request) -> None:
+        for number, call in enumerate(asked):
+            result = self._call(call) if number < CALLS_MOST else ToolResult(SKIPPED, ok=False)
+            text = result.text[:RESULT_MOST]
+            request.results.append({"id": call["id"], "name": call["name"], "text": text, "ok": result.ok})
+            request.parts.append(result_part(call["name"], text, self._follows))
+
+    def _call(self, call: Message) -> ToolResult:
+        """One tool call, in this thread. What the model did wrong is told it; `Stopped` goes through."""
+        self._live.check_running()
+        name, known = call["name"], [str(tool["name"]) for tool in self._tools]
+        if name not in known:
+            return self._wrong(call, f"there is no tool {name[:80]!r}; there are {', '.join(known) or 'none'}")
+        try:
+            arguments = json.loads(call["arguments"] or "{}")
+        except (ValueError, RecursionError) as error:
+            return self._wrong(call, f"the arguments are no JSON: {error}")
+        if not isinstance(arguments, dict):
+            return self._wrong(call, "the arguments are no JSON object")
+        return self._belt.call(name, arguments, call["id"])
+
+    def _wrong(self, call: Message, why: str) -> ToolResult:
+        self._write("tool", f"{call['name'][:80]} {call['arguments'][:200]}".replace("\n", " "))
+        self._write("error", why)
+        self._live.journal.erred(call["name"], redact(why, [self._model.key]))
+        return ToolResult(why, ok=False)
+
+    # Requests
+
+    def _ask(self, request: _Request) -> Message:
+        """Ask until there is an answer, or no sense in asking any more."""
+        messages = [*([self._last] if self._last else []), *request.parts]
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                return self._ask_once(request, messages)
+            except _Failed as failed:
+                failure = failed.failure
+            except HostGone as gone:
+                failure = Failure(Kind.GONE, str(gone))
+            if failure.kind in (Kind.GONE, Kind.SILENT, Kind.HOST):
+                self._conversation = None  # the host forgot it, or is no more
+            what, fix = failures.told(
+                failure, provider=self._model.provider, model=self._model.name, address=self._model.base_url
+            )
+            pause = failures.pause_before(failure, tried, self._randomness.uniform())
+            if pause is None:
+                if not self._answers and failures.unavailable(failure):
+                    raise self._given_up(NotBegun(what, fix))
+                raise self._given_up(FlowUnable(what, fix))
+            self._live.say(f"{what}; again in {pause:.0f} s", error=True)
+            self._wait(pause)
+
+    def _ask_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
+        conversation = self._open()
+        size = self._size.more(request.size)
+        most = self._most(size)
+        self._live.afford(max(budget.most_cost(size, most, self._price), self._price.least - self._live.cost))
+        call_id = self._calls.begin(
+            self._view,
+            provider=self._model.provider,
+            model=self._model.name,
+            run_kind=request.run_kind,
+            prompt=request.prompt,
+            messages=messages,
+            follows=self._follows,
+        )
+        received = 0
+        try:
+            conversation.ask(say=request.say, results=request.results, max_tokens=most)
+            answer, received = self._listen(conversation)
+        except Stopped as stopped:
+            self._end_call(call_id, "cancelled", self._broken_off(size, most, received), error=str(stopped))
+            raise
+        except HostGone as gone:
+            self._end_call(call_id, "failed", Usage(0, 0, 0), error=str(gone))
+            raise
+        if answer["is"] == "failed":
+            failure = wire.failure_of(answer)
+            lost = self._broken_off(size, most, failure.received) if _paid(failure) else Usage(0, 0, 0)
+            self._end_call(call_id, "failed", lost, error=f"{failure.kind}: {failure.message}")
+            raise _Failed(failure)
+        usage = budget.used(
+            given=answer["input"],
+            made=answer["output"],
+            cost=answer["cost"],
+            prompt=size,
+            most=most,
+            received=received,
+            price=self._price,
+        )
+        answer["most"] = most
+        self._answers += 1
+        self._follows = call_id
+        used = usage.given + usage.made
+        self._size = Size(told=used) if usage.told else Size(guessed=used)
+        self._keep(answer["messages"])
+        self._end_call(call_id, "done", usage, reply=str(answer["text"]))
+        return answer
+
+    def _most(self, size: Size) -> int:
+        """How many tokens the next answer may have."""
+        limits, live = self._live.limits, self._live
+        left = budget.Left(None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost)
+        most = budget.output_allowed(size, price=self._price, left=left, window=self._window)
+        if most >= budget.LEAST_OUTPUT:
+            return most
+        if left.tokens is not None and left.tokens - size.expected < budget.LEAST_OUTPUT:
+            raise FlowUnable(
+                f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
+                f"the next request may need {size.expected:,} and an answer"
+            )
+        if self._window is not None and self._window - size.expected < budget.LEAST_OUTPUT:
+            raise FlowUnable(
+                *failures.told(Failure(Kind.CONTEXT), provider=self._model.provider, model=self._model.name, address="")
+            )
+        return budget.LEAST_OUTPUT  # `afford` says what is too dear
+
+    def _listen(self, conversation: Conversation) -> tuple[Message, int]:
+        """The end of a request, and how many characters came before it."""
+        received, limit, heard = 0, FIRST_BYTE_SECONDS, self._clock.monotonic()
+        while True:
+            message = conversation.take(PAUSE)
+            self._live.check_running()
+            if message is None:
+                self._speaking.pause()
+                if self._clock.monotonic() - heard < limit:
+                    continue
+                conversation.abandon()
+                silent = Failure(Kind.SILENT, f"nothing for {limit:.0f} s", received=received)
+                return wire.failed(silent), received
+            limit, heard = IDLE_SECONDS, self._clock.monotonic()
+            match message["is"]:
+                case "text" | "thought" as kind:
+                    received += len(message["text"])
+                    self._speaking.take("say" if kind == "text" else "thought", message["text"])
+                case "done" | "failed":
+                    self._speaking.pause()
+                    return message, received
+
+    def _open(self) -> Conversation:
+        """The conversation, opened; with what was said so far when the host forgot it."""
+        if self._conversation is not None:
+            return self._conversation
+        self._live.check_running()  # a session that was stopped starts no host
+        conversation = self._host.converse()
+        self._conversation = conversation  # from here on a stop reaches it
+        history = self._histories.file(self._view.id)
+        told = history if self._histories.has(self._view.id) else None
+        conversation.open(self._model, instructions=self._instructions, tools=self._tools, history=told)
+        until = time.monotonic() + OPEN_SECONDS
+        while True:
+            message = conversation.take(PAUSE)
+            self._live.check_running()
+            if message is None and time.monotonic() > until:
+                self._conversation = None
+                raise _Failed(Failure(Kind.HOST, f"it did not start within {OPEN_SECONDS:.0f} s"))
+            if message is None or message["is"] == "alive":
+                continue
+            if message["is"] == "failed":
+                self._conversation = None
+                raise _Failed(wire.failure_of(message))
+            self._price = budget.price_of(message["price"], keyless=not self._model.key, estimate=self._estimate)
+            self._window = message["window"]
+            return conversation
+
+    def _broken_off(self, size: Size, most: int, received: int) -> Usage:
+        return budget.broken_off(prompt=size, most=most, received=received, price=self._price)
+
+    def _end_call(self, call_id: str, state: str, usage: Usage, *, error: str = "", reply: str = "") -> None:
+        """Store how a call ended, and count what it cost. Raises `Stopped` when the session is ending."""
+        cost = usage.cost
+        if usage.given and not self._price.known:
+            cost = max(cost, self._price.least - self._live.cost)
+        try:
+            self._calls.finish(
+                call_id,
+                state=state,
+                input_tokens=usage.given,
+                output_tokens=usage.made,
+                cost=cost,
+                price_known=usage.told and self._price.known,
+                error=redact(error, [self._model.key]),
+                reply=reply,
+            )
+        finally:  # what was paid counts, whether it could be stored or not
+            self._live.charge(cost, tokens=usage.given + usage.made)
+
+    def _keep(self, messages: Sequence[str]) -> None:
+        try:
+            self._histories.add(self._view.id, messages)
+        except OSError as error:
+            self._live.note(f"the conversation cannot be kept to be continued: {error.strerror}", error=True)
+
+    def _given_up(self, fault: FlowUnable) -> FlowUnable:
+        """The model failed, and no further try will do; kept for adaptation."""
+        self._live.journal.erred("model", redact(fault.message, [self._model.key]))
+        return fault
+
+    # Words
+
+    def _hear(self, request: _Request) -> None:
+        """What the operator said meanwhile goes with the next request."""
+        if said := self.replies():
+            request.say.append(said)
+            request.parts.append(operator_part(said, "reply"))
+
+    def _tell(self, request: _Request, text: str) -> None:
+        request.say.append(text)
+        request.parts.append(operator_part(text, "runner"))
+
+    def _write(self, kind: str, text: str) -> None:
+        self._live.write(kind, redact(text, [self._model.key]))
+
+    # Waiting and stopping
+
+    def _wait(self, seconds: float) -> None:
+        until = self._clock.monotonic() + seconds
+        while self._clock.monotonic() < until:
+            self._stopped.wait(0.02)
+            self._live.check_running()
+
+    def _stop(self) -> None:
+        self._stopped.set()
+        conversation = self._conversation
+        if conversation is not None:
+            conversation.cancel()
+
+
+def _nudge(said: str, answer: Message) -> str:
+    """What to tell a model that stopped without being done, "" when it may well be."""
+    if answer["finish"] == "length":
+        return CUT_OFF.format(most=answer["most"])
+    return "" if said else EMPTY
+
+
+def _paid(failure: Failure) -> bool:
+    """Whether a provider may ask money for a request that failed."""
+    return failure.received > 0 or failure.kind in (Kind.SILENT, Kind.GONE, Kind.TOO_BIG)

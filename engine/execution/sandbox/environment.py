@@ -1,0 +1,129 @@
+"""What a session's commands inherit and what they never see: variables, and places where secrets live (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from engine.execution.sandbox.base import SESSION_MARK, Confinement, Sandbox
+from engine.home import Home
+
+SECRET_PLACES = (
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc.yml",
+    ".pypirc", ".git-credentials", ".password-store", ".vault-token", ".boto", ".s3cfg", ".databrickscfg",
+    ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".terraform.d", ".m2/settings.xml",
+    ".gradle/gradle.properties", ".config/gh", ".config/glab-cli", ".config/hub", ".config/git/credentials",
+    ".config/gcloud", ".config/op", ".config/rclone", ".config/doctl", ".config/heroku", ".config/containers",
+    ".config/google-chrome", ".config/chromium", ".mozilla", ".thunderbird", ".local/share/keyrings",
+    ".local/share/python_keyring", ".local/share/kwalletd", ".claude", ".claude.json", ".codex", ".gemini",
+    ".config/anthropic", ".config/openai", ".local/share/opencode", ".bash_history", ".zsh_history",
+    ".python_history", ".node_repl_history", ".psql_history", ".local/share/fish/fish_history",
+    "Library/Keychains", ".1password", ".config/1Password", ".config/Bitwarden", ".config/Slack", ".config/discord",
+    ".config/Signal", ".config/BraveSoftware", ".config/microsoft-edge", ".fly", ".oci", ".config/stripe",
+    ".config/netlify", ".local/share/com.vercel.cli", ".cache/git/credential", ".git-credential-cache",
+)  # fmt: skip
+"""Folders and files under the operator's home that sessions do not see."""
+
+SECRET_POINTERS = (
+    "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "KUBECONFIG", "DOCKER_CONFIG",
+    "GNUPGHOME", "NETRC", "NPM_CONFIG_USERCONFIG", "PGPASSFILE", "CLOUDSDK_CONFIG",
+)  # fmt: skip
+"""Environment variables that say where a secret is kept; what they name is hidden too."""
+
+PASSED = frozenset(
+    (
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX",
+        "PYENV_ROOT", "PYENV_VERSION", "PYTHONPATH", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "RUSTFLAGS",
+        "GOPATH", "GOROOT", "GOFLAGS", "GOTOOLCHAIN", "NVM_DIR", "NVM_BIN", "VOLTA_HOME", "FNM_DIR", "NODE_PATH",
+        "JAVA_HOME", "GEM_HOME", "GEM_PATH", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "HOMEBREW_PREFIX",
+        "NIX_PATH", "NIX_PROFILES", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "PKG_CONFIG_PATH", "MAKEFLAGS",
+        "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SDKROOT", "DEVELOPER_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "DJANGO_SETTINGS_MODULE", "XDG_DATA_DIRS", "XDG_CONFIG_DIRS",
+    )
+)  # fmt: skip
+"""The only variables of the engine's own environment that a session inherits, besides LC_*."""
+
+_CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
+
+
+def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+    """Everything that exists here and is to be hidden: the operator's secrets, and all that is the engine's own,
+    other sessions' worktrees, scratch and caches among it."""
+    user = Path(environment.get("HOME") or Path.home())
+    named = [user / place for place in SECRET_PLACES]
+    for pointer in SECRET_POINTERS:
+        named += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
+    named += [home.config, home.data, home.cache, home.logs]
+    found: set[Path] = set()
+    for path in named:
+        try:
+            # A link is hidden where it leads: mounting over the link itself is not possible.
+            real = path.resolve(strict=True)
+        except OSError:
+            continue  # not there, or not readable for us either
+        if real != user and real != Path("/"):
+            found.add(real)
+    return tuple(sorted(found))
+
+
+def session_environment(
+    confinement: Confinement, sandbox: Sandbox, session_id: str, inherited: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """The environment of a session's commands: an allow-list of the engine's own, nothing secret, output line by
+    line and without colours, and caches where they leave the operator's tree as it was (SPEC 3.9).
+
+    The virtual environment that the engine itself runs in (`uv run clawpy`) is not the project's: it is taken away,
+    unless it is the workspace's own. The workspace's `.venv`, with which its tests run, comes first on the PATH."""
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if (name in PASSED or name.startswith("LC_")) and not _CREDENTIALS_IN_URL.search(value)
+    }
+    kept = _with_own_virtual(kept, confinement)
+    caches = confinement.caches
+    temporary = sandbox.temporary(confinement)
+    return kept | {
+        SESSION_MARK: session_id,
+        "TMPDIR": temporary,
+        "TMP": temporary,
+        "TEMP": temporary,
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "XDG_CACHE_HOME": str(caches),
+        "MYPY_CACHE_DIR": str(caches / "mypy"),
+        "RUFF_CACHE_DIR": str(caches / "ruff"),
+        "GOCACHE": str(caches / "go-build"),
+        "npm_config_cache": str(caches / "npm"),
+        "npm_config_update_notifier": "false",
+        "COVERAGE_FILE": str(confinement.scratch / "coverage"),
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(caches / "hypothesis"),
+    }
+
+
+def _with_own_virtual(variables: dict[str, str], confinement: Confinement) -> dict[str, str]:
+    """`variables` with the project's virtual environment, if it has one, in place of the engine's."""
+    places = (*confinement.readable, confinement.folder)  # the operator's tree before a worktree of it
+    own = next((place / ".venv" for place in places if (place / ".venv" / "bin" / "python").exists()), None)
+    ours = Path(sys.prefix) if sys.prefix != sys.base_prefix else None
+    path = variables.get("PATH", "").split(os.pathsep)
+    if ours is not None and not (own is not None and _same(ours, own)):
+        path = [part for part in path if not (part and _same(Path(part), ours / "bin"))]
+        if _same(Path(variables.get("VIRTUAL_ENV") or os.devnull), ours):
+            variables = {name: value for name, value in variables.items() if name != "VIRTUAL_ENV"}
+    if own is not None:
+        path = [str(own / "bin"), *(part for part in path if part != str(own / "bin"))]
+        variables = variables | {"VIRTUAL_ENV": str(own)}
+    return variables | {"PATH": os.pathsep.join(path)} if path != [""] else variables
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)

@@ -1,0 +1,125 @@
+"""The way out of a sandbox without network: ports on its own loopback that lead to the host gate's socket.
+
+Run inside, before the command and in the same process: `python -I -S forward.py SOCKET LOCAL command…`. A child of it
+does the forwarding; the process itself becomes the command, so that its pipes, signals and exit code are the command's
+own. Standard library only, and no import of the engine: the interpreter is started bare.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+SCRIPT = Path(__file__).resolve()
+_CHUNK = 65_536
+_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_LOCAL = "localhost,127.0.0.1,::1"
+
+
+def command(gate: Path, local: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """The command line that runs `argv` with the gate at `gate` as its way out. `local` are those of its hosts that
+    are on the operator's loopback, "host:port": they are found at the same address inside."""
+    return [sys.executable, "-I", "-S", str(SCRIPT), str(gate), ",".join(local), *argv]
+
+
+def proxy_environment(port: int) -> dict[str, str]:
+    """What tells programs to go through the gate: curl, Python, Go, Rust, and node from 24 on. Loopback is the
+    sandbox's own, and needs no proxy."""
+    address = f"http://127.0.0.1:{port}"
+    found = {"NODE_USE_ENV_PROXY": "1"}
+    for name, value in (*((name, address) for name in _VARIABLES), ("NO_PROXY", _LOCAL)):
+        found[name] = found[name.lower()] = value
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Listen, fork the forwarder, become the command."""
+    gate, local, argv = arguments[0], arguments[1], list(arguments[2:])
+    proxy = listen("127.0.0.1", 0)
+    servers = {proxy: b""}
+    for target in filter(None, local.split(",")):
+        host, _, port = target.rpartition(":")
+        address = "::1" if host == "[::1]" else "127.0.0.1" if host == "localhost" else host
+        servers[listen(address, int(port))] = f"CONNECT {target} HTTP/1.1\r\n\r\n".encode()
+    port_of_proxy = proxy.getsockname()[1]
+    if os.fork() == 0:
+        _detach()
+        serve(servers, gate)
+    for server in servers:
+        server.close()
+    os.environ.update(proxy_environment(port_of_proxy))
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        print(f"{argv[0]}: {error.strerror}", file=sys.stderr)
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one."""
+    server = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    server.bind((address, port))
+    server.listen(64)
+    return server
+
+
+def _detach() -> None:
+    # The command's pipes end with the command, not with us; a Ctrl-C is not for us.
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+
+
+def serve(servers: Mapping[socket.socket, bytes], gate: str) -> NoReturn:
+    """Lead every connection to the gate, until the sandbox ends; what a server has is said to the gate first."""
+    with selectors.DefaultSelector() as selector:
+        for server, opening in servers.items():
+            selector.register(server, selectors.EVENT_READ, opening)
+        while True:
+            for key, _ in selector.select():
+                assert isinstance(key.fileobj, socket.socket)
+                inside = key.fileobj.accept()[0]
+                threading.Thread(target=_lead, args=(inside, gate, key.data), daemon=True).start()
+
+
+def _lead(inside: socket.socket, gate: str, opening: bytes) -> None:
+    with inside, socket.socket(socket.AF_UNIX) as outside:
+        try:
+            outside.connect(gate)
+            if opening:
+                outside.sendall(opening)
+                answer = b""
+                while not answer.endswith(b"\r\n\r\n"):
+                    if not (byte := outside.recv(1)):
+                        return
+                    answer += byte
+                if b" 200 " not in answer:
+                    return
+        except OSError:
+            return  # the gate is closed: the session is ending
+        back = threading.Thread(target=_pour, args=(outside, inside), daemon=True)
+        back.start()
+        _pour(inside, outside)
+        back.join()
+
+
+def _pour(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # one side went away: so does the other
+        while chunk := source.recv(_CHUNK):
+            sink.sendall(chunk)
+    with contextlib.suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

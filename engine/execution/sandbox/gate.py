@@ -1,0 +1,276 @@
+"""The one way out for a session that may reach some hosts: a filtering proxy of the engine's (SPEC 3.8).
+
+It listens on a unix socket that is mounted into the session's sandbox, which has no network otherwise. It speaks
+CONNECT, and plain HTTP for ports that are listed, resolves names itself, and says of everything else that it was
+refused. TLS goes through unread, but it has to ask for the host that was named: many hosts share an address, and the
+address alone would lead to all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import urlsplit
+
+from engine.execution.sandbox.hosts import (
+    HTTPS,
+    Address,
+    HostRule,
+    address_of,
+    host_rules,
+    joined,
+    server_name,
+    split,
+)
+from engine.values import sanitise
+
+CONNECTIONS = 64
+"""At a time; more are turned away."""
+
+IDLE_SECONDS = 600.0
+"""A connection on which nothing moves for so long is closed. A model may think for minutes."""
+
+OPENING_SECONDS = 10.0
+"""For a request line, a name, a connection, the beginning of TLS."""
+
+HEAD_BYTES = 65_536
+_CHUNK = 65_536
+_TOLD = 50  # different refusals put into the transcript
+
+Resolve = Callable[[str, int], list[str]]
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """Its addresses, as text. Raises OSError when it has none."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
+
+
+class _Refused(Exception):
+    """Not let through; the text says what and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    host: str
+    port: int
+    tunnel: bool
+    forwarded: bytes = b""
+    """The head as the host gets it, when it is no tunnel."""
+
+
+class HostGate:
+    """The proxy of one session. Use it as a context manager, or `close` it; that cuts every connection.
+
+    `say` is told in one line each host that was refused, once each, from any thread. Raises `Refusal` `bad_host`.
+    """
+
+    def __init__(self, hosts: Iterable[str], say: Callable[[str], None], resolve: Resolve = resolve) -> None:
+        self.rules: tuple[HostRule, ...] = host_rules(hosts)
+        self._say = say
+        self._resolve = resolve
+        self._told: set[str] = set()
+        self._open: set[socket.socket] = set()
+        self._running = 0
+        self._closed = False
+        self._lock = threading.Lock()
+        # A short name: the path of a socket has room for a hundred characters. Only this user may enter the folder.
+        self._folder = Path(tempfile.mkdtemp(prefix="clawpy-gate-", dir="/tmp")).resolve()
+        self.path = self._folder / "s"
+        """The socket, for `Confinement.gate`."""
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(self.path))
+        self._server.listen(CONNECTIONS)
+        threading.Thread(target=self._accept, name="clawpy-gate", daemon=True).start()
+
+    def __enter__(self) -> HostGate:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it and every connection through it. Safe to call again."""
+        with self._lock:
+            self._closed = True
+            still = [*self._open, self._server]
+        for one in still:
+            with contextlib.suppress(OSError):  # not connected any more
+                one.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return  # closed
+            with self._lock:
+                full = self._closed or self._running >= CONNECTIONS
+                self._running += not full
+            if full:
+                client.close()
+                continue
+            threading.Thread(target=self._serve, args=(client,), name="clawpy-gate", daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.ExitStack() as ending:
+            ending.callback(self._one_less)
+            self._hold(client, ending)
+            client.settimeout(OPENING_SECONDS)
+            answered = False
+            try:
+                request, rest = self._request(client)
+                rule = self._rule(request)
+                server = self._connect(rule, request)
+                self._hold(server, ending)
+                answered = True  # from here on what the client gets is the host's
+                if request.tunnel:
+                    client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                    rest = self._opening(client, request, rest)
+                server.sendall(request.forwarded + rest)
+                self._relay(client, server)
+            except _Refused as refused:
+                self._tell(str(refused))
+                _answer(client, "403 Forbidden", str(refused), unless=answered)
+            except (OSError, ValueError) as error:
+                _answer(client, "502 Bad Gateway", str(error), unless=answered)
+
+    def _hold(self, one: socket.socket, ending: contextlib.ExitStack) -> None:
+        """Keep a connection until its end, or until `close`."""
+        ending.callback(one.close)
+        with self._lock:
+            if self._closed:
+                raise OSError("the session is over")
+            self._open.add(one)
+        ending.callback(self._let_go, one)
+
+    def _let_go(self, one: socket.socket) -> None:
+        with self._lock:
+            self._open.discard(one)
+
+    def _one_less(self) -> None:
+        with self._lock:
+            self._running -= 1
+
+    def _request(self, client: socket.socket) -> tuple[_Request, bytes]:
+        """What is asked for, and what came after it. Raises ValueError for what is no request to a proxy."""
+        head = b""
+        until = time.monotonic() + OPENING_SECONDS
+        while b"\r\n\r\n" not in head:
+            chunk = client.recv(_CHUNK)
+            if not chunk or len(head) > HEAD_BYTES or time.monotonic() > until:
+                raise ValueError("no whole request")
+            head += chunk
+        head, _, rest = head.partition(b"\r\n\r\n")
+        first, *lines = head.split(b"\r\n")
+        method, target, version = first.decode("ascii", "replace").split(" ")
+        try:
+            if method == "CONNECT":
+                host, port = split(target)
+                return _Request(host, port, tunnel=True), rest
+            parts = urlsplit(target)
+            if parts.scheme != "http" or parts.username is not None:
+                raise ValueError(target)
+            host, port = split(parts.netloc, 80)
+        except ValueError:
+            raise _Refused(f"{target[:200]} is no host that could be reached") from None
+        path = target.split("://", 1)[1].partition("/")
+        # One request a connection, and for the host that was looked at.
+        kept = [line for line in lines if not line.lower().startswith((b"host:", b"connection:", b"proxy-"))]
+        named = [f"Host: {joined(host, port)}".encode(), b"Connection: close"]
+        forwarded = b"\r\n".join([f"{method} /{path[2]} {version}".encode(), *named, *kept]) + b"\r\n\r\n"
+        return _Request(host, port, tunnel=False, forwarded=forwarded), rest
+
+    def _rule(self, request: _Request) -> HostRule:
+        """The entry that lets it through."""
+        for rule in self.rules:
+            if rule.matches(request.host, request.port) and (request.tunnel or rule.port != HTTPS):
+                return rule
+        listed = ", ".join(map(str, self.rules)) or "none"
+        raise _Refused(f"{joined(request.host, request.port)} is not among the hosts of this session: {listed}")
+
+    def _connect(self, rule: HostRule, request: _Request) -> socket.socket:
+        found: list[Address] = []
+        for text in self._resolve(request.host, request.port):
+            if (address := address_of(text)) is None:
+                continue
+            if not rule.admits(address):
+                raise _Refused(f"{joined(request.host, request.port)} leads to {address}, which no session may reach")
+            found.append(address)
+        error: OSError = OSError(f"{request.host} has no address")
+        for address in found:
+            try:
+                return socket.create_connection((str(address), request.port), timeout=OPENING_SECONDS)
+            except OSError as failed:
+                error = failed
+        raise error
+
+    def _opening(self, client: socket.socket, request: _Request, begun: bytes) -> bytes:
+        """The beginning of what goes through a tunnel to 443, once it is TLS to the host that was named."""
+        if request.port != HTTPS or address_of(request.host) is not None:
+            return begun
+        until = time.monotonic() + OPENING_SECONDS
+        while True:
+            try:
+                named = server_name(begun) if begun else None
+            except (ValueError, IndexError):
+                raise _Refused(f"{request.host} was asked for something that is not TLS") from None
+            if named == request.host:
+                return begun
+            if named is not None:
+                asked = sanitise(named) or "no host at all"
+                raise _Refused(f"the connection to {request.host} asked for {asked}")
+            if len(begun) > HEAD_BYTES or time.monotonic() > until:
+                raise ValueError("no whole beginning of TLS")
+            chunk = client.recv(_CHUNK)
+            if not chunk:
+                raise ValueError("closed before TLS began")
+            begun += chunk
+
+    def _relay(self, client: socket.socket, server: socket.socket) -> None:
+        """Bytes both ways until one side ends both, or nothing moves."""
+        for one in (client, server):
+            one.settimeout(IDLE_SECONDS)
+        other = {client: server, server: client}
+        with selectors.DefaultSelector() as selector:
+            for one in other:
+                selector.register(one, selectors.EVENT_READ)
+            while selector.get_map():
+                ready = selector.select(IDLE_SECONDS)
+                if not ready:
+                    return
+                for key, _ in ready:
+                    source = key.fileobj
+                    assert isinstance(source, socket.socket)
+                    if chunk := source.recv(_CHUNK):
+                        other[source].sendall(chunk)
+                        continue
+                    selector.unregister(source)
+                    other[source].shutdown(socket.SHUT_WR)
+
+    def _tell(self, refusal: str) -> None:
+        with self._lock:
+            if self._closed or refusal in self._told or len(self._told) >= _TOLD:
+                return
+            self._told.add(refusal)
+        self._say(f"network: {sanitise(refusal)}")
+
+
+def _answer(client: socket.socket, status: str, text: str, *, unless: bool) -> None:
+    if unless:
+        return
+    body = f"clawpy: {sanitise(text)}\n".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    with contextlib.suppress(OSError):  # it did not wait for the answer
+        client.sendall(head.encode() + body)

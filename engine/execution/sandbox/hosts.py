@@ -1,0 +1,175 @@
+"""Which hosts a session may reach, and which addresses they may have: decisions over values (SPEC 3.8).
+
+An entry is `name`, `*.domain`, `name:port`, an address, or `[address]:port`; without a port it is 443. A name that is
+listed may lie in a private network, since someone wrote it down; one that a `*` lets through may not. Loopback,
+link-local (where clouds keep credentials) and multicast are reached only by an address that is listed itself, or by
+`localhost`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from engine.values import Refusal
+
+HTTPS = 443
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+@dataclass(frozen=True, slots=True)
+class HostRule:
+    """One entry. `name` is lower case, without the `*.` of a `wildcard`."""
+
+    name: str
+    port: int = HTTPS
+    wildcard: bool = False
+
+    @property
+    def address(self) -> Address | None:
+        """The address, when it was listed as one."""
+        return address_of(self.name)
+
+    def matches(self, host: str, port: int) -> bool:
+        """Whether this entry lets `host` through, as `normal` has it."""
+        if port != self.port:
+            return False
+        return host.endswith(f".{self.name}") if self.wildcard else host == self.name
+
+    def admits(self, address: Address) -> bool:
+        """Whether the host this entry let through may have this address."""
+        address = embedded(address)
+        if (listed := self.address) is not None:
+            return address == embedded(listed)
+        if self.name == "localhost" and not self.wildcard:
+            return address.is_loopback
+        if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
+            return False
+        return address.is_global or not (self.wildcard or address.is_reserved)
+
+    def __str__(self) -> str:
+        return f"{'*.' if self.wildcard else ''}{joined(self.name, self.port) if self.port != HTTPS else self.name}"
+
+
+def host_rules(entries: Iterable[str]) -> tuple[HostRule, ...]:
+    """Entries as they are configured. Raises `Refusal` `bad_host` for one that is none."""
+    return tuple(_rule(entry) for entry in entries)
+
+
+def local_hosts(entries: Iterable[str]) -> list[str]:
+    """Those of the entries that are on the operator's own loopback, as "host:port"."""
+    return [
+        joined(rule.name, rule.port)
+        for rule in host_rules(entries)
+        if not rule.wildcard and (rule.name == "localhost" or (rule.address is not None and rule.address.is_loopback))
+    ]
+
+
+def _rule(entry: str) -> HostRule:
+    wildcard = entry.startswith("*.")
+    target = entry.removeprefix("*.")
+    whole = address_of(target.strip("[]"))
+    try:
+        name, port = (str(whole), HTTPS) if whole is not None else split(target, HTTPS)
+    except ValueError:
+        raise Refusal(
+            "bad_host", f"{entry!r} is no host", "write name, *.domain, name:port or [address]:port"
+        ) from None
+    if wildcard and (address_of(name) is not None or "." not in name):
+        raise Refusal("bad_host", f"{entry!r} is too wide", "name a domain of at least two parts after the *")
+    return HostRule(name, port, wildcard)
+
+
+def split(target: str, default: int | None = None) -> tuple[str, int]:
+    """`host:port` taken apart, the host as `normal` has it. Raises ValueError for anything else."""
+    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?", target)
+    if match is None or (match[2] is None and default is None):
+        raise ValueError(target)
+    port = int(match[2]) if match[2] is not None else default
+    if port is None or not 0 < port < 65_536:
+        raise ValueError(target)
+    return normal(match[1]), port
+
+
+def normal(host: str) -> str:
+    """A host as it is compared: lower case, without a final dot, addresses in their shortest form. Raises ValueError
+    for what is neither a name nor an address, such as 0x7f.1, which a resolver may take for one."""
+    bare = host.strip("[]").rstrip(".").lower()
+    if (address := address_of(bare)) is not None:
+        return str(address)
+    last = bare.rpartition(".")[2]
+    if not _NAME.fullmatch(bare) or last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):
+        raise ValueError(host)
+    return bare
+
+
+def address_of(host: str) -> Address | None:
+    """The address that `host` spells, or None."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def embedded(address: Address) -> Address:
+    """The IPv4 address inside an IPv6 one, where there is one: that is where a connection would end."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address.sixtofour is not None:
+            return address.sixtofour
+        if address in _NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def joined(host: str, port: int) -> str:
+    """`host:port`, with the brackets of IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def server_name(hello: bytes) -> str | None:
+    """The host that a TLS client asks for, from the bytes it begins with; "" when it names none, None while bytes are
+    missing. Raises ValueError when it is not the beginning of TLS."""
+    body = b""
+    rest = hello
+    while rest:
+        if rest[0] != 0x16 or (len(rest) > 1 and rest[1] != 3):
+            raise ValueError("not TLS")
+        if len(rest) < 5:
+            break
+        size = int.from_bytes(rest[3:5])
+        body += rest[5 : 5 + size]
+        rest = rest[5 + size :]
+        if len(body) >= 4 and len(body) >= 4 + int.from_bytes(body[1:4]):
+            break
+    if body and body[0] != 1:
+        raise ValueError("not a ClientHello")
+    if len(body) < 4 or len(body) < 4 + int.from_bytes(body[1:4]):
+        return None
+    return _named(body[4 : 4 + int.from_bytes(body[1:4])])
+
+
+def _named(hello: bytes) -> str:
+    """The server name among a ClientHello's extensions."""
+    at = 2 + 32
+    at += 1 + hello[at] if at < len(hello) else 1  # session id
+    at += 2 + int.from_bytes(hello[at : at + 2])  # ciphers
+    at += 1 + hello[at] if at < len(hello) else 1  # compressions
+    end = at + 2 + int.from_bytes(hello[at : at + 2])
+    at += 2
+    while at + 4 <= min(end, len(hello)):
+        kind, size = int.from_bytes(hello[at : at + 2]), int.from_bytes(hello[at + 2 : at + 4])
+        if kind == 0:
+            entry = hello[at + 4 : at + 4 + size]
+            if len(entry) < 5 or entry[2] != 0:
+                raise ValueError("malformed server name")
+            return entry[5 : 5 + int.from_bytes(entry[3:5])].decode("ascii", "replace").lower()
+        at += 4 + size
+    return ""

@@ -1,0 +1,140 @@
+"""The rung of macOS: `sandbox-exec` with a profile of its own for each command (SPEC 3.8).
+
+Apple calls the program deprecated and ships it still; others confine agents with it. What it cannot give: a process
+may still see others' names, and there is no loopback of the command's own, so that nothing listens and nothing
+connects unless the network is allowed. The profile is text, made by a pure function; the rung is taken only after a
+real command was held by it.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.execution.sandbox import mounts
+from engine.execution.sandbox.base import PRIVATE, Confinement, described
+from engine.execution.sandbox.mounts import Kind
+
+PROGRAM = Path("/usr/bin/sandbox-exec")
+
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper")
+
+
+class Seatbelt:
+    """`sandbox-exec`. Without a host gate: a command has the network that the workspace allows, or none."""
+
+    name = "seatbelt"
+    confines = True
+    gates = False
+
+    def __init__(self, program: Path = PROGRAM) -> None:
+        self._program = program
+
+    def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
+        return described(self.name, network=network, hosts=())
+
+    def temporary(self, confinement: Confinement) -> str:
+        return str(confinement.scratch / "tmp")
+
+    def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
+        mounts.check_sources(confinement)
+        return [str(self._program), "-p", profile(confinement), *argv]
+
+    @functools.cached_property
+    def fault(self) -> str:
+        """Why it does not work here; "" when it does. Tried with what has to succeed and with what has to fail."""
+        if not self._program.exists():
+            return "sandbox-exec is not there"
+        with tempfile.TemporaryDirectory(prefix="clawpy-try-") as name:
+            root = Path(name).resolve()
+            for one in ("folder", "scratch/tmp", "caches", "hidden"):
+                (root / one).mkdir(parents=True)
+            (root / "hidden" / "key").write_text("found")
+            confinement = Confinement(
+                root / "folder", root / "scratch", root / "caches", readable=(root,), hidden=(root / "hidden",)
+            )
+            script = 'touch "$0/folder/made" && ! cat "$0/hidden/key" && ! touch "$0/made"'
+            try:
+                done = subprocess.run(
+                    self.wrap(["/bin/sh", "-c", script, str(root)], confinement, cwd=root / "folder"),
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=10,
+                    stdin=subprocess.DEVNULL,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                return str(error)
+            if done.returncode == 0 and (root / "folder" / "made").exists() and "found" not in done.stdout:
+                return ""
+        return done.stderr.strip()[-500:] or f"exit code {done.returncode}"
+
+    @property
+    def lacks(self) -> list[str]:
+        """What it does not do here though it works."""
+        return [
+            "its profile was made without a Mac at hand, and only its trial on this one vouches for it",
+            "no loopback of its own",
+            "no gate to the hosts of an agent, which needs `network = true`",
+        ]
+
+    def works(self) -> bool:
+        """Whether it really confines here, tried once."""
+        return not self.fault
+
+
+def profile(confinement: Confinement) -> str:
+    """The profile of a command. The last rule that matches decides, and so they come in the order of the plan: the
+    deeper path later."""
+    lines = [
+        "(version 1)",
+        "(deny default)",
+        "(allow process-exec)",
+        "(allow process-fork)",
+        "(allow signal (target same-sandbox))",
+        "(allow process-info* (target same-sandbox))",
+        "(allow sysctl-read)",
+        "(allow ipc-posix-sem)",
+        '(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))',
+        "(allow file-read*)",
+        "(allow file-write* " + " ".join(f"(literal {quoted(path)})" for path in _DEVICES) + ")",
+        *(f"(deny file-read-data file-write* (subpath {quoted(place)}))" for place in PRIVATE),
+    ]
+    for kind, path in mounts.plan(confinement):
+        at = f"(subpath {quoted(path)})"
+        if kind is Kind.WRITE:
+            lines += [f"(allow file-read* file-write* {at})"]
+        elif kind is Kind.READ:
+            # Nor is it moved away, itself or with a folder on the way to it.
+            lines += [f"(allow file-read* {at})", f"(deny file-write* {at})"]
+            lines += _kept_in_place(path, confinement)
+        else:
+            lines += [f"(deny file-read* file-write* {at})", *_kept_in_place(path, confinement)]
+    if confinement.network:
+        lines += [
+            "(allow network*)",
+            "(deny network-outbound (remote unix-socket))",
+            '(allow network-outbound (literal "/private/var/run/mDNSResponder"))',
+            "(allow system-socket)",
+            '(allow mach-lookup (global-name "com.apple.SystemConfiguration.configd"))',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _kept_in_place(path: Path, confinement: Confinement) -> list[str]:
+    """No renaming of what lies between a writable place and something in it that is held."""
+    places = (confinement.folder, confinement.scratch, confinement.caches, *confinement.writable)
+    between = [one for one in path.parents if any(place in one.parents for place in places)]
+    return [f"(deny file-write-unlink (literal {quoted(one)}))" for one in between]
+
+
+def quoted(path: Path | str) -> str:
+    """A path as a string of the profile's language, whatever it contains. Raises ValueError for a control character,
+    for which the language has no form that is sure."""
+    text = str(path)
+    if any(character < " " or character == "\x7f" for character in text):
+        raise ValueError(f"a path with a control character cannot be confined: {text!r}")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,116 @@
+"""What the tools do with text: parts of a file, one replacement, results of bounded size. Pure."""
+
+from __future__ import annotations
+
+import difflib
+
+from engine.values import Refusal
+
+LONGEST_RESULT = 50_000
+"""Characters of what a model is told of one call."""
+
+_PROBE = 8_192
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether it is no text: a NUL near its beginning."""
+    return b"\0" in data[:_PROBE]
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines as editors and diffs count them: only a newline ends one. Each keeps its end."""
+    *whole, rest = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
+
+
+def lines_of(text: str, first: int, count: int | None, *, most: int = LONGEST_RESULT) -> str:
+    """`count` lines of `text` from line `first` (from 1), whole lines, at most `most` characters; what was left out is
+    said in a last line of square brackets."""
+    lines = split_lines(text)
+    total = len(lines)
+    start = min(max(first, 1) - 1, total)
+    wanted = lines[start : None if count is None else start + count]
+    kept: list[str] = []
+    size = 0
+    for line in wanted:
+        if size + len(line) > most:
+            break
+        kept.append(line)
+        size += len(line)
+    if not kept and wanted:
+        return f"{wanted[0][:most]}\n[line {start + 1} of {total:,} has {len(wanted[0]):,} characters, cut here]"
+    end = start + len(kept)
+    if start == 0 and end == total:
+        return "".join(kept)
+    if not kept:
+        return f"[the file has {total:,} lines; nothing from line {first}]"
+    more = f"; go on with first_line {end + 1}" if end < total else ""
+    text = "".join(kept)
+    return f"{text}{'' if text.endswith(chr(10)) else chr(10)}[lines {start + 1}-{end} of {total:,}{more}]"
+
+
+def ending_of(text: str, *, most: int = LONGEST_RESULT) -> str:
+    """The end of `text`, whole lines where possible; what was left out is said in a first line of square brackets."""
+    if len(text) <= most:
+        return text
+    kept = text[-most:]
+    kept = kept.partition("\n")[2] or kept
+    return f"[the first {len(text) - len(kept):,} characters were left out]\n{kept}"
+
+
+def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
+    """`data` with its only occurrence of `old` replaced, and in which line that is. Line endings stay as the file has
+    them.
+
+    Raises `Refusal` `empty_text`, `no_change`, `not_found`, `not_unique`.
+    """
+    if not old:
+        raise Refusal("empty_text", "old_text is empty", "give the text to replace, or use write for a whole file")
+    if old == new:
+        raise Refusal("no_change", "old_text and new_text are the same", "nothing was changed")
+    windows = b"\r\n" in data
+    before, after = old.encode(), new.encode()
+    count = data.count(before)
+    if windows and "\r" not in old:
+        # Models write \n; the file has \r\n, everywhere or at least there.
+        if not count and "\n" in old:
+            before = old.replace("\n", "\r\n").encode()
+            count = data.count(before)
+            after = new.replace("\r\n", "\n").replace("\n", "\r\n").encode()
+        elif data.count(b"\n") == data.count(b"\r\n"):
+            after = new.replace("\r\n", "\n").replace("\n", "\r\n").encode()
+    if not count:
+        raise Refusal("not_found", f"old_text is not in the file{_near(data, old)}", "read it again and copy exactly")
+    if count > 1:
+        raise Refusal(
+            "not_unique",
+            f"old_text is in the file {count} times",
+            "give more of the lines around it, so that it is one",
+        )
+    return data.replace(before, after), data[: data.index(before)].count(b"\n") + 1
+
+
+def _near(data: bytes, old: str) -> str:
+    """Where something like it is, in words; "" when nothing is near."""
+    first = next((line.strip() for line in old.splitlines() if line.strip()), "")
+    if not first:
+        return ""
+    for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
+        if line.strip() == first:
+            return f" (line {number} has the same words with other spaces, or what follows it differs)"
+    return ""
+
+
+def diff_of(before: str, after: str, path: str, *, most: int = 20_000) -> str:
+    """What would change, as a person is shown it before he allows it."""
+    pieces: list[str] = []
+    size = 0
+    if max(before.count("\n"), after.count("\n")) > 5_000:
+        return f"{path}: {before.count(chr(10)):,} lines become {after.count(chr(10)):,}"
+    for line in difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm=""):
+        size += len(line) + 1
+        if size > most:
+            pieces.append("… [the rest of the change is not shown]")
+            break
+        pieces.append(line)
+    return "\n".join(pieces)

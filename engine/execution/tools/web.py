@@ -1,0 +1,325 @@
+"""The web as sessions see it (SPEC 3.8): pages as text, and a search by the endpoint that the operator configured.
+
+A name is resolved once, its addresses are judged, and the connection goes to the address that was judged, so that a
+name which changes its mind reaches nothing; each redirect goes through the same. No proxy, no cookies, no credentials,
+a bounded size and a bounded time, also when the other side sends one byte a minute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
+
+from engine.config import SettingsSource
+from engine.execution.tools.addresses import Target, is_public, named, named_exactly, target_of
+from engine.execution.tools.html_text import text_of
+from engine.values import Refusal, sanitise
+
+SECONDS = 20.0
+"""A fetch, redirects included, takes at most so long."""
+
+LARGEST_PAGE = 2 * 1024 * 1024
+MOST_REDIRECTS = 5
+MOST_HITS = 10
+
+_HEADERS = {
+    "User-Agent": "clawpy-console",
+    "Accept": "text/html,application/xhtml+xml,text/*,application/json;q=0.9,*/*;q=0.1",
+    "Accept-Encoding": "gzip, identity",
+    "Connection": "close",
+}
+_TEXT = ("text/", "application/json", "application/xml", "application/javascript", "application/xhtml+xml")
+
+Resolve = Callable[[str, int], Sequence[str]]
+"""From a host and a port to IP addresses. Raises OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What came back. `moved_to` is set instead of `text` when it leads to a host that was not asked for."""
+
+    url: str
+    status: int
+    kind: str
+    text: str
+    size: int
+    moved_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One result of a search."""
+
+    title: str
+    url: str
+    text: str
+
+
+def system_resolve(host: str, port: int) -> list[str]:
+    """The addresses of a host, as the system knows them."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class Leash:
+    """What ends one request: its time, or its session. `cut` may be called from any thread."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._cut = False
+
+    @property
+    def left(self) -> float:
+        """Seconds; raises TimeoutError when there are none."""
+        left = self._until - time.monotonic()
+        if left <= 0 or self._cut:
+            raise TimeoutError
+        return left
+
+    def check(self) -> None:
+        """Raises TimeoutError when it is over."""
+        if self.left <= 0:
+            raise TimeoutError
+
+    def holds(self, one: socket.socket) -> None:
+        """This socket is the request's from now on."""
+        with self._lock:
+            self._socket = one
+            cut = self._cut
+        if cut:
+            self.cut()
+
+    def cut(self) -> None:
+        """End it now."""
+        with self._lock:
+            self._cut = True
+            one = self._socket
+        if one is not None:
+            with contextlib.suppress(OSError):
+                # Not the TLS socket's own, which would go on in the clear.
+                socket.socket.shutdown(one, socket.SHUT_RDWR)
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Have it cut when its time is over, even in the middle of a read that goes on and on."""
+        timer = threading.Timer(max(0.0, self._until - time.monotonic()), self.cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+class Web:
+    """Fetches pages and searches. Every method raises `Refusal`: `bad_url`, `private_address`, `unreachable`,
+    `no_text`, `no_search`."""
+
+    def __init__(
+        self, settings: SettingsSource, *, resolve: Resolve = system_resolve, seconds: float = SECONDS
+    ) -> None:
+        self._settings = settings
+        self._resolve = resolve
+        self._seconds = seconds
+        self._tls = ssl.create_default_context
+
+    @property
+    def searches(self) -> bool:
+        """Whether a search is configured."""
+        return bool(self._settings.current.web.search_url)
+
+    def unasked(self, target: Target) -> bool:
+        """Whether the operator's list lets this host be fetched from without asking (SPEC 3.5: anything else is
+        communication with the outside)."""
+        return named(target, self._settings.current.web.allow)
+
+    def fetch(self, url: str, *, may: Callable[[Target], bool], on_leash: Callable[[Callable[[], None]], None]) -> Page:
+        """The page at `url` as text. `may` is asked of every host a redirect leads to; one that it refuses is not
+        fetched, its address is told. `on_leash` gets what ends the request at once."""
+        leash = Leash(self._seconds)
+        on_leash(leash.cut)
+        target = target_of(url)
+        with leash.timed():
+            for _ in range(MOST_REDIRECTS + 1):
+                private = named_exactly(target, self._settings.current.web.allow)
+                status, headers, data = self._get(target, leash, private=private)
+                location = headers.get("location", "")
+                if status not in (301, 302, 303, 307, 308) or not location:
+                    return _page(target, status, headers, data)
+                following = target_of(urljoin(target.url, location))
+                if following.host != target.host and not may(following):
+                    return Page(target.url, status, "", "", 0, moved_to=following.url)
+                target = following
+        raise Refusal("unreachable", f"{target.host} redirects without end", "use another address")
+
+    def search(self, query: str, *, on_leash: Callable[[Callable[[], None]], None]) -> list[Hit]:
+        """What the configured search finds."""
+        configured = self._settings.current.web.search_url
+        if not configured:
+            raise Refusal("no_search", "no search is configured", "the operator can set web.searchUrl")
+        parts = urlsplit(configured)
+        asked = urlencode({"q": query, "format": "json"})
+        joined = "&".join(part for part in (parts.query, asked) if part)
+        leash = Leash(self._seconds)
+        on_leash(leash.cut)
+        # The operator named this very address: it may well be one of this machine.
+        target = target_of(urlunsplit((parts.scheme, parts.netloc, parts.path, joined, "")))
+        with leash.timed():
+            status, headers, data = self._get(target, leash, private=True)
+        if status != 200:
+            raise Refusal("unreachable", f"the search answered {status}", "try again later, or without searching")
+        return _hits(_decoded(headers, data))
+
+    def _get(self, target: Target, leash: Leash, *, private: bool) -> tuple[int, dict[str, str], bytes]:
+        connection = None
+        try:
+            addresses = self._addresses(target, leash)
+            if not private and (bad := [one for one in addresses if not is_public(one)]):
+                raise Refusal(
+                    "private_address",
+                    f"{target.host} is {bad[0]}, an address of this machine or its network",
+                    f"the operator can allow it: web.allow has to name {target.address}",
+                )
+            connection = _Connection(target, addresses, leash, self._tls)
+            connection.request("GET", target.path, headers=_HEADERS)
+            response = connection.getresponse()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, headers, _body(response, headers, leash)
+        except (OSError, http.client.HTTPException, zlib.error) as error:
+            raise _unreachable(target, error, leash) from error
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def _addresses(self, target: Target, leash: Leash) -> list[str]:
+        """Resolving cannot be interrupted, so it has a thread that is not waited for longer than there is time."""
+        found: list[list[str] | OSError] = []
+
+        def work() -> None:
+            try:
+                found.append(list(self._resolve(target.host, target.port)))
+            except (OSError, UnicodeError) as error:
+                found.append(error if isinstance(error, OSError) else OSError(str(error)))
+
+        thread = threading.Thread(target=work, name="clawpy-resolve", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(min(0.1, leash.left))
+        if isinstance(found[0], OSError):
+            raise found[0]
+        if not found[0]:
+            raise OSError("no address")
+        return found[0]
+
+
+class _Connection(http.client.HTTPConnection):
+    """Connects to addresses that were judged, whatever the name says by now."""
+
+    def __init__(
+        self, target: Target, addresses: Sequence[str], leash: Leash, tls: Callable[[], ssl.SSLContext]
+    ) -> None:
+        super().__init__(target.host, target.port)
+        self._target = target
+        self._addresses = addresses
+        self._leash = leash
+        self._context = tls
+
+    def connect(self) -> None:
+        """Try the addresses in turn."""
+        problem: OSError = OSError("no address")
+        for address in self._addresses:
+            try:
+                plain = socket.create_connection((address, self._target.port), timeout=min(10.0, self._leash.left))
+            except OSError as error:
+                problem = error
+                continue
+            self._leash.holds(plain)
+            plain.settimeout(self._leash.left)
+            self.sock = plain
+            if self._target.scheme == "https":
+                wrapped = self._context().wrap_socket(
+                    plain, server_hostname=self._target.host, do_handshake_on_connect=False
+                )
+                self._leash.holds(wrapped)
+                self.sock = wrapped
+                wrapped.do_handshake()
+            return
+        raise problem
+
+
+def _body(response: http.client.HTTPResponse, headers: dict[str, str], leash: Leash) -> bytes:
+    """At most `LARGEST_PAGE` bytes, unpacked."""
+    packed = headers.get("content-encoding", "").strip().lower()
+    unpack = zlib.decompressobj(wbits=47) if packed in ("gzip", "x-gzip", "deflate") else None
+    data = bytearray()
+    while len(data) < LARGEST_PAGE and leash.left and (piece := response.read1(65_536)):
+        data += piece if unpack is None else unpack.decompress(piece, LARGEST_PAGE - len(data))
+    leash.check()  # an end that was cut off looks like any other
+    return bytes(data[:LARGEST_PAGE])
+
+
+def _unreachable(target: Target, error: Exception, leash: Leash) -> Refusal:
+    try:
+        said = sanitise(str(error) or type(error).__name__)[:200] if leash.left else ""
+    except TimeoutError:
+        said = "it took too long"
+    return Refusal(
+        "unreachable", f"{target.address} cannot be read: {said}", "try another address, or go on without it"
+    )
+
+
+def _page(target: Target, status: int, headers: dict[str, str], data: bytes) -> Page:
+    kind = headers.get("content-type", "").split(";")[0].strip().lower()
+    if (kind and not kind.startswith(_TEXT)) or b"\0" in data[:2_000]:
+        shown = sanitise(kind)[:60] or "binary"
+        raise Refusal("no_text", f"{target.url} is {shown}, {len(data):,} bytes, no text", "fetch a page of text")
+    text = _decoded(headers, data)
+    if "html" in kind or (not kind and text.lstrip()[:100].lower().startswith(("<!doctype html", "<html"))):
+        text = text_of(text)
+    cut = f"\n[only the first {LARGEST_PAGE:,} bytes were read]" if len(data) >= LARGEST_PAGE else ""
+    return Page(target.url, status, sanitise(kind), sanitise(text) + cut, len(data))
+
+
+def _decoded(headers: dict[str, str], data: bytes) -> str:
+    charset = "utf-8"
+    for part in headers.get("content-type", "").split(";")[1:]:
+        name, _, value = part.partition("=")
+        if name.strip().lower() == "charset":
+            charset = value.strip().strip("\"'")
+    try:
+        return data.decode(charset, errors="replace")
+    except (LookupError, ValueError):
+        return data.decode(errors="replace")
+
+
+def _hits(text: str) -> list[Hit]:
+    try:
+        answer: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refusal("unreachable", "the search answered no JSON", "the operator can look at web.searchUrl") from error
+    results = answer.get("results") if isinstance(answer, dict) else answer
+    if not isinstance(results, list):
+        raise Refusal("unreachable", "the search answered no results", "the operator can look at web.searchUrl")
+    return [
+        Hit(_field(one, "title"), _field(one, "url"), _field(one, "content") or _field(one, "snippet"))
+        for one in results[:MOST_HITS]
+        if isinstance(one, dict)
+    ]
+
+
+def _field(one: dict[Any, Any], name: str) -> str:
+    value = one.get(name)
+    return " ".join(sanitise(value).split())[:1_000] if isinstance(value, str) else ""

@@ -1,0 +1,355 @@
+"""The validation loop (SPEC 4.9): the frame around a session whose work a check can judge.
+
+The agent works, the tests of what it changed run; red ones that were green before go back to it with their output,
+within caps on tries and cost. Every run of the check is a `validation_runs` row; what came of the whole is an event.
+What was red before the agent touched anything is told, and is none of its business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from engine.config import SettingsSource
+from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
+from engine.execution import snapshots
+from engine.execution.ground import Ground, RunBook, bounded, state_of
+from engine.execution.live import LiveSession
+from engine.execution.merging import differences
+from engine.execution.runners.flow import CommandResult, FlowUnable, Job
+from engine.execution.runners.flows import common
+from engine.execution.runners.flows.run_tests import RunTests, RunTestsParameters
+from engine.execution.runners.toolchain import borrowed, detect_all
+from engine.execution.snapshots import Snapshot
+from engine.storage.database import Database, Transaction
+from engine.values import CheckResult, SessionView, dollars, microusd
+
+TOLD = 6_000
+"""Characters of a red run's output that are handed back to the agent: the end, where the failures are summed up."""
+
+NAMED = 20
+"""So many failing tests are named to the agent."""
+
+
+class Step(StrEnum):
+    """What follows a run of the check."""
+
+    DONE = "done"
+    HEAL = "heal"
+    GIVE_UP = "give up"
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """How far healing may go: `tries` after the first run, and micro-dollars for all of them together.
+
+    A policy tweak may tighten these, never widen them (SPEC 5.4).
+    """
+
+    tries: int
+    cost: int
+
+    def tightened(self, tries: int | None = None, cost: int | None = None) -> Caps:
+        """The lower of each."""
+        return Caps(
+            min(self.tries, self.tries if tries is None else tries), min(self.cost, self.cost if cost is None else cost)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of the check. `broken`: tests that fail now and did not before the agent began."""
+
+    check: CheckResult
+    broken: frozenset[str]
+    full: bool
+
+    @property
+    def passes(self) -> bool:
+        """True when the agent broke nothing, and something could be told of it."""
+        return not self.broken
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """What the loop came to. `check` is the last run, None when nothing that was changed has a check."""
+
+    words: str
+    check: CheckResult | None = None
+    full: bool = False
+    attempts: int = 0
+    passed: bool = True
+
+
+def next_step(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> tuple[Step, str]:
+    """What follows the last of `attempts` (at least one), when healing has cost `spent` so far, and why."""
+    last = attempts[-1]
+    if last.passes:
+        return Step.DONE, ""
+    if len(attempts) > caps.tries:
+        return Step.GIVE_UP, f"still red after {common.count(caps.tries, 'try', 'tries')}"
+    if spent >= caps.cost:
+        return Step.GIVE_UP, f"healing cost ${dollars(spent):.2f} of ${dollars(caps.cost):.2f}"
+    if len(attempts) >= 3 and len({one.broken for one in attempts[-3:]}) == 1:
+        return Step.GIVE_UP, "the same tests were red three times over"
+    return Step.HEAL, ""
+
+
+def heal_prompt(attempt: Attempt, output: str, *, playbook: Sequence[str] = ()) -> str:
+    """What the agent is told of a red run. `playbook`: repairs that worked before (SPEC 5.4)."""
+    names = sorted(attempt.broken)
+    more = f"\n- and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    tests = "".join(f"\n- {common.clean(name)}" for name in names[:NAMED]) + more
+    known = "".join(f"\n- {line}" for line in playbook)
+    repairs = f"\n\nRepairs that worked on the like before:{known}" if known else ""
+    return (
+        f"The project's tests were run on your changes, and these fail that passed before:{tests}\n\n"
+        f"The end of their output:\n\n{output[-TOLD:]}\n\n"
+        "Find the cause and mend it in the code that you changed. Change a test only where the task asks for other "
+        f"behaviour, never to make it pass.{repairs}"
+    )
+
+
+class Playbook(Protocol):
+    """Repairs that worked before, for what is red now."""
+
+    def repairs(self, *, agent: str, workspace: str, broken: Sequence[str]) -> Sequence[str]: ...
+
+
+class _NoPlaybook:
+    def repairs(self, *, agent: str, workspace: str, broken: Sequence[str]) -> Sequence[str]:
+        return ()
+
+
+class Bounds(Protocol):
+    """Policy tweaks that tighten the loop (SPEC 5.4)."""
+
+    def caps(self, *, agent: str, workspace: str, caps: Caps) -> Caps: ...
+
+
+class _NoBounds:
+    def caps(self, *, agent: str, workspace: str, caps: Caps) -> Caps:
+        return caps
+
+
+class Validation:
+    """Runs the loop. Blocking and as slow as the tests; in the session's own thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        settings: SettingsSource,
+        runs: RunBook,
+        playbook: Playbook | None = None,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._runs = runs
+        self._playbook = playbook or _NoPlaybook()
+        self._bounds = bounds or _NoBounds()
+
+    def around(self, live: LiveSession, view: SessionView, ground: Ground, heal: Callable[[str], None]) -> Validated:
+        """Judge what was done on `ground`; `heal` gives the agent one more turn with a text.
+
+        Raises `Stopped` when the session is ending, and what `heal` raises.
+        """
+        settings = self._settings.current.validation
+        if not settings.enabled or ground.worktree is None:
+            return Validated("")
+        bench = _Bench(live, ground)
+        caps = self._bounds.caps(
+            agent=view.agent,
+            workspace=view.workspace,
+            caps=Caps(settings.tries, microusd(settings.cost_cap)),
+        )
+        before: frozenset[str] = frozenset()
+        attempts: list[Attempt] = []
+        cost_before = live.cost
+        while True:
+            try:
+                seen = bench.run(known_green=attempts != [])
+            except FlowUnable as error:
+                live.say(f"the change could not be checked: {error.message}", error=True)
+                return Validated(f"not checked: {error.message}", attempts=len(attempts), passed=not attempts)
+            if seen is None:
+                words = "nothing that was changed has tests" if bench.touched else ""
+                return Validated(words, attempts=len(attempts))
+            if not seen.check.green and not attempts:
+                before = bench.red_before(seen.check)
+            attempts.append(Attempt(seen.check, frozenset(seen.check.failing) - before, seen.full))
+            spent = live.cost - cost_before
+            step, why = next_step(attempts, caps=caps, spent=spent)
+            self._record(view, attempts, bench.state(), step, why, spent)
+            if step is Step.DONE:
+                return _finished(attempts, before, True, "")
+            if step is Step.GIVE_UP:
+                live.say(f"healing ends: {why}")
+                return _finished(attempts, before, False, why)
+            live.say(f"{common.sentence(common.in_words(seen.check))}; back to the agent, try {len(attempts)}")
+            broken = sorted(attempts[-1].broken)
+            repairs = self._playbook.repairs(agent=view.agent, workspace=view.workspace, broken=broken)
+            heal(heal_prompt(attempts[-1], seen.output, playbook=repairs))
+
+    def _record(
+        self, view: SessionView, attempts: Sequence[Attempt], state: Snapshot | None, step: Step, why: str, spent: int
+    ) -> None:
+        last = attempts[-1]
+        known = state or Snapshot("", "", False)
+
+        def write(tx: Transaction) -> None:
+            self._runs.record(
+                tx,
+                session_id=view.id,
+                workspace=view.workspace,
+                check=bounded(last.check),
+                head=known.head,
+                tree=known.tree,
+                clean=known.clean,
+                full=last.full,
+                changed=True,
+                attempt=len(attempts),
+                cost=spent,
+            )
+            tried, now = len(attempts), _names(last.broken)
+            about = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
+            if tried > 1 and last.broken and last.broken == attempts[-2].broken:
+                tx.record(RetryRepeated(**about, attempts=tried, cost=spent, failing=now))
+            if step is Step.DONE and tried > 1:
+                at_first = _names(attempts[0].broken)
+                tx.record(ValidationHealed(**about, attempts=tried, cost=spent, failing=at_first))
+            if step is Step.GIVE_UP:
+                tx.record(ValidationFailed(**about, attempts=tried, cost=spent, failing=now, reason=why))
+
+        self._database.write(write)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    check: CheckResult
+    full: bool
+    output: str
+
+
+class _Bench:
+    """The check of one ground: which tests what was changed has, run now or on the files as they were."""
+
+    def __init__(self, live: LiveSession, ground: Ground) -> None:
+        assert ground.worktree is not None
+        self._live = live
+        self._ground = ground
+        self._worktree = ground.worktree
+        self._workspace = Path(live.assignment.workspace)
+        self.touched = False  # whether anything was changed at all, as of the last run
+
+    def run(self, *, known_green: bool) -> _Seen | None:
+        """Run the tests of the changed files; None when there are none to run. Raises `FlowUnable`.
+
+        `known_green` is False the first time, when a change that no tool knows anything of is not worth a run.
+        """
+        paths = self._changed()
+        tools = detect_all(self._ground.folder, self._workspace)
+        concerned = [path for path in paths if any(tool.takes(path) for tool in tools)]
+        if not tools or not (concerned or known_green):
+            return None
+        listener = _Listener(self._live)
+        job = self._job(concerned, listener)
+        with borrowed(tools, self._ground.folder, self._workspace):
+            result = RunTests().run(job)
+        assert result.check is not None
+        return _Seen(result.check, result.full, listener.text)
+
+    def red_before(self, check: CheckResult) -> frozenset[str]:
+        """Which of the failing tests fail without the agent's changes too. Leaves the files as it finds them."""
+        job = self._job([], _Listener(self._live, quiet=True))
+        tools = [tool for tool in detect_all(self._ground.folder, self._workspace) if tool.exact]
+        if not tools or not check.failing:
+            return frozenset()
+        self._live.say("are these red without the change too?")
+        now = common.stored(job)
+        found: set[str] = set()
+        common.show_tree(job, now)  # git knows the new files from here on, and takes them away with the rest
+        try:
+            common.show_tree(job, self._worktree.base)
+            with borrowed(tools, self._ground.folder, self._workspace):
+                tool = common.toolchain_of(tools, check.failing)
+                found |= set(common.run_tests(job, tool, check.failing, quiet=True).failing)
+        except FlowUnable:
+            pass  # a test that does not even exist there was not red before
+        finally:
+            common.show_tree(job, now)
+        return frozenset(found) & frozenset(check.failing)
+
+    def state(self) -> Snapshot | None:
+        """The files as they are now."""
+        return state_of(self._ground)
+
+    def _changed(self) -> list[str]:
+        plain = snapshots.plain_git(self._ground.folder)
+        now = snapshots.take(plain).tree
+        changes = differences(plain.git, self._worktree.base, now)
+        self.touched = bool(changes)
+        # A name that is no UTF-8 belongs to no tool's tests.
+        return [path for one in changes if not one.goes and (path := _text(one.path))]
+
+    def _job(self, paths: list[str], listener: _Listener) -> Job:
+        return Job(
+            workspace=self._workspace,
+            folder=self._ground.folder,
+            parameters=RunTestsParameters(paths=paths),
+            git=self._live.git(self._ground.git),
+            bench=listener,
+        )
+
+
+class _Listener:
+    """The session as a flow sees it, keeping what its commands printed for the agent."""
+
+    def __init__(self, live: LiveSession, *, quiet: bool = False) -> None:
+        self._live = live
+        self._quiet = quiet
+        self.text = ""
+
+    @property
+    def scratch(self) -> Path:
+        return self._live.scratch
+
+    @property
+    def cancelled(self) -> bool:
+        return self._live.cancelled
+
+    def say(self, text: str, *, error: bool = False) -> None:
+        if not self._quiet:
+            self._live.say(text, error=error)
+
+    def execute(self, argv: Sequence[str], **how: object) -> CommandResult:
+        done = self._live.execute(argv, **how)  # type: ignore[arg-type]
+        self.text = (self.text + done.output)[-TOLD:]
+        return done
+
+
+def _names(tests: frozenset[str]) -> tuple[str, ...]:
+    return tuple(sorted(tests)[:NAMED])
+
+
+def _text(path: bytes) -> str:
+    try:
+        return path.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def _finished(attempts: Sequence[Attempt], before: frozenset[str], passed: bool, why: str) -> Validated:
+    last = attempts[-1]
+    words = common.in_words(last.check)
+    if old := len(before & frozenset(last.check.failing)):
+        words += f"; {common.count(old, 'test was', 'tests were')} red before"
+    if not passed:
+        words += f"; {why}"
+    elif len(attempts) > 1:
+        words += f", healed at try {len(attempts) - 1}"
+    return Validated(words, last.check, last.full, len(attempts), passed)

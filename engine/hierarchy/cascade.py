@@ -1,0 +1,160 @@
+"""M1: what an agent's leaders tell it in every prompt (SPEC 1.4, 1.5, 1.10), kept as long as nothing changed.
+
+What is kept is looked at again after `m1_cache_ttl_seconds`, and at once when a folder of the chain, a leader's
+`soul.md`, the settings or a profile changed; the look costs a few dozen `stat` calls.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from engine.clock import Clock
+from engine.events import GuidanceApplied
+from engine.hierarchy.agents import Agents, Lineage
+from engine.hierarchy.cascade_config import CascadeConfig
+from engine.hierarchy.guidance_block import Count, Speaker, compose
+from engine.hierarchy.profiles import Profiles
+from engine.hierarchy.seeds import seed_profile
+from engine.hierarchy.tiers import capabilities
+from engine.hierarchy.watched import Watched, signature
+from engine.storage.database import Database, Transaction
+from engine.values import Guidance, LeaderProfile, MovePreview, Refusal
+
+MOST_KEPT = 4_000
+
+
+class SoulSeeds:
+    """Profiles as the headings of `soul.md` give them, read again when a file changed."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+        self._watched: Watched[LeaderProfile] = Watched()
+
+    def seed(self, leader: str) -> LeaderProfile:
+        """The seed of a leader; an empty one when its `soul.md` is not there or cannot be read."""
+        try:
+            file = self._agents.soul_file(leader)
+            found = self._watched.get(leader, (file,), lambda: self._read(leader))
+        except (OSError, ValueError, Refusal):
+            found = LeaderProfile(leader)
+        return found
+
+    def _read(self, leader: str) -> LeaderProfile:
+        return seed_profile(leader, self._agents.soul(leader))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    basis: tuple[Any, ...]
+    until: datetime
+    guidance: Guidance
+
+
+class Cascade:
+    """Guidance for agents. Thread-safe."""
+
+    def __init__(self, database: Database, agents: Agents, profiles: Profiles, *, clock: Clock, count: Count) -> None:
+        """`count` says how many tokens a text is."""
+        self._database = database
+        self._agents = agents
+        self._profiles = profiles
+        self._clock = clock
+        self._count = count
+        self._kept: dict[tuple[str, bool], _Kept] = {}
+        self._lock = threading.Lock()
+
+    def guidance(self, agent_id: str, *, in_prompts: bool = True) -> Guidance:
+        """What the next prompt of this agent will carry; with `in_prompts` False, what its leaders say whether or not
+        `enable_m1` puts it into prompts. Raises `Refusal` `unknown_agent`."""
+        config = self._agents.config.current
+        lineage = self._agents.lineage(agent_id)
+        basis = (config, lineage, self._profiles.version, *self._souls(lineage))
+        name = agent_id, in_prompts
+        now = self._clock.now()
+        with self._lock:
+            kept = self._kept.get(name)
+        if kept is not None and kept.basis == basis and now < kept.until:
+            return kept.guidance
+        made = self._make(lineage, config, in_prompts=in_prompts)
+        with self._lock:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            until = now + timedelta(seconds=config.m1_cache_ttl_seconds)
+            self._kept[name] = _Kept(basis, until, made)
+        return made
+
+    def preview_move(self, agent_id: str, reports_to: str) -> MovePreview:
+        """The agent's guidance where it is, and where it would be. Raises `Refusal` as a move does."""
+        config = self._agents.config.current
+        there = self._make(self._agents.lineage(agent_id, under=reports_to), config, in_prompts=True)
+        return MovePreview(agent_id, self.guidance(agent_id), there)
+
+    def applied(self, guidance: Guidance, session_id: str, workspace: str) -> None:
+        """A prompt carried this: written down soon, without waiting."""
+        told = guidance.provenance
+        items = tuple(told["guidance_items"])
+
+        def work(tx: Transaction) -> None:
+            self._profiles.used(tx, (split for one in items if (split := _pattern(one))))
+            tx.record(
+                GuidanceApplied(
+                    subject=guidance.agent,
+                    workspace=workspace,
+                    session_id=session_id,
+                    chain=guidance.chain,
+                    sources=tuple(told["guidance_sources"]),
+                    items=items,
+                    tokens=guidance.tokens,
+                )
+            )
+
+        if guidance.lines:
+            self._database.submit(work)
+
+    def _souls(self, lineage: Lineage) -> list[object]:
+        found: list[object] = []
+        for one in lineage.leaders:
+            try:
+                found.append(signature(self._agents.soul_file(one.id)))
+            except OSError as error:
+                found.append(error.errno)
+        return found
+
+    def _make(self, lineage: Lineage, config: CascadeConfig, *, in_prompts: bool) -> Guidance:
+        agent, chain = lineage.agent, lineage.chain
+        emitting = [one.id for one in lineage.leaders if capabilities(one.tier).emits]
+        reason = ""
+        if not capabilities(agent.tier).receives:
+            reason = f"tier {agent.tier} leads and receives no guidance"
+        elif in_prompts and not config.enable_m1:
+            reason = "enable_m1 is off in wisdom_cascade_config.json"
+        elif not emitting:
+            reason = "nobody above it leads: its chain " + chain.words
+        if reason:
+            return Guidance(
+                agent.id, agent.tier, chain=chain.leaders, chain_end=chain.words, reason=reason,
+                budget=config.m1_token_budget,
+            )  # fmt: skip
+        profiles = self._profiles.load(emitting)
+        speakers = [
+            Speaker(one.id, one.tier, hop, profiles[one.id])
+            if one.id in profiles
+            else Speaker(one.id, one.tier, hop, None, f"tier {one.tier} does not emit wisdom")
+            for hop, one in enumerate(lineage.leaders)
+        ]
+        lines, hops, tokens = compose(speakers, config.m1_token_budget, self._count)
+        if not lines:
+            reason = "no room within m1_token_budget" if any(hop.cut for hop in hops) else "its leaders say nothing yet"
+        return Guidance(
+            agent.id, agent.tier, tuple(lines), tokens, config.m1_token_budget, tuple(hops), chain.leaders, chain.words,
+            reason,
+        )  # fmt: skip
+
+
+def _pattern(ref: str) -> tuple[str, str] | None:
+    leader, _, rest = ref.partition("#")
+    section, _, key = rest.partition("/")
+    return (leader, key) if section == "patterns" else None

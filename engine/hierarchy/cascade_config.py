@@ -1,0 +1,171 @@
+"""`wisdom_cascade_config.json` (SPEC 1.11): its keys, their defaults, and what is wrong by file, line and key.
+
+A key that cannot be used is told of and has its default; the others count. An edit counts at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from engine.hierarchy.chain import DEPTH
+from engine.hierarchy.watched import Watched
+from engine.storage.files import write_json
+from engine.values import Refusal, sanitise
+
+LARGEST_FILE = 256 * 1024
+
+
+class CascadeConfig(BaseModel):
+    """The settings of wisdom down and discoveries up. Tokens, seconds, hops, and scores from 0 to 1."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    enable_m1: bool = True
+    enable_m2: bool = False
+    cascade_depth: Annotated[int, Field(ge=1, le=100)] | None = None
+    m1_token_budget: Annotated[int, Field(ge=0, le=32_000)] = 800
+    m1_cache_ttl_seconds: Annotated[int, Field(ge=0, le=86_400)] = 300
+    m2_interval_seconds: Annotated[int, Field(ge=60, le=30 * 86_400)] = 21_600
+    enable_upward_bubbling: bool = True
+    bubble_min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.75
+    bubble_min_importance: Annotated[float, Field(ge=0, le=1)] = 0.6
+    bubble_max_per_cycle: Annotated[int, Field(ge=0, le=1_000)] = 3
+    tier_assignments: dict[str, int] = Field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        """Leaders that are walked at most (SPEC 1.4)."""
+        return DEPTH if self.cascade_depth is None else self.cascade_depth
+
+
+@dataclass(frozen=True, slots=True)
+class ReadConfig:
+    """What a file gave, and what is wrong with it in words."""
+
+    config: CascadeConfig
+    problems: tuple[str, ...] = ()
+
+
+def read_config(text: str, name: str) -> ReadConfig:
+    """The settings that `text` (JSON) gives; `name` is the file's, for the problems."""
+    try:
+        written = json.loads(text)
+    except json.JSONDecodeError as error:
+        return ReadConfig(CascadeConfig(), (f"{name} cannot be read: line {error.lineno}: {error.msg}",))
+    except (ValueError, RecursionError) as error:
+        return ReadConfig(CascadeConfig(), (f"{name} cannot be read: {error}",))
+    if not isinstance(written, dict):
+        return ReadConfig(CascadeConfig(), (f"{name} cannot be read: it must be an object, {{…}}",))
+    good: dict[str, Any] = {}
+    problems = []
+    for key, value in written.items():
+        at = f"{name}:{_line(text, key)}: {sanitise(key)[:60]}"
+        if key == "tier_assignments":
+            good[key], wrong = _tiers(value, text, name)
+            problems += wrong
+        elif key not in CascadeConfig.model_fields:
+            problems.append(f"{at}: there is no such key; known are {', '.join(CascadeConfig.model_fields)}")
+        else:
+            try:
+                good[key] = getattr(CascadeConfig.model_validate({key: value}), key)
+            except ValidationError as error:
+                said = error.errors(include_url=False)[0]["msg"]
+                problems.append(f"{at}: {said}; the default {json.dumps(_default(key))} holds")
+    return ReadConfig(CascadeConfig(**good), tuple(problems))
+
+
+class CascadeConfigFile:
+    """The file of one home. Thread-safe; `read` looks each time whether it changed, which costs microseconds."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._watched: Watched[ReadConfig] = Watched()
+
+    @property
+    def current(self) -> CascadeConfig:
+        """The settings as they are now."""
+        return self.read().config
+
+    def read(self) -> ReadConfig:
+        """The settings, and what is wrong with the file."""
+        try:
+            return self._watched.get("", (self.path,), self._read)
+        except OSError as error:
+            return self._unreadable(error)
+
+    def assign_tier(self, agent_id: str, tier: int | None) -> None:
+        """Write the tier of an agent into the file, or take it out with None. Everything else in it stays.
+
+        Raises `Refusal`: `bad_tier`, `bad_config` when the file as it is cannot be read, `unwritable_home`.
+        """
+        if tier is not None and not 1 <= tier <= 5:
+            raise Refusal("bad_tier", f"there is no tier {tier}", "a tier is a whole number from 1 to 5")
+        written: Any = {}
+        if self.path.exists():
+            try:
+                written = json.loads(_text(self.path))
+            except (OSError, ValueError, RecursionError) as error:
+                raise Refusal("bad_config", f"{self.path} cannot be read: {error}", "mend it first") from error
+        entries = written.get("tier_assignments", {}) if isinstance(written, dict) else None
+        if not isinstance(entries, dict):
+            raise Refusal("bad_config", f"{self.path}: tier_assignments is no object", "mend it first")
+        if tier is None:
+            entries.pop(agent_id, None)
+        else:
+            entries[agent_id] = tier
+        try:
+            write_json(self.path, written | {"tier_assignments": entries})
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise Refusal("unwritable_home", f"{self.path} cannot be written: {reason}", "nothing changed") from error
+
+    def _read(self) -> ReadConfig:
+        try:
+            return read_config(_text(self.path), self.path.name)
+        except FileNotFoundError:
+            return ReadConfig(CascadeConfig())
+        except (OSError, ValueError) as error:
+            return self._unreadable(error)
+
+    def _unreadable(self, error: Exception) -> ReadConfig:
+        return ReadConfig(CascadeConfig(), (sanitise(f"{self.path.name} cannot be read: {error}"),))
+
+
+def _tiers(value: Any, text: str, name: str) -> tuple[dict[str, int], list[str]]:
+    if not isinstance(value, dict):
+        at = f"{name}:{_line(text, 'tier_assignments')}"
+        return {}, [f"{at}: tier_assignments: must be an object of agent ids and tiers"]
+    good = {key: tier for key, tier in value.items() if type(tier) is int and 1 <= tier <= 5}
+    bad = sorted(key for key in value if key not in good)
+    return good, [
+        f"{name}:{_line(text, key, within='tier_assignments')}: tier_assignments.{sanitise(key)[:60]}: "
+        "must be a whole number from 1 to 5"
+        for key in bad
+    ]
+
+
+def _default(key: str) -> Any:
+    return CascadeConfig.model_fields[key].default
+
+
+def _line(text: str, key: str, *, within: str = "") -> int:
+    """The line on which `key` is set; the last counts, as it does for the value. 1 when it is written with escapes."""
+    start = text.find(json.dumps(within)) if within else 0
+    found = [
+        one.start()
+        for spelled in {json.dumps(key), json.dumps(key, ensure_ascii=False)}
+        for one in re.compile(re.escape(spelled) + r"\s*:").finditer(text, max(0, start))
+    ]
+    return text.count("\n", 0, found[0 if within else -1]) + 1 if found else 1
+
+
+def _text(file: Path) -> str:
+    if file.stat().st_size > LARGEST_FILE:
+        raise ValueError(f"larger than {LARGEST_FILE} bytes")
+    return file.read_text(encoding="utf-8")

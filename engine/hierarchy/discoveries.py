@@ -1,0 +1,170 @@
+"""What workers found out, taken from facts of the ledger (SPEC 1.7, 6.7): a break that tests saw mended, and what the
+operator corrected before he approved. Each with the evidence that its confidence and importance come from.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Protocol
+
+from engine.hierarchy.evidence import confidence, importance
+from engine.storage import state
+from engine.storage.database import Database
+from engine.values import Basis, Bubble, Learning, Refusal, Touched
+
+log = logging.getLogger(__name__)
+
+CURSOR = "hierarchy.discoveries"
+PAGE = 500
+NAMED = 3
+"""So many failing tests are named."""
+
+QUOTED = 160
+"""Characters of a prompt that are quoted."""
+
+MOST_WORDS = 8
+"""Words of a category."""
+
+
+class Fact(Protocol):
+    """A row of the event ledger."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def subject(self) -> str: ...
+    @property
+    def workspace(self) -> str: ...
+    @property
+    def payload(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What the operator made of a card's prompt. `like` is how often he did so on cards of this kind and channel,
+    `estimate` what it would have cost, in micro-dollars."""
+
+    agent: str
+    original: str
+    edited: str
+    kind: str
+    channel: str
+    session: str
+    estimate: int
+    like: int
+
+
+def healed(session: str, workspace: str, payload: dict[str, Any], seconds: float) -> Learning:
+    """From a `ValidationHealed`: which tests to run before anything is handed over. `seconds` is how long the session
+    took. Pure."""
+    failing = tuple(str(one) for one in payload.get("failing", ()))
+    more = f" and {len(failing) - NAMED} more" if len(failing) > NAMED else ""
+    touched = Touched(failure_avoided=True, seconds=seconds, cost=int(payload.get("cost", 0)), reach=len(failing))
+    place = PurePath(workspace).name or "the workspace"
+    return Learning(
+        id=f"healed:{session}",
+        text=f"In {place} run {', '.join(failing[:NAMED])}{more} before handing over: a change broke it unnoticed",
+        category=" ".join(category_of(failing)),
+        agent=str(payload.get("agent", "")),
+        session=session,
+        confidence=confidence(Basis.TESTS),
+        importance=importance(touched),
+        evidence=(f"red at first, green after {payload.get('attempts', 0)} attempts", *failing[:NAMED]),
+        workspace=workspace,
+    )
+
+
+def corrected(card: str, workspace: str, one: Correction) -> Learning:
+    """From an approval with an edit: what the operator wants instead. Pure."""
+    return Learning(
+        id=f"corrected:{card}",
+        text=f"On {one.channel} the operator wants “{_short(one.edited)}” rather than “{_short(one.original)}”",
+        category=" ".join(dict.fromkeys(re.findall(r"[a-z0-9]+", f"{one.kind} {one.channel}".lower()))),
+        agent=one.agent,
+        session=one.session,
+        confidence=confidence(Basis.OPERATOR),
+        importance=importance(Touched(failure_avoided=True, cost=one.estimate, reach=one.like)),
+        evidence=(f"card {card} was edited before it was approved",),
+        workspace=workspace,
+    )
+
+
+def category_of(tests: Iterable[str]) -> list[str]:
+    """Words for what tests concern: that they are tests, and the words of their files."""
+    words = ["tests"]
+    for name in tests:
+        words += re.findall(r"[a-z0-9]{3,}", name.split("::")[0].lower())
+    return list(dict.fromkeys(words))[:MOST_WORDS]
+
+
+class Discoveries:
+    """Follows the ledger with a durable cursor and offers what it finds, each once, and once again harmlessly."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        facts: Callable[[int, int], Sequence[Fact]],
+        offer: Callable[[Learning], Bubble],
+        seconds: Callable[[str], float],
+        correction: Callable[[str], Correction | None],
+    ) -> None:
+        """`facts(cursor, most)` are rows of the ledger; `seconds` how long a session took; `correction` what the
+        operator made of a card, None when it was not edited."""
+        self._database = database
+        self._facts = facts
+        self._offer = offer
+        self._seconds = seconds
+        self._correction = correction
+        self._busy = threading.Lock()
+        self._cursor: int | None = None
+
+    def catch_up(self) -> int:
+        """Take in all facts since the last time; returns how many learnings were offered. One thread at a time."""
+        if not self._busy.acquire(blocking=False):
+            return 0
+        try:
+            return self._catch_up()
+        finally:
+            self._busy.release()
+
+    def _catch_up(self) -> int:
+        offered = 0
+        if self._cursor is None:
+            with self._database.read() as session:
+                self._cursor = int(state.get(session, CURSOR, 0))
+        while facts := self._facts(self._cursor, PAGE):
+            found = [learning for fact in facts if (learning := self._learning(fact)) is not None]
+            for learning in found:
+                try:
+                    self._offer(learning)
+                    offered += 1
+                except Refusal as refusal:  # its agent was retired meanwhile
+                    log.warning("%s was not offered: %s", learning.id, refusal)
+            at = facts[-1].id
+            if found or len(facts) == PAGE:
+                self._database.write(lambda tx, at=at: state.put(tx, CURSOR, at))  # type: ignore[misc]
+            self._cursor = at
+            if len(facts) < PAGE:
+                break
+        return offered
+
+    def _learning(self, fact: Fact) -> Learning | None:
+        if fact.kind == "ValidationHealed" and fact.payload.get("agent") and fact.payload.get("failing"):
+            return healed(fact.subject, fact.workspace, fact.payload, self._seconds(fact.subject))
+        if fact.kind == "PredictionConfirmed" and fact.payload.get("edited"):
+            found = self._correction(fact.subject)
+            return None if found is None else corrected(fact.subject, fact.workspace, found)
+        return None
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= QUOTED else flat[: QUOTED - 1] + "…"

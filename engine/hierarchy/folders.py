@@ -1,0 +1,143 @@
+"""One agent's folder (SPEC 4.1): `comms.json` and `tools.json` as values, what is wrong with them, and a new folder."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
+
+from engine.config_agents import model_fault
+from engine.hierarchy import organisation
+from engine.hierarchy.chain import OWNER
+from engine.hierarchy.organisation import Role
+from engine.storage.files import write_atomic, write_json
+from engine.values import Refusal, sanitise
+
+ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+LARGEST_FILE = 256 * 1024
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Comms(BaseModel):
+    """`comms.json`. Keys this version does not know are kept as they are."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    reports_to: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+    title: Annotated[str, Field(max_length=200)] = ""
+    domain: Annotated[str, Field(max_length=200)] = ""
+
+
+class Budget(BaseModel):
+    """`budget` of `tools.json`: dollars this agent may spend in a calendar day (SPEC 3.4)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    usd_per_day: Annotated[float, Field(ge=0, le=1_000_000)]
+
+
+class Tools(BaseModel):
+    """`tools.json`: permissions, archetype, model routing, budget. Unknown keys are kept as they are.
+
+    `allow`, `ask` and `deny` hold names of tools (SPEC 3.8) or patterns such as `exec:git push*`, `write:docs/*`,
+    `web_fetch:*.python.org`; deny wins over ask, ask over allow, and what is in none of them is not allowed. `models`
+    are ids such as `openai:gpt-6.1-terra` by kind of run (`task`, `heal`, `reply`, …), `default` for all others.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    archetype: str = ""
+    allow: list[str] = Field(default_factory=lambda: ["read", "write", "edit", "exec", "web_search", "web_fetch"])
+    ask: list[str] = Field(default_factory=list)
+    deny: list[str] = Field(default_factory=list)
+    models: dict[str, str] = Field(default_factory=dict)
+    budget: Budget | None = None
+
+    @field_validator("models", mode="after")
+    @classmethod
+    def _ids(cls, value: dict[str, str]) -> dict[str, str]:
+        for run_kind, model in value.items():
+            if fault := model_fault(model):
+                raise PydanticCustomError("model", "{run_kind}: {fault}", {"run_kind": run_kind, "fault": fault})
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An agent as its folder says. `broken` holds the reason when it cannot be read; the rest is then default."""
+
+    id: str
+    comms: Comms
+    tools: Tools
+    broken: str = ""
+
+
+def read_member(folder: Path) -> Member:
+    """The agent in `folder`; whatever is wrong with it becomes `broken`, so that the others are still shown."""
+    unknown = Comms.model_construct(reports_to="", title="", domain="")
+    if not ID.fullmatch(folder.name) or folder.name == OWNER:
+        return Member(folder.name, unknown, Tools(), "its folder's name is no agent id")
+    comms, tools = unknown, Tools()
+    try:
+        comms = _parse(folder / "comms.json", Comms)
+        if (folder / "tools.json").exists():
+            tools = _parse(folder / "tools.json", Tools)
+    except Refusal as error:
+        return Member(folder.name, comms, tools, error.message)
+    return Member(folder.name, comms, tools)
+
+
+def _parse(file: Path, model: type[Model]) -> Model:
+    """The file as `model`. Raises `Refusal` that says which key, what is wrong and what was expected."""
+    try:
+        return model.model_validate_json(read_text(file))
+    except FileNotFoundError:
+        reason = "is missing"
+    except (OSError, UnicodeDecodeError) as error:
+        reason = f"cannot be read: {error}"
+    except ValidationError as error:
+        entry = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in entry["loc"])
+        reason = f"{where}: {entry['msg']}" if where else entry["msg"]
+    except ValueError as error:
+        reason = str(error)
+    raise Refusal("broken_agent", sanitise(f"{file.name}: {reason}"), f"mend {file}")
+
+
+def read_text(file: Path) -> str:
+    """The text of a file. Raises OSError, and ValueError when it is too large or no UTF-8."""
+    if file.stat().st_size > LARGEST_FILE:
+        raise ValueError(f"larger than {LARGEST_FILE} bytes")
+    return file.read_text(encoding="utf-8")
+
+
+def create_folder(folder: Path, role: Role) -> None:
+    """Make the five files of a new agent. Raises OSError."""
+    folder.mkdir(mode=0o700)
+    tools: dict[str, Any] = {
+        "archetype": role.archetype,
+        "allow": Tools().allow,
+        "ask": [],
+        "deny": [],
+        "models": {},
+        "budget": None,
+    }
+    comms = {"reports_to": role.reports_to, "title": role.title, "domain": role.domain}
+    write_atomic(folder / "soul.md", organisation.soul(role).encode())
+    write_atomic(folder / "memory.md", organisation.MEMORY.encode())
+    write_atomic(folder / "heartbeat.md", organisation.HEARTBEAT.encode())
+    write_json(folder / "comms.json", comms)
+    write_json(folder / "tools.json", tools)
+
+
+def unwritable(path: Path, error: OSError) -> Refusal:
+    """The refusal for a place that cannot be written."""
+    reason = error.strerror or str(error)
+    return Refusal(
+        "unwritable_home", f"{path} cannot be written: {reason}", "make the folder writable; nothing changed"
+    )

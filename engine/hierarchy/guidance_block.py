@@ -1,0 +1,187 @@
+"""What of the leaders' profiles goes into a prompt, and how it is written there (SPEC 1.5). Pure.
+
+The nearer a leader, the more of it is said: the direct one says everything, the one above principles and key
+patterns, those further up principles. Each has a share of the budget, which it keeps by dropping whole items, and what
+no count of pieces foresaw is dropped from the farthest leader first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+from engine.hierarchy.seeds import item_text
+from engine.values import (
+    GuidanceHop,
+    GuidanceItem,
+    LeaderProfile,
+    Pattern,
+    PatternSource,
+    PromptLine,
+    PromptSource,
+    SourceKind,
+)
+
+Count = Callable[[str], int]
+"""How many tokens a text is."""
+
+BLOCK = "leadership-guidance"
+RATIOS = (1.0, 0.6, 0.3)
+"""Of the direct leader, the next one, and everyone further up."""
+
+SAYS = (
+    ("principles", "guardrails", "patterns", "recent-decisions"),
+    ("principles", "patterns"),
+    ("principles",),
+)
+"""What a leader says at each distance; what stands first is kept first when room is short."""
+
+KEY_PATTERNS = 5
+"""So many patterns of a leader's leader are key ones: the most used, then the newest."""
+
+MOST_ITEMS = 60
+"""So many items of one section are looked at; a profile may be larger, a prompt cannot."""
+
+WRITTEN = ("principles", "patterns", "guardrails", "recent-decisions")
+JOINED = ("principles", "recent-decisions")
+"""Sections that stand on one line, their items separated by a bar."""
+
+OURS = PromptSource(SourceKind.RUNNER, label="clawpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """A leader of the chain at its distance. Without a profile it says nothing, and `why` says why."""
+
+    leader: str
+    tier: int
+    hop: int
+    profile: LeaderProfile | None = None
+    why: str = ""
+
+
+@dataclass(slots=True)
+class _Said:
+    speaker: Speaker
+    share: int
+    kept: list[GuidanceItem] = field(default_factory=list)
+    cut: list[GuidanceItem] = field(default_factory=list)
+
+
+def ratio(hop: int) -> float:
+    """How much of what it has to say a leader at this distance says."""
+    return RATIOS[min(hop, len(RATIOS) - 1)]
+
+
+def shares(hops: Sequence[int], budget: int) -> list[int]:
+    """Tokens for each of the leaders at these distances; together at most `budget`."""
+    total = sum(ratio(hop) for hop in hops)
+    return [int(budget * ratio(hop) / total) for hop in hops]
+
+
+def compose(speakers: Sequence[Speaker], budget: int, count: Count) -> tuple[list[PromptLine], list[GuidanceHop], int]:
+    """The block, what of each leader is in it, and its tokens, never more than `budget`. `speakers` from the direct
+    leader upward. Without anything to say, or room to say it, there is no block."""
+    frame = count(f"<{BLOCK}>") + count(f"</{BLOCK}>")
+    speaking = [one for one in speakers if one.profile is not None]
+    room = dict(zip([one.hop for one in speaking], shares([s.hop for s in speaking], budget - frame), strict=True))
+    said = [_fit(one, max(0, room.get(one.hop, 0)), count) for one in speakers]
+    while True:
+        lines = render(said)
+        tokens = count("\n".join(line.text for line in lines)) if lines else 0
+        if tokens <= budget:
+            break
+        farthest = next(one for one in reversed(said) if one.kept)
+        farthest.cut.insert(0, farthest.kept.pop())
+    return lines, [_hop(one, count) for one in said], tokens
+
+
+def render(said: Sequence[_Said]) -> list[PromptLine]:
+    """The block as lines, each with what it came from."""
+    inner = [line for one in said if one.kept for line in _leader(one)]
+    return [PromptLine(f"<{BLOCK}>", OURS), *inner, PromptLine(f"</{BLOCK}>", OURS)] if inner else []
+
+
+def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
+    """What a leader would say at its distance, what is kept first standing first."""
+    profile = speaker.profile
+    if profile is None:
+        return []
+    found: list[GuidanceItem] = []
+    for section in SAYS[min(speaker.hop, len(SAYS) - 1)]:
+        for key, text, sources in _of(profile, section, key_only=speaker.hop > 0)[:MOST_ITEMS]:
+            said = item_text(text)
+            if said:
+                ref = f"{speaker.leader}#{section}/{key}"
+                found.append(GuidanceItem(section, ref, said, count(_written(section, said)), sources))
+    return found
+
+
+def _of(profile: LeaderProfile, section: str, *, key_only: bool) -> list[tuple[str, str, tuple[PatternSource, ...]]]:
+    if section == "patterns":
+        patterns: Sequence[Pattern] = profile.patterns[:KEY_PATTERNS] if key_only else profile.patterns
+        return [(one.key, f"{one.key}: {one.text}", one.sources) for one in patterns]
+    if section == "recent-decisions":
+        return [(one.id, one.text, ()) for one in profile.decisions]
+    texts = profile.principles if section == "principles" else profile.guardrails
+    return [(str(number), text, ()) for number, text in enumerate(texts, 1)]
+
+
+def _fit(speaker: Speaker, share: int, count: Count) -> _Said:
+    """Whole items as long as the share has room; a smaller one may go where a larger one did not."""
+    said = _Said(speaker, share)
+    used = sum(count(tag) for tag in _tags(speaker))
+    opened: set[str] = set()
+    for item in items(speaker, count):
+        cost = item.tokens
+        if item.section not in opened:
+            cost += count(f"<{item.section}>") + count(f"</{item.section}>")
+        if used + cost <= share:
+            used += cost
+            opened.add(item.section)
+            said.kept.append(item)
+        else:
+            said.cut.append(item)
+    return said
+
+
+def _hop(said: _Said, count: Count) -> GuidanceHop:
+    one = said.speaker
+    text = "\n".join(line.text for line in _leader(said)) if said.kept else ""
+    why = one.why
+    if not why and not said.kept:
+        why = "no room in its share" if said.cut else "it has nothing to say"
+    return GuidanceHop(
+        one.leader, one.tier, one.hop, said.share, count(text) if text else 0, tuple(said.kept), tuple(said.cut), why
+    )
+
+
+def _leader(said: _Said) -> list[PromptLine]:
+    opening, closing = _tags(said.speaker)
+    lines = [PromptLine(f"  {opening}", OURS)]
+    for section in WRITTEN:
+        kept = [item for item in said.kept if item.section == section]
+        if not kept:
+            continue
+        if section in JOINED:
+            source = _source(f"{said.speaker.leader}#{section}", said.speaker)
+            text = " | ".join(escape(item.text) for item in kept)
+            lines.append(PromptLine(f"    <{section}>{text}</{section}>", source))
+        else:
+            lines.append(PromptLine(f"    <{section}>", OURS))
+            lines += [PromptLine(f"      - {escape(one.text)}", _source(one.ref, said.speaker)) for one in kept]
+            lines.append(PromptLine(f"    </{section}>", OURS))
+    return [*lines, PromptLine(f"  {closing}", OURS)]
+
+
+def _written(section: str, text: str) -> str:
+    return f"| {escape(text)}" if section in JOINED else f"- {escape(text)}"
+
+
+def _tags(one: Speaker) -> tuple[str, str]:
+    return f'<leader id={quoteattr(one.leader)} tier="{one.tier}" hop="{one.hop}">', "</leader>"
+
+
+def _source(ref: str, one: Speaker) -> PromptSource:
+    return PromptSource(SourceKind.LEADER, ref, f"{one.leader}, {one.hop + 1} up")

@@ -1,0 +1,87 @@
+"""What a leader's `soul.md` says under its headings: the seed of its profile (SPEC 1.9). Pure.
+
+Headings count whatever their level: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions
+(or Decisions). Under them each list item or line is one item. Fenced code and what M2 wrote are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from engine.hierarchy.sections import without_section
+from engine.values import LeaderDecision, LeaderProfile, Pattern, sanitise
+
+MOST_ITEMS = 60
+LONGEST = 600
+"""Characters of one item; what is longer is cut, with an ellipsis."""
+
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
+_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
+_KEYED = re.compile(r"`?([A-Za-z0-9][A-Za-z0-9_-]{1,47})`?\s*:\s+(\S.*)$")
+_SECTIONS = {
+    "domain": "domain",
+    "principles": "principles",
+    "patterns": "patterns",
+    "learned patterns": "patterns",
+    "learnt patterns": "patterns",
+    "guardrails": "guardrails",
+    "decisions": "decisions",
+    "recent decisions": "decisions",
+}
+
+
+def seed_profile(leader: str, soul: str) -> LeaderProfile:
+    """The profile that the text of `soul.md` gives. Nothing in it is an error: what is not understood is not said."""
+    found: dict[str, list[str]] = {}
+    for section, item in _items(soul):
+        kept = found.setdefault(section, [])
+        if len(kept) < MOST_ITEMS:
+            kept.append(item)
+    patterns: dict[str, Pattern] = {}
+    for text in found.get("patterns", []):
+        named = _KEYED.match(text)
+        key, said = (slug(named[1]), named[2]) if named else (slug(text), text)
+        patterns.setdefault(key, Pattern(key, said))
+    return LeaderProfile(
+        leader=leader,
+        domain=" ".join(found.get("domain", []))[:200],
+        principles=tuple(found.get("principles", [])),
+        patterns=tuple(patterns.values()),
+        guardrails=tuple(found.get("guardrails", [])),
+        decisions=tuple(
+            LeaderDecision(f"soul_{number}", text) for number, text in enumerate(found.get("decisions", []), 1)
+        ),
+    )
+
+
+def item_text(text: str) -> str:
+    """One item as it is kept: one line, without control characters and what XML has no place for, at most `LONGEST`."""
+    flat = " ".join(sanitise(text).replace("\ufffe", "").replace("\uffff", "").split())
+    return flat if len(flat) <= LONGEST else flat[: LONGEST - 1].rstrip() + "…"
+
+
+def slug(text: str) -> str:
+    """A short name of a text: its first words, `[a-z0-9_]`, at most 48 characters; "pattern" when it has none."""
+    words = re.findall(r"[a-z0-9]+", text.lower())[:6]
+    return "_".join(words)[:48].strip("_") or "pattern"
+
+
+def _items(soul: str) -> Iterator[tuple[str, str]]:
+    section, fence = "", ""
+    for line in without_section(soul).splitlines():
+        opened = re.match(r"\s{0,3}(```+|~~~+)", line)
+        if fence:
+            fence = "" if opened and opened[1].startswith(fence) else fence
+            continue
+        if opened:
+            fence = opened[1]
+            continue
+        heading = _HEADING.match(line)
+        if heading:
+            section = _SECTIONS.get(" ".join(heading[1].lower().rstrip(":").split()), "")
+            continue
+        listed = _ITEM.match(line)
+        text = item_text(listed[1] if listed else line)
+        if section and text and not text.startswith("<!--"):
+            yield section, text

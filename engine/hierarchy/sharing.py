@@ -1,0 +1,119 @@
+"""Local first: profiles are exchanged with a leadership that several machines share (SPEC 1.9), when there is one.
+
+Rows only grow and merge the same in any order (see `profiles`): so an exchange that broke off anywhere is simply done
+again. A failure never blocks work; it is told of once, as `CloudSyncFailed`, until an exchange succeeds.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.events import CloudSyncFailed
+from engine.hierarchy.profiles import Entry, Profiles, Use, confirm, forget_sent, unsent
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.values import sanitise
+
+log = logging.getLogger(__name__)
+
+CURSOR = "hierarchy.shared_cursor"
+STORE = "hierarchy.shared_store"
+MOST_ROUNDS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Rows that came after a cursor, and the cursor for the next time."""
+
+    entries: Sequence[Entry]
+    uses: Sequence[Use]
+    cursor: int
+
+
+class ProfileStore(Protocol):
+    """A leadership that machines share. Methods raise whatever their connection raises."""
+
+    name: str
+    """Tells one from another, without secrets: who changes it begins anew."""
+
+    def push(self, entries: Sequence[Entry], uses: Sequence[Use]) -> None:
+        """Add rows; those that are there change nothing, of counts the larger stays."""
+
+    def fetch(self, cursor: int) -> Fetched:
+        """Rows that became visible after `cursor`; 0 for all."""
+
+
+class Sharing:
+    """Exchanges with the shared leadership that `store()` gives, None for none. One exchange at a time."""
+
+    def __init__(self, database: Database, profiles: Profiles, store: Callable[[], ProfileStore | None]) -> None:
+        self._database = database
+        self._profiles = profiles
+        self._store = store
+        self._busy = threading.Lock()
+        self._failing = False
+
+    def exchange(self) -> str:
+        """Send what is unsent and fetch what is new. Returns in words what failed, "" for nothing; never raises."""
+        with self._busy:
+            try:
+                store = self._store()
+                if store is not None:
+                    self._meet(store)
+                    self._send(store)
+                    self._fetch(store)
+            except Exception as error:  # whatever a connection does: work goes on, and it is told
+                return self._failed(error)
+            self._failing = False
+            return ""
+
+    def _meet(self, store: ProfileStore) -> None:
+        """A store that is not the one of the last time has nothing of ours yet."""
+        with self._database.read() as session:
+            known = state.get(session, STORE, "")
+        if known != store.name:
+
+            def anew(tx: Transaction) -> None:
+                forget_sent(tx)
+                state.put(tx, STORE, store.name)
+
+            self._database.write(anew)
+
+    def _send(self, store: ProfileStore) -> None:
+        for _ in range(MOST_ROUNDS):
+            with self._database.read() as session:
+                entries, uses = unsent(session)
+            if not entries and not uses:
+                return
+            store.push(entries, uses)
+            self._database.write(lambda tx, sent=entries, counted=uses: confirm(tx, sent, counted))  # type: ignore[misc]
+
+    def _fetch(self, store: ProfileStore) -> None:
+        key = f"{CURSOR}.{store.name}"
+        for _ in range(MOST_ROUNDS):
+            with self._database.read() as session:
+                cursor = int(state.get(session, key, 0))
+            found = store.fetch(cursor)
+            if found.cursor == cursor:
+                return
+
+            def take(tx: Transaction, found: Fetched = found) -> None:
+                self._profiles.absorb(tx, found.entries, found.uses, unsent=False)
+                state.put(tx, key, found.cursor)
+
+            self._database.write(take)
+
+    def _failed(self, error: Exception) -> str:
+        said = sanitise(str(error).strip() or type(error).__name__)[:400]
+        log.warning("the shared leadership could not be reached: %s", said)
+        if not self._failing:
+            self._failing = True
+            with self._database.read() as session:
+                entries, uses = unsent(session)
+            waiting = len(entries) + len(uses)
+            self._database.write(lambda tx: tx.record(CloudSyncFailed(message=said, unsent=waiting)))
+        return said

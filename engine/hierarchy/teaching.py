@@ -1,0 +1,136 @@
+"""M2, soul enrichment (SPEC 1.6): what leaders say, written into one marked section of each worker's `soul.md`.
+
+Everything else in the file stays byte for byte, a second round changes nothing, and the file is replaced whole. Recent
+decisions are left to M1: a soul holds what lasts.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from engine.clock import Clock
+from engine.events import WisdomTaught
+from engine.hierarchy.agents import Agents
+from engine.hierarchy.sections import write_section
+from engine.hierarchy.tiers import capabilities
+from engine.storage import state
+from engine.storage.database import Database
+from engine.storage.files import write_atomic
+from engine.values import Guidance, GuidanceItem, Refusal, TeachingState, sanitise
+
+log = logging.getLogger(__name__)
+
+LAST = "hierarchy.taught"
+LARGEST_SOUL = 256 * 1024
+TRIES = 3
+"""So often a soul is read again when an editor wrote it in the moment between."""
+
+TITLES = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Guardrails"}
+
+
+def inherited(guidance: Guidance) -> str:
+    """The section's text for one agent, "" when its leaders say nothing. Pure."""
+    said = [(hop, [item for item in hop.kept if item.section in TITLES]) for hop in guidance.hops]
+    lines = ["## Inherited Wisdom", "", "Written by Clawpy from what your leaders know; edits here are overwritten."]
+    for hop, items in said:
+        if items:
+            lines += ["", f"### From {hop.leader}"]
+            for section, title in TITLES.items():
+                lines += _listed(title, [item for item in items if item.section == section])
+    return "\n".join(lines) if any(items for _, items in said) else ""
+
+
+def _listed(title: str, items: list[GuidanceItem]) -> list[str]:
+    return ["", f"{title}:", "", *(f"- {item.text}" for item in items)] if items else []
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a round did to one agent: "taught", "unchanged" or "skipped", and why it was skipped."""
+
+    agent: str
+    did: str
+    reason: str = ""
+
+
+class Teaching:
+    """Writes what was inherited into souls. One round at a time; `guidance(agent)` is what leaders say."""
+
+    def __init__(
+        self, database: Database, agents: Agents, guidance: Callable[[str], Guidance], *, clock: Clock
+    ) -> None:
+        self._database = database
+        self._agents = agents
+        self._guidance = guidance
+        self._clock = clock
+
+    def round(self) -> list[Lesson]:
+        """Teach every worker. A soul that cannot be read or written is named and harms no other."""
+        lessons = []
+        for agent_id in self._agents.ids():
+            try:
+                standing = self._agents.lineage(agent_id).agent
+                if capabilities(standing.tier).receives:
+                    lessons.append(self._teach(agent_id))
+            except (OSError, ValueError, Refusal) as error:
+                lessons.append(Lesson(agent_id, "skipped", sanitise(str(error))))
+                log.warning("%s was not taught: %s", agent_id, error)
+        now = self._clock.now().isoformat()
+        self._database.write(lambda tx: state.put(tx, LAST, now))
+        return lessons
+
+    def state(self, agent_id: str) -> TeachingState:
+        """When an agent was taught last and will be next, and what would change. Raises `Refusal` `unknown_agent`."""
+        config = self._agents.config.current
+        last = self.last()
+        coming = None
+        if config.enable_m2:
+            now = self._clock.now()
+            coming = now if last is None else max(now, last + timedelta(seconds=config.m2_interval_seconds))
+        tier = self._agents.lineage(agent_id).agent.tier
+        if not capabilities(tier).receives:
+            return TeachingState(agent_id, config.enable_m2, None, None, reason=f"tier {tier} leads and is not taught")
+        try:
+            before, after = self._change(self._agents.soul_file(agent_id), agent_id)
+        except (OSError, ValueError) as error:
+            return TeachingState(agent_id, config.enable_m2, last, coming, reason=sanitise(str(error)))
+        return TeachingState(agent_id, config.enable_m2, last, coming, diff=_diff(before, after))
+
+    def last(self) -> datetime | None:
+        """When the last round was."""
+        with self._database.read() as session:
+            stored = state.get(session, LAST)
+        return datetime.fromisoformat(stored) if stored else None
+
+    def _teach(self, agent_id: str) -> Lesson:
+        file = self._agents.soul_file(agent_id)
+        for _ in range(TRIES):
+            before, after = self._change(file, agent_id)
+            if after == before:
+                return Lesson(agent_id, "unchanged")
+            if file.read_bytes() != before:
+                continue
+            write_atomic(file, after)
+            self._told(agent_id)
+            return Lesson(agent_id, "taught")
+        return Lesson(agent_id, "skipped", "its soul.md is being edited; the next round tries again")
+
+    def _told(self, agent_id: str) -> None:
+        leaders = tuple(hop.leader for hop in self._guidance(agent_id).hops if hop.kept)
+        self._database.write(lambda tx: tx.record(WisdomTaught(subject=agent_id, leaders=leaders)))
+
+    def _change(self, file: Path, agent_id: str) -> tuple[bytes, bytes]:
+        if file.stat().st_size > LARGEST_SOUL:
+            raise ValueError(f"{file} is larger than {LARGEST_SOUL} bytes")
+        before = file.read_bytes()
+        return before, write_section(before, inherited(self._guidance(agent_id)))
+
+
+def _diff(before: bytes, after: bytes) -> str:
+    was, will = (sanitise(one.decode(errors="replace")).splitlines() for one in (before, after))
+    return "\n".join(difflib.unified_diff(was, will, "soul.md", "soul.md", lineterm=""))

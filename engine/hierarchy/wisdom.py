@@ -1,0 +1,137 @@
+"""The port to what goes down and up the organisation (SPEC 1.5 to 1.10): `engine.wisdom`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from engine.clock import Clock
+from engine.hierarchy.agents import Agents
+from engine.hierarchy.bubbles import Bubbles
+from engine.hierarchy.cascade import Cascade, SoulSeeds
+from engine.hierarchy.cascade_config import CascadeConfig
+from engine.hierarchy.discoveries import Correction, Discoveries, Fact
+from engine.hierarchy.guidance_block import Count
+from engine.hierarchy.profiles import Decided, Profiles
+from engine.hierarchy.prompt_part import LeadershipGuidance
+from engine.hierarchy.sharing import ProfileStore, Sharing
+from engine.hierarchy.teaching import Lesson, Teaching
+from engine.storage.database import Database
+from engine.values import (
+    Bubble,
+    BubbleState,
+    FlushReport,
+    Guidance,
+    LeaderProfile,
+    Learning,
+    MovePreview,
+    PatternVersion,
+    Randomness,
+    TeachingState,
+)
+
+
+class Wisdom:
+    """Guidance, teaching, bubbles and profiles of one home. Callable from any thread.
+
+    `count` says how many tokens a text is; `facts(cursor, most)` are rows of the ledger; `seconds` how long a session
+    took; `correction` what the operator made of a card; `decided` what leaders
+    decided in their own words; `store` the leadership shared with other machines, if any.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        agents: Agents,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        count: Count,
+        facts: Callable[[int, int], Sequence[Fact]],
+        seconds: Callable[[str], float],
+        correction: Callable[[str], Correction | None],
+        decided: Decided = lambda leaders: {},
+        store: Callable[[], ProfileStore | None] = lambda: None,
+    ) -> None:
+        self._agents = agents
+        self._profiles = Profiles(database, SoulSeeds(agents), randomness=randomness, decided=decided)
+        self._cascade = Cascade(database, agents, self._profiles, clock=clock, count=count)
+        self._sharing = Sharing(database, self._profiles, store)
+        self._teaching = Teaching(
+            database, agents, lambda agent: self._cascade.guidance(agent, in_prompts=False), clock=clock
+        )
+        self._bubbles = Bubbles(
+            database, agents, self._profiles, randomness=randomness, exchange=self._sharing.exchange
+        )
+        self._discoveries = Discoveries(
+            database, facts=facts, offer=self._bubbles.offer, seconds=seconds, correction=correction
+        )
+        self.part = LeadershipGuidance(self._cascade)
+        """The part "guidance" of every prompt."""
+
+    @property
+    def config(self) -> CascadeConfig:
+        """`wisdom_cascade_config.json` as it is now."""
+        return self._agents.config.current
+
+    @property
+    def interval(self) -> timedelta:
+        """How often `round` is to be called."""
+        return timedelta(seconds=self.config.m2_interval_seconds)
+
+    def round(self) -> FlushReport:
+        """What comes round: the queue is flushed, and with `enable_m2` souls are taught (SPEC 1.6, 1.8)."""
+        report = self.flush()
+        if self.config.enable_m2:
+            self._teaching.round()
+        return report
+
+    def guidance(self, agent_id: str) -> Guidance:
+        """What the agent's next prompt will carry, and what was cut. Raises `Refusal` `unknown_agent`."""
+        return self._cascade.guidance(agent_id)
+
+    def preview_move(self, agent_id: str, reports_to: str) -> MovePreview:
+        """The agent's guidance before and after a move. Raises `Refusal` as the move would."""
+        return self._cascade.preview_move(agent_id, reports_to)
+
+    def profile(self, leader: str) -> LeaderProfile:
+        """What a leader has to say. Raises `Refusal` `unknown_agent`."""
+        self._agents.get(leader)
+        return self._profiles.get(leader)
+
+    def edit_profile(
+        self, leader: str, section: str, *, key: str = "", value: str | Sequence[str] = ""
+    ) -> LeaderProfile:
+        """Change a section of a leader's profile; see `Profiles.edit`. Raises `Refusal` also when it is not there."""
+        self._agents.get(leader)
+        return self._profiles.edit(leader, section, key=key, value=value)
+
+    def history(self, leader: str, key: str) -> list[PatternVersion]:
+        """Every wording that a pattern has and had, the newest first."""
+        return self._profiles.history(leader, key)
+
+    def offer(self, learning: Learning) -> Bubble:
+        """Put a learning before the gates (SPEC 1.7). Raises `Refusal`: `unknown_agent`, `bad_learning`."""
+        return self._bubbles.offer(learning)
+
+    def discover(self) -> int:
+        """Offer what the ledger tells since the last time; returns how many learnings that were."""
+        return self._discoveries.catch_up()
+
+    def bubbles(self, *, state: BubbleState | None = None, agent: str = "", limit: int = 100) -> Sequence[Bubble]:
+        """Learnings on their way up, those refused and those that arrived, the newest first; with `agent` those that
+        it sent or receives."""
+        return self._bubbles.list(state=state, agent=agent, limit=limit)
+
+    def flush(self) -> FlushReport:
+        """Let queued bubbles become patterns now (SPEC 1.8)."""
+        self.discover()
+        return self._bubbles.flush()
+
+    def teaching(self, agent_id: str) -> TeachingState:
+        """When the agent was and will be taught, and what would change. Raises `Refusal` `unknown_agent`."""
+        return self._teaching.state(agent_id)
+
+    def teach(self) -> list[Lesson]:
+        """Teach every worker now, whether M2 comes round or not."""
+        return self._teaching.round()

@@ -1,0 +1,202 @@
+"""Where keys are kept: the system's keyring, and a file of one's own that nobody else can read (SPEC 11.1).
+
+Both hold values by name and know nothing of the environment or of what a key is for. No error repeats a value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from engine.storage.files import write_json
+from engine.values import Refusal
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
+
+Answer = TypeVar("Answer")
+
+SERVICE = "clawpy-console"
+"""Under this name keys lie in the keyring."""
+
+KEYRING_SECONDS = 3.0
+"""A locked keyring may ask its owner and never return; it is given so long."""
+
+LOCK_SECONDS = 5.0
+LARGEST_FILE = 64 * 1024
+
+
+class NoKeyring(Exception):
+    """The keyring cannot be used now; says why, in words."""
+
+
+def system_keyring() -> KeyringBackend:
+    """The keyring of this machine. Raises `NoKeyring` when there is none that keeps secrets.
+
+    Those of `keyrings.alt` are passed over: they write plain files, or ask on the terminal that the console has.
+    """
+    import keyring
+
+    chosen: Any = keyring.get_keyring()
+    for backend in getattr(chosen, "backends", None) or [chosen]:
+        module = type(backend).__module__
+        if not module.startswith(("keyring.backends.fail", "keyring.backends.null", "keyrings.alt")):
+            found: KeyringBackend = backend
+            return found
+    raise NoKeyring("this machine has no keyring that can be used")
+
+
+class Keyring:
+    """The keyring, asked in a thread of its own with a limit: what hangs there never hangs us.
+
+    `backend` finds it each time, so that one that is started or unlocked later is used.
+    """
+
+    def __init__(
+        self, backend: Callable[[], KeyringBackend] = system_keyring, *, seconds: float = KEYRING_SECONDS
+    ) -> None:
+        self._backend = backend
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._asking: threading.Thread | None = None
+
+    def name(self) -> str:
+        """What kind of keyring it is, for instance `SecretService Keyring`. Raises `NoKeyring`."""
+        return self._ask(lambda backend: str(backend.name))
+
+    def get(self, name: str) -> str | None:
+        """The value of `name`, None when it has none. Raises `NoKeyring`."""
+        return self._ask(lambda backend: backend.get_password(SERVICE, name))
+
+    def set(self, name: str, value: str) -> None:
+        """Keep a value, and see that it was kept: some keyrings drop what they are given. Raises `NoKeyring`."""
+
+        def work(backend: KeyringBackend) -> bool:
+            backend.set_password(SERVICE, name, value)
+            return backend.get_password(SERVICE, name) == value
+
+        if not self._ask(work):
+            raise NoKeyring("the keyring took the key and did not keep it")
+
+    def delete(self, name: str) -> bool:
+        """Take a value out; False when there was none. Raises `NoKeyring`."""
+
+        def work(backend: KeyringBackend) -> bool:
+            if backend.get_password(SERVICE, name) is None:
+                return False
+            backend.delete_password(SERVICE, name)
+            return True
+
+        return self._ask(work)
+
+    def _ask(self, work: Callable[[KeyringBackend], Answer]) -> Answer:
+        answers: list[Answer] = []
+        faults: list[str] = []
+
+        def run() -> None:
+            try:
+                answers.append(work(self._backend()))
+            except NoKeyring as error:
+                faults.append(str(error))
+            except Exception as error:
+                # Its text may hold anything; the kind of fault says enough, and holds no secret.
+                faults.append(f"the keyring failed ({type(error).__name__})")
+
+        with self._lock:
+            if self._asking is not None and self._asking.is_alive():
+                raise NoKeyring("the keyring still has not answered; if a window asks for its password, answer that")
+            self._asking = threading.Thread(target=run, name="clawpy-keyring", daemon=True)
+            self._asking.start()
+            self._asking.join(self._seconds)
+            if not answers and not faults:
+                told = f"the keyring did not answer within {self._seconds:g} s"
+                raise NoKeyring(f"{told}; if a window asks for its password, answer that, then try again")
+        if faults:
+            raise NoKeyring(faults[0])
+        return answers[0]
+
+
+class KeyFile:
+    """Keys in a file that only its owner can read. Whole or not there; two who write at once lose nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def names(self) -> tuple[str, ...]:
+        """Whose keys it holds. Raises `Refusal` as `get`."""
+        return tuple(self._read())
+
+    def get(self, name: str) -> str | None:
+        """The value of `name`. Raises `Refusal` `loose_keys` when others may read the file, `damaged_keys`."""
+        return self._read().get(name)
+
+    def set(self, name: str, value: str) -> None:
+        """Keep a value. Raises `Refusal` as `get`, and `unwritable_keys`."""
+        with self._writing():
+            self._write(self._read() | {name: value})
+
+    def delete(self, name: str) -> bool:
+        """Take a value out; False when there was none. The last one takes the file with it."""
+        if not self.path.exists():
+            return False
+        with self._writing():
+            values = self._read()
+            if values.pop(name, None) is None:
+                return False
+            if values:
+                self._write(values)
+            else:
+                self.path.unlink(missing_ok=True)
+            return True
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        from filelock import FileLock, Timeout
+
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with FileLock(f"{self.path}.lock", timeout=LOCK_SECONDS, mode=0o600):
+                yield
+        except Timeout:
+            raise Refusal("unwritable_keys", f"another process is writing {self.path}", "try again") from None
+        except OSError as error:
+            told = f"{self.path} cannot be written: {error.strerror or error}"
+            raise Refusal("unwritable_keys", told, "make the folder writable; nothing changed") from error
+
+    def _write(self, values: dict[str, str]) -> None:
+        write_json(self.path, values, mode=0o600)
+
+    def _read(self) -> dict[str, str]:
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            told = f"{self.path} cannot be read: {error.strerror or error}"
+            raise Refusal("damaged_keys", told, f"make it a file of yours: chmod 600 '{self.path}'") from error
+        try:
+            # Asked of what was opened: the name may lead elsewhere a moment later.
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise Refusal("damaged_keys", f"{self.path} is no file", "move it away and set the keys again")
+            if found.st_mode & 0o077 or found.st_uid != os.geteuid():
+                told = f"{self.path} can be read or changed by others (mode {stat.S_IMODE(found.st_mode):04o})"
+                raise Refusal("loose_keys", told, f"chmod 600 '{self.path}'; and take new keys if others were there")
+            raw = os.read(descriptor, LARGEST_FILE + 1)
+        finally:
+            os.close(descriptor)
+        try:
+            values = json.loads(raw) if len(raw) <= LARGEST_FILE else None
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict) or not all(isinstance(one, str) for one in values.values()):
+            told = f"{self.path} is no list of keys"
+            # `from None`, and no word of what stands there: it may be a key.
+            raise Refusal("damaged_keys", told, "move it away and set the keys again") from None
+        return values

@@ -1,0 +1,36 @@
+"""The log of the engine and its libraries: a file that never grows for ever, and never the terminal."""
+
+from __future__ import annotations
+
+import logging
+from logging.handlers import RotatingFileHandler
+
+from engine.home import Home
+
+LOG_BYTES = 2_000_000
+LOG_FILES = 3
+"""How long the log may become before it is put aside, and how many of those are kept."""
+
+
+class _Log(RotatingFileHandler):
+    """The log on a disk that may be full: what it cannot take is lost, and never spoils the terminal."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is logging's)
+        pass
+
+
+def keep_log(home: Home) -> None:
+    """Write the log of the engine and its libraries to `logs/clawpy.log`, never to the terminal."""
+    file = home.logs / "clawpy.log"
+    for name in ("engine", "apscheduler"):
+        logger = logging.getLogger(name)
+        if any(getattr(handler, "baseFilename", "") == str(file) for handler in logger.handlers):
+            continue
+        for handler in [one for one in logger.handlers if isinstance(one, RotatingFileHandler)]:
+            logger.removeHandler(handler)
+            handler.close()
+        handler = _Log(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES, delay=True, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False

@@ -1,0 +1,275 @@
+"""Layer D (SPEC 4.4): sessions are read when they end; what was decided, stated and corrected is kept with its source.
+
+The rows are the record: who said it, in which line of which transcript, in how many sessions. The sentences
+themselves are remembered in layer C, so that recall finds them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from sqlalchemy import JSON, CheckConstraint, Column, Index, func, or_
+from sqlmodel import Field, Session, SQLModel, col, desc, select
+
+from engine.memory.capturing import Captured, CaptureKind, capture, content_words
+from engine.memory.following import Fact
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import Capture, NewMemory, Refusal, SessionView, TranscriptLine
+
+ENDED = frozenset({"SessionEnded"})
+
+PAGE = 2_000
+LONGEST_MESSAGE = 2_000
+"""Lines of one message that are read together."""
+
+MOST_OF_A_SESSION = 200
+"""Captures of one session; who states more is not stating facts."""
+
+CANDIDATES = 200
+OVERLAP = 0.5
+"""A correction is taken to correct what shares at least half of the shorter sentence's words."""
+
+_SAYS: dict[str, dict[str, bool]] = {
+    "say": {},
+    "reply": {"operator": True},
+    "output": {"output": True},
+    "note": {"output": True},
+}
+_MARK = re.compile(
+    r"^\W*(?:decision|decided|agreed|correction|erratum|fact|note|remember|important|reminder|fyi|keep in mind)"
+    r"\s*[:—–]",
+    re.IGNORECASE,
+)
+
+
+class CaptureRow(SQLModel, table=True):
+    """One capture. `digest` says what it says, so that a workspace has it once; `session` and `line` where first."""
+
+    __tablename__ = "captures"
+    __table_args__ = (
+        CheckConstraint("kind IN ('decision', 'fact', 'correction')", name="ck_captures_kind"),
+        Index("ix_captures_digest", "workspace", "digest", unique=True),
+        Index("ix_captures_at", "at", "id"),
+        Index("ix_captures_session", "session_id", "line"),
+    )
+
+    id: str = Field(primary_key=True)
+    kind: str
+    text: str
+    tags: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    digest: str
+    session_id: str
+    line: int
+    agent: str
+    workspace: str
+    at: datetime = Field(sa_column=utc())
+    seen: int = 1
+    last_session: str
+    corrects: str = ""
+    forgotten: bool = False
+
+    @property
+    def view(self) -> Capture:
+        """The row as others see it."""
+        return Capture(
+            id=self.id,
+            kind=self.kind,
+            text=self.text,
+            tags=tuple(self.tags),
+            at=self.at,
+            session=self.session_id,
+            line=self.line,
+            agent=self.agent,
+            workspace=self.workspace,
+            seen=self.seen,
+            corrects=self.corrects,
+            forgotten=self.forgotten,
+        )
+
+
+class SessionBook(Protocol):
+    """Sessions and what was said in them."""
+
+    def get(self, session_id: str, /) -> SessionView:
+        """One session. Raises `Refusal` `unknown_session`."""
+
+    def transcript(self, session_id: str, /, *, after: int = 0, limit: int = 2_000) -> Sequence[TranscriptLine]:
+        """A page of its transcript."""
+
+
+Remember = Callable[[Sequence[NewMemory]], object]
+"""Remembers in layers C and E; the same again adds nothing."""
+
+
+class Captures:
+    """Takes captures out of sessions, and reads them. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        sessions: SessionBook,
+        remember: Remember,
+        *,
+        secrets: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        """`secrets`: values whose sentences are never taken (SPEC 11.1), besides what looks like one."""
+        self._database = database
+        self._sessions = sessions
+        self._remember = remember
+        self._secrets = secrets
+
+    def handle(self, fact: Fact) -> None:
+        """A session ended (a fact of `ENDED`): take what it said. Doing it again changes nothing."""
+        self.take(fact.subject)
+
+    def take(self, session_id: str) -> list[Capture]:
+        """Captures of one session, stored and remembered; [] for one that nobody knows."""
+        try:
+            view = self._sessions.get(session_id)
+        except Refusal:
+            return []
+        found: dict[str, tuple[Captured, datetime]] = {}
+        known = tuple(self._secrets())
+        for kind, lines in _messages(self._lines(session_id)):
+            at = lines[-1].at
+            for one in capture([(line.number, line.text) for line in lines], secrets=known, **_SAYS[kind]):
+                if len(found) < MOST_OF_A_SESSION:
+                    found.setdefault(one.digest, (one, at))
+        if not found:
+            return []
+        stored = self._database.write(lambda tx: [_store(tx, view, one, at) for one, at in found.values()])
+        alive = [one for one in stored if not one.forgotten]
+        if alive:
+            self._remember([_as_memory(one) for one in alive])
+        return alive
+
+    def entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
+        """The newest first, those with all `words`; page on with `before` = the last id."""
+        query = select(CaptureRow).order_by(desc(col(CaptureRow.at)), desc(col(CaptureRow.id))).limit(limit)
+        for word in words.split():
+            query = query.where(col(CaptureRow.text).icontains(word, autoescape=True))
+        with self._database.read() as session:
+            last = session.get(CaptureRow, before) if before else None
+            if last is not None:
+                at, id = col(CaptureRow.at), col(CaptureRow.id)
+                query = query.where(or_(at < last.at, (at == last.at) & (id < last.id)))
+            return [row.view for row in session.exec(query)]
+
+    def entry(self, capture_id: str) -> Capture | None:
+        """One of them."""
+        with self._database.read() as session:
+            row = session.get(CaptureRow, capture_id)
+            return None if row is None else row.view
+
+    def of_session(self, session_id: str) -> list[Capture]:
+        """What was first said in a session, in its order."""
+        query = select(CaptureRow).where(col(CaptureRow.session_id) == session_id).order_by(col(CaptureRow.line))
+        with self._database.read() as session:
+            return [row.view for row in session.exec(query) if not row.forgotten]
+
+    def between(self, start: datetime, end: datetime, limit: int = 1_000) -> list[Capture]:
+        """What was said from `start` until before `end`, oldest first."""
+        at = col(CaptureRow.at)
+        query = select(CaptureRow).where(at >= start, at < end, ~col(CaptureRow.forgotten)).order_by(at).limit(limit)
+        with self._database.read() as session:
+            return [row.view for row in session.exec(query)]
+
+    def count(self) -> tuple[int, datetime | None]:
+        """How many there are, and when the newest was said."""
+        with self._database.read() as session:
+            row = session.exec(select(func.count(), func.max(col(CaptureRow.at))).select_from(CaptureRow)).one()
+        return int(row[0]), row[1]
+
+    def _lines(self, session_id: str) -> Iterator[TranscriptLine]:
+        after = 0
+        while page := self._sessions.transcript(session_id, after=after, limit=PAGE):
+            yield from page
+            after = page[-1].number
+
+
+def corrected(correction: str, candidates: Iterable[tuple[str, str]]) -> str:
+    """Which of `candidates` (id, text) a correction most likely corrects, "" for none. Pure."""
+    words = content_words(correction)
+    best, found = 0.0, ""
+    for id, text in candidates:
+        other = content_words(text)
+        smaller = min(len(words), len(other))
+        share = len(words & other) / smaller if smaller else 0.0
+        if share >= OVERLAP and share > best:
+            best, found = share, id
+    return found
+
+
+def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:
+    """Neighbouring lines of one kind. Output counts by the line, and only where it says itself what it is."""
+    block: list[TranscriptLine] = []
+    for line in lines:
+        if line.kind in ("output", "note"):
+            if _MARK.match(line.text):
+                yield line.kind, [line]
+            continue
+        if block and (line.kind != block[-1].kind or len(block) >= LONGEST_MESSAGE):
+            yield block[-1].kind, block
+            block = []
+        if line.kind in _SAYS:
+            block.append(line)
+    if block:
+        yield block[-1].kind, block
+
+
+def _store(tx: Transaction, view: SessionView, one: Captured, at: datetime) -> Capture:
+    known = tx.session.exec(
+        select(CaptureRow).where(CaptureRow.workspace == view.workspace, CaptureRow.digest == one.digest)
+    ).first()
+    if known is not None:
+        if known.last_session != view.id:
+            known.seen, known.last_session = known.seen + 1, view.id
+            tx.session.add(known)
+        return known.view
+    row = CaptureRow(
+        id="cap_" + hashlib.sha256(f"{view.workspace}\n{one.digest}".encode(errors="replace")).hexdigest()[:12],
+        kind=one.kind.value,
+        text=one.text,
+        tags=list(one.tags),
+        digest=one.digest,
+        session_id=view.id,
+        line=one.line,
+        agent=view.agent,
+        workspace=view.workspace,
+        at=at,
+        last_session=view.id,
+        corrects=_corrects(tx.session, view.workspace, one) if one.kind is CaptureKind.CORRECTION else "",
+    )
+    tx.session.add(row)
+    tx.session.flush()
+    return row.view
+
+
+def _corrects(session: Session, workspace: str, one: Captured) -> str:
+    rows = session.exec(
+        select(CaptureRow)
+        .where(CaptureRow.workspace == workspace, ~col(CaptureRow.forgotten))
+        .order_by(desc(col(CaptureRow.at)), desc(col(CaptureRow.id)))
+        .limit(CANDIDATES)
+    )
+    return corrected(one.text, [(row.id, row.text) for row in rows])
+
+
+def _as_memory(one: Capture) -> NewMemory:
+    return NewMemory(
+        one.text,
+        kind=one.kind,
+        speaker=one.agent,
+        at=one.at,
+        session=one.session,
+        agent=one.agent,
+        workspace=one.workspace,
+        source=one.source,
+        tags=("captured", *one.tags),
+        ref=one.id,
+    )

@@ -1,0 +1,215 @@
+"""What in an agent's words is a decision, a fact or a correction (SPEC 4.4). Pure, by rules over sentences.
+
+Taken is what somebody states. Not taken: questions, what only might be, plans for the next minute, code, what is
+quoted, and any sentence with a secret in it. A rule that takes too little is better than one that fills the memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.memory.sentences import Sentence, sentences
+from engine.values.secrets import redact
+
+SHORTEST, LONGEST = 12, 400
+"""Characters of a sentence that is taken."""
+
+FEWEST_WORDS = 4
+MOST_TAGS = 6
+
+
+class CaptureKind(StrEnum):
+    """What a sentence is."""
+
+    DECISION = "decision"
+    FACT = "fact"
+    CORRECTION = "correction"
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A sentence worth keeping, and the line that it begins in."""
+
+    kind: CaptureKind
+    text: str
+    tags: tuple[str, ...]
+    line: int
+
+    @property
+    def digest(self) -> str:
+        """The same for sentences that say the same in the same order but for little words, case and signs."""
+        return digest(self.text)
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{one})" for one in patterns), re.IGNORECASE)
+
+
+_WHO = r"(?:I|we|they|the (?:team|owner|operator|user|project)|you)"
+
+_MARKED = {
+    CaptureKind.DECISION: _any(r"^(?:decision|decided|agreed)\s*[:—–]"),
+    CaptureKind.CORRECTION: _any(r"^(?:correction|erratum)\s*[:—–]"),
+    CaptureKind.FACT: _any(r"^(?:fact|note|remember|important|reminder|fyi|keep in mind)\s*[:—–]"),
+}
+"""Sentences that say themselves what they are: taken from program output too."""
+
+_CORRECTION = _any(
+    r"^(?:no,\s+)?actually\b",
+    r"^no,\s+(?!problem|worries|thanks|that'?s fine)",
+    r"\b(?:I|we) (?:was|were) (?:wrong|mistaken)\b",
+    r"\b(?:I|we) (?:misread|misunderstood|misspoke|misremembered)\b",
+    r"\b(?:that|this|it)(?:'s|’s| is| was) (?:wrong|incorrect|not (?:right|correct|true))\b",
+    r"\bmy mistake\b",
+    r"\bcontrary to (?:what|my|our|the)\b",
+    r"\b(?:is|are|was|were) not .{2,60}?,? but (?:rather )?",
+    r"\bno longer (?:uses?|lives?|runs?|needs?|requires?|depends?)\b",
+)
+
+_DECISION = _any(
+    _WHO + r"(?:['’]ve| have|['’]d| had)? (?:decided|chose|chosen|opted|agreed|settled|elected|resolved)"
+    r" (?:to|on|for|that|against|not)\b",
+    r"\bit (?:was|has been) (?:decided|agreed)\b",
+    r"\b(?:I|we)(?:['’]re| are|['’]ll| will|['’]m| am)? (?:go|going|went|stick|sticking|stuck) with\b",
+    r"\blet['’]?s (?:go|stick) with\b",
+    r"^(?:from now on|going forward)\b",
+    r"\b(?:I|we) (?:picked|selected|rejected|ruled out|dropped) .{2,80}?\b(?:over|because|since|in favou?r of"
+    r"|instead)\b",
+)
+
+_FACT = _any(
+    r"^(?:note|remember|keep in mind|be aware) that\b",
+    r"\b(?:owner|operator|user|team|you) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?|insists? on)\b",
+    r"^(?:always|never) (?:use|run|commit|push|edit|call|import|write|deploy|merge|add|touch|delete)\b",
+    r"^(?:the|this|our|its|all|every)\b.{2,90}?\b(?:uses?|lives? (?:in|at|under)|runs? (?:on|under|with)|listens? on"
+    r"|requires?|depends? on|defaults? to|expects?|must (?:not )?be|(?:is|are) (?:stored|defined|located|configured"
+    r"|written|generated|kept|built|deployed|served|owned|called|named|pinned|licensed|hosted)\b)",
+    r"^[A-Z][\w./-]*(?: [\w./-]+){0,3} (?:uses|listens on|runs on|depends on|requires|defaults to|lives in)\b",
+)
+
+_PREFERENCE = re.compile(r"\bI (?:always |never )?(?:prefer|want|like|dislike|insist)\b", re.IGNORECASE)
+"""Of the operator's own words: in an agent's mouth it is no fact about anybody."""
+
+_OPEN = _any(
+    r"^(?:if|unless|suppose|supposing|assuming|imagine|what if|whether|maybe|perhaps|possibly|should)\b",
+    r"\b(?:would|could|might|may|maybe|perhaps|possibly|probably|presumably|hypothetically|apparently|seems?|appears?)\b",
+    r"\b(?:if|unless|whether|in case)\b",
+    r"\b(?:not (?:yet )?(?:sure|certain|clear|decided)|un(?:sure|clear|decided|certain))\b",
+    r"\b(?:haven['’]?t|hasn['’]?t|have not|has not|not yet) (?:been )?(?:decided|agreed|settled|chosen)\b",
+    r"\b(?:I think|I guess|I believe|I assume|I suspect|we could|for example|for instance|e\.g\.|say,|let['’]?s say)",
+    r"\b(?:needs? to|ha(?:ve|s) to|yet to|once|when|before|after|until) (?:be |we |I )?(?:have |has )?decide[ds]?\b",
+)
+
+_PLAN = _any(
+    r"^(?:let me|let['’]?s (?!go with|stick with)|now|next|first|then|finally|ok(?:ay)?|sure|here(?:'s| is| are))\b",
+    r"^(?:I['’]?ll|I will|I['’]?m going to|I am going to|I need to|I should|I can)\b(?! (?:go|stick) with)",
+)
+_PASSING = _any(r"\b(?:currently|right now|at the moment|for now|temporarily|so far|still|just now|today)\b")
+
+_ARGUMENT = re.compile(r"\b(?:because|since|so that|which|as it|in case|:)\s", re.IGNORECASE)
+_CODE = re.compile(r"`[^`]*`")
+_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|«[^»]*»|(?<!\w)'[^']{2,}'(?!\w)|‘[^’]{2,}’(?!\w)")
+_LOOKS_LIKE_CODE = re.compile(
+    r"[{};]\s*$|^\s*(?:def|class|import|from|return|const|let|var|fn|if \()\b.*[:;({]\s*$|=>|::|\$\("
+)
+
+_TOPICS = {
+    "tests": r"\b(?:tests?|pytest|coverage|fixture|flaky)\b",
+    "git": r"\b(?:git|commits?|branch(?:es)?|merge|rebase|pull request)\b",
+    "database": r"\b(?:database|sqlite|postgres\w*|mysql|schema|migrations?|table|index)\b",
+    "deploy": r"\b(?:deploy\w*|release\w*|production|staging|docker|kubernetes)\b",
+    "security": r"\b(?:secur\w+|password|token|permission|sandbox|encrypt\w*)\b",
+    "style": r"\b(?:style|format\w*|lint\w*|naming|convention|docstrings?)\b",
+    "preference": r"\b(?:prefers?|likes?|dislikes?|wants?|insists?)\b",
+    "dependency": r"\b(?:depend\w*|library|package|version|upgrade|pinned)\b",
+    "configuration": r"\b(?:config\w*|setting|environment|default\w*|port)\b",
+    "api": r"\b(?:api|endpoint|route|http|json)\b",
+}
+_TOPIC = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _TOPICS.items()}
+_FILE = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|json|ya?ml|js|ts|tsx|go|rs|sql|sh|txt|cfg|ini|css)\b")
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_LITTLE = frozenset(
+    (
+        *("a", "an", "the", "that", "this", "these", "to", "of", "on", "in", "at", "for", "with", "and", "or"),
+        *("we", "i", "it", "is", "are", "was", "were", "be", "been", "have", "has", "had", "so", "do", "does"),
+    )
+)
+
+
+def capture(
+    lines: Iterable[tuple[int, str]], *, operator: bool = False, output: bool = False, secrets: Iterable[str] = ()
+) -> list[Captured]:
+    """What is worth keeping in numbered lines that belong together, each sentence once.
+
+    `operator`: they are the operator's own words. `output`: a program printed them, and only sentences that say
+    themselves what they are (`Decision: …`) are taken. `secrets`: values whose sentences are never taken.
+    """
+    known = tuple(secrets)
+    found: dict[str, Captured] = {}
+    for sentence in sentences(lines):
+        kind = classify(sentence.text, operator=operator, output=output)
+        if kind is not None and redact(sentence.text, known) == sentence.text:
+            one = _captured(kind, sentence)
+            found.setdefault(one.digest, one)
+    return list(found.values())
+
+
+def classify(sentence: str, *, operator: bool = False, output: bool = False) -> CaptureKind | None:
+    """What one sentence is, None when it is not to be kept."""
+    if not SHORTEST <= len(sentence) <= LONGEST or len(_WORD.findall(sentence)) < FEWEST_WORDS:
+        return None
+    bare = _QUOTED.sub(_blank, _CODE.sub(_blank, sentence))
+    if bare.rstrip("\"'”’)]*_ ").endswith("?") or _LOOKS_LIKE_CODE.search(bare):
+        return None
+    if len(bare.replace("_", "").split()) < FEWEST_WORDS:
+        return None
+    marked = next((kind for kind, pattern in _MARKED.items() if pattern.search(bare)), None)
+    if output:
+        return marked
+    claim = bare if marked else _claim(bare)
+    if _OPEN.search(claim):
+        return None
+    if marked:
+        return marked
+    if _CORRECTION.search(bare):
+        return CaptureKind.CORRECTION
+    if _DECISION.search(bare):
+        return CaptureKind.DECISION
+    if operator and _PREFERENCE.search(bare):
+        return CaptureKind.FACT
+    if _FACT.search(bare) and not _PLAN.search(bare) and not _PASSING.search(bare):
+        return CaptureKind.FACT
+    return None
+
+
+def digest(text: str) -> str:
+    """A short name of what a sentence says; see `Captured.digest`."""
+    words = [word for word in _WORD.findall(text.casefold().replace("’", "'")) if word not in _LITTLE]
+    return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:24]
+
+
+def content_words(text: str) -> frozenset[str]:
+    """The words by which sentences are compared: without little words, in small letters."""
+    return frozenset(word for word in _WORD.findall(text.casefold()) if word not in _LITTLE and len(word) > 1)
+
+
+def _captured(kind: CaptureKind, sentence: Sentence) -> Captured:
+    topics = [name for name, pattern in _TOPIC.items() if pattern.search(sentence.text)]
+    files = list(dict.fromkeys(_FILE.findall(sentence.text)))
+    return Captured(kind, sentence.text, tuple((topics + files)[:MOST_TAGS]), sentence.line)
+
+
+def _claim(sentence: str) -> str:
+    """The sentence up to its reasons: those may well say what could be."""
+    found = _ARGUMENT.search(sentence, 8)
+    return sentence[: found.start()] if found else sentence
+
+
+def _blank(found: re.Match[str]) -> str:
+    """The same length without a word in it, so that no pattern takes it for what the speaker says himself."""
+    return "_" * len(found[0])

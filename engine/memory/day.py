@@ -1,0 +1,180 @@
+"""One day of the ledger, and what rules make of it (SPEC 4.8): drafts of facts, and lines for each agent's `memory.md`.
+
+Pure: `nightly` fetches, calls these, stores.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from engine.memory.capture import OVERLAP
+from engine.memory.capturing import digest
+from engine.memory.drafts import Drafted
+from engine.memory.para import NewFact, group_name, overtaken
+from engine.values import Bucket, Capture, ParaFact, SessionState, sanitise
+
+MOST_FACTS = 8
+"""Facts of one night (SPEC 4.8)."""
+
+REPEATED = 2
+"""A test that stayed red in so many sessions of a day is worth a fact."""
+
+MOST_LINES = 12
+LONGEST_LINE = 200
+"""Of one agent's day."""
+
+LONGEST_DIGEST = 12_000
+"""Characters of the synthesis."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaySession:
+    """A session that ended that day; `files` that landed that day, 0 for none."""
+
+    id: str
+    agent: str
+    workspace: str
+    title: str
+    state: SessionState
+    summary: str = ""
+    files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What happened on a local day (`date` as `2026-01-05`). `red`: for each session whose healing failed or went in
+    circles, its workspace and the tests that stayed red."""
+
+    date: str
+    sessions: tuple[DaySession, ...] = ()
+    captures: tuple[Capture, ...] = ()
+    red: Mapping[str, tuple[str, tuple[str, ...]]] | None = None
+    approved: int = 0
+    rejected: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Nothing happened."""
+        return not (self.sessions or self.captures or self.red)
+
+
+def draft(day: Day, known: Sequence[ParaFact]) -> list[Drafted]:
+    """By rules, what of the day might be kept: at most 8, corrections first. What `known` facts say already is not."""
+    drafted = [
+        *_captured(day, "correction"),
+        *_captured(day, "decision"),
+        *_captured(day, "fact"),
+        *_failures(day),
+        *_landed(day),
+    ]
+    said = {digest(fact.fact) for fact in known if not fact.forgotten}
+    found: dict[str, Drafted] = {}
+    for one in drafted:
+        if one.digest not in said:
+            found.setdefault(one.digest, _with_former(one, known))
+    return list(found.values())[:MOST_FACTS]
+
+
+def lines_for(day: Day, agent: str) -> list[str]:
+    """What an agent is to find in its `memory.md` of this day; [] when it did nothing."""
+    lines = []
+    for one in day.sessions:
+        if one.agent == agent:
+            landed = f" ({one.files} {'file' if one.files == 1 else 'files'} landed)" if one.files else ""
+            lines.append(f"{one.state.value}: {one.title}{landed}")
+    lines += [f"{one.kind}: {one.text}" for one in day.captures if one.agent == agent]
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 1], f"and {len(lines) - MOST_LINES + 1} more"]
+    return [_short(line, LONGEST_LINE) for line in lines]
+
+
+def heading(day: str) -> str:
+    """The line by which the day is found again in a `memory.md`."""
+    return f"## {day}"
+
+
+def synthesis(day: Day) -> str:
+    """The day as a model reads it: one line a thing, bounded; every line begins with its source."""
+    lines = [f"Day {day.date}: {day.approved} cards approved, {day.rejected} rejected."]
+    for one in day.sessions:
+        landed = f", {one.files} files landed" if one.files else ""
+        lines.append(
+            f"[{one.id}] {one.agent} in {_name(one.workspace)}: {one.title}: {one.state.value}{landed}. {one.summary}"
+        )
+    lines += [f"[{one.source}] {one.kind} by {one.agent}: {one.text}" for one in day.captures]
+    for session, (_, tests) in sorted((day.red or {}).items()):
+        lines.append(f"[{session}] stayed red: {', '.join(tests[:5])}")
+    text = "\n".join(_short(line, 2 * LONGEST_LINE) for line in lines)
+    return text if len(text) <= LONGEST_DIGEST else text[: LONGEST_DIGEST - 1] + "…"
+
+
+def _captured(day: Day, kind: str) -> list[Drafted]:
+    found = []
+    for one in sorted(day.captures, key=lambda one: (-one.seen, one.at, one.id)):
+        if one.kind != kind:
+            continue
+        preference = "preference" in one.tags
+        bucket, group = (Bucket.AREAS, "preferences") if preference else (Bucket.PROJECTS, _name(one.workspace))
+        often = f", in {one.seen} sessions" if one.seen > 1 else ""
+        category = "preference" if preference else kind
+        fact = NewFact(one.text, category, bucket, group, f"capture:{one.source}", one.workspace)
+        found.append(Drafted(fact, f"{one.agent or 'an agent'} said it{often}"))
+    return found
+
+
+def _failures(day: Day) -> list[Drafted]:
+    times = Counter((workspace, test) for workspace, tests in (day.red or {}).values() for test in set(tests))
+    found = []
+    for (workspace, test), count in sorted(times.items(), key=lambda pair: (-pair[1], pair[0])):
+        if count >= REPEATED:
+            sessions = sorted(
+                one for one, (place, tests) in (day.red or {}).items() if place == workspace and test in tests
+            )
+            fact = NewFact(
+                f"{_short(test, 300)} resists being mended by agents",
+                "failure",
+                Bucket.RESOURCES,
+                _name(workspace),
+                "nightly:" + ",".join(sessions[:5]),
+                workspace,
+            )
+            found.append(Drafted(fact, f"it stayed red in {count} sessions of {day.date}"))
+    return found
+
+
+def _landed(day: Day) -> list[Drafted]:
+    found = []
+    for one in day.sessions:
+        if one.files:
+            files = "1 file" if one.files == 1 else f"{one.files} files"
+            fact = NewFact(
+                f"Done on {day.date}: {_short(one.title, 300)} ({files})",
+                "change",
+                Bucket.ARCHIVES,
+                _name(one.workspace),
+                f"session:{one.id}",
+                one.workspace,
+            )
+            found.append(Drafted(fact, "it was landed"))
+    return found
+
+
+def _with_former(one: Drafted, known: Sequence[ParaFact]) -> Drafted:
+    """A correction is to take the place of the fact that it corrects, where there is one."""
+    if one.fact.category != "correction":
+        return one
+    near = [fact for fact in known if fact.workspace in ("", one.fact.workspace)]
+    former = overtaken(one.fact.fact, near, OVERLAP)
+    return replace(one, fact=replace(one.fact, supersedes=former)) if former else one
+
+
+def _name(workspace: str) -> str:
+    return group_name(PurePath(workspace).name)
+
+
+def _short(text: str, longest: int) -> str:
+    line = " ".join(sanitise(text).split())
+    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"

@@ -1,0 +1,201 @@
+"""Facts that wait for the operator's word before they join layer G (SPEC 4.8): without a model nothing is promoted by
+itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Index, literal_column
+from sqlmodel import Field, SQLModel, col, select
+
+from engine.events import FactPromoted, FactRejected
+from engine.memory.capturing import digest
+from engine.memory.para import NewFact, Para
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import Bucket, FactDraft, ParaFact, Refusal, sanitise
+
+STATES = ("waiting", "promoted", "rejected")
+
+
+class DraftRow(SQLModel, table=True):
+    """One draft. `digest` says what it says: what was drafted once, or rejected, is not drafted again."""
+
+    __tablename__ = "fact_drafts"
+    __table_args__ = (
+        CheckConstraint("state IN ('waiting', 'promoted', 'rejected')", name="ck_fact_drafts_state"),
+        Index("ix_fact_drafts_digest", "workspace", "digest", unique=True),
+        Index("ix_fact_drafts_state", "state", "created_at"),
+    )
+
+    id: str = Field(primary_key=True)
+    day: str
+    digest: str
+    fact: str
+    category: str
+    bucket: str
+    group: str
+    source: str
+    reason: str
+    workspace: str
+    supersedes: str
+    created_at: datetime = Field(sa_column=utc())
+    state: str = "waiting"
+    decided_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    fact_id: str = ""
+
+    @property
+    def view(self) -> FactDraft:
+        """The row as others see it."""
+        return FactDraft(
+            id=self.id,
+            day=self.day,
+            fact=self.fact,
+            category=self.category,
+            bucket=Bucket(self.bucket),
+            group=self.group,
+            source=self.source,
+            reason=self.reason,
+            workspace=self.workspace,
+            created_at=self.created_at,
+            state=self.state,
+            supersedes=self.supersedes,
+            fact_id=self.fact_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A fact that might be kept, and why."""
+
+    fact: NewFact
+    reason: str
+
+    @property
+    def digest(self) -> str:
+        """The same for what says the same."""
+        return digest(self.fact.fact)
+
+
+class Drafts:
+    """Drafts of facts. All methods may be called from any thread."""
+
+    def __init__(self, database: Database, para: Para) -> None:
+        self._database = database
+        self._para = para
+
+    def add(self, tx: Transaction, day: str, drafted: Sequence[Drafted]) -> int:
+        """Store drafts of a local day; those that were drafted before are left out. Returns how many are new."""
+        new = 0
+        known = self._known(tx, drafted)
+        for one in drafted:
+            key = (one.fact.workspace, one.digest)
+            if key in known:
+                continue
+            known.add(key)
+            new += 1
+            tx.session.add(_row(day, one, tx.now))
+        return new
+
+    def waiting(self, limit: int = 200) -> list[FactDraft]:
+        """What waits, longest first."""
+        query = (
+            select(DraftRow)
+            .where(DraftRow.state == "waiting")
+            .order_by(col(DraftRow.created_at), literal_column("rowid"))
+            .limit(limit)
+        )
+        with self._database.read() as session:
+            return [row.view for row in session.exec(query)]
+
+    def get(self, draft_id: str) -> FactDraft:
+        """One draft. Raises `Refusal` `unknown_draft`."""
+        with self._database.read() as session:
+            row = session.get(DraftRow, draft_id)
+        if row is None:
+            raise Refusal("unknown_draft", f"there is no draft {sanitise(draft_id)}", "see what waits")
+        return row.view
+
+    def promote(self, draft_id: str, *, edit: str = "") -> ParaFact:
+        """Make a draft a fact, in the words of `edit` if there are any. Doing it again gives the same fact.
+
+        Raises `Refusal`: `unknown_draft`, `draft_decided` (it was rejected), and what `Para.add` raises.
+        """
+        draft = self.get(draft_id)
+        if draft.state == "rejected":
+            raise Refusal("draft_decided", f"{draft.id} was rejected", "add the fact by itself")
+        if draft.state == "promoted":
+            return self._para.get(draft.fact_id)
+        supersedes = draft.supersedes if draft.supersedes and self._holds(draft.supersedes) else ""
+        fact = self._para.add(
+            [
+                NewFact(
+                    edit or draft.fact,
+                    draft.category,
+                    draft.bucket,
+                    draft.group,
+                    draft.source,
+                    draft.workspace,
+                    supersedes,
+                )
+            ]
+        )[0]
+        self._decide(draft, "promoted", fact.id)
+        return fact
+
+    def reject(self, draft_id: str) -> FactDraft:
+        """Turn a draft down for good: the same words are not drafted again. Raises `Refusal` `unknown_draft`,
+        `draft_decided`."""
+        draft = self.get(draft_id)
+        if draft.state == "promoted":
+            raise Refusal("draft_decided", f"{draft.id} is {draft.fact_id} by now", "supersede that fact")
+        if draft.state == "waiting":
+            self._decide(draft, "rejected", "")
+        return self.get(draft_id)
+
+    def _holds(self, fact_id: str) -> bool:
+        try:
+            return self._para.get(fact_id).active
+        except Refusal:
+            return False
+
+    def _decide(self, draft: FactDraft, state: str, fact_id: str) -> None:
+        def work(tx: Transaction) -> None:
+            row = tx.session.get(DraftRow, draft.id)
+            if row is None or row.state != "waiting":
+                return
+            row.state, row.fact_id, row.decided_at = state, fact_id, tx.now
+            tx.session.add(row)
+            if fact_id:
+                tx.record(FactPromoted(subject=fact_id, workspace=draft.workspace, draft=draft.id, by="operator"))
+            else:
+                tx.record(FactRejected(subject=draft.id, workspace=draft.workspace))
+
+        self._database.write(work)
+
+    def _known(self, tx: Transaction, drafted: Iterable[Drafted]) -> set[tuple[str, str]]:
+        wanted = [one.digest for one in drafted]
+        rows = tx.session.exec(select(DraftRow.workspace, DraftRow.digest).where(col(DraftRow.digest).in_(wanted)))
+        return {(workspace, name) for workspace, name in rows}
+
+
+def _row(day: str, one: Drafted, now: datetime) -> DraftRow:
+    fact = one.fact
+    name = hashlib.sha256(f"{fact.workspace}\n{one.digest}".encode(errors="replace")).hexdigest()[:12]
+    fields: dict[str, Any] = {"category": fact.category, "source": fact.source, "workspace": fact.workspace}
+    return DraftRow(
+        id=f"draft_{name}",
+        day=day,
+        digest=one.digest,
+        fact=fact.fact,
+        bucket=fact.bucket.value,
+        group=fact.group,
+        reason=one.reason,
+        supersedes=fact.supersedes,
+        created_at=now,
+        **fields,
+    )

@@ -1,0 +1,154 @@
+"""Embedders: what makes vectors of texts. The local one needs no network; an endpoint can be named in the settings.
+
+`[memory] embedder = ""` is the local model, `"PROVIDER:MODEL"` an OpenAI-compatible endpoint of one of the providers.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.memory.helper import Helper, HelperFailed, HelperGone
+from engine.memory.wire import Message
+
+LOCAL = "minilm-int8-1.0.0"
+
+AT_ONCE = 8
+"""Texts of one request to the helper: it answers a question between two requests."""
+
+SLOWEST = 120.0
+"""Seconds for a request, the loading of the model on a busy machine included."""
+
+ENDPOINT_AT_ONCE = 64
+ENDPOINT_SECONDS = 30.0
+
+
+class NoEmbedder(Exception):
+    """No vectors can be made now, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A unit vector (float32, little-endian); what the re-ranker keeps of the text's tokens; and of a question the
+    tokens, with the characters where each begins and ends."""
+
+    vector: bytes
+    kept: bytes = b""
+    tokens: tuple[str, ...] = ()
+    offsets: tuple[tuple[int, int], ...] = ()
+
+
+class Embedder(Protocol):
+    """Makes unit vectors. Vectors of the same `name` can be compared, and a text always has the same one."""
+
+    @property
+    def name(self) -> str: ...
+
+    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Made]:
+        """One vector for each text. `keep`: from which character on the re-ranker keeps something of each; `now`: these
+        are questions, and somebody waits. Raises `NoEmbedder`."""
+
+
+class LocalEmbedder:
+    """The model that comes with the program, in the helper process."""
+
+    name = LOCAL
+
+    def __init__(self, helper: Helper) -> None:
+        self._helper = helper
+
+    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Made]:
+        kept = list(keep) or [0] * len(texts)
+        starts = range(0, len(texts), AT_ONCE)
+        try:
+            asked: list[Future[Message]] = [
+                self._helper.submit(
+                    do="embed", texts=list(texts[at : at + AT_ONCE]), keep=kept[at : at + AT_ONCE], now=now
+                )
+                for at in starts
+            ]
+            return [one for answer in asked for one in _made(answer.result(SLOWEST))]
+        except (HelperGone, HelperFailed) as error:
+            raise NoEmbedder(str(error)) from error
+        except TimeoutError as error:
+            raise NoEmbedder(f"the local embedder did not answer within {SLOWEST:g} s") from error
+
+
+def _made(answer: Message) -> list[Made]:
+    lengths = answer.head["kept"]
+    size = (len(answer.body) - sum(lengths)) // len(lengths)
+    at = size * len(lengths)
+    found = []
+    for number, length in enumerate(lengths):
+        vector, kept = answer.body[number * size : (number + 1) * size], answer.body[at : at + length]
+        at += length
+        if "tokens" not in answer.head:
+            found.append(Made(vector, kept))
+            continue
+        offsets = tuple((start, stop) for start, stop in answer.head["offsets"][number])
+        found.append(Made(vector, kept, tuple(answer.head["tokens"][number]), offsets))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a named embedder is asked."""
+
+    base_url: str
+    key: str
+
+
+class EndpointEmbedder:
+    """A model behind an OpenAI-compatible `/embeddings`. What is remembered and asked leaves the machine for it."""
+
+    def __init__(self, provider: str, model: str, find: Callable[[str], Endpoint | None]) -> None:
+        """`find(provider)` says where it is and with which key, None when it cannot be used."""
+        self._provider = provider
+        self._model = model
+        self._find = find
+
+    @property
+    def name(self) -> str:
+        return f"{self._provider}:{self._model}"
+
+    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Made]:
+        where = self._find(self._provider)
+        if where is None:
+            raise NoEmbedder(f"the provider {self._provider} cannot be used: clawpy key set {self._provider}")
+        found: list[Made] = []
+        for at in range(0, len(texts), ENDPOINT_AT_ONCE):
+            found += self._ask(where, list(texts[at : at + ENDPOINT_AT_ONCE]))
+        return found
+
+    def _ask(self, where: Endpoint, texts: list[str]) -> list[Made]:
+        import urllib.error  # 20 ms that only who names an endpoint pays for
+        import urllib.request
+
+        headers = {"Content-Type": "application/json"}
+        if where.key:
+            headers["Authorization"] = f"Bearer {where.key}"
+        data = json.dumps({"model": self._model, "input": texts, "encoding_format": "float"}).encode()
+        request = urllib.request.Request(f"{where.base_url.rstrip('/')}/embeddings", data, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=ENDPOINT_SECONDS) as answer:
+                rows = sorted(json.load(answer)["data"], key=lambda row: row["index"])
+                if len(rows) != len(texts):
+                    raise ValueError(f"{len(rows)} vectors for {len(texts)} texts")
+                return [Made(unit(row["embedding"])) for row in rows]
+        except urllib.error.HTTPError as error:
+            raise NoEmbedder(f"{self.name} answered {error.code}: {error.reason}") from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise NoEmbedder(f"{self.name} did not answer as it should: {error}") from error
+
+
+def unit(vector: Sequence[float]) -> bytes:
+    """A vector of length 1 as bytes. Raises ValueError for one that has no direction."""
+    length = math.sqrt(math.fsum(one * one for one in vector))
+    if not length or not math.isfinite(length):
+        raise ValueError("a vector without direction")
+    return array.array("f", (one / length for one in vector)).tobytes()

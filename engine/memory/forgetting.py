@@ -1,0 +1,60 @@
+"""What is looked for when something is to be forgotten (SPEC 4.10). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from engine.values import Refusal
+
+SHORTEST = 3
+"""Letters of what can be forgotten by its words: shorter ones are part of everything."""
+
+FEWEST_WORDS = 5
+"""Words of a line or a sentence that is looked for by itself, when the whole that it is part of is forgotten."""
+
+MOST_WORDS = 400
+"""Words of one pattern; a longer text is looked for by the letter, and by its lines."""
+
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+")
+
+
+class Wanted:
+    """Texts to find and take out: whole words, in any case, with any space between them."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Raises `Refusal` `too_short` for words that would be found everywhere."""
+        self.texts = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+        if not self.texts or any(len(re.sub(r"\W", "", text)) < SHORTEST for text in self.texts):
+            raise Refusal("too_short", f"what is to be forgotten has {SHORTEST} letters or more", "write more of it")
+        short = [text for text in self.texts if len(text.split()) <= MOST_WORDS]
+        self._long = tuple(text for text in self.texts if len(text.split()) > MOST_WORDS)
+        patterns = [r"\s+".join(map(re.escape, text.split())) for text in sorted(short, key=len, reverse=True)]
+        self._pattern = re.compile(
+            "|".join(f"(?<!\\w){one}(?!\\w)" if one else "(?!)" for one in patterns) or "(?!)", re.IGNORECASE
+        )
+
+    def holds(self, text: str) -> bool:
+        """Whether `text` holds any of it."""
+        return any(one in text for one in self._long) or self._pattern.search(text) is not None
+
+    def removed(self, text: str) -> str:
+        """`text` without it."""
+        for one in self._long:
+            text = text.replace(one, "")
+        return self._pattern.sub("", text)
+
+    def covered(self, text: str) -> str:
+        """`text` with spaces in its place, as many bytes as there were: for files that others write on."""
+        for one in self._long:
+            text = text.replace(one, " " * len(one.encode()))
+        return self._pattern.sub(lambda found: " " * len(found[0].encode()), text)
+
+
+def pieces(text: str) -> list[str]:
+    """What to look for when a whole text is to be forgotten: itself, and those of its lines and sentences that are long
+    enough to be nobody else's."""
+    lines = [line.strip() for line in text.splitlines()]
+    sentences = [one.strip() for line in lines for one in _SENTENCE.split(line)]
+    parts = [one for one in (*lines, *sentences) if len(one.split()) >= FEWEST_WORDS]
+    return list(dict.fromkeys([text.strip(), *parts]))

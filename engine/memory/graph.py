@@ -1,0 +1,411 @@
+"""Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembled which.
+
+Held in memory, read in the background at the start, written as `graph_file` says. Nothing is ever deleted: tasks and
+arrows that hold no longer are marked. Arrows of `blocks`, and those of `derived_from`, never form a circle.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from engine.clock import Clock
+from engine.memory.graph_file import GraphFiles, Record
+from engine.values import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
+
+log = logging.getLogger(__name__)
+
+LONGEST_TITLE = 200
+LONGEST_DESCRIPTION = 600
+"""Characters of a task that the graph holds in memory; the session's own record has it whole."""
+
+MOST_NEIGHBOURS = 200
+"""Neighbours of one task that are shown."""
+
+COMPACT_LINES = 2_000
+"""A journal of so many lines, and of half as many as there are tasks, becomes part of the snapshot."""
+
+READY_WAIT = 2.0
+"""Seconds that a question waits for the graph to be read; longer, and it is refused."""
+
+
+class TaskGraph:
+    """The graph of one home. All methods may be called from any thread."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        """Quick: nothing is read before `load` or `start`."""
+        self._folder = folder
+        self._clock = clock
+        self._files = GraphFiles(folder)
+        self._lock = threading.RLock()
+        self._compacting = threading.Lock()
+        self._compactor: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._loader: threading.Thread | None = None
+        self._error: OSError | None = None
+        self._closed = False
+        self._lines = 0
+        self._nodes: dict[str, GraphNode] = {}
+        self._out: dict[str, tuple[GraphEdge, ...]] = {}
+        self._in: dict[str, tuple[str, ...]] = {}
+        self._named: dict[tuple[str, str], str] = {}
+        self.progress = 0.0
+        self.faults: tuple[str, ...] = ()
+        """What could not be read, in words."""
+
+    # -- reading and closing
+
+    def start(self) -> None:
+        """Read the files in a thread of its own."""
+        self._loader = threading.Thread(target=self.load, name="clawpy-task-graph", daemon=True)
+        self._loader.start()
+
+    def load(self) -> None:
+        """Read the files, in this thread."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            loaded = self._files.load(self._take, self._tell)
+        except OSError as error:
+            log.exception("the task graph cannot be read")
+            self._error = error
+            self.faults = (f"the task graph cannot be read: {error.strerror or error}",)
+        else:
+            self._lines = loaded.lines
+            self.faults = tuple(sanitise(one) for one in loaded.faults)
+            self.progress = 1.0
+        self._ready.set()
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is read, or being read."""
+        return self._loader is not None or self._ready.is_set()
+
+    @property
+    def freshest(self) -> datetime | None:
+        """When the task that was added last began or ended."""
+        with self._lock:
+            last = next(reversed(self._nodes.values()), None)
+            return None if last is None else last.timestamp
+
+    @property
+    def ready(self) -> bool:
+        """Whether all of it was read."""
+        return self._ready.is_set() and self._error is None
+
+    def close(self) -> None:
+        """Give the files up; waits for a compaction. Safe to call twice."""
+        if self._loader is not None:
+            self._loader.join()
+        compactor = self._compactor
+        if compactor is not None:
+            compactor.join()
+        with self._lock:
+            self._closed = True
+            self._files.close()
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def get(self, task_id: str) -> GraphNode | None:
+        """One task, None when the graph has none of that id."""
+        self._need()
+        return self._nodes.get(task_id)
+
+    def latest_named(self, workspace: str, title: str) -> GraphNode | None:
+        """The newest task of this title in a workspace."""
+        self._need()
+        with self._lock:
+            found = self._named.get((workspace, _short(title, LONGEST_TITLE)))
+            return self._nodes[found] if found else None
+
+    def newest(self, *, words: str = "", workspace: str | None = None, limit: int = 200) -> list[GraphNode]:
+        """Tasks that hold, the last added first, those with all `words`."""
+        self._need()
+        wanted = words.casefold().split()
+        found: list[GraphNode] = []
+        with self._lock:
+            nodes = list(self._nodes.values())
+        for node in reversed(nodes):
+            text = f"{node.title} {node.description}".casefold() if wanted else ""
+            if (workspace is None or node.workspace == workspace) and all(word in text for word in wanted):
+                found.append(node)
+                if len(found) == limit:
+                    break
+        return found
+
+    def neighbourhood(self, task_id: str) -> Neighbourhood:
+        """A task with what is one step away, what holds first. Raises `Refusal`: `unknown_task`, `not_ready`."""
+        self._need()
+        with self._lock:
+            node = self._known(task_id)
+            edges = self._edges_around(task_id)
+            others = {edge.target if edge.source == task_id else edge.source: None for edge in edges}
+            return Neighbourhood(node, tuple(edges), tuple(self._nodes[other] for other in others))
+
+    def neighbours(self, task_ids: Sequence[str]) -> list[tuple[GraphEdge, GraphNode]]:
+        """What is one step from `task_ids` and holds, with the arrow that leads there; each once, not themselves."""
+        self._need()
+        seen, found = set(task_ids), []
+        with self._lock:
+            for task_id in task_ids:
+                for edge in self._edges_around(task_id):
+                    other = edge.target if edge.source == task_id else edge.source
+                    if other not in seen and not edge.invalidated and self._nodes[other].invalidated_at is None:
+                        seen.add(other)
+                        found.append((edge, self._nodes[other]))
+        return found
+
+    # -- writing
+
+    def put(self, node: GraphNode) -> None:
+        """Add a task, or say something new of it. The same again writes nothing. Raises `Refusal`, OSError."""
+        self._need()
+        node = replace(
+            node,
+            title=_short(node.title, LONGEST_TITLE),
+            description=_short(node.description, LONGEST_DESCRIPTION),
+            workspace=sys.intern(node.workspace),
+            agent=sys.intern(node.agent),
+        )
+        with self._lock:
+            if self._nodes.get(node.task_id) != node:
+                self._write({"task": _task(node)})
+        self._grown()
+
+    def relate(self, source: str, relation: Relation, target: str, weight: float = 1.0) -> bool:
+        """Draw an arrow; False when it is there already. Raises `Refusal`: `unknown_task`, `cycle`, and OSError."""
+        self._need()
+        with self._lock:
+            self._known(source)
+            self._known(target)
+            if source == target:
+                raise Refusal("cycle", f"{source} cannot be related to itself", "name two tasks")
+            former = self._edge(source, relation, target)
+            if former is not None and not former.invalidated:
+                return False
+            if relation in ACYCLIC and self._reaches(target, relation, source):
+                raise Refusal(
+                    "cycle", f"{target} leads to {source} by `{relation}` already", "turn the arrow round, or leave it"
+                )
+            self._write({"edge": [source, relation.value, target, round(weight, 4)]})
+        self._grown()
+        return True
+
+    def invalidate(self, task_id: str, why: str) -> None:
+        """Mark a task as holding no longer. Raises `Refusal` `unknown_task`, OSError."""
+        self._need()
+        with self._lock:
+            node = self._known(task_id)
+            if node.invalidated_at is None:
+                self.put(replace(node, invalidated_at=self._clock.now(), why=sanitise(why)))
+
+    def cut(self, source: str, relation: Relation, target: str) -> None:
+        """Mark an arrow as holding no longer. Raises `Refusal` `unknown_edge`, OSError."""
+        self._need()
+        with self._lock:
+            former = self._edge(source, relation, target)
+            if former is None:
+                raise Refusal("unknown_edge", f"there is no {relation} from {source} to {target}", "see the graph")
+            if not former.invalidated:
+                self._write({"cut": [source, relation.value, target]})
+
+    def sync(self) -> None:
+        """Wait until everything is on the disk for good. Raises OSError."""
+        with self._lock:
+            if not self._closed:
+                self._files.sync()
+
+    def compact(self) -> None:
+        """Make journals part of the snapshot, in this thread. Writers go on meanwhile. Raises OSError."""
+        self._need()
+        with self._compacting:
+            with self._lock:
+                if self._closed:
+                    return
+                journal = self._files.begin_journal()
+                nodes, out = list(self._nodes.values()), self._out.copy()
+                self._lines = 0
+            self._files.replace(journal, _snapshot(nodes, out))
+
+    def blank(self, wanted: Callable[[str], bool]) -> list[str]:
+        """Empty and invalidate tasks whose words are `wanted`; their ids. What they said is gone from the files too
+        after `compact`. Their places in the graph stay (SPEC 4.10)."""
+        self._need()
+        with self._lock:
+            found = self.holding(wanted)
+            for node in found:
+                at = node.invalidated_at or self._clock.now()
+                self.put(replace(node, title="", description="", invalidated_at=at, why="forgotten"))
+        return [node.task_id for node in found]
+
+    def holding(self, wanted: Callable[[str], bool]) -> list[GraphNode]:
+        """Tasks whose words are `wanted`."""
+        self._need()
+        with self._lock:
+            nodes = list(self._nodes.values())
+        return [node for node in nodes if wanted(node.title) or wanted(node.description) or wanted(node.why)]
+
+    # -- inside
+
+    def _need(self) -> None:
+        if not self._ready.wait(READY_WAIT):
+            raise Refusal("not_ready", f"the task graph is being read ({self.progress:.0%})", "ask again in a moment")
+        if self._error is not None:
+            raise Refusal("unwritable_home", self.faults[0], f"look at {self._files.snapshot}")
+
+    def _tell(self, progress: float) -> None:
+        self.progress = progress
+
+    def _known(self, task_id: str) -> GraphNode:
+        node = self._nodes.get(task_id)
+        if node is None:
+            raise Refusal("unknown_task", f"the task graph has no {sanitise(task_id)}", "see layer F of the memory")
+        return node
+
+    def _write(self, record: Record) -> None:
+        if self._closed:
+            raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
+        self._files.append(record)
+        self._lines += 1
+        self._take(record)
+
+    def _take(self, record: Record) -> None:
+        """Put a record into memory; twice is as once. Raises ValueError and the like for one that makes no sense."""
+        if "task" in record:
+            node = _node(record["task"])
+            self._nodes[node.task_id] = node
+            if node.title:
+                self._named[node.workspace, node.title] = node.task_id
+            for relation, target, weight, *rest in record.get("edges", ()):
+                self._link(GraphEdge(node.task_id, Relation(relation), str(target), float(weight), bool(rest)))
+        elif "edge" in record:
+            source, relation, target, weight = record["edge"]
+            self._link(GraphEdge(str(source), Relation(relation), str(target), float(weight)))
+        elif "cut" in record:
+            source, relation, target = record["cut"]
+            former = self._edge(source, Relation(relation), target)
+            if former is not None:
+                self._link(replace(former, invalidated=True))
+        else:
+            raise ValueError("no task, edge or cut")
+
+    def _link(self, edge: GraphEdge) -> None:
+        kept = tuple(
+            one for one in self._out.get(edge.source, ()) if (one.relation, one.target) != (edge.relation, edge.target)
+        )
+        self._out[edge.source] = (*kept, edge)
+        sources = self._in.get(edge.target, ())
+        if edge.source not in sources:
+            self._in[edge.target] = (*sources, edge.source)
+
+    def _edge(self, source: str, relation: Relation, target: str) -> GraphEdge | None:
+        edges = self._out.get(source, ())
+        return next((one for one in edges if one.relation is relation and one.target == target), None)
+
+    def _edges_around(self, task_id: str) -> list[GraphEdge]:
+        edges = [edge for edge in self._out.get(task_id, ()) if edge.target in self._nodes]
+        for source in self._in.get(task_id, ()):
+            if source in self._nodes:
+                edges += [edge for edge in self._out.get(source, ()) if edge.target == task_id]
+        return sorted(edges, key=lambda edge: edge.invalidated)[:MOST_NEIGHBOURS]
+
+    def _reaches(self, start: str, relation: Relation, goal: str) -> bool:
+        """Whether arrows of one relation lead from `start` to `goal`. Looked for from both ends at once, so that a task
+        that nothing points to yet, as every new one, costs nothing however deep the graph is."""
+        ahead, behind = deque([start]), deque([goal])
+        seen_ahead, seen_behind = {start}, {goal}
+        while ahead and behind:
+            for target in self._targets(ahead.popleft(), relation):
+                if target in seen_behind:
+                    return True
+                if target not in seen_ahead:
+                    seen_ahead.add(target)
+                    ahead.append(target)
+            for source in self._sources(behind.popleft(), relation):
+                if source in seen_ahead:
+                    return True
+                if source not in seen_behind:
+                    seen_behind.add(source)
+                    behind.append(source)
+        return False
+
+    def _targets(self, task_id: str, relation: Relation) -> list[str]:
+        return [one.target for one in self._out.get(task_id, ()) if one.relation is relation and not one.invalidated]
+
+    def _sources(self, task_id: str, relation: Relation) -> list[str]:
+        return [source for source in self._in.get(task_id, ()) if task_id in self._targets(source, relation)]
+
+    def _grown(self) -> None:
+        """Compact in the background when the journal has become long."""
+        if self._lines < max(COMPACT_LINES, len(self._nodes) // 2) or self._compacting.locked() or self._closed:
+            return
+        with self._lock:
+            if self._compactor is None or not self._compactor.is_alive():
+                self._compactor = threading.Thread(target=self._compact, name="clawpy-graph-compact", daemon=True)
+                self._compactor.start()
+
+    def _compact(self) -> None:
+        try:
+            self.compact()
+        except OSError:
+            log.exception("the task graph could not be compacted; its journals are whole")
+
+
+def _snapshot(nodes: Sequence[GraphNode], out: dict[str, tuple[GraphEdge, ...]]) -> Iterator[Record]:
+    for node in nodes:
+        edges = [
+            [edge.relation.value, edge.target, edge.weight, *(["invalidated"] if edge.invalidated else [])]
+            for edge in out.get(node.task_id, ())
+        ]
+        yield {"task": _task(node), "edges": edges}
+
+
+def _task(node: GraphNode) -> Record:
+    return {
+        "task_id": node.task_id,
+        "title": node.title,
+        "timestamp": node.timestamp.timestamp(),
+        "success": node.success,
+        "description": node.description,
+        "workspace": node.workspace,
+        "agent": node.agent,
+        "invalidated_at": node.invalidated_at.timestamp() if node.invalidated_at else None,
+        "why": node.why,
+    }
+
+
+def _node(record: Record) -> GraphNode:
+    success, ended = record.get("success"), record.get("invalidated_at")
+    if not isinstance(record["task_id"], str) or not record["task_id"]:
+        raise ValueError("a task without an id")
+    if success not in (True, False, None):
+        raise ValueError(f"success is {success!r}, not true, false or null")
+    return GraphNode(
+        task_id=record["task_id"],
+        title=_short(str(record.get("title", "")), LONGEST_TITLE),
+        timestamp=_instant(record["timestamp"]),
+        success=success,
+        description=_short(str(record.get("description", "")), LONGEST_DESCRIPTION),
+        workspace=sys.intern(str(record.get("workspace", ""))),
+        agent=sys.intern(str(record.get("agent", ""))),
+        invalidated_at=None if ended is None else _instant(ended),
+        why=str(record.get("why", "")),
+    )
+
+
+def _instant(stamp: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(stamp, UTC)
+    except (OverflowError, OSError) as error:
+        raise ValueError(f"{stamp} is no time") from error
+
+
+def _short(text: str, longest: int) -> str:
+    clean = sanitise(text).strip()
+    return clean if len(clean) <= longest else clean[: longest - 1].rstrip() + "…"

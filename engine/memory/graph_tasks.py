@@ -1,0 +1,147 @@
+"""Who puts tasks into the graph (SPEC 4.6): sessions and tasks of the board, from the facts of the ledger."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from engine.memory.following import Fact, NotYet
+from engine.memory.graph import TaskGraph
+from engine.memory.graph_score import similar
+from engine.values import GraphNode, Refusal, Relation, SessionState, SessionView, Task
+
+log = logging.getLogger(__name__)
+
+KINDS = frozenset({"SessionStarted", "SessionEnded", "TaskAdded", "TaskChanged", "WorkOverlapped"})
+LINKED = frozenset({"SessionEnded"})
+
+OUTCOMES = {SessionState.SUCCEEDED: True, SessionState.FAILED: False, SessionState.BLOCKED: False}
+"""What was cancelled or interrupted neither succeeded nor failed."""
+
+
+class Work(Protocol):
+    """Sessions, tasks, and how they hang together."""
+
+    def session(self, session_id: str, /) -> SessionView:
+        """Raises `Refusal` `unknown_session`."""
+
+    def task(self, task_id: str, /) -> Task:
+        """Raises `Refusal` `unknown_task`."""
+
+    def continues(self, session_id: str, /) -> str:
+        """The session that this one goes on with, "" for none."""
+
+    def needs(self, session_id: str, /) -> Sequence[str]:
+        """Sessions whose success this one depends on, as far as it is known."""
+
+
+class Likeness(Protocol):
+    """The summaries of sessions, by meaning (layer E)."""
+
+    def near(self, session_id: str, k: int, /) -> Sequence[tuple[str, float]] | None:
+        """Sessions whose summaries are close to this one's, with their squared distances; () when it has none, None
+        while its vector is still to be made."""
+
+
+class TaskProducer:
+    """Keeps the graph in step with sessions and tasks."""
+
+    def __init__(self, graph: TaskGraph, work: Work) -> None:
+        self._graph = graph
+        self._work = work
+
+    def handle(self, fact: Fact) -> None:
+        """Take one fact of `KINDS` in. Again changes nothing."""
+        if not self._graph.ready:
+            raise NotYet
+        try:
+            if fact.kind in ("SessionStarted", "SessionEnded"):
+                self._session(fact.subject)
+            elif fact.kind == "WorkOverlapped":
+                self._relate(fact.payload["session_id"], Relation.RELATED_TO, fact.payload["other_session_id"])
+            else:
+                self._task(fact.subject)
+        except Refusal as refusal:
+            if refusal.code not in ("unknown_session", "unknown_task"):
+                raise
+        self._graph.sync()
+
+    def _session(self, session_id: str) -> None:
+        view = self._work.session(session_id)
+        if view.started_at is None or view.not_begun:
+            return  # it was taken back before it began
+        former = self._graph.latest_named(view.workspace, view.prompt)
+        self._graph.put(
+            GraphNode(
+                task_id=view.id,
+                title=view.prompt,
+                timestamp=view.ended_at or view.started_at,
+                success=OUTCOMES.get(view.state),
+                description=view.error or view.summary,
+                workspace=view.workspace,
+                agent=view.agent,
+            )
+        )
+        continued = self._work.continues(view.id)
+        if continued:
+            self._relate(view.id, Relation.DERIVED_FROM, continued)
+        elif former is not None and former.task_id != view.id and former.success is not True:
+            self._relate(view.id, Relation.DERIVED_FROM, former.task_id)  # the same again: a retry
+        for needed in self._work.needs(view.id):
+            node = self._graph.get(needed)
+            if node is not None and node.success is False:
+                self._relate(needed, Relation.BLOCKS, view.id)
+
+    def _task(self, task_id: str) -> None:
+        task = self._work.task(task_id)
+        if task.source == "session":
+            return  # the session itself is the task
+        before = self._graph.get(task.id)
+        node = GraphNode(
+            task_id=task.id,
+            title=task.title,
+            timestamp=task.updated_at,
+            success={"done": True, "failed": False}.get(task.state),
+            description=task.note,
+            workspace=task.workspace,
+        )
+        self._graph.put(node if before is None else replace(node, timestamp=max(before.timestamp, node.timestamp)))
+        if task.session_id and self._graph.get(task.session_id) is not None:
+            self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
+
+    def _relate(self, source: str, relation: Relation, target: str) -> None:
+        try:
+            self._graph.relate(source, relation, target)
+        except Refusal as refusal:
+            if refusal.code not in ("unknown_task", "cycle"):
+                raise
+            log.info("no %s from %s to %s: %s", relation, source, target, refusal.message)
+
+
+class Linker:
+    """Links tasks whose summaries resemble each other, cosine 0.8 and more."""
+
+    def __init__(self, graph: TaskGraph, likeness: Likeness) -> None:
+        self._graph = graph
+        self._likeness = likeness
+
+    def handle(self, fact: Fact) -> None:
+        """Link one session that ended to those before it. Raises `NotYet` while vectors are still to be made."""
+        if not self._graph.ready:
+            raise NotYet
+        if self._graph.get(fact.subject) is None:
+            return
+        found = self._likeness.near(fact.subject, 20)
+        if found is None:
+            raise NotYet
+        for other, cosine in similar(found, fact.subject):
+            node = self._graph.get(other)
+            both_ways = node is not None and any(
+                edge.relation is Relation.SIMILAR_TO and edge.source == other
+                for edge in self._graph.neighbourhood(fact.subject).edges
+            )
+            if node is not None and node.invalidated_at is None and not both_ways:
+                self._graph.relate(fact.subject, Relation.SIMILAR_TO, other, cosine)
+        self._graph.sync()

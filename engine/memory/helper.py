@@ -1,0 +1,191 @@
+"""Memory's helper process as the engine sees it: started when it is first needed, started again when it died.
+
+It carries neither keys nor text beyond what is to be embedded, and has a process group of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from engine.memory import wire
+from engine.memory.wire import Message
+
+log = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-m", "engine.memory.worker")
+
+ROOT = Path(__file__).parents[2]
+"""Where `engine` is imported from."""
+
+END_SECONDS = 1.0
+SHORT_LIFE = 10.0
+"""Seconds; a helper that dies sooner is not started again for as long."""
+
+_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+
+
+class HelperGone(Exception):
+    """The helper ended before it answered, or cannot be started."""
+
+
+class HelperFailed(Exception):
+    """The helper answered that it cannot do it, in its own words."""
+
+
+class Helper:
+    """Starts and keeps the process. All methods may be called from any thread."""
+
+    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+        self._command = tuple(command)
+        self._lock = threading.Lock()
+        self._running: _Process | None = None
+        self._started = 0.0
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """The number of its process, None while there is none."""
+        running = self._running
+        return running.pid if running is not None and running.alive else None
+
+    @property
+    def life(self) -> int:
+        """Which run of the process this is: what one run was told, the next does not know."""
+        running = self._running
+        return id(running) if running is not None and running.alive else 0
+
+    def submit(self, body: bytes = b"", **head: Any) -> Future[Message]:
+        """Ask; the answer comes as a future that may raise `HelperGone` or `HelperFailed`. Raises `HelperGone`."""
+        return self._process().ask(head, body)
+
+    def ask(self, body: bytes = b"", *, timeout: float, **head: Any) -> Message:
+        """Ask and wait. Raises `HelperGone`, `HelperFailed`, and TimeoutError after `timeout` seconds."""
+        return self.submit(body, **head).result(timeout)
+
+    def end(self) -> None:
+        """End it; whoever waits hears that it is gone. The next question starts a new one."""
+        with self._lock:
+            running, self._running = self._running, None
+            self._started = 0.0
+        if running is not None:
+            running.end()
+
+    def close(self) -> None:
+        """The same for good."""
+        with self._lock:
+            self._closed = True
+        self.end()
+
+    def _process(self) -> _Process:
+        with self._lock:
+            if self._closed:
+                raise HelperGone("the engine is closing")
+            if self._running is None or not self._running.alive:
+                now = time.monotonic()
+                if self._started and now - self._started < SHORT_LIFE:
+                    raise HelperGone("memory's helper process ended as soon as it was started")
+                try:
+                    self._running = _Process(self._command)
+                except OSError as error:
+                    raise HelperGone(f"memory's helper process cannot be started: {error.strerror}") from error
+                self._started = now
+            return self._running
+
+
+class _Process:
+    """One run of the helper."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            list(command),
+            cwd="/",
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, Future[Message]] = {}
+        self._adding = threading.Lock()
+        self._writing = threading.Lock()
+        self._over = False
+        self._reader = threading.Thread(target=self._read, name="clawpy-memory-helper", daemon=True)
+        self._reader.start()
+
+    @property
+    def alive(self) -> bool:
+        return not self._over
+
+    def ask(self, head: dict[str, Any], body: bytes) -> Future[Message]:
+        future: Future[Message] = Future()
+        number = next(self._numbers)
+        with self._adding:
+            if self._over:
+                raise HelperGone("memory's helper process ended")
+            self._waiting[number] = future
+        assert self._process.stdin is not None
+        try:
+            with self._writing:
+                self._process.stdin.write(wire.encode(Message({**head, "n": number}, body)))
+                self._process.stdin.flush()
+        except (OSError, ValueError) as error:
+            with self._adding:
+                self._waiting.pop(number, None)
+            raise HelperGone("memory's helper process ended") from error
+        return future
+
+    def end(self) -> None:
+        """See it gone: kindly, then not."""
+        self._kill()
+        self._reader.join(END_SECONDS)
+
+    def _kill(self) -> None:
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdin is not None
+        try:
+            while (message := wire.read(self._process.stdout)) is not None:
+                with self._adding:
+                    future = self._waiting.pop(message.head["n"], None)
+                if future is None:
+                    continue
+                if "error" in message.head:
+                    future.set_exception(HelperFailed(message.head["error"]))
+                else:
+                    future.set_result(message)
+        except (ValueError, KeyError):
+            log.exception("memory's helper process says what cannot be understood; it is killed")
+        self._kill()
+        self._process.wait()
+        with self._adding:
+            self._over = True
+            left, self._waiting = [*self._waiting.values()], {}
+        for future in left:
+            future.set_exception(HelperGone("memory's helper process ended"))
+        self._process.stdout.close()
+        with contextlib.suppress(OSError):  # what was not sent any more is lost with the process
+            self._process.stdin.close()
+
+
+def _environment() -> dict[str, str]:
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    quiet = {"TOKENIZERS_PARALLELISM": "false", "ANONYMIZED_TELEMETRY": "False", "OMP_NUM_THREADS": "1"}
+    return passed | quiet | {"PYTHONPATH": str(ROOT)}

@@ -1,0 +1,221 @@
+"""Transcripts of other agents (opt-in, `[memory] transcripts`): their turns are remembered in layer C, with where they
+came from. Files are only read.
+
+Each turn has an id of its own, so that reading a file again adds nothing; what was read up to is kept, so that a file
+that grew is read on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from engine.memory.capture import Remember
+from engine.storage import state
+from engine.storage.database import Database
+from engine.values import NewMemory, Refusal, Retention, sanitise
+from engine.values.secrets import redact
+
+log = logging.getLogger(__name__)
+
+BATCH = 200
+LONGEST_LINE = 4 * 1024 * 1024
+"""Bytes of one line; a longer one is named and passed over."""
+
+LONGEST_TURN = 100_000
+"""Characters of one turn that are remembered."""
+
+MOST_NAMED = 20
+"""Malformed lines that are named; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of a conversation: who said what, when, in which session and folder."""
+
+    id: str
+    speaker: str
+    text: str
+    at: datetime | None
+    session: str
+    folder: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What came of an import. `turns` were read, `bad` lines could not be; `said` names the first of those, and
+    folders that are not there."""
+
+    files: int
+    turns: int
+    bad: int
+    said: tuple[str, ...]
+
+
+class Importer:
+    """Reads transcripts of the folders that the settings name."""
+
+    def __init__(
+        self,
+        database: Database,
+        remember: Remember,
+        folders: Callable[[], Sequence[str]],
+        *,
+        workspace_of: Callable[[str], str] = lambda folder: folder,
+        secrets: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        """`workspace_of(folder)`: the workspace that a folder belongs to."""
+        self._database = database
+        self._remember = remember
+        self._folders = folders
+        self._workspace_of = workspace_of
+        self._secrets = secrets
+
+    def run(self) -> ImportReport:
+        """Read what is new. Raises nothing that a file can cause: it is named."""
+        files = turns = bad = 0
+        said: list[str] = []
+        for name in self._folders():
+            folder = Path(name).expanduser()
+            if not folder.is_dir():
+                said.append(f"{folder} is no folder")
+                continue
+            for path in sorted(folder.rglob("*.jsonl")):
+                files += 1
+                try:
+                    read, faults = self._file(path)
+                except (OSError, Refusal) as error:
+                    said.append(f"{path}: {error}")
+                    continue
+                turns += read
+                bad += len(faults)
+                said += faults[: max(0, MOST_NAMED - len(said))]
+        return ImportReport(files, turns, bad, tuple(sanitise(one) for one in said))
+
+    def _file(self, path: Path) -> tuple[int, list[str]]:
+        key = "memory.import." + hashlib.sha256(str(path).encode(errors="replace")).hexdigest()[:24]
+        with self._database.read() as session:
+            kept = state.get(session, key, {"offset": 0, "line": 0})
+        if path.stat().st_size < kept["offset"]:
+            kept = {"offset": 0, "line": 0}  # not the file it was
+        if path.stat().st_size == kept["offset"]:
+            return 0, []
+        turns = 0
+        faults: list[str] = []
+        batch: list[NewMemory] = []
+        known = tuple(self._secrets())
+        workspaces: dict[str, str] = {}
+        with path.open("rb") as file:
+            file.seek(kept["offset"])
+            number, offset = kept["line"], kept["offset"]
+            for raw in file:
+                if not raw.endswith(b"\n"):
+                    break  # it is being written
+                number, offset = number + 1, offset + len(raw)
+                try:
+                    turn = read_turn(raw, path.stem)
+                except ValueError as error:
+                    faults.append(f"{path.name} line {number}: {error}")
+                    continue
+                if turn is not None:
+                    if turn.folder not in workspaces:
+                        workspaces[turn.folder] = self._workspace_of(turn.folder) if turn.folder else ""
+                    batch.append(_memory(turn, workspaces[turn.folder], f"{path}:{number}", known))
+                    turns += 1
+                if len(batch) >= BATCH:
+                    self._remember(batch)
+                    batch = []
+        if batch:
+            self._remember(batch)
+        self._database.write(lambda tx: state.put(tx, key, {"offset": offset, "line": number}))
+        return turns, faults
+
+
+def read_turn(raw: bytes, name: str) -> Turn | None:
+    """A line of a transcript of Claude Code or Codex; None for one that is no turn of a person or a model. `name` is
+    the session when the line does not say. Raises ValueError that says what is wrong. Pure."""
+    if len(raw) > LONGEST_LINE:
+        raise ValueError(f"longer than {LONGEST_LINE} bytes")
+    if not raw.strip():
+        return None
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error
+    if not isinstance(line, dict):
+        raise ValueError("no JSON object")
+    kind = line.get("type")
+    if kind in ("user", "assistant") and "message" in line:
+        if line.get("isMeta") or line.get("isSidechain"):
+            return None
+        message, agent = line["message"], "claude-code"
+    elif kind == "response_item" and isinstance(line.get("payload"), dict):
+        message, agent = line["payload"], "codex"
+        if message.get("type") != "message":
+            return None
+    else:
+        return None
+    if not isinstance(message, dict):
+        raise ValueError("message is no object")
+    speaker = message.get("role", kind)
+    if speaker not in ("user", "assistant"):
+        return None
+    text = "\n".join(_texts(message.get("content"))).strip()
+    if not text:
+        return None
+    session = str(line.get("sessionId") or name)
+    own = line.get("uuid") or message.get("id")
+    identity = str(own) if own else hashlib.sha256(raw).hexdigest()[:24]
+    return Turn(
+        f"{agent}:{session}:{identity}"[:500],
+        speaker,
+        text[:LONGEST_TURN],
+        _instant(line.get("timestamp")),
+        f"{agent}:{session}"[:500],
+        str(line.get("cwd") or ""),
+        agent,
+    )
+
+
+def _texts(content: object) -> Iterator[str]:
+    """What was said: neither tool calls, nor what they gave, nor thoughts."""
+    if isinstance(content, str):
+        yield content
+        return
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text"):
+            text = part.get("text")
+            if isinstance(text, str):
+                yield text
+
+
+def _instant(stamp: object) -> datetime | None:
+    if stamp is None:
+        return None
+    try:
+        found = datetime.fromisoformat(str(stamp))
+    except ValueError as error:
+        raise ValueError(f"timestamp {str(stamp)[:40]!r} is no time") from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]) -> NewMemory:
+    details: dict[str, Any] = {"session": turn.session, "agent": turn.agent, "workspace": workspace}
+    return NewMemory(
+        redact(turn.text, secrets),
+        kind="turn",
+        speaker=turn.speaker,
+        at=turn.at,
+        source=source[-1_000:],
+        tags=("imported", turn.agent),
+        retention=Retention.FOREVER,
+        ref=turn.id,
+        **details,
+    )

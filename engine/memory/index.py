@@ -1,0 +1,286 @@
+"""Keeps the Chroma index in step with SQLite's vectors, in the background (SPEC 4.10).
+
+The index may be missing, older than the database, held by another, or damaged: then it is moved aside and built again
+from the vectors, without embedding anything. Nobody waits for it; while it is not ready it finds nothing and says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.memory.helper import Helper, HelperFailed, HelperGone
+from engine.memory.store import MemoryStore
+from engine.values import Layer
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 16
+"""Vectors of one request: Chroma holds the helper's interpreter lock while it takes them in."""
+
+PAGE = 512
+SAMPLE = 8
+"""So many vectors must find themselves when an index is opened."""
+
+ITSELF = 1e-3
+"""Squared L2 within which a vector found itself."""
+
+CHURN = 0.3
+"""An index of which so much was taken out is built again: some of the rest can no longer be reached."""
+
+SLIGHT = 100
+"""Ids too many that are no fault of the index, whatever their share."""
+
+OPEN_SECONDS = 180.0
+CHANGE_SECONDS = 60.0
+QUERY_SECONDS = 5.0
+TRIES = 3
+"""Builds in a row that may fail before it waits for `check`."""
+
+_FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """`state` is off (nothing to index yet), building, ready or degraded; `words` say why; `progress` in [0, 1]."""
+
+    state: str
+    words: str = ""
+    progress: float = 1.0
+    count: int = 0
+
+
+class Unsound(Exception):
+    """The index is there and not what it should be."""
+
+
+class Index:
+    """The index of one home, in `folder`. From any thread; no call waits for it to be built."""
+
+    def __init__(self, store: MemoryStore, helper: Helper, folder: Path, *, model: Callable[[], str]) -> None:
+        self.folder = folder
+        self._store = store
+        self._helper = helper
+        self._model = model
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._woken = False
+        self._busy = False
+        self._closed = False
+        self._look = False
+        self._dropped: list[int] = []
+        self._opened: tuple[int, int, str] | None = None  # helper's life, inode, model
+        self._mark = 0
+        self._count = 0
+        self._churn = 0
+        self._failures = 0
+        self._state = IndexState("off", "nothing was indexed yet")
+
+    @property
+    def state(self) -> IndexState:
+        """How it stands."""
+        return self._state
+
+    def wake(self) -> None:
+        """There is something to take in. Returns at once."""
+        with self._condition:
+            if self._closed:
+                return
+            self._woken = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="clawpy-index", daemon=True)
+                self._thread.start()
+            self._condition.notify_all()
+
+    def check(self) -> None:
+        """Compare it with the database, and mend it if need be. Returns at once."""
+        self._look = True
+        self._failures = 0
+        self.wake()
+
+    def drop(self, chunk_ids: Iterable[int]) -> None:
+        """These chunks are gone from the database. Returns at once."""
+        gone = list(chunk_ids)
+        if gone and self._thread is not None:
+            with self._condition:
+                self._dropped += gone
+            self.wake()
+
+    def search(self, layer: Layer, vector: bytes, k: int) -> list[tuple[int, float]] | None:
+        """The nearest chunks with their squared L2; None while it is not ready."""
+        if self._state.state != "ready" or not self._is_open():
+            if self._state.state != "degraded":
+                self.wake()
+            return None
+        try:
+            answer = self._helper.ask(vector, do="query", layer=layer.value, k=k, timeout=QUERY_SECONDS)
+        except _FAULTS as error:
+            log.warning("the index did not answer: %s", error)
+            self._look = True
+            self.wake()
+            return None
+        return list(zip(answer.head["ids"], answer.head["distances"], strict=True))
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is ready and has everything; False after `timeout` seconds. For tests and tools."""
+        self.wake()
+        with self._condition:
+            return self._condition.wait_for(self._settled, timeout)
+
+    def _settled(self) -> bool:
+        return not self._woken and not self._busy and self._state.state == "ready"
+
+    def close(self) -> None:
+        """Stop. Safe to call twice."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join(5.0)
+
+    # -- the thread
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._woken or self._closed)
+                if self._closed:
+                    return
+                self._woken, self._busy = False, True
+            self._step()
+            with self._condition:
+                self._busy = False
+                self._condition.notify_all()
+
+    def _step(self) -> None:
+        try:
+            self._sync()
+            self._failures = 0
+        except (*_FAULTS, Unsound) as error:
+            if self._closed:
+                return
+            self._failures += 1
+            self._opened = None
+            log.warning("the index is built again: %s", error)
+            if self._failures > TRIES:
+                self._say("degraded", f"the index cannot be built: {error}")
+                return
+            self._say("building", f"built again: {error}", 0.0)
+            if isinstance(error, TimeoutError) or self._failures > 1:
+                self._helper.end()  # it hangs in a folder that another holds, or cannot let go of a former one
+            if not isinstance(error, HelperGone):
+                self._move_aside()
+            with self._condition:
+                self._woken = True
+        except Exception as error:
+            log.exception("the index stands still")
+            self._say("degraded", f"{type(error).__name__}: {error}")
+
+    def _sync(self) -> None:
+        if self._look or not self._is_open():
+            self._look = False
+            self._open()
+        self._take_out()
+        self._take_in()
+        if self._churn > max(500, CHURN * self._count):
+            raise Unsound("much was taken out of it")
+        with self._condition:
+            if not self._woken:
+                self._say("ready")
+
+    def _is_open(self) -> bool:
+        return self._opened is not None and self._opened == (self._helper.life, self._inode(), self._model())
+
+    def _inode(self) -> int:
+        try:
+            return (self.folder / "chroma.sqlite3").stat().st_ino
+        except OSError:
+            return 0
+
+    def _open(self) -> None:
+        self._say("building", "it is looked at", 0.0)
+        model = self._model()
+        with self._condition:
+            self._dropped = []
+        self.folder.mkdir(parents=True, exist_ok=True)
+        there = self._inode() != 0
+        answer = self._ask(OPEN_SECONDS, do="open", folder=str(self.folder), stamp=model)
+        wanted = self._store.indexed(model)
+        for name, ids in answer.head["ids"].items():
+            layer, found = Layer(name), set(ids)
+            surplus = found.difference(wanted[layer])
+            missing = sorted(set(wanted[layer]) - found)
+            if len(surplus) > SLIGHT + CHURN * len(found):
+                raise Unsound(f"it holds {len(surplus)} of {len(found)} that are no more")
+            self._prove(layer, sorted(found - surplus), model)
+            if there and missing and not found:
+                log.info("the index of layer %s is filled", name)
+            self._remove(layer, sorted(surplus))
+            self._add(layer, missing, model)
+        every = [number for ids in wanted.values() for number in ids]
+        self._mark = max(every, default=0)
+        self._count, self._churn = len(every), 0
+        self._opened = (self._helper.life, self._inode(), model)
+
+    def _prove(self, layer: Layer, ids: Sequence[int], model: str) -> None:
+        """A few vectors must find themselves. Raises `Unsound`."""
+        some = random.sample(ids, min(SAMPLE, len(ids)))
+        for number, vector in self._store.vectors(some).items():
+            answer = self._ask(CHANGE_SECONDS, vector, do="query", layer=layer.value, k=1)
+            nearest = answer.head["distances"]
+            if not nearest or nearest[0] > ITSELF:
+                raise Unsound(f"chunk {number} does not find itself")
+
+    def _take_out(self) -> None:
+        with self._condition:
+            gone, self._dropped = self._dropped, []
+        if gone:
+            for layer in (Layer.VECTORS, Layer.CONTEXT):
+                self._remove(layer, gone)
+            self._churn += len(gone)
+            self._count = max(0, self._count - len(gone))
+
+    def _take_in(self) -> None:
+        model = self._model()
+        while not self._closed:
+            page = self._store.vector_page(model, self._mark, PAGE)
+            if not page:
+                return
+            for layer in (Layer.VECTORS, Layer.CONTEXT):
+                self._add(layer, [row[0] for row in page if row[2] is layer], model)
+            self._mark = page[-1][0]
+            self._count += len(page)
+
+    def _add(self, layer: Layer, ids: Sequence[int], model: str) -> None:
+        for at in range(0, len(ids), AT_ONCE):
+            if self._closed:
+                raise HelperGone("the engine is closing")
+            vectors = self._store.vectors(ids[at : at + AT_ONCE])
+            if vectors:
+                body = b"".join(vectors.values())
+                self._ask(CHANGE_SECONDS, body, do="add", layer=layer.value, ids=list(vectors))
+            if len(ids) > PAGE:
+                self._say("building", f"{at} of {len(ids)}", at / len(ids))
+
+    def _remove(self, layer: Layer, ids: Sequence[int]) -> None:
+        for at in range(0, len(ids), PAGE):
+            self._ask(CHANGE_SECONDS, do="delete", layer=layer.value, ids=list(ids[at : at + PAGE]))
+
+    def _ask(self, seconds: float, body: bytes = b"", **head: Any) -> Any:
+        return self._helper.ask(body, timeout=seconds, **head)
+
+    def _move_aside(self) -> None:
+        """Keep the last unsound one beside, for whoever wants to look at it."""
+        aside = self.folder.with_name(f"{self.folder.name}.damaged")
+        shutil.rmtree(aside, ignore_errors=True)
+        if self.folder.exists():
+            self.folder.replace(aside)
+
+    def _say(self, state: str, words: str = "", progress: float = 1.0) -> None:
+        self._state = IndexState(state, words, progress, self._count)

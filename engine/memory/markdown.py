@@ -1,0 +1,294 @@
+"""Layer A, the files of agents (SPEC 4.1): read, listed and edited without ever tearing one or losing an edit.
+
+The folders are the truth and nothing of them is kept in memory: what another program wrote is seen at the next look.
+An edit names what it was made of, and is refused when the file says something else by now.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from engine.events import AgentFileChanged
+from engine.memory.json_places import place
+from engine.storage.database import Database
+from engine.storage.files import write_atomic
+from engine.values import AgentFile, Layer, LayerState, Refusal, sanitise
+
+FILES = ("soul.md", "memory.md", "heartbeat.md", "comms.json", "tools.json")
+"""What a folder of an agent has, in the order in which it is shown."""
+
+LARGEST = 256 * 1024
+"""Bytes; larger ones are neither read nor written."""
+
+AGENT = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+Fault = tuple[Sequence[str | int], str]
+"""Where in a JSON document (the keys that lead there), and what is wrong there in words."""
+
+
+def no_fault(agent: str, name: str, text: str) -> Fault | None:
+    """Takes every document that is JSON."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Bytes:
+    data: bytes
+    written: datetime
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+
+class Markdown:
+    """The files of the agents in one folder. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        database: Database | None = None,
+        fault: Callable[[str, str, str], Fault | None] = no_fault,
+    ) -> None:
+        """`fault(agent, name, text)` says what is wrong with a JSON file that can be parsed, None when nothing is."""
+        self.folder = folder
+        self._database = database
+        self._fault = fault
+        self._lock = threading.Lock()
+        self._seen: dict[tuple[str, str], str] = {}  # digests as they were last written here or noticed
+
+    # Reading
+
+    def agents(self) -> list[str]:
+        """The agents that have a folder, by id."""
+        try:
+            return sorted(one.name for one in self.folder.iterdir() if AGENT.fullmatch(one.name) and one.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def list(self, agent: str = "") -> list[AgentFile]:
+        """The files of one agent or of all, those that are not there included. What cannot be read has a `problem`."""
+        agents = [agent] if agent else self.agents()
+        return [self._look(one, name) for one in agents for name in FILES]
+
+    def read(self, agent: str, name: str) -> AgentFile:
+        """One file. Raises `Refusal`: `unknown_file`, `unreadable_file`."""
+        found = self._bytes(agent, name)
+        if found is None:
+            return AgentFile(agent, name, "", "")
+        try:
+            text = found.data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Refusal(
+                "unreadable_file",
+                f"{agent}/{name} is no UTF-8: byte {error.start} is 0x{found.data[error.start]:02x}",
+                f"mend {self.folder / agent / name} with an editor",
+            ) from error
+        problem = self._problem(agent, name, text)
+        return AgentFile(agent, name, text, found.digest, found.written, problem)
+
+    def layer(self) -> LayerState:
+        """How layer A stands (SPEC 9.5)."""
+        found = [one for one in self.list() if one.digest or one.problem]
+        broken = [f"{one.agent}/{one.name}: {one.problem}" for one in found if one.problem]
+        fresh = max((one.written for one in found if one.written is not None), default=None)
+        return LayerState(
+            Layer.MARKDOWN, len(found), fresh, "degraded" if broken else "ready", sanitise("; ".join(broken[:3]))
+        )
+
+    def _look(self, agent: str, name: str) -> AgentFile:
+        try:
+            return self.read(agent, name)
+        except Refusal as refusal:
+            return AgentFile(agent, name, "", "", None, refusal.message)
+
+    def _bytes(self, agent: str, name: str) -> _Bytes | None:
+        path = self._path(agent, name)
+        try:
+            status = path.stat()
+            if not path.is_file():
+                raise Refusal("unreadable_file", f"{agent}/{name} is no plain file", f"move {path} away")
+            if status.st_size > LARGEST:
+                raise Refusal(
+                    "unreadable_file", f"{agent}/{name} is larger than {LARGEST // 1024} kB", f"shorten {path}"
+                )
+            return _Bytes(path.read_bytes(), datetime.fromtimestamp(status.st_mtime, UTC))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise Refusal("unreadable_file", f"{agent}/{name} cannot be read: {reason}", f"see {path}") from error
+
+    def _path(self, agent: str, name: str) -> Path:
+        if not AGENT.fullmatch(agent) or name not in FILES:
+            said = sanitise(f"{agent}/{name}")
+            raise Refusal("unknown_file", f"no agent has a file {said}", "there are: " + ", ".join(FILES))
+        return self.folder / agent / name
+
+    # Writing
+
+    def write(self, agent: str, name: str, text: str, *, read: str) -> AgentFile:
+        """Replace a file by `text`, whole, with its mode kept. `read` is the digest of what the edit was made of, ""
+        when there was no such file.
+
+        Raises `Refusal`: `changed_meanwhile` (the file says something else by now: nothing is lost, both texts are
+        there), `bad_file` (JSON that is none, or not what the engine expects, with line and column), `unknown_file`,
+        `unreadable_file`, `unwritable_file`.
+        """
+        with self._lock:
+            before = self._bytes(agent, name)
+            if (before.digest if before else "") != read:
+                raise Refusal(
+                    "changed_meanwhile",
+                    f"{agent}/{name} was changed by another program while it was edited here",
+                    "look at both texts and keep what is wanted; neither is lost",
+                )
+            data = _as_before(text, before).encode("utf-8", errors="replace")
+            if len(data) > LARGEST:
+                raise Refusal("bad_file", f"{agent}/{name} may have {LARGEST // 1024} kB at most", "shorten it")
+            if problem := self._problem(agent, name, data.decode()):
+                raise Refusal("bad_file", f"{agent}/{name}: {problem}", "mend it and save again; nothing was written")
+            return self._put(agent, name, data, "in the console")
+
+    def append(self, agent: str, name: str, text: str) -> AgentFile:
+        """Add `text` at the end of `memory.md` or `heartbeat.md`, on lines of its own. The engine's own writing: the
+        soul is the operator's. Raises `Refusal` as `write`."""
+        if name not in ("memory.md", "heartbeat.md"):
+            raise Refusal("unknown_file", f"nothing is added to {name} by itself", "edit it")
+        with self._lock:
+            before = self._bytes(agent, name)
+            held = before.data if before else b""
+            gap = b"" if not held or held.endswith(b"\n") else b"\n"
+            data = held + gap + sanitise(text).rstrip("\n").encode("utf-8", errors="replace") + b"\n"
+            if len(data) > LARGEST:
+                raise Refusal(
+                    "bad_file", f"{agent}/{name} is full: {LARGEST // 1024} kB", f"shorten {self._path(agent, name)}"
+                )
+            return self._put(agent, name, data, "by the engine")
+
+    def _put(self, agent: str, name: str, data: bytes, how: str) -> AgentFile:
+        path = self._path(agent, name)
+        if not path.parent.is_dir():
+            raise Refusal("unknown_file", f"there is no agent {agent}", "see `clawpy agents list`")
+        digest = hashlib.sha256(data).hexdigest()
+        self._seen[agent, name] = digest  # before the file is there: whoever watches knows it as ours
+        try:
+            write_atomic(path, data)
+        except OSError as error:
+            self._seen.pop((agent, name), None)
+            reason = error.strerror or str(error)
+            raise Refusal(
+                "unwritable_file", f"{agent}/{name} cannot be written: {reason}", f"see {path}; nothing changed"
+            ) from error
+        self._record(agent, name, how)
+        return self.read(agent, name)
+
+    def _record(self, agent: str, name: str, how: str) -> None:
+        if self._database is not None:
+            self._database.write(lambda tx: tx.record(AgentFileChanged(subject=agent, file=name, how=how)))
+
+    # Watching
+
+    def remember_all(self) -> None:
+        """Take every file as known, before it is watched."""
+        with self._lock:
+            for agent in self.agents():
+                for name in FILES:
+                    self._seen[agent, name] = self._digest(agent, name)
+
+    def notice(self, paths: Sequence[Path]) -> builtins.list[tuple[str, str]]:
+        """`paths` may have changed: record which files really did, and not by our own hand. Says which."""
+        changed: builtins.list[tuple[str, str]] = []
+        with self._lock:
+            for agent, name in sorted(self._files(paths)):
+                digest = self._digest(agent, name)
+                if self._seen.get((agent, name), "") != digest:
+                    self._seen[agent, name] = digest
+                    changed.append((agent, name))
+        for agent, name in changed:
+            self._record(agent, name, "on disk")
+        return changed
+
+    def _files(self, paths: Sequence[Path]) -> set[tuple[str, str]]:
+        """The files that changes at `paths` can touch; a folder that came or went touches all of its own."""
+        found: set[tuple[str, str]] = set()
+        for path in paths:
+            try:
+                agent, *rest = path.relative_to(self.folder).parts
+            except ValueError:
+                continue
+            if AGENT.fullmatch(agent):
+                found |= {(agent, name) for name in (rest[:1] or FILES)}
+        return {(agent, name) for agent, name in found if name in FILES}
+
+    def _digest(self, agent: str, name: str) -> str:
+        try:
+            found = self._bytes(agent, name)
+        except Refusal as refusal:
+            return refusal.message  # unreadable is a state of its own, and is told once
+        return found.digest if found else ""
+
+    # What is wrong with JSON
+
+    def _problem(self, agent: str, name: str, text: str) -> str:
+        """What is wrong with a file, with line and column, "" when nothing is."""
+        if not name.endswith(".json"):
+            return ""
+        try:
+            json.loads(text, object_pairs_hook=_once)
+        except json.JSONDecodeError as error:
+            return f"line {error.lineno}, column {error.colno}: {_WORDS.get(error.msg, error.msg.lower())}"
+        except _Twice as twice:
+            return f"the key {sanitise(str(twice))!r} is there twice"
+        except RecursionError:
+            return "it is nested too deeply"
+        fault = self._fault(agent, name, text)
+        if fault is None:
+            return ""
+        keys, words = fault
+        line, column = place(text, keys)
+        where = ".".join(str(key) for key in keys)
+        return sanitise(f"line {line}, column {column}: {where + ': ' if where else ''}{words}")
+
+
+_WORDS = {
+    "Expecting value": "a value is expected here",
+    "Expecting property name enclosed in double quotes": 'a key in double quotes is expected here, or "}"',
+    "Expecting ':' delimiter": 'a ":" is missing here',
+    "Expecting ',' delimiter": 'a "," is missing here',
+    "Illegal trailing comma before end of object": "a comma is too many here",
+    "Illegal trailing comma before end of array": "a comma is too many here",
+    "Extra data": "something follows the end of the document",
+    "Unterminated string starting at": "this text has no closing quote",
+    "Invalid control character at": "a line break or control character stands inside a text",
+}
+
+
+class _Twice(ValueError):
+    """A key that an object has twice: whoever reads it sees one of them only."""
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Twice(key)
+        found[key] = value
+    return found
+
+
+def _as_before(text: str, before: _Bytes | None) -> str:
+    """`text` with an end to its last line, and with the line ends that the file had."""
+    lines = text.replace("\r\n", "\n")
+    lines = lines if not lines or lines.endswith("\n") else lines + "\n"
+    return lines.replace("\n", "\r\n") if before is not None and b"\r\n" in before.data else lines

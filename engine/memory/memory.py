@@ -1,0 +1,211 @@
+"""The memory port (SPEC 4): one face over the layers. Quick to make; what is heavy starts when it is first needed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.clock import Clock
+from engine.config import SettingsSource
+from engine.memory.candidates import Candidates
+from engine.memory.embedding import Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
+from engine.memory.finding import StoredMemories
+from engine.memory.helper import Helper
+from engine.memory.index import Index
+from engine.memory.recall import LayerSource, Recaller
+from engine.memory.store import MemoryStore
+from engine.memory.vectorising import NewVector, Vectoriser
+from engine.memory.vectors import EXACT_MOST, Vectors
+from engine.storage.database import Database, Transaction
+from engine.values import Layer, LayerState, Memory, NewMemory, Recall, RecallQuery, Remembered
+
+if TYPE_CHECKING:
+    from engine.memory.knowledge import Knowledge
+
+log = logging.getLogger(__name__)
+
+INDEX_EVERY = 2_000
+"""Vectors after which the index takes them in, while more are being made."""
+
+OFFSETS_SECONDS = 60.0
+
+
+class MemoryPort:
+    """`engine.memory`. All methods may be called from any thread and take milliseconds, unless they say otherwise."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        settings: SettingsSource,
+        clock: Clock,
+        folder: Path,
+        endpoint: Callable[[str], Endpoint | None] = lambda provider: None,
+        running: Callable[[], frozenset[str]] = frozenset,
+        meaning: bool = True,
+    ) -> None:
+        """`folder` is the index's; `endpoint` where a provider's embeddings are asked for; `running` are the sessions
+        that are not over. Without `meaning` no vectors are made, and words alone find."""
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._running = running
+        self._used: Embedder | None = None
+        self._knowledge: Knowledge | None = None
+        self._unindexed = 0
+        self._helper = Helper()
+        self._local = LocalEmbedder(self._helper)
+        self._endpoint = endpoint
+        self.store = MemoryStore(database)
+        self.vectoriser = Vectoriser(
+            database, self.store, embedder=self._embedder, offsets=self._offsets, made=self._made
+        )
+        self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model)
+        self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
+        self.finding = StoredMemories(Candidates(database), self.store, self.vectors)
+        self.recaller = Recaller([self.finding], clock=clock)
+        if not meaning:
+            self.close()
+
+    def know(self, knowledge: Knowledge) -> None:
+        """Have layers D, F and G too, and be asked for them; the composition root calls it once."""
+        self._knowledge = knowledge
+        self.captures, self.graph = knowledge.captures, knowledge.graph
+        self.para, self.drafts = knowledge.para, knowledge.drafts
+        self.forget_preview, self.forget = knowledge.forget_preview, knowledge.forget
+        self.import_transcripts = knowledge.import_transcripts
+        self.join(*knowledge.sources)
+
+    # -- remembering
+
+    def remember(self, items: Sequence[NewMemory], *, wait: bool = True) -> list[str]:
+        """Remember `items`; their ids, in order. Once it returns they are on disk and found by their words; with
+        `wait` False, soon. Vectors follow. Raises `Refusal` as `MemoryStore.remember`."""
+        if wait:
+            return list(self.add(items).ids)
+        future = self.store.submit(items)
+        future.add_done_callback(lambda done: self.vectoriser.wake() if done.exception() is None else None)
+        return self.store.ids(items)
+
+    def add(self, items: Sequence[NewMemory]) -> Remembered:
+        """The same, and how many are new."""
+        done = self.store.remember(items)
+        if done.new:
+            self.vectoriser.wake()
+        return done
+
+    def settle(self, timeout: float | None = None, *, indexed: bool = False) -> bool:
+        """Wait until every vector is made, and with `indexed`, or where exact search has too many, until the index has
+        them; False when `timeout` seconds did not suffice or none can be made."""
+        end = None if timeout is None else time.monotonic() + timeout
+        if not self.vectoriser.settle(timeout):
+            return False
+        if not indexed and self.store.chunk_count() <= EXACT_MOST:
+            return True
+        return self.index.wait(3600.0 if end is None else max(0.0, end - time.monotonic()))
+
+    def missing(self) -> tuple[int, str]:
+        """How many memories have no vectors yet, and why none can be made, "" when they can."""
+        return self.store.pending_count(self.vectoriser.model), self.vectoriser.trouble
+
+    # -- recalling
+
+    def join(self, *sources: LayerSource) -> None:
+        """These layers are asked too, from now on."""
+        self.recaller.join(*sources)
+
+    def recall(self, query: RecallQuery, *, deadline: float | None = None) -> Recall:
+        """What all layers know about a question (SPEC 4.4); see `Recaller.recall`."""
+        return self.recaller.recall(query, deadline=deadline)
+
+    # -- looking
+
+    def layers(self) -> list[LayerState]:
+        """How layers C to G stand (SPEC 9.5)."""
+        missing = self.store.pending_count(self.vectoriser.model)
+        trouble = self.vectoriser.trouble or self.vectors.trouble
+        found = []
+        for layer in (Layer.VECTORS, Layer.CONTEXT):
+            count, fresh = self.store.standing(layer)
+            state, words, progress = "ready", "", 1.0
+            index = self.index.state
+            if trouble:
+                state, words = "degraded", f"found by words alone: {trouble}"
+            elif missing:
+                state, words = "building", f"{missing} without vectors yet"
+                progress = max(0.0, 1 - missing / max(1, self.store.count()))
+            elif index.state in ("building", "degraded"):
+                state, words, progress = index.state, f"index: {index.words}", index.progress
+            found.append(LayerState(layer, count, fresh, state, words, progress))
+        return sorted([*found, *(self._knowledge.layers() if self._knowledge else [])], key=lambda one: one.layer)
+
+    def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
+        """Entries of layer C or E, the newest first; see `MemoryStore.entries`."""
+        return self.store.entries(layer, words=words, before=before, limit=limit)
+
+    def entry(self, layer: Layer, id: str) -> Memory | None:
+        """One entry of layer C or E."""
+        found = self.store.get(id)
+        return found if found is not None and found.layer is layer else None
+
+    def use(self, embedder: Embedder | None) -> None:
+        """Make vectors with `embedder` from now on, whatever the settings say; None is the settings' one again."""
+        self._used = embedder
+        self.start()
+
+    # -- life
+
+    def start(self) -> None:
+        """Go on with what an earlier engine left undone. Returns at once; where nothing was remembered, nothing
+        starts."""
+        if self.store.count():
+            self.vectoriser.wake()
+            self.index.check()
+
+    def housekeeping(self) -> None:
+        """What comes round: memories that their tier keeps no longer go (SPEC 4.3)."""
+        running = self._running()
+
+        def work(tx: Transaction) -> None:
+            number, chunks = self.store.expire(tx, running=running)
+            if number:
+                log.info("%d memories were kept long enough", number)
+                tx.after_commit(lambda: self.gone(chunks))
+
+        if self.store.expired(self._clock.now(), running=running):
+            self._database.write(work)
+
+    def gone(self, chunk_ids: Sequence[int]) -> None:
+        """Chunks were deleted, by `MemoryStore.erase` or `expire`: they are not to be found any more."""
+        self.vectors.dropped(chunk_ids)
+        self.index.drop(chunk_ids)
+
+    def close(self) -> None:
+        """Stop what runs in the background; what is unfinished is found missing at the next start."""
+        self._helper.close()
+        self.vectoriser.close()
+        self.index.close()
+
+    def _embedder(self) -> Embedder:
+        if self._used is not None:
+            return self._used
+        named = self._settings.current.memory.embedder
+        if not named:
+            return self._local
+        provider, _, model = named.partition(":")
+        return EndpointEmbedder(provider, model, self._endpoint)
+
+    def _offsets(self, text: str) -> list[tuple[int, int]]:
+        answer = self._helper.ask(do="offsets", text=text, timeout=OFFSETS_SECONDS)
+        return [(start, stop) for start, stop in answer.head["offsets"]]
+
+    def _made(self, model: str, vectors: list[NewVector]) -> None:
+        if vectors:
+            self.vectors.added(model, vectors)
+            self._unindexed += len(vectors)
+        if self._unindexed > INDEX_EVERY or (self._unindexed and not vectors):
+            self._unindexed = 0
+            self.index.wake()

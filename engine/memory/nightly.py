@@ -1,0 +1,411 @@
+"""Nightly extraction (SPEC 4.8): the day's ledger -> synthesis -> evaluation -> layer G, and each agent's `memory.md`.
+
+Each local day is worked through once. What a model made of it is stored before anything is done with it, so that a
+crash costs no second evaluation; every step after that changes nothing when it is done again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Protocol
+
+from sqlalchemy import JSON, CheckConstraint, Column
+from sqlmodel import Field, SQLModel
+
+from engine.clock import Clock
+from engine.events import FactPromoted, NightlyFinished
+from engine.memory.day import MOST_FACTS, Day, DaySession, draft, heading, lines_for, synthesis
+from engine.memory.drafts import Drafts
+from engine.memory.para import NewFact, Para
+from engine.memory.para_file import GROUP, LONGEST_FACT
+from engine.memory.validation_runs import ValidationRuns
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.types import utc
+from engine.values import Bucket, Capture, CheckResult, Refusal, SessionView, sanitise
+from engine.values.secrets import redact
+
+log = logging.getLogger(__name__)
+
+HOUR = 3
+"""Local hour from which the day before is worked through."""
+
+CATCH_UP = 7
+"""So many missed days are caught up with, the newest; older ones are left."""
+
+COST_CAP = 120_000
+"""Micro-dollars of one night's evaluation: 12 cents."""
+
+TRIES = 3
+"""Evaluations of one day: one, and two more when what it said could not be used."""
+
+LAST = "memory.nightly.last"
+SECRETLY = "it holds what looks like a secret"
+
+_KINDS = (
+    "SessionEnded",
+    "ChangeSetLanded",
+    "ValidationFailed",
+    "RetryRepeated",
+    "PredictionConfirmed",
+    "PredictionRejected",
+)
+
+
+class NightRow(SQLModel, table=True):
+    """One day. `evaluated`: what a model made of it is in `facts`, nothing was done with it yet; then `done`."""
+
+    __tablename__ = "nightly_days"
+    __table_args__ = (
+        CheckConstraint("state IN ('evaluated', 'done')", name="ck_nightly_days_state"),
+        CheckConstraint("cost_microusd >= 0 AND attempts >= 0", name="ck_nightly_days_counts"),
+    )
+
+    day: str = Field(primary_key=True)
+    state: str
+    attempts: int = 0
+    cost_microusd: int = 0
+    reason: str = ""
+    facts: list[dict[str, Any]] = Field(sa_column=Column(JSON, nullable=False))
+    at: datetime = Field(sa_column=utc())
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A fact that a model would keep. `source` is one that the synthesis names."""
+
+    fact: str
+    category: str
+    bucket: str
+    group: str
+    source: str
+    workspace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a model said, and what it cost in micro-dollars."""
+
+    facts: tuple[Proposed, ...]
+    cost: int
+
+
+class Evaluator(Protocol):
+    """A model that says what of a day is durable enough to keep."""
+
+    def evaluate(self, synthesis: str, faults: Sequence[str], *, most: int, budget: int) -> Evaluation | None:
+        """At most `most` facts for at most `budget` micro-dollars; `faults` is what was wrong with the answer before.
+
+        None when no model is usable. May raise whatever a model call raises.
+        """
+
+
+class NoEvaluator:
+    """Where there is no model."""
+
+    def evaluate(self, synthesis: str, faults: Sequence[str], *, most: int, budget: int) -> Evaluation | None:
+        return None
+
+
+class Entry(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def subject(self) -> str: ...
+    @property
+    def workspace(self) -> str: ...
+    @property
+    def payload(self) -> dict[str, Any]: ...
+
+
+class DayLedger(Protocol):
+    def between(
+        self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000
+    ) -> Sequence[Entry]: ...
+
+
+class DayCaptures(Protocol):
+    def between(self, start: datetime, end: datetime, limit: int = 1_000) -> Sequence[Capture]: ...
+
+
+class Diaries(Protocol):
+    """The `memory.md` of agents."""
+
+    def text(self, agent: str) -> str | None:
+        """What it says, None for an agent that has no folder. Raises `Refusal` for one that cannot be read."""
+
+    def append(self, agent: str, text: str) -> None:
+        """Add lines at its end. Raises `Refusal`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NightReport:
+    """What came of one day. `said` names in words what could not be done."""
+
+    day: str
+    promoted: int = 0
+    drafted: int = 0
+    cost: int = 0
+    reason: str = ""
+    said: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Night:
+    """The evaluation of a day while it is made: `facts` that can be used; None when the rules' drafts are to wait."""
+
+    facts: list[Proposed] | None = None
+    attempts: int = 0
+    cost: int = 0
+    reason: str = ""
+    runs: list[tuple[int, int, tuple[str, ...]]] = field(default_factory=list)
+
+
+class Nightly:
+    """Works through days. All methods may be called from any thread; one day at a time."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        ledger: DayLedger,
+        captures: DayCaptures,
+        session: Callable[[str], SessionView],
+        para: Para,
+        drafts: Drafts,
+        diaries: Diaries,
+        runs: ValidationRuns,
+        evaluator: Evaluator | None = None,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._ledger = ledger
+        self._captures = captures
+        self._session = session
+        self._para = para
+        self._drafts = drafts
+        self._diaries = diaries
+        self._runs = runs
+        self._evaluator = evaluator or NoEvaluator()
+        self._lock = threading.Lock()
+
+    def due(self) -> list[date]:
+        """The local days to work through now, oldest first: from three o'clock on the day before, and up to six missed
+        ones before that. A first start begins with the day before."""
+        with self._database.read() as session:
+            kept = state.get(session, LAST)
+        newest = latest_day(self._clock.local())
+        last = date.fromisoformat(kept) if kept else newest - timedelta(days=1)
+        return missed(last, newest)
+
+    def wanted(self) -> bool:
+        """Whether there is anything to work through."""
+        return bool(self.due())
+
+    def run_due(self) -> list[NightReport]:
+        """Work through what is due."""
+        return [self.run(day) for day in self.due()]
+
+    def run(self, day: date) -> NightReport:
+        """Work through one local day. A second time nothing changes. Raises OSError, `Refusal` when facts cannot be
+        written; the day is then due again."""
+        with self._lock:
+            return self._run(day)
+
+    def _run(self, day: date) -> NightReport:
+        read = self._read(day)
+        row = self._row(read)
+        if row.state == "done":
+            return NightReport(row.day, cost=row.cost_microusd, reason=row.reason)
+        usable = [Proposed(**one) for one in row.facts]
+        kept = self._para.add([_new_fact(one, read.date) for one in usable]) if usable else []
+        drafted = [] if usable else draft(read, self._para.facts())
+        said = tuple(self._write_diaries(read))
+
+        def finish(tx: Transaction) -> int:
+            new = self._drafts.add(tx, read.date, drafted)
+            ended = tx.session.get(NightRow, read.date)
+            assert ended is not None, "it was stored before anything was done with it"
+            ended.state, ended.at = "done", tx.now
+            tx.session.add(ended)
+            for fact in kept:
+                tx.record(FactPromoted(subject=fact.id, workspace=fact.workspace, by="nightly"))
+            tx.record(
+                NightlyFinished(
+                    subject=read.date, promoted=len(kept), drafted=new, cost=row.cost_microusd, reason=row.reason
+                )
+            )
+            last = state.get(tx.session, LAST)
+            state.put(tx, LAST, max(last or read.date, read.date))
+            return new
+
+        new = self._database.write(finish)
+        return NightReport(read.date, len(kept), new, row.cost_microusd, row.reason, said)
+
+    def _row(self, day: Day) -> NightRow:
+        """The day's row, with its evaluation; made now if there is none."""
+        with self._database.read() as session:
+            row = session.get(NightRow, day.date)
+        if row is not None:
+            return row
+        night = _Night(reason="nothing happened") if day.empty else self._evaluate(day)
+        facts = [_plain(one) for one in night.facts or ()]
+
+        def store(tx: Transaction) -> NightRow:
+            new = NightRow(
+                day=day.date,
+                state="evaluated",
+                attempts=night.attempts,
+                cost_microusd=night.cost,
+                reason=night.reason,
+                facts=facts,
+                at=tx.now,
+            )
+            tx.session.add(new)
+            for attempt, (good, cost, faults) in enumerate(night.runs, 1):
+                check = CheckResult("nightly", good, len(faults), failing=faults)
+                self._runs.record(
+                    tx,
+                    session_id=f"nightly:{day.date}",
+                    workspace="",
+                    check=check,
+                    head="",
+                    tree="",
+                    clean=False,
+                    full=True,
+                    attempt=attempt,
+                    cost=cost,
+                )
+            return new
+
+        return self._database.write(store)
+
+    def _evaluate(self, day: Day) -> _Night:
+        """The validation loop (SPEC 4.9): ask, look at the answer, ask again with what was wrong, within the caps."""
+        night = _Night()
+        text = redact(synthesis(day))
+        faults: tuple[str, ...] = ()
+        while night.attempts < TRIES and night.cost < COST_CAP:
+            try:
+                answer = self._evaluator.evaluate(text, faults, most=MOST_FACTS, budget=COST_CAP - night.cost)
+            except Exception as error:
+                log.warning("the evaluation of %s failed", day.date, exc_info=True)
+                night.reason = sanitise(f"the model failed: {error}")[:500]
+                return night
+            if answer is None:
+                night.reason = "no model: the operator decides"
+                return night
+            night.attempts += 1
+            night.cost += max(0, answer.cost)
+            faults = tuple(check(answer.facts, text))
+            night.runs.append((len(answer.facts), night.cost, faults))
+            if night.cost > COST_CAP:
+                night.reason = f"it cost {night.cost / 1e6:.3f} dollars, more than {COST_CAP / 1e6:.2f}"
+                return night
+            if not faults:
+                night.facts = list(answer.facts)
+                night.reason = "" if answer.facts else "the model found nothing to keep"
+                return night
+        why = faults[0] if faults else "it answered nothing"
+        night.reason = f"given up after {night.attempts} tries: {why}"
+        return night
+
+    def _read(self, day: date) -> Day:
+        start, end = window(day, self._clock)
+        entries = self._ledger.between(start, end, _KINDS)
+        landed = {one.payload["session_id"]: one.payload["files"] for one in entries if one.kind == "ChangeSetLanded"}
+        sessions = {one.subject: None for one in entries if one.kind == "SessionEnded"}
+        red = {
+            one.subject: (one.workspace, tuple(one.payload.get("failing", ())))
+            for one in entries
+            if one.kind in ("ValidationFailed", "RetryRepeated")
+        }
+        return Day(
+            day.isoformat(),
+            tuple(
+                found
+                for name in {**sessions, **dict.fromkeys(landed)}
+                if (found := self._day_session(name, landed.get(name, 0))) is not None
+            ),
+            tuple(self._captures.between(start, end)),
+            red,
+            sum(one.kind == "PredictionConfirmed" for one in entries),
+            sum(one.kind == "PredictionRejected" for one in entries),
+        )
+
+    def _day_session(self, session_id: str, files: int) -> DaySession | None:
+        try:
+            view = self._session(session_id)
+        except Refusal:
+            return None
+        return DaySession(
+            view.id, view.agent, view.workspace, view.prompt, view.state, view.error or view.summary, files
+        )
+
+    def _write_diaries(self, day: Day) -> list[str]:
+        said = []
+        agents = dict.fromkeys([one.agent for one in day.sessions] + [one.agent for one in day.captures])
+        for agent in agents:
+            lines = lines_for(day, agent) if agent else []
+            if not lines:
+                continue
+            try:
+                text = self._diaries.text(agent)
+                if text is not None and heading(day.date) not in text.splitlines():
+                    gap = "" if not text or text.endswith("\n\n") else "\n"
+                    body = "\n".join(f"- {line}" for line in lines)
+                    self._diaries.append(agent, f"{gap}{heading(day.date)}\n\n{body}\n")
+            except Refusal as refusal:
+                said.append(f"memory.md of {agent}: {refusal}")
+        return said
+
+
+def latest_day(local: datetime) -> date:
+    """The newest local day that is over and may be worked through: from three o'clock on the day before."""
+    return local.date() - timedelta(days=1 if local.hour >= HOUR else 2)
+
+
+def missed(last: date, newest: date) -> list[date]:
+    """The days after `last` up to `newest`, the newest 7 at most, oldest first. Pure."""
+    count = min(CATCH_UP, (newest - last).days)
+    return [newest - timedelta(days=back) for back in range(count - 1, -1, -1)]
+
+
+def window(day: date, clock: Clock) -> tuple[datetime, datetime]:
+    """From the local midnight of a day to the next, in UTC: 23 or 25 hours on the days when clocks change."""
+    zone = clock.local().tzinfo
+    start, end = (datetime.combine(one, time(), zone).astimezone(UTC) for one in (day, day + timedelta(days=1)))
+    return start, end
+
+
+def check(facts: Sequence[Proposed], synthesis: str) -> list[str]:
+    """What is wrong with a model's facts, in words. Pure."""
+    faults = [f"{len(facts)} facts are more than {MOST_FACTS}"] if len(facts) > MOST_FACTS else []
+    for number, one in enumerate(facts, 1):
+        text = one.fact.strip()
+        if not text or len(text) > LONGEST_FACT:
+            faults.append(f"fact {number}: it must have 1 to {LONGEST_FACT} characters")
+        if one.bucket not in list(Bucket):
+            faults.append(f"fact {number}: bucket {one.bucket[:40]!r} is none of {', '.join(Bucket)}")
+        if not GROUP.fullmatch(one.group):
+            faults.append(f"fact {number}: group {one.group[:60]!r} must be small letters, digits, - and _")
+        if not one.source or f"[{one.source}]" not in synthesis:
+            faults.append(f"fact {number}: source {one.source[:60]!r} is not in the day")
+        if redact(one.fact) != one.fact:
+            faults.append(f"fact {number}: {SECRETLY}")
+    return faults
+
+
+def _plain(one: Proposed) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in ("fact", "category", "bucket", "group", "source", "workspace")}
+
+
+def _new_fact(one: Proposed, day: str) -> NewFact:
+    return NewFact(
+        one.fact, one.category or "fact", Bucket(one.bucket), one.group, f"nightly:{day}:{one.source}", one.workspace
+    )

@@ -1,0 +1,327 @@
+"""Layer G, PARA (SPEC 4.7): canonical facts in projects, areas, resources and archives.
+
+Files are the truth (`para_file`). A fact is never deleted: another supersedes it, and the chain of corrections can be
+walked both ways. A change that touches more than one file is an intent row first, with the facts as they shall be:
+applied twice it is as applied once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from engine.clock import Clock
+from engine.memory.capturing import content_words, digest
+from engine.memory.para_file import GROUP, ITEMS, LONGEST_FACT, Group, as_item, read_group, read_item, write_group
+from engine.storage import intents
+from engine.storage.database import Database
+from engine.values import Bucket, ParaFact, Refusal, sanitise
+
+log = logging.getLogger(__name__)
+
+INTENT = "para"
+LONGEST_CHAIN = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewFact:
+    """A fact to keep. `supersedes`: the id of the one that it takes the place of, "" for none."""
+
+    fact: str
+    category: str = "fact"
+    bucket: Bucket = Bucket.AREAS
+    group: str = "general"
+    source: str = "operator"
+    workspace: str = ""
+    supersedes: str = ""
+
+
+class Para:
+    """The facts of one home. All methods may be called from any thread."""
+
+    def __init__(self, folder: Path, database: Database, clock: Clock) -> None:
+        self._folder = folder
+        self._database = database
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._read: dict[tuple[Bucket, str], tuple[tuple[int, int, int], Group]] = {}
+        self._asked: dict[str, tuple[int, datetime]] = {}
+
+    # -- reading
+
+    def facts(self, *, words: str = "", active: bool = False, workspace: str | None = None) -> list[ParaFact]:
+        """Every fact that makes sense, the newest first; those with all `words`. A fact without a workspace belongs to
+        every one."""
+        wanted = words.casefold().split()
+        found = [
+            fact
+            for group in self._groups()
+            for fact in group.facts.values()
+            if (not active or (fact.active and not fact.forgotten))
+            and (workspace is None or fact.workspace in ("", workspace))
+            and all(word in fact.fact.casefold() for word in wanted)
+        ]
+        return sorted(found, key=lambda fact: (fact.created_at, fact.id), reverse=True)
+
+    def get(self, fact_id: str) -> ParaFact:
+        """One fact. Raises `Refusal` `unknown_fact`."""
+        found = next((group.facts[fact_id] for group in self._groups() if fact_id in group.facts), None)
+        if found is None:
+            raise Refusal("unknown_fact", f"there is no fact {sanitise(fact_id)}", "see layer G of the memory")
+        return found
+
+    def corrections(self, fact_id: str) -> list[ParaFact]:
+        """The chain of corrections that a fact belongs to: what it took the place of, itself, what took its place.
+
+        Oldest first; where two were superseded by one, both. Raises `Refusal` `unknown_fact`.
+        """
+        middle = self.get(fact_id)
+        everything = {fact.id: fact for group in self._groups() for fact in group.facts.values()}
+        before: dict[str, list[ParaFact]] = {}
+        for fact in everything.values():
+            if fact.superseded_by:
+                before.setdefault(fact.superseded_by, []).append(fact)
+        earlier: dict[str, ParaFact] = {}
+        reach = [middle]
+        while reach and len(earlier) < LONGEST_CHAIN:
+            found = [one for fact in reach for one in before.get(fact.id, ()) if one.id not in {*earlier, fact_id}]
+            reach = sorted(found, key=lambda fact: (fact.created_at, fact.id), reverse=True)
+            earlier |= {one.id: one for one in reach}
+        later: dict[str, ParaFact] = {}
+        after = everything.get(middle.superseded_by or "")
+        while after is not None and after.id not in later and after.id != fact_id:
+            later[after.id] = after
+            after = everything.get(after.superseded_by or "")
+        return [*reversed(earlier.values()), middle, *later.values()]
+
+    def problems(self) -> list[str]:
+        """What in the files makes no sense, in words; nothing of it is lost."""
+        found = []
+        known = {fact.id for group in self._groups() for fact in group.facts.values()}
+        for group in self._groups():
+            found += [group.broken] if group.broken else []
+            found += group.faults
+            found += [
+                f"para/{group.bucket}/{group.name}: {fact.id} is superseded by {fact.superseded_by}, which is not there"
+                for fact in group.facts.values()
+                if fact.superseded_by and fact.superseded_by not in known
+            ]
+        return found
+
+    # -- writing
+
+    def add(self, new: Sequence[NewFact]) -> list[ParaFact]:
+        """Keep facts; those that an active fact of the group says already are not kept again (that one comes back).
+
+        Raises `Refusal`: `bad_fact`, `unknown_fact`, `already_superseded`, `para_damaged`; then none of them is kept.
+        """
+        with self._lock:
+            changes: dict[str, ParaFact] = {}
+            kept = [self._plan(_checked(one), changes) for one in new]
+            self._change(list(changes.values()))
+            return kept
+
+    def supersede(self, fact_id: str, fact: str, *, source: str = "operator") -> ParaFact:
+        """Put a corrected fact in the place of another. Raises `Refusal` as `add`."""
+        old = self.get(fact_id)
+        new = NewFact(fact, old.category, old.bucket, old.group, source, old.workspace, supersedes=fact_id)
+        return self.add([new])[0]
+
+    def asked_for(self, fact_ids: Iterable[str]) -> None:
+        """Recall found these facts: counted in memory, written by `flush`."""
+        now = self._clock.now()
+        with self._lock:
+            for fact_id in fact_ids:
+                self._asked[fact_id] = (self._asked.get(fact_id, (0, now))[0] + 1, now)
+
+    def flush(self) -> None:
+        """Write the counts of `asked_for` into the files. What cannot be written is kept for another time."""
+        with self._lock:
+            asked, self._asked = self._asked, {}
+            for group in self._groups():
+                changed = [
+                    replace(fact, access_count=fact.access_count + asked[fact.id][0], last_accessed=asked[fact.id][1])
+                    for fact in group.facts.values()
+                    if fact.id in asked and not fact.forgotten
+                ]
+                if changed:
+                    try:
+                        write_group(self._path(group.bucket, group.name), group, changed)
+                    except (OSError, Refusal):
+                        log.warning(
+                            "counts of para/%s/%s could not be written", group.bucket, group.name, exc_info=True
+                        )
+                        self._asked |= {fact.id: asked[fact.id] for fact in changed}
+
+    def holding(self, wanted: Callable[[str], bool]) -> list[ParaFact]:
+        """Facts whose words are `wanted`."""
+        return [fact for fact in self.facts() if wanted(fact.fact) or wanted(fact.category) or wanted(fact.source)]
+
+    def blank(self, wanted: Callable[[str], bool]) -> list[str]:
+        """Empty facts whose words are `wanted`; their ids. The stub keeps its place in the chain (SPEC 4.10)."""
+        with self._lock:
+            stubs = [
+                replace(fact, fact="", category="", source="", status="superseded", forgotten=True)
+                for fact in self.holding(wanted)
+            ]
+            self._change(stubs)
+            return [fact.id for fact in stubs]
+
+    def recover(self) -> list[str]:
+        """Finish what a crash left half done. Says in words what cannot be."""
+        words = []
+        for intent in intents.unfinished(self._database, INTENT):
+            facts = [_fact(item) for item in intent.payload["facts"]]
+            try:
+                self._apply(facts)
+            except (OSError, Refusal) as error:
+                words.append(f"facts of {intent.begun_at:%Y-%m-%d} wait to be written: {error}")
+                continue
+            number = intent.id or 0
+            self._database.write(lambda tx, number=number: intents.finish(tx, number))  # type: ignore[misc]
+        return words
+
+    # -- inside
+
+    def _plan(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
+        same = digest(new.fact)
+        everything = {fact.id: fact for group in self._groups() for fact in group.facts.values()} | changes
+        for fact in everything.values():
+            place = (fact.bucket, fact.group)
+            if fact.active and not fact.forgotten and place == (new.bucket, new.group) and digest(fact.fact) == same:
+                return fact
+        fact = ParaFact(
+            id=_free_id(new, everything.keys()),
+            fact=new.fact,
+            category=new.category,
+            source=new.source,
+            status="active",
+            bucket=new.bucket,
+            group=new.group,
+            created_at=self._clock.now(),
+            workspace=new.workspace,
+        )
+        if new.supersedes:
+            old = everything.get(new.supersedes)
+            if old is None:
+                raise Refusal("unknown_fact", f"there is no fact {sanitise(new.supersedes)}", "see layer G")
+            if not old.active:
+                raise Refusal(
+                    "already_superseded",
+                    f"{old.id} was superseded by {old.superseded_by or 'nothing'}",
+                    f"supersede {old.superseded_by}" if old.superseded_by else "add the fact by itself",
+                )
+            changes[old.id] = replace(old, status="superseded", superseded_by=fact.id)
+        changes[fact.id] = fact
+        return fact
+
+    def _change(self, facts: Sequence[ParaFact]) -> None:
+        """Write changed facts, whichever files they are in, all or, after a crash, all at the next start."""
+        if not facts:
+            return
+        for place in {(fact.bucket, fact.group) for fact in facts}:
+            group = self._group(*place)
+            if group.broken:
+                raise Refusal("para_damaged", group.broken, "mend the file, or move it away to begin afresh")
+        payload: dict[str, Any] = {
+            "facts": [as_item(fact) | {"bucket": fact.bucket.value, "group": fact.group} for fact in facts]
+        }
+        intent = self._database.write(lambda tx: intents.begin(tx, INTENT, facts[0].id, payload))
+        try:
+            self._apply(facts)
+        except OSError as error:
+            raise Refusal(
+                "unwritable_home",
+                f"{self._folder} cannot be written: {error.strerror or error}",
+                "make room or the folder writable; what is missing is written at the next start",
+            ) from error
+        self._database.write(lambda tx: intents.finish(tx, intent))
+
+    def _apply(self, facts: Sequence[ParaFact]) -> None:
+        places: dict[tuple[Bucket, str], list[ParaFact]] = {}
+        for fact in facts:
+            places.setdefault((fact.bucket, fact.group), []).append(fact)
+        with self._lock:
+            for (bucket, name), changed in places.items():
+                write_group(self._path(bucket, name), self._group(bucket, name), changed)
+
+    def _groups(self) -> list[Group]:
+        found = []
+        for bucket in Bucket:
+            parent = self._folder / bucket.value
+            if parent.is_dir():
+                names = [one.name for one in parent.iterdir() if one.is_dir() and GROUP.fullmatch(one.name)]
+                found += [self._group(bucket, name) for name in sorted(names)]
+        return found
+
+    def _group(self, bucket: Bucket, name: str) -> Group:
+        """A group, read anew when its file has changed, whoever changed it."""
+        folder = self._path(bucket, name)
+        try:
+            seen = (folder / ITEMS).stat()
+            stamp = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
+        except FileNotFoundError:
+            return Group(bucket, name, (), {})
+        except OSError:
+            return read_group(folder, bucket, name)
+        with self._lock:
+            kept = self._read.get((bucket, name))
+            if kept is None or kept[0] != stamp:
+                kept = self._read[bucket, name] = (stamp, read_group(folder, bucket, name))
+            return kept[1]
+
+    def _path(self, bucket: Bucket, name: str) -> Path:
+        return self._folder / bucket.value / name
+
+
+def group_name(text: str) -> str:
+    """A name of a group made of any words: small letters, digits, `-`; "general" for none that can be."""
+    name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in text.lower())
+    return "-".join(part for part in name.split("-") if part)[:60].strip("-") or "general"
+
+
+def overtaken(fact: str, candidates: Iterable[ParaFact], overlap: float) -> str:
+    """The active fact that `fact` most likely corrects: it shares at least `overlap` of the shorter one's words, and is
+    not the same. "" for none. Pure."""
+    words = content_words(fact)
+    best, found = 0.0, ""
+    for one in candidates:
+        other = content_words(one.fact)
+        smaller = min(len(words), len(other))
+        share = len(words & other) / smaller if smaller else 0.0
+        if one.active and overlap <= share and share > best and digest(one.fact) != digest(fact):
+            best, found = share, one.id
+    return found
+
+
+def _checked(new: NewFact) -> NewFact:
+    text = " ".join(sanitise(new.fact).split())
+    if not text or len(text) > LONGEST_FACT:
+        raise Refusal("bad_fact", f"a fact has 1 to {LONGEST_FACT} characters", "say it in a sentence")
+    if not GROUP.fullmatch(new.group):
+        raise Refusal("bad_fact", f"{sanitise(new.group)!r} is no name of a group", "small letters, digits, - and _")
+    return replace(new, fact=text, category=sanitise(new.category).strip(), source=sanitise(new.source).strip())
+
+
+def _free_id(new: NewFact, taken: Iterable[str]) -> str:
+    """An id that follows from what the fact says, so that the same run twice makes the same; another where that is
+    taken by an older fact of the same words."""
+    known = set(taken)
+    for salt in range(len(known) + 1):
+        words = f"{new.bucket}/{new.group}/{digest(new.fact)}/{salt}"
+        name = "fact_" + hashlib.sha256(words.encode()).hexdigest()[:8]
+        if name not in known:
+            return name
+    raise AssertionError("among so many names one is free")
+
+
+def _fact(item: dict[str, Any]) -> ParaFact:
+    bucket = Bucket(item["bucket"])
+    own = {key: value for key, value in item.items() if key not in ("bucket", "group")}
+    return read_item(own, bucket, item["group"])

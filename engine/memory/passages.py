@@ -1,0 +1,74 @@
+"""How a memory is seen by the embedder: cut into chunks that fit it, each in its context. Pure.
+
+A turn of a conversation means little alone ("Yes, last week!"): it is embedded behind the turn before it, the date and
+who speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.values import Memory
+
+VERSION = 1
+"""Changes with whatever here changes the texts that are embedded: then all are embedded again."""
+
+MOST_TOKENS = 192
+"""Tokens of a chunk: what is put before it must fit into the embedder's 256 as well."""
+
+OVERLAP = 24
+"""Tokens that a chunk shares with the one before it."""
+
+MOST_CHUNKS = 64
+"""Chunks of one memory that get vectors, about 12,000 words; what follows is found by its words alone."""
+
+READ = 100_000
+"""Characters that are looked at for chunks."""
+
+FORMER = 240
+"""Characters of the turn before that count, its last ones."""
+
+
+def short(text: str) -> bool:
+    """True when `text` is one chunk for certain: no token is shorter than a character."""
+    return len(text) <= MOST_TOKENS
+
+
+def chunks(offsets: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """Stretches of a text of `length` characters, given where its tokens begin and end: at most `MOST_TOKENS` each,
+    overlapping by `OVERLAP`, together the whole of it."""
+    if len(offsets) <= MOST_TOKENS:
+        return [(0, length)]
+    found: list[tuple[int, int]] = []
+    first = 0
+    while len(found) < MOST_CHUNKS:
+        last = min(first + MOST_TOKENS, len(offsets))
+        start = 0 if not found else offsets[first][0]
+        found.append((start, length if last == len(offsets) else offsets[last - 1][1]))
+        if last == len(offsets):
+            break
+        first = last - OVERLAP
+    return found
+
+
+def head(one: Memory, former: Memory | None) -> str:
+    """What stands before a chunk of `one`, `former` being the turn before it in its session."""
+    before = f"{former.text[-FORMER:]} " if former is not None and former.text else ""
+    who = f"{one.speaker}: " if one.speaker else ""
+    return f"{before}[{one.at.day:02d} {_MONTHS[one.at.month - 1]} {one.at.year}] {who}"
+
+
+_MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)

@@ -1,0 +1,204 @@
+"""What a question asks for: its words, whom it is about, and when. Pure, and nothing here knows of any data set.
+
+Of a question most words say nothing ("What did ... say about"), and a name that is on every second line says no more:
+those narrow by who speaks, not by their letters.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+WORD = re.compile(r"[^\W_]+(?:['’][a-z]{1,2}\b)?", re.UNICODE)
+_POSSESSIVE = re.compile(r"['’].*$")
+
+_EMPTY = """
+a an the is are was were be been being am do does did doing have has had having i you he she it we they me him her us
+them my your his its our their mine yours this that these those what which who whom whose when where why how of in on at
+to for from with by about as into than then so and or but if not no yes can could will would shall should may might must
+just very too also there here s t d ll m re ve don didn doesn isn wasn
+"""
+EMPTY = frozenset(_EMPTY.split())
+"""Words that narrow nothing."""
+
+USERS = frozenset({"user", "human", "me", "operator", "customer"})
+ASSISTANTS = frozenset({"assistant", "ai", "bot", "model", "agent"})
+"""Speakers that are roles: a question in the first person is about the one, "what did you suggest" about the other."""
+
+_FIRST = re.compile(r"\b(?:i|i['’]\w+|my|me|mine|myself|we|our|us)\b", re.IGNORECASE)
+_YOU_SAID = re.compile(
+    r"\b(?:you|your)\b.{0,40}\b(?:sa(?:y|id)|t(?:ell|old)|suggest\w*|recommend\w*|mention\w*|advi[sc]e\w*|"
+    r"propose\w*|provide\w*|ga?ive|gave|list(?:ed)?|explain\w*|answer\w*|wr[oi]te)\b",
+    re.IGNORECASE,
+)
+_WHEN = re.compile(
+    r"^\W*(?:when|since when|how long|what (?:date|day|month|year|time)|which (?:date|day|month|year))\b", re.I
+)
+_LATEST = re.compile(
+    r"\b(?:latest|newest|most recent(?:ly)?|last time|currently|current|now|nowadays|these days)\b", re.I
+)
+
+_NAMES = "january february march april may june july august september october november december"
+MONTHS = {name: number for number, name in enumerate(_NAMES.split(), 1)}
+_MONTH = "|".join(MONTHS)
+_IN_MONTH = re.compile(
+    rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)?,? (?:of )?)?({_MONTH})\b"
+    r"(?: (\d{1,2})(?:st|nd|rd|th)?\b)?(?:,? (?:of )?(\d{4})\b)?",
+    re.I,
+)
+_ISO = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})\b")
+_AGO = re.compile(r"\b(\d{1,3}|an?|one|two|three|four|five|six|seven) (day|week|month|year)s? ago\b", re.I)
+_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
+_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+_RELATIVE = re.compile(r"\b(today|yesterday|(?:last|this|past) (?:week|month|year))\b", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A date that a question names, as far as it does; or the days from `first` to `last`."""
+
+    year: int | None = None
+    month: int | None = None
+    day: int | None = None
+    first: date | None = None
+    last: date | None = None
+
+    def fits(self, at: date) -> float:
+        """How well a day fits, in [0, 1]: 1 the very day or the one beside it, 0.67 the month, 0.33 the month of
+        another day."""
+        if self.first is not None and self.last is not None:
+            if not self.first <= at <= self.last:
+                return 0.0
+            return 1.0 if (self.last - self.first).days <= 3 else 0.67
+        if self.month != at.month or (self.year is not None and self.year != at.year):
+            return 0.0
+        if self.day is None:
+            return 0.67
+        return 1.0 if abs(self.day - at.day) <= 1 else 0.33
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as the ranking reads it.
+
+    `words` are its telling words as they stand, `terms` the same by their stems; `asked` the speakers (in lower case)
+    whose lines it is about, empty when it is about nobody's; `nameless` the question without those names.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    terms: tuple[str, ...]
+    asked: frozenset[str]
+    nameless: str
+    whens: tuple[When, ...]
+    asks_when: bool
+    asks_latest: bool
+
+
+def read(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None) -> Question:
+    """Read a question that is asked of what `speakers` said."""
+    known = {one.casefold() for one in speakers if one}
+    people = {one: _calls(one) for one in known if one not in USERS and one not in ASSISTANTS}
+    lower = text.casefold()
+    present = set(_plain(lower))
+    named = {one for one, calls in people.items() if _named(lower, present, one, calls)}
+    called = {word for one in named for word in people[one]}
+    plain = list(dict.fromkeys(_plain(lower)))
+    words = [word for word in plain if word not in EMPTY and word not in called]
+    words = words or [word for word in plain if word not in called] or plain
+    return Question(
+        text=text,
+        words=tuple(words),
+        terms=tuple(dict.fromkeys(stem(word) for word in words)),
+        asked=frozenset(named) if len(named) == 1 else frozenset() if named else _roles(text, known),
+        nameless=_without(text, called),
+        whens=tuple(_whens(text, now)),
+        asks_when=bool(_WHEN.search(text)),
+        asks_latest=bool(_LATEST.search(text)),
+    )
+
+
+def stems(text: str) -> list[str]:
+    """The words of a text by their stems, in order."""
+    return [stem(word) for word in _plain(text.casefold())]
+
+
+@functools.lru_cache(maxsize=50_000)
+def stem(word: str) -> str:
+    """A word without its ending, roughly: `plans`, `planned`, `planning` and `plan` are one. Both sides of a comparison
+    go through here, so that it need not be a word."""
+    if len(word) > 3 and word.endswith("ies"):
+        word = word[:-3] + "y"
+    elif len(word) > 4 and word.endswith("sses"):
+        word = word[:-2]
+    elif len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in ("ingly", "edly", "ing", "ed", "ly", "ment", "ness", "ful", "er"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word[: -len(ending)]
+            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
+                word = word[:-1]
+            break
+    if len(word) > 3 and word.endswith("e"):
+        word = word[:-1]
+    return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
+
+
+def _plain(lower: str) -> list[str]:
+    return [_POSSESSIVE.sub("", word) for word in WORD.findall(lower)]
+
+
+def _calls(speaker: str) -> tuple[str, ...]:
+    """What a speaker may be called by: the words of the name."""
+    return tuple(word for word in _plain(speaker) if len(word) > 1 and word not in EMPTY)
+
+
+def _named(lower: str, present: set[str], speaker: str, calls: tuple[str, ...]) -> bool:
+    return bool(calls) and (calls[0] in present or (len(calls) > 1 and speaker in lower))
+
+
+def _roles(text: str, known: set[str]) -> frozenset[str]:
+    """Who is meant by "I" and "you", where one speaker is the user and the other the assistant."""
+    users, assistants = known & USERS, known & ASSISTANTS
+    if assistants and _YOU_SAID.search(text):
+        return frozenset(assistants)
+    return frozenset(users) if _FIRST.search(text) else frozenset()
+
+
+def _without(text: str, called: set[str]) -> str:
+    if not called:
+        return text
+    some = "|".join(re.escape(word) for word in sorted(called, key=len, reverse=True))
+    left = re.sub(rf"\b(?:{some})\b(?:['’]s)?", "", text, flags=re.IGNORECASE)
+    return re.sub(r"\s+", " ", left).strip() or text
+
+
+def _whens(text: str, now: datetime | None) -> Iterable[When]:
+    for found in _ISO.finditer(text):
+        yield When(int(found[1]), int(found[2]), int(found[3]))
+    for found in _IN_MONTH.finditer(text):
+        before, name, after, year = found.groups()
+        day = before or after
+        # "may" and "march" are months only beside something of a date.
+        if name.islower() and not (day or year) and not re.search(rf"\b(?:in|of|on|since|during) {name}\b", text):
+            continue
+        yield When(int(year) if year else None, MONTHS[name.lower()], int(day) if day else None)
+    if now is None:
+        return
+    today = now.date()
+    for found in _AGO.finditer(text):
+        unit = _DAYS[found[2].lower()]
+        number = _NUMBERS.get(found[1].lower()) or int(found[1])
+        middle, slack = today - timedelta(days=min(number * unit, 100_000)), timedelta(days=unit // 2)
+        yield When(first=middle - slack, last=middle + slack)
+    for found in _RELATIVE.finditer(text):
+        what = found[1].lower()
+        if what in ("today", "yesterday"):
+            day_meant = today - timedelta(days=what == "yesterday")
+            yield When(first=day_meant, last=day_meant)
+        else:
+            span = _DAYS[what.split()[1]]
+            yield When(first=today - timedelta(days=span * (2 if what.startswith("last") else 1)), last=today)

@@ -1,0 +1,102 @@
+"""The order of candidates, and each one's reasons (SPEC 4.4): a weighted sum of features, no model. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.memory.features import FirstLook, Pool, close_look
+from engine.memory.question import Question, stem, stems
+from engine.memory.weights import WEIGHTS, Weight
+from engine.values import ScorePart
+
+if TYPE_CHECKING:
+    from engine.memory.features import Places, Vector
+
+CLOSE_MOST = 120
+"""So many candidates are looked at closely."""
+
+NEAREST = 0.25
+"""The cosine that is a squared L2 of 1.5 between unit vectors."""
+
+TELLING = 0.5
+"""A part is named as a reason when it has at least this share of what it could have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A candidate's place in the pool and its score, the sum of its parts' `value * weight`: in [0, 1]."""
+
+    place: int
+    score: float
+    parts: tuple[ScorePart, ...]
+    reason: str
+
+
+def rank(
+    question: Question,
+    pool: Pool,
+    look: FirstLook,
+    places: Places,
+    matched: tuple[Vector, Vector],
+    *,
+    most: int | None = None,
+    weights: Sequence[Weight] = WEIGHTS,
+) -> list[Ranked]:
+    """The rows at `places`, best first, at most `most`. `matched` is what `token_vectors.match` says of them.
+
+    Rows that score the same stay in their order.
+    """
+    import numpy
+
+    if not len(places):
+        return []
+    found = close_look(question, pool, look, places, matched)
+    groups = list(dict.fromkeys(one.group for one in weights))
+    total = sum(abs(one.weight) for one in weights) or 1.0
+    shares = {group: sum(abs(one.weight) for one in weights if one.group == group) / total for group in groups}
+    parts: dict[str, Vector] = {group: numpy.zeros(len(places), numpy.float32) for group in groups}
+    for one in weights:
+        value = found[one.feature]
+        parts[one.group] = parts[one.group] + abs(one.weight) / total * (value if one.weight >= 0 else 1.0 - value)
+    scores = numpy.sum(list(parts.values()), axis=0)
+    # What is further than a squared L2 of 1.5 is dropped (SPEC 4.3), unless words, or what else was found, speak for
+    # it: the turn that answers often shares nothing with the question but its session.
+    speaks = (found["meaning"] >= NEAREST) | (found["coverage"] > 0) | (found["window_coverage"] > 0)
+    order = numpy.argsort(-scores, kind="stable")[: most if speaks.any() else 0]
+    ranked = []
+    for at in order:
+        row = int(at)
+        mine = tuple(
+            ScorePart(group, min(1.0, max(0.0, float(parts[group][row]) / shares[group])), shares[group])
+            for group in groups
+            if shares[group]
+        )
+        score = sum(part.value * part.weight for part in mine)
+        ranked.append(Ranked(int(places[row]), score, mine, _reason(question, pool, found, row, int(places[row]))))
+    return ranked
+
+
+def _reason(question: Question, pool: Pool, found: Mapping[str, Vector], row: int, place: int) -> str:
+    """Why, in words."""
+    text = pool.texts[place]
+    said = []
+    if found["coverage"][row] > 0:
+        present = set(stems(text[:4_000]))
+        words = [word for word in question.words if stem(word) in present]
+        said.append("says " + ", ".join(words[:5]))
+    if found["meaning"][row] > 0 and (found["meaning"][row] >= TELLING or not said):
+        said.append(f"near in meaning ({found['meaning'][row]:.2f})")
+    if found["asked"][row]:
+        said.append(f"{pool.speakers[place]} says it")
+    if found["date"][row]:
+        at = pool.times[place]
+        said.append(f"said on {at.date().isoformat()}" if at else "said then")
+    if found["answers"][row] >= TELLING:
+        said.append("answers a turn that fits")
+    elif found["beside_best"][row] >= TELLING:
+        said.append("beside a turn that fits")
+    if not said:
+        said.append("its session is about it" if found["session"][row] >= TELLING else "a little of everything")
+    return "; ".join(said)

@@ -1,0 +1,77 @@
+"""Sentences of an agent's prose with the line each begins in; code, block quotes and tables are left out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_FENCE = re.compile(r"^\s{0,3}(?:[-*]\s+)?(```+|~~~+)")
+_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_HEADING = re.compile(r"^\s{0,3}#{1,6}\s")
+_TABLE = re.compile(r"^\s*\|.*\|\s*$")
+_CODE_INDENT = re.compile(r"^(?: {4,}|\t)\S")
+_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[`*_]*[A-Z0-9])")
+_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|no|mr|mrs|dr|st|fig)\.|\b[A-Z]\.)$", re.IGNORECASE)
+_EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence, in one line, and the number of the line that it begins in."""
+
+    text: str
+    line: int
+
+
+def sentences(lines: Iterable[tuple[int, str]]) -> Iterator[Sentence]:
+    """The sentences of numbered lines that belong together. A list item is a paragraph of its own; lines that were
+    wrapped are joined."""
+    for paragraph in _paragraphs(lines):
+        yield from _split(paragraph)
+
+
+def _paragraphs(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    fence = ""
+    block: list[tuple[int, str]] = []
+    for number, line in lines:
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence):
+                fence = ""
+            continue
+        if mark:
+            fence = mark[1]
+        code = not block and _CODE_INDENT.match(line) and not _ITEM.match(line)
+        apart = not line.strip() or _HEADING.match(line) or _TABLE.match(line) or line.lstrip().startswith(">")
+        if mark or code or apart:
+            if block:
+                yield block
+            block = []
+            continue
+        item = _ITEM.match(line)
+        if item and block:
+            yield block
+            block = []
+        block.append((number, line[item.end() :] if item else line))
+    if block:
+        yield block
+
+
+def _split(paragraph: list[tuple[int, str]]) -> Iterator[Sentence]:
+    text, starts = "", []
+    for number, line in paragraph:
+        starts.append((len(text), number))
+        text += line.strip() + " "
+    begin = 0
+    for end in [*_ends(text), len(text)]:
+        sentence = " ".join(_EMPHASIS.sub(r"\2", text[begin:end]).split())
+        if sentence:
+            yield Sentence(sentence, max(number for start, number in starts if start <= begin))
+        begin = end
+
+
+def _ends(text: str) -> Iterator[int]:
+    for found in _END.finditer(text):
+        if not _ABBREVIATION.search(text[: found.start()]):
+            yield found.end()

@@ -1,0 +1,98 @@
+"""Tables of layers C and E. They are the truth (SPEC 4.10): text, vectors and full text; Chroma is an index over them.
+
+The full-text table follows `memories` by triggers, so that no statement can forget it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import JSON, CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, event
+from sqlalchemy.engine import Connection
+from sqlmodel import Field, SQLModel
+
+from engine.storage.types import utc
+
+
+class MemoryRow(SQLModel, table=True):
+    """One memory. `seq` is never used twice; `model` is what its vectors were made with, "" while they are missing."""
+
+    __tablename__ = "memories"
+    __table_args__ = (
+        CheckConstraint("layer IN ('C', 'E')", name="ck_memories_layer"),
+        CheckConstraint("retention IN ('session', 'month', 'forever')", name="ck_memories_retention"),
+        Index("ix_memories_id", "id", unique=True),
+        Index("ix_memories_session", "session", "seq"),
+        Index("ix_memories_layer", "layer", "seq"),
+        Index("ix_memories_model", "model", "seq"),
+        Index("ix_memories_retention", "retention", "created_at"),
+        Index("ix_memories_speaker", "speaker"),
+        {"sqlite_autoincrement": True},
+    )
+
+    seq: int | None = Field(default=None, primary_key=True)
+    id: str
+    ref: str = ""
+    layer: str
+    text: str
+    kind: str
+    speaker: str = ""
+    session: str = ""
+    agent: str = ""
+    workspace: str = ""
+    source: str = ""
+    tags: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    retention: str
+    at: datetime = Field(sa_column=utc())
+    created_at: datetime = Field(sa_column=utc())
+    superseded_by: str = ""
+    forgotten: bool = False
+    model: str = ""
+
+
+class ChunkRow(SQLModel, table=True):
+    """A stretch of a memory's text that fits the embedder: characters `start` to `stop`. Most memories have one.
+
+    `tokens` is what the re-ranker keeps of the stretch's token vectors, in a form of its own; NULL when it keeps none.
+    """
+
+    __tablename__ = "memory_chunks"
+    __table_args__ = (Index("ix_memory_chunks_seq", "seq", "ordinal"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    seq: int = Field(sa_column=Column("seq", Integer, ForeignKey("memories.seq", ondelete="CASCADE"), nullable=False))
+    ordinal: int
+    start: int
+    stop: int
+    tokens: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+
+
+class VectorRow(SQLModel, table=True):
+    """The unit vector of a chunk: float32, little-endian."""
+
+    __tablename__ = "memory_vectors"
+
+    chunk_id: int = Field(
+        sa_column=Column("chunk_id", Integer, ForeignKey("memory_chunks.id", ondelete="CASCADE"), primary_key=True)
+    )
+    vector: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+
+
+FULL_TEXT = (
+    "CREATE VIRTUAL TABLE memories_fts USING fts5("
+    "text, content='memories', content_rowid='seq', tokenize='porter unicode61 remove_diacritics 2')",
+    "CREATE TRIGGER memories_fts_insert AFTER INSERT ON memories BEGIN "
+    "INSERT INTO memories_fts(rowid, text) VALUES (new.seq, new.text); END",
+    "CREATE TRIGGER memories_fts_delete AFTER DELETE ON memories BEGIN "
+    "INSERT INTO memories_fts(memories_fts, rowid, text) VALUES ('delete', old.seq, old.text); END",
+    "CREATE TRIGGER memories_fts_update AFTER UPDATE OF text ON memories BEGIN "
+    "INSERT INTO memories_fts(memories_fts, rowid, text) VALUES ('delete', old.seq, old.text); "
+    "INSERT INTO memories_fts(rowid, text) VALUES (new.seq, new.text); END",
+)
+"""Statements that make the full-text table."""
+
+
+@event.listens_for(MemoryRow.__table__, "after_create")  # type: ignore[attr-defined]
+def _make_full_text(_target: object, connection: Connection, **_: object) -> None:
+    for statement in FULL_TEXT:
+        connection.exec_driver_sql(statement)

@@ -1,0 +1,84 @@
+"""Late interaction: each telling word of a question looks for the word nearest to it in a text.
+
+A sentence's one vector blurs what it is about; its tokens' vectors do not. They come out of the same run of the model,
+and are kept in 32 dimensions of one byte, about a kilobyte a turn, so that ranking needs no model for a candidate. The
+projection comes with the program and belongs to the model: the principal directions of tokens in everyday talk.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy
+
+    Matrix = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
+    Vector = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
+
+PROJECTION = Path(__file__).with_name("token_projection.npy")
+"""float16, 1 + 384 rows of `DIMENSIONS`: the projected mean, then the directions."""
+
+DIMENSIONS = 32
+_SCALE = 127.0
+
+
+def pack(vectors: Matrix, *, first: int = 1, last: int = -1) -> bytes:
+    """What is kept of a text's token vectors, one a row; rows `first` to `last` are its own, by default all but the
+    marks that the model sets at both ends. b"" when the vectors are of another model."""
+    import numpy
+
+    mean, directions = _projection()
+    if vectors.shape[1] != len(directions):
+        return b""
+    own = vectors[first:last]
+    if not len(own):
+        return b""
+    near = _units(own.astype(numpy.float32)) @ directions - mean
+    return bytes(numpy.round(_units(near) * _SCALE).astype(numpy.int8).tobytes())
+
+
+def match(question: bytes, telling: Sequence[int], texts: Sequence[bytes | None]) -> tuple[Vector, Vector]:
+    """For each text, how near its words come to those of the question: on average, and for the word that is worst off.
+
+    `question` and `texts` are as `pack` made them; `telling` the rows of the question that count, all when empty. Both
+    results are in [0, 1], and 0 for a text of which nothing was kept.
+    """
+    import numpy
+
+    average, least = numpy.zeros(len(texts), numpy.float32), numpy.zeros(len(texts), numpy.float32)
+    asked = _rows(question)
+    if len(telling):
+        asked = asked[[row for row in telling if row < len(asked)]]
+    known = [place for place, one in enumerate(texts) if one]
+    if not len(asked) or not known:
+        return average, least
+    rows = _rows(b"".join(texts[place] or b"" for place in known))
+    starts = numpy.cumsum([0] + [len(texts[place] or b"") // DIMENSIONS for place in known[:-1]])
+    best = numpy.maximum.reduceat(rows @ asked.T, starts, axis=0)
+    average[known] = numpy.clip(best.mean(axis=1), 0.0, 1.0)
+    least[known] = numpy.clip(best.min(axis=1), 0.0, 1.0)
+    return average, least
+
+
+def _rows(packed: bytes) -> Matrix:
+    import numpy
+
+    return numpy.frombuffer(packed, numpy.int8).reshape(-1, DIMENSIONS).astype(numpy.float32) / numpy.float32(_SCALE)
+
+
+def _units(rows: Matrix) -> Matrix:
+    import numpy
+
+    lengths: Matrix = numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    return numpy.asarray(rows / lengths, numpy.float32)
+
+
+@functools.cache
+def _projection() -> tuple[Vector, Matrix]:
+    import numpy
+
+    both = numpy.load(PROJECTION).astype(numpy.float32)
+    return both[0], both[1:]

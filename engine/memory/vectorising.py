@@ -1,0 +1,177 @@
+"""Makes the vectors that are missing, in the background: of what was just remembered, of what a crash left, and of
+everything when the embedder changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.memory import passages
+from engine.memory.embedding import Embedder, NoEmbedder
+from engine.memory.helper import HelperFailed, HelperGone
+from engine.memory.store import MemoryStore, NewChunk
+from engine.storage.database import Database
+from engine.values import Layer, Memory, Refusal
+
+log = logging.getLogger(__name__)
+
+BATCH = 64
+"""Memories whose vectors are made and stored together."""
+
+PATIENCE = (1.0, 5.0, 30.0, 300.0)
+"""Seconds to wait after the first, second, ... failure in a row."""
+
+Offsets = Callable[[str], Sequence[tuple[int, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class NewVector:
+    """A vector that was stored."""
+
+    chunk_id: int
+    seq: int
+    layer: Layer
+    vector: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A chunk on its way: characters `start` to `stop` of a memory, and what stands before them."""
+
+    one: Memory
+    start: int
+    stop: int
+    head: str
+
+
+class Vectoriser:
+    """One thread that runs while vectors are missing, and waits otherwise."""
+
+    def __init__(
+        self,
+        database: Database,
+        store: MemoryStore,
+        *,
+        embedder: Callable[[], Embedder],
+        offsets: Offsets,
+        made: Callable[[str, list[NewVector]], None],
+    ) -> None:
+        """`offsets(text)` are where the tokens of a text lie; `made(model, vectors)` hears of what is stored,
+        of nothing when all is made."""
+        self._database = database
+        self._store = store
+        self._embedder = embedder
+        self._offsets = offsets
+        self._made = made
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._woken = False
+        self._busy = False
+        self._closed = False
+        self._failures = 0
+        self.trouble = ""
+        """Why no vectors can be made now, in words; "" when they can."""
+
+    @property
+    def model(self) -> str:
+        """What rows say that their vectors were made with: the embedder, and how texts are cut for it."""
+        return f"{self._embedder().name}/{passages.VERSION}"
+
+    def wake(self) -> None:
+        """Something may be missing. Returns at once."""
+        with self._condition:
+            if self._closed:
+                return
+            self._woken = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="clawpy-vectors", daemon=True)
+                self._thread.start()
+            self._condition.notify_all()
+
+    def settle(self, timeout: float | None) -> bool:
+        """Wait until nothing is missing; False after `timeout` seconds, or when no vectors can be made."""
+        self.wake()
+        with self._condition:
+            self._condition.wait_for(lambda: self._closed or bool(self.trouble) or self._idle(), timeout)
+            return self._idle() and not self.trouble
+
+    def _idle(self) -> bool:
+        return not self._woken and not self._busy
+
+    def close(self) -> None:
+        """Stop after what is being made. Safe to call twice."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._woken or self._closed)
+                if self._closed:
+                    return
+                self._woken, self._busy = False, True
+            try:
+                more = self._some()
+                self._tell("")
+            except (NoEmbedder, HelperGone, HelperFailed, TimeoutError) as error:
+                self._tell(str(error) or "memory's helper process does not answer")
+                more = True
+            except Refusal as refusal:
+                if refusal.code == "engine_closed":
+                    return
+                self._tell(refusal.message)
+                more = True
+            except Exception as error:
+                log.exception("vectors could not be made")
+                self._tell(f"{type(error).__name__}: {error}")
+                more = True
+            with self._condition:
+                self._woken, self._busy = self._woken or more, False
+                self._condition.notify_all()
+                if self._failures:
+                    wait = PATIENCE[min(self._failures, len(PATIENCE)) - 1]
+                    self._condition.wait_for(lambda: self._closed, wait)
+
+    def _tell(self, trouble: str) -> None:
+        if trouble and trouble != self.trouble:
+            log.warning("no vectors: %s", trouble)
+        self._failures = self._failures + 1 if trouble else 0
+        self.trouble = trouble
+
+    def _some(self) -> bool:
+        """Make vectors for the oldest that have none; True when there may be more."""
+        embedder, model = self._embedder(), self.model
+        found = self._store.pending(model, BATCH)
+        if not found:
+            self._made(model, [])
+            return False
+        parts = self._plan(found)
+        texts = [part.head + part.one.text[part.start : part.stop] for part in parts]
+        made = embedder.embed(texts, keep=[len(part.head) for part in parts])
+        chunks: dict[int, list[NewChunk]] = {one.seq: [] for one in found}
+        for part, one in zip(parts, made, strict=True):
+            chunks[part.one.seq].append(NewChunk(part.start, part.stop, one.vector, one.kept or None))
+        layers = {one.seq: one.layer for one in found}
+        stored = self._database.write(lambda tx: self._store.put_chunks(tx, model, chunks))
+        vectors = {seq: [chunk.vector for chunk in some] for seq, some in chunks.items()}
+        self._made(model, [NewVector(number, seq, layers[seq], vectors[seq].pop(0)) for number, seq in stored])
+        return True
+
+    def _plan(self, found: Sequence[Memory]) -> list[_Part]:
+        known = {one.seq: one for one in found}
+        former = self._store.former([one.seq for one in found if one.session])
+        known |= self._store.by_seq(number for number in former.values() if number not in known)
+        parts = []
+        for one in found:
+            text = one.text[: passages.READ]
+            offsets = [] if passages.short(text) else self._offsets(text)
+            before = known.get(former.get(one.seq, 0))
+            for start, stop in passages.chunks(offsets, len(text)):
+                parts.append(_Part(one, start, stop, passages.head(one, None if start else before)))
+        return parts

@@ -1,0 +1,288 @@
+"""Dense search: by exact vectors where there are few, else by the index, with its candidates rescored exactly.
+
+Vectors are unit vectors, so that similarity is their product in [-1, 1], and Chroma's squared L2 is 2 - 2 * similarity.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from engine.memory.embedding import Embedder, Made, NoEmbedder
+from engine.memory.index import Index
+from engine.memory.store import MemoryStore
+from engine.memory.vectorising import NewVector
+from engine.values import Layer
+
+if TYPE_CHECKING:
+    import numpy
+
+    Matrix = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
+
+MAX_DISTANCE = 1.5
+"""Squared L2 above which nothing is found (SPEC 4.3): a similarity below 0.25."""
+
+EXACT_MOST = 20_000
+"""Up to so many chunks all vectors are held in memory and compared (30 MB)."""
+
+PAGE = 2_000
+QUESTIONS = 256
+"""Vectors of questions that are kept."""
+
+BOTH = frozenset({Layer.VECTORS, Layer.CONTEXT})
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that was found, and the number of its memory."""
+
+    chunk_id: int
+    seq: int
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What dense search found, best first. `served`: "exact", "chroma", or "" when nothing could search; then `words`
+    says why."""
+
+    hits: tuple[Hit, ...]
+    served: str
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A question as the embedder reads it: its unit vector, what `token_vectors.pack` keeps of its tokens, those, and
+    the characters where each begins and ends. An endpoint tells no tokens."""
+
+    vector: Matrix
+    kept: bytes
+    tokens: tuple[str, ...]
+    offsets: tuple[tuple[int, int], ...]
+
+
+class Vectors:
+    """Dense search over chunks. From any thread; no call waits for what is being built."""
+
+    def __init__(
+        self, store: MemoryStore, index: Index, *, embedder: Callable[[], Embedder], model: Callable[[], str]
+    ) -> None:
+        self._store = store
+        self._index = index
+        self._embedder = embedder
+        self._model = model
+        self._questions: OrderedDict[tuple[str, str], Made] = OrderedDict()
+        self._asking = threading.Lock()
+        self._exact: _Exact | None = None
+        self._loading = threading.Lock()
+        self.trouble = ""
+        """Why questions cannot be embedded, in words; "" when they can."""
+
+    def read(self, text: str) -> Read | None:
+        """A question as the embedder reads it; None when it cannot work: `trouble` says why. The latest are kept."""
+        import numpy
+
+        made = self._ask([text])
+        if made is None:
+            return None
+        one = made[0]
+        return Read(numpy.frombuffer(one.vector, dtype="<f4"), one.kept, one.tokens, one.offsets)
+
+    def embed(self, texts: Sequence[str]) -> Matrix | None:
+        """Unit vectors of questions, one a row; None as `read`."""
+        import numpy
+
+        made = self._ask(texts)
+        return None if made is None else numpy.stack([numpy.frombuffer(one.vector, dtype="<f4") for one in made])
+
+    def search(self, query: Matrix, k: int, *, layers: frozenset[Layer] = BOTH, within: float = MAX_DISTANCE) -> Hits:
+        """The `k` nearest chunks `within` a squared L2. `query` is one vector."""
+        exact = self._all()
+        if exact is not None:
+            return Hits(tuple(exact.search(query, k, layers, within)), "exact")
+        found: list[int] = []
+        for layer in sorted(layers & BOTH):
+            nearest = self._index.search(layer, query.astype("<f4").tobytes(), k)
+            if nearest is None:
+                state = self._index.state
+                return Hits((), "", f"the index is {state.state}" + (f": {state.words}" if state.words else ""))
+            found += [number for number, distance in nearest if distance <= within]
+        return Hits(tuple(self._rescored(query, found)[:k]), "chroma")
+
+    def similarities(self, query: Matrix, seqs: Iterable[int]) -> dict[int, float]:
+        """How near memories are, exactly: the best of each one's chunks. Those without vectors are left out."""
+        wanted = list(seqs)
+        exact = self._all()
+        if exact is not None:
+            return exact.similarities(query, wanted)
+        chunks = [number for some in self._store.chunks_of(wanted).values() for number in some]
+        found: dict[int, float] = {}
+        for hit in self._rescored(query, chunks):
+            found.setdefault(hit.seq, hit.similarity)
+        return found
+
+    def matrix(self) -> tuple[Sequence[int], Sequence[int], Matrix] | None:
+        """Chunk ids, numbers of their memories and their vectors, a row a chunk, where all are held in memory; else
+        None. What is remembered later is not in it; what was forgotten has a row of zeros. Do not change it."""
+        exact = self._all()
+        return None if exact is None else exact.rows()
+
+    def added(self, model: str, vectors: Sequence[NewVector]) -> None:
+        """These were stored."""
+        with self._loading:
+            if self._exact is not None and self._exact.model == model:
+                for one in vectors:
+                    self._exact.put(one.chunk_id, one.seq, one.layer, one.vector)
+
+    def dropped(self, chunk_ids: Iterable[int]) -> None:
+        """These chunks are gone."""
+        with self._loading:
+            if self._exact is not None:
+                self._exact.drop(chunk_ids)
+
+    def _ask(self, texts: Sequence[str]) -> list[Made] | None:
+        embedder = self._embedder()
+        wanted = [(embedder.name, text) for text in texts]
+        with self._asking:
+            known = {key: self._questions[key] for key in wanted if key in self._questions}
+        new = [key for key in dict.fromkeys(wanted) if key not in known]
+        if new:
+            try:
+                made = embedder.embed([text for _, text in new], now=True)
+            except NoEmbedder as error:
+                self.trouble = str(error)
+                return None
+            known |= dict(zip(new, made, strict=True))
+        self.trouble = ""
+        with self._asking:
+            for key in wanted:
+                self._questions[key] = known[key]
+                self._questions.move_to_end(key)
+            while len(self._questions) > QUESTIONS:
+                self._questions.popitem(last=False)
+        return [known[key] for key in wanted]
+
+    def _rescored(self, query: Matrix, chunk_ids: Sequence[int]) -> list[Hit]:
+        import numpy
+
+        vectors = self._store.vectors(chunk_ids)
+        if not vectors:
+            return []
+        owners = self._store.chunks(vectors)
+        near = numpy.frombuffer(b"".join(vectors.values()), dtype="<f4").reshape(len(vectors), -1) @ query
+        hits = [
+            Hit(number, owners[number].seq, float(value))
+            for number, value in zip(vectors, near, strict=True)
+            if number in owners
+        ]
+        return sorted(hits, key=lambda hit: (-hit.similarity, hit.chunk_id))
+
+    def _all(self) -> _Exact | None:
+        """All vectors, read when they are first asked for; None when they are too many."""
+        model = self._model()
+        with self._loading:
+            if self._exact is None or self._exact.model != model:
+                self._exact = None
+                if self._store.chunk_count() > EXACT_MOST:
+                    return None
+                exact = _Exact(model)
+                after = 0
+                while page := self._store.vector_page(model, after, PAGE):
+                    for chunk_id, seq, layer, vector in page:
+                        exact.put(chunk_id, seq, layer, vector)
+                    after = page[-1][0]
+                self._exact = exact
+            elif len(self._exact) > EXACT_MOST:
+                self._exact = None
+            return self._exact
+
+
+class _Exact:
+    """All vectors. Rows are added at the end; a search works on what was there when it began."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self._lock = threading.Lock()
+        self._row: dict[int, int] = {}
+        self._of: dict[int, list[int]] = {}
+        self._chunks: list[int] = []
+        self._seqs: list[int] = []
+        self._layers: list[Layer] = []
+        self._matrix: Any = None
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def put(self, chunk_id: int, seq: int, layer: Layer, vector: bytes) -> None:
+        import numpy
+
+        new = numpy.frombuffer(vector, dtype="<f4")
+        with self._lock:
+            if self._matrix is None or len(self._chunks) == len(self._matrix):
+                grown = numpy.zeros((max(256, 2 * len(self._chunks)), len(new)), dtype="<f4")
+                if self._matrix is not None:
+                    grown[: len(self._matrix)] = self._matrix
+                self._matrix = grown
+            row = self._row.get(chunk_id)
+            if row is None:
+                row = len(self._chunks)
+                self._row[chunk_id] = row
+                self._of.setdefault(seq, []).append(row)
+                self._chunks.append(chunk_id)
+                self._seqs.append(seq)
+                self._layers.append(layer)
+            self._matrix[row] = new
+
+    def drop(self, chunk_ids: Iterable[int]) -> None:
+        """Their rows become zero, which is near to nothing, and belong to no memory."""
+        with self._lock:
+            for chunk_id in chunk_ids:
+                row = self._row.pop(chunk_id, None)
+                if row is not None:
+                    self._matrix[row] = 0
+                    self._of.pop(self._seqs[row], None)
+
+    def search(self, query: Matrix, k: int, layers: frozenset[Layer], within: float) -> list[Hit]:
+        import numpy
+
+        with self._lock:
+            matrix, size = self._matrix, len(self._chunks)
+        if matrix is None:
+            return []
+        near = matrix[:size] @ query
+        least = 1 - within / 2
+        most = min(size, k if layers >= BOTH else size)
+        best = numpy.argpartition(-near, most - 1)[:most] if most < size else numpy.arange(size)
+        hits = [
+            Hit(self._chunks[row], self._seqs[row], float(near[row]))
+            for row in best[numpy.argsort(-near[best], kind="stable")]
+            if near[row] >= least and self._layers[row] in layers
+        ]
+        return hits[:k]
+
+    def similarities(self, query: Matrix, seqs: Sequence[int]) -> dict[int, float]:
+        import numpy
+
+        with self._lock:
+            rows = [(seq, row) for seq in seqs for row in self._of.get(seq, ())]
+            matrix = self._matrix
+        if not rows:
+            return {}
+        near = matrix[numpy.fromiter((row for _, row in rows), dtype=numpy.int64)] @ query
+        found: dict[int, float] = {}
+        for (seq, _), value in zip(rows, near, strict=True):
+            found[seq] = max(found.get(seq, -1.0), float(value))
+        return found
+
+    def rows(self) -> tuple[Sequence[int], Sequence[int], Matrix]:
+        import numpy
+
+        with self._lock:
+            if self._matrix is None:
+                return [], [], numpy.zeros((0, 0), dtype="<f4")
+            size = len(self._chunks)
+            return list(self._chunks), list(self._seqs), self._matrix[:size]

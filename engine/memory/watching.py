@@ -1,0 +1,88 @@
+"""Edits of agents' files by other programs, noticed while the engine runs (SPEC 4.1).
+
+Folders are watched, not files: editors replace files. What changed is compared by content, so that our own writes and
+a mere touch are nothing new. While nothing changes it costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.memory.markdown import Markdown
+
+log = logging.getLogger(__name__)
+
+STEP = 250
+"""Milliseconds between two looks at what the system reported; bursts of changes within them come together."""
+
+TOGETHER = 1000
+"""Milliseconds for which a burst that does not end is held back."""
+
+CLOSE_WAIT = 2.0
+
+
+class Watching:
+    """Watches the folder of a `Markdown` from a thread of its own, once it was started."""
+
+    def __init__(self, markdown: Markdown, *, report: Callable[[str, str], None] = lambda where, message: None) -> None:
+        """`report(where, message)` is told when nothing can be watched: files are then seen when they are next read."""
+        self._markdown = markdown
+        self._report = report
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.ready = threading.Event()
+        """Set when changes are seen from now on, or never will be."""
+
+    def start(self) -> None:
+        """Begin; returns at once. A second time changes nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="clawpy-agent-files", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """End it."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_WAIT)
+
+    def _run(self) -> None:
+        try:
+            self._watch(self._markdown.folder)
+        except Exception as error:
+            if self._stop.is_set():
+                return  # the engine closed while a change was recorded
+            log.exception("the agents' files are not watched any more")
+            self._report(
+                "agent files",
+                f"outside edits are not noticed by themselves any more: {error}; they count when a file is next read",
+            )
+        finally:
+            self.ready.set()
+
+    def _watch(self, folder: Path) -> None:
+        from watchfiles import watch
+
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._markdown.remember_all()
+        changes = watch(
+            folder,
+            watch_filter=None,
+            debounce=TOGETHER,
+            step=STEP,
+            rust_timeout=0,
+            stop_event=self,
+            raise_interrupt=False,
+        )
+        for batch in changes:
+            self._markdown.notice([Path(path) for _, path in batch])
+
+    def is_set(self) -> bool:
+        """Whether to end: asked by the watcher between two looks, for the first time when it is there."""
+        if not self.ready.is_set():
+            folder = self._markdown.folder
+            self._markdown.notice([folder / agent for agent in self._markdown.agents()])  # edits since we first read
+            self.ready.set()
+        return self._stop.is_set()

@@ -1,0 +1,89 @@
+"""SPEC 4.1: what a heartbeat makes due goes the ordinary way: task, card, rails; by itself only what has earned it."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.autonomy.autonomy import PULSE
+from engine.clock import FakeClock
+from engine.prediction.templates.due import is_heartbeat
+from engine.values import Card, Outcome, Refusal, Status, TriggerType
+from tests.autonomy.world import World
+
+ITEM = "which branches are stale"
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, clock, monkeypatch)
+
+
+def comes_due(world: World, item: str, agent: str = "backend_builder") -> None:
+    """The agent's file has the item, and its time has come."""
+    page = world.engine.home.agents / agent / "heartbeat.md"
+    if not page.exists() or item not in page.read_text():
+        page.write_text(f"- [ ] every 20m: {item}\n")
+        os.utime(page, (world.clock.now().timestamp(),) * 2)
+        world.engine.autonomy.schedule.run(PULSE)
+    world.clock.advance(timedelta(minutes=20))
+    world.engine.autonomy.schedule.run(PULSE)
+
+
+def heartbeats(world: World) -> list[Card]:
+    return [card for card in world.engine.cards.pending() if is_heartbeat(card.kind)]
+
+
+def test_a_due_item_is_a_card_of_its_agents_channel_and_done_with_it(world: World) -> None:
+    with world.opened() as engine:
+        comes_due(world, ITEM, agent="chronicler")
+        engine.predictions.run_cycle()
+        engine.predictions.run_cycle()
+        [card] = heartbeats(world)
+        [task] = engine.tasks.list()
+        assert (card.assignment.flow, card.assignment.channel) == ("report_branches", "chronicle-hub")
+        assert (card.task_id, card.agent, task.source) == (task.id, "chronicler", "heartbeat")
+        assert engine.sessions.list() == [], "nothing runs for being due"
+        engine.cards.approve(card.id)
+        world.ended(card.id)
+        assert engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
+        assert engine.tasks.get(task.id).state == "done"
+        engine.predictions.run_cycle()
+        assert heartbeats(world) == []
+
+
+def test_words_that_nothing_takes_are_a_card_that_says_so(world: World) -> None:
+    with world.opened() as engine:
+        comes_due(world, "call the supplier about the invoices")
+        engine.predictions.run_cycle()
+        [card] = heartbeats(world)
+        with pytest.raises(Refusal) as refused:
+            engine.cards.approve(card.id)
+        assert refused.value.code == "no_runner"
+        assert refused.value.message in card.reasoning
+        engine.tasks.done(engine.tasks.list()[0].id)
+        engine.predictions.run_cycle()
+        assert engine.cards.get(card.id).status is Status.EXPIRED, "he did it himself, and said so"
+
+
+def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) -> None:
+    with world.opened() as engine:
+        world.earn(kind="report_branches", channel="koji-core")
+        comes_due(world, ITEM)
+        engine.predictions.run_cycle()
+        [card] = heartbeats(world)
+        assert card.assignment.channel == "koji-core"
+        world.away()
+        kept = dict(one.split(": ", 1) for one in world.cycle().kept)
+        assert "like cards" in kept[card.id], "other cards for the same flow were approved, not this item"
+        world.earn(kind=card.kind, channel="koji-core", others=0)
+        world.away(timedelta(minutes=10))
+        assert world.cycle().acted == card.id
+        world.ended(card.id)
+        entry = engine.safety.log(1)[0]
+        assert (entry.prediction_id, entry.decided_by) == (card.id, "autonomy")
+        assert entry.trigger_type == TriggerType.HEARTBEAT
+        assert [one.verdict for one in entry.verdicts] == ["allow"] * 6

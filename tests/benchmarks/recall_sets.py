@@ -1,0 +1,207 @@
+"""Conversations with questions whose answers are known, remembered through the real store; and fitting weights on them.
+
+A set is turns and questions, each with the turns that answer it. `learn` makes weights from what `StoredMemories.look`
+saw of each question: a linear model that puts the probability of a softmax over the candidates on the right ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from engine.clock import FakeClock
+from engine.config import FixedSettings
+from engine.events import EventBus
+from engine.memory.features import close_look, first_look
+from engine.memory.finding import Looked
+from engine.memory.ledger import append
+from engine.memory.memory import MemoryPort
+from engine.memory.weights import WEIGHTS, Weight
+from engine.storage.database import Database
+from engine.values import NewMemory, RecallQuery
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LISTED = (5, 10, 20, 50)
+
+
+@dataclass(frozen=True)
+class Question:
+    text: str
+    evidence: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    name: str
+    turns: tuple[NewMemory, ...]
+    questions: tuple[Question, ...]
+
+
+def locomo(file: Path) -> list[Conversation]:
+    """Every turn with its speaker and the date of its session; questions of category 5, and those whose evidence names
+    no turn, are left out."""
+    found = []
+    for one in json.loads(file.read_text(encoding="utf-8")):
+        said, turns = one["conversation"], []
+        sessions = sorted(int(key.split("_")[1]) for key in said if re.fullmatch(r"session_\d+", key))
+        for number in sessions:
+            at = datetime.strptime(said[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
+            turns += [
+                NewMemory(turn["text"], ref=turn["dia_id"], speaker=turn["speaker"], session=f"s{number}", at=at)
+                for turn in said[f"session_{number}"]
+                if turn["text"].strip()
+            ]
+        known = {turn.ref for turn in turns}
+        questions = []
+        for asked in one["qa"]:
+            named = re.findall(r"D\d+:\d+", " ".join(map(str, asked.get("evidence", []))))
+            evidence = frozenset(named) & known
+            if asked.get("category") != 5 and evidence:
+                questions.append(Question(asked["question"], evidence))
+        found.append(Conversation(one["sample_id"], tuple(turns), tuple(questions)))
+    return found
+
+
+@contextmanager
+def remembered(turns: Sequence[NewMemory], folder: Path) -> Iterator[MemoryPort]:
+    """A port that knows `turns`, their vectors made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    clock = FakeClock(NOW)
+    database = Database(folder / "clawpy.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+    port = MemoryPort(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
+    try:
+        for start in range(0, len(turns), 200):
+            port.remember(turns[start : start + 200])
+        assert port.settle(600), port.missing()
+        yield port
+    finally:
+        port.close()
+        database.close()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A question as the ranking saw it: features of the rows it looked at closely, whether each is evidence, and the
+    refs that each way of searching put first."""
+
+    features: np.ndarray
+    right: np.ndarray
+    refs: tuple[str, ...]
+    evidence: frozenset[str]
+    words: tuple[str, ...]
+    meaning: tuple[str, ...]
+    fused: tuple[str, ...]
+    ours: tuple[str, ...]
+
+
+def seen(port: MemoryPort, question: Question) -> Seen:
+    """Ask, and keep what was seen on the way."""
+    looked: Looked = port.finding.look(RecallQuery(question.text, k=50), NOW, 60.0)
+    look = first_look(looked.question, looked.pool)
+    found = close_look(looked.question, looked.pool, look, looked.places, looked.matched)
+    refs = tuple(looked.rows[place].ref for place in looked.places)
+    recalled = port.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
+    assert not recalled.left_out, recalled.left_out
+    words, meaning, fused = plain(port, question.text)
+    return Seen(
+        features=np.stack([found[one.feature] for one in WEIGHTS], axis=1),
+        right=np.array([ref in question.evidence for ref in refs], float),
+        refs=refs,
+        evidence=question.evidence,
+        words=words,
+        meaning=meaning,
+        fused=fused,
+        ours=tuple(one.ref for one in recalled.items),
+    )
+
+
+def plain(port: MemoryPort, text: str, most: int = 50) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """What FTS5 alone, vectors alone, and both added (min-max, half and half) put first, without anything of ours:
+    all words of the question as they stand, its vector as it stands."""
+    from engine.memory.candidates import Scope
+
+    reading = port.finding._candidates
+    said = [word for word in re.findall(r"\w+", text) if word]
+    words = reading.by_words(said, Scope(), 300)
+    vector = port.vectors.embed([text])
+    assert vector is not None
+    near: dict[int, float] = {}
+    for hit in port.vectors.search(vector[0], 300).hits:
+        near.setdefault(hit.seq, hit.similarity)
+
+    def scaled(values: dict[int, float]) -> dict[int, float]:
+        low, high = min(values.values(), default=0.0), max(values.values(), default=1.0)
+        return {seq: (value - low) / (high - low or 1.0) for seq, value in values.items()}
+
+    one, two = scaled(words), scaled(near)
+    both = {seq: one.get(seq, 0.0) + two.get(seq, 0.0) for seq in one.keys() | two.keys()}
+    rows = port.store.by_seq(both)
+
+    def best(values: dict[int, float]) -> tuple[str, ...]:
+        ordered = sorted(values, key=lambda seq: (-values[seq], seq))
+        return tuple(rows[seq].ref or rows[seq].id for seq in ordered[:most] if seq in rows)
+
+    return best(words), best(near), best(both)
+
+
+def share(found: Sequence[str], evidence: frozenset[str], k: int) -> float:
+    """The share of the evidence that is among the first `k`."""
+    return len(evidence & set(found[:k])) / len(evidence)
+
+
+def table(rows: dict[str, list[tuple[Sequence[str], frozenset[str]]]]) -> dict[str, dict[int, float]]:
+    """Mean shares by way of searching and k, printed as a table."""
+    figures = {
+        name: {k: float(np.mean([share(found, evidence, k) for found, evidence in some])) for k in LISTED}
+        for name, some in rows.items()
+    }
+    print(f"\n{'recall at':<46}" + "".join(f"{k:>8}" for k in LISTED))
+    for name, by_k in figures.items():
+        print(f"{name:<46}" + "".join(f"{by_k[k]:>8.3f}" for k in LISTED))
+    return figures
+
+
+def learn(
+    questions: Sequence[Seen], weights: Sequence[Weight] = WEIGHTS, *, ridge: float = 1e-2, steps: int = 300
+) -> tuple[Weight, ...]:
+    """Weights fitted on questions; those set by hand stay."""
+    fitted = [number for number, one in enumerate(weights) if one.fitted]
+    some = [one for one in questions if one.right.sum()]
+    widest = max(len(one.refs) for one in some)
+    features = np.zeros((len(some), widest, len(fitted)))
+    there = np.zeros((len(some), widest), bool)
+    wanted = np.zeros((len(some), widest))
+    for number, one in enumerate(some):
+        features[number, : len(one.refs)] = one.features[:, fitted]
+        there[number, : len(one.refs)] = True
+        wanted[number, : len(one.refs)] = one.right / one.right.sum()
+    spread = features[there].std(axis=0) + 1e-6
+    features /= spread
+    chosen = np.zeros(len(fitted))
+    least = np.array([weights[number].least for number in fitted]) * spread
+    first, second = np.zeros_like(chosen), np.zeros_like(chosen)
+    for step in range(1, steps + 1):  # Adam on the cross entropy
+        scores = np.where(there, features @ chosen, -np.inf)
+        likely = np.exp(scores - scores.max(axis=1, keepdims=True))
+        likely /= likely.sum(axis=1, keepdims=True)
+        slope = np.einsum("qc,qcf->f", likely - wanted, features) / len(some) + ridge * chosen
+        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+        chosen -= 0.05 * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        chosen = np.maximum(chosen, least)
+    made = list(weights)
+    for number, value in zip(fitted, chosen / spread, strict=True):
+        made[number] = replace(weights[number], weight=round(float(value), 2))
+    return tuple(made)
+
+
+def reranked(one: Seen, weights: Sequence[Weight]) -> tuple[str, ...]:
+    """The rows of a question in the order that other weights give them."""
+    scores = one.features @ np.array([weight.weight for weight in weights])
+    return tuple(one.refs[place] for place in np.argsort(-scores, kind="stable"))

@@ -1,0 +1,194 @@
+"""`clawpy key`: from a hidden prompt or standard input into the keyring, and never seen again (SPEC 11.1)."""
+
+from __future__ import annotations
+
+import getpass
+import io
+import json
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import keyring
+import pytest
+
+from engine.clock import FakeClock
+from engine.config_agents import PROVIDERS
+from engine.home import Home
+from engine.keys import Keys
+from engine.lock import HomeLock
+from tests.cli.conftest import Clawpy
+from tests.doors.stand_in import StandIn
+from tests.support.keyrings import MemoryKeyring
+
+SECRET = "sk-hush-hush-0123456789abcdef"
+
+
+@pytest.fixture
+def ring(monkeypatch: pytest.MonkeyPatch) -> MemoryKeyring:
+    """A machine with a keyring."""
+    made = MemoryKeyring()
+    monkeypatch.setattr(keyring, "get_keyring", lambda: made)
+    return made
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody pipes the key in."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{SECRET}\n"))
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_key_is_kept_and_what_happens_now_is_said(clawpy: Clawpy, ring: MemoryKeyring, home: Home):
+    said = clawpy("key", "set", "openai")
+    assert said.code == 0
+    assert ring.held == {("clawpy-console", "openai"): SECRET}
+    assert "kept in the keyring" in said.out
+    assert (
+        f"koji-core, chronicle-hub, dream-weaver, research, garden runs on openai:{PROVIDERS['openai'].model}"
+        in said.out
+    )
+    assert "clawpy propose" in said.out
+    assert "hush" not in said.out + said.err
+    assert not any("hush" in file.read_text(errors="replace") for file in home.root.rglob("*") if file.is_file())
+
+
+def test_at_a_terminal_it_is_asked_for_unseen(clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(getpass, "getpass", lambda prompt: SECRET)
+    assert clawpy("key", "set", "anthropic").code == 0
+    assert ("clawpy-console", "anthropic") in ring.held
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_key_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, ring: MemoryKeyring):
+    for argv in (("openai", SECRET), (SECRET,), ("openai", "--store", "keyring", SECRET)):
+        said = clawpy("key", "set", *argv)
+        assert said.code in (1, 2)
+        assert "hush" not in said.out + said.err
+        assert ring.held == {}
+    assert "never an argument" in clawpy("key", "set", "openai", SECRET).err
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_slip_of_the_pen_is_told(clawpy: Clawpy, ring: MemoryKeyring):
+    said = clawpy("key", "set", "opnai")
+    assert said.code == 1
+    assert "did you mean openai?" in said.err
+    assert ring.held == {}
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_machine_without_a_keyring_is_told_the_ways_and_takes_the_file_only_when_told_to(clawpy: Clawpy, home: Home):
+    said = clawpy("key", "set", "openai")
+    assert said.code == 1
+    assert "CLAWPY_OPENAI_API_KEY" in said.err
+    assert "clawpy key set openai --store file" in said.err
+    file = home.config / "keys.json"
+    assert not file.exists()
+    sys.stdin.seek(0)
+    said = clawpy("key", "set", "openai", "--store", "file")
+    assert said.code == 0
+    assert "plain file" in said.out
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "plain file" in clawpy("key").out
+    assert any("plain file" in one["message"] for one in clawpy("doctor", "--json").document["checks"])
+
+
+def test_keys_are_listed_taken_out_and_never_shown(
+    clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
+):
+    ring.set_password("clawpy-console", "openai", SECRET)
+    monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", SECRET)
+    said = clawpy("key", "list", "--json")
+    rows = {one["name"]: (one["source"], one["usable"]) for one in said.document["keys"]}
+    assert rows["openai"] == ("keyring", True)
+    assert rows["together"] == ("environment", True)
+    assert rows["twin"] == ("", False)
+    assert "hush" not in said.out + clawpy("key").out
+    assert clawpy("key", "delete", "openai").code == 0
+    assert ring.held == {}
+    assert "CLAWPY_TOGETHER_API_KEY" in clawpy("key", "delete", "together").err
+
+
+@pytest.mark.usefixtures("typed")
+def test_it_works_while_an_engine_holds_the_home_and_with_broken_settings(
+    clawpy: Clawpy, ring: MemoryKeyring, home: Home, clock: FakeClock
+):
+    lock = HomeLock(home, clock=clock)
+    lock.acquire()
+    home.config.mkdir(parents=True, exist_ok=True)
+    home.config_file.write_text("[broken\n")
+    try:
+        assert clawpy("key", "set", "openai").code == 0
+        assert Keys(home).where("openai") == "keyring"
+        assert clawpy("key", "list").code == 0
+    finally:
+        lock.release()
+
+
+def test_the_key_of_the_twin(clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(SECRET))
+    assert "twinModelEnabled" in clawpy("key", "set", "twin").out
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Takes one key; sends whoever asks for `/moved` elsewhere."""
+
+    def do_GET(self) -> None:
+        good = self.headers.get("authorization") == f"Bearer {SECRET}" or self.headers.get("x-api-key") == SECRET
+        self.send_response(302 if self.path.startswith("/moved") else 200 if good else 401)
+        self.send_header("location", "https://example.org/")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def provider() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_provider_is_asked_whether_it_takes_its_key(
+    clawpy: Clawpy, ring: MemoryKeyring, home: Home, provider: str, kind: str
+):
+    home.config.mkdir(parents=True)
+    home.config_file.write_text(f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}"\nmodel = "m"\n')
+    assert clawpy("key", "test", "mine").code == 1
+    ring.set_password("clawpy-console", "mine", SECRET)
+    assert clawpy("key", "test", "mine", "--json").document["reached"] is True
+    ring.set_password("clawpy-console", "mine", "sk-other")
+    said = clawpy("key", "test", "mine")
+    assert said.code == 1
+    assert "does not take the key (401)" in said.out
+    assert "does not take" in clawpy("doctor", "--online").out
+    home.config_file.write_text(f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}/moved"\nmodel = "m"\n')
+    assert "302" in clawpy("key", "test", "mine").out, "a key does not follow where it is sent"
+
+
+def test_no_key_stands_in_a_process_listing(home: Home):
+    """The verb reads standard input, so that what `ps` shows while it waits has no key in it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "key", "set", "openai", "--store", "file"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    listed = subprocess.run(["ps", "-o", "args=", "-p", str(process.pid)], capture_output=True, text=True, check=False)
+    out, _ = process.communicate(SECRET, timeout=60)
+    assert process.returncode == 0
+    assert "hush" not in listed.stdout + out
+    assert json.loads((home.config / "keys.json").read_text()) == {"openai": SECRET}
+
+
+def test_status_tells_of_keys_in_a_plain_file(clawpy: Clawpy, engines: list[StandIn], home: Home):
+    assert "plain file" not in clawpy("status").out
+    Keys(home).set("openai", SECRET, consent_file=True)
+    assert "keys in a plain file: openai" in clawpy("status").out

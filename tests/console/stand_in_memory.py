@@ -1,0 +1,296 @@
+"""The memory of the still engine: seven layers with fixed things in them."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from pathlib import PurePosixPath
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from engine.values import (
+    Affected,
+    AgentFile,
+    Bucket,
+    Capture,
+    FactDraft,
+    ForgetPreview,
+    ForgetReport,
+    GraphEdge,
+    GraphNode,
+    Injection,
+    Layer,
+    LayerState,
+    Memory,
+    Neighbourhood,
+    ParaFact,
+    PromptLine,
+    PromptPart,
+    PromptRequest,
+    PromptSource,
+    Recall,
+    Recalled,
+    RecallQuery,
+    Refusal,
+    Relation,
+    Retention,
+    ScorePart,
+    SourceKind,
+)
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tests.console.stand_in import StandIn
+
+SHOP = "/home/ada/src/shop"
+AGENTS = PurePosixPath("/home/ada/.local/share/clawpy/agents")
+
+SOUL = """# Builder
+
+Builds small, tests first. Says what is not known, and asks before anything
+leaves this machine or cannot be undone.
+"""
+
+
+def files() -> dict[tuple[str, str], str]:
+    return {
+        ("backend_builder", "soul.md"): SOUL,
+        ("backend_builder", "memory.md"): "# Memory\n\n## 4 January\n- Totals are rounded once, at the end.\n",
+        ("backend_builder", "heartbeat.md"): "# Heartbeat\n\n- [ ] every monday 09:00 run the whole suite\n",
+        ("backend_builder", "comms.json"): '{\n  "reports_to": "backend_lead",\n  "title": "Backend builder"\n}\n',
+        ("backend_builder", "tools.json"): '{\n  "allow": ["read", "write"]\n}\n',
+        ("gardener", "soul.md"): "# Gardener\n\nKeeps what is known in order.\n",
+        ("gardener", "comms.json"): '{"reports_to": }\n',
+    }
+
+
+class Files:
+    def __init__(self, engine: StandIn) -> None:
+        self._engine = engine
+        self.folder = AGENTS
+        self.all = files()
+
+    def _file(self, agent: str, name: str) -> AgentFile:
+        text = self.all[agent, name]
+        problem = "line 1, column 16: a value is expected here" if '"reports_to": }' in text else ""
+        return AgentFile(agent, name, text, str(hash(text)), self._engine.now - timedelta(hours=3), problem)
+
+    def list(self, agent: str = "") -> list[AgentFile]:
+        return [self._file(*one) for one in self.all if agent in ("", one[0])]
+
+    def read(self, agent: str, name: str) -> AgentFile:
+        return self._file(agent, name)
+
+    def write(self, agent: str, name: str, text: str, *, read: str) -> AgentFile:
+        if self._file(agent, name).digest != read:
+            raise Refusal("changed_meanwhile", f"{agent}/{name} was changed by another program", "look at both")
+        self._engine.noted.append(("wrote", agent, name))
+        if (refusal := self._engine.refuse.pop("wrote", None)) is not None:
+            raise refusal
+        self.all[agent, name] = text
+        return self._file(agent, name)
+
+
+def memories(now: datetime) -> list[Memory]:
+    def one(number: int, layer: Layer, kind: str, text: str, hours: float, **more: Any) -> Memory:
+        at = now - timedelta(hours=hours)
+        values: dict[str, Any] = {"session": "sess_000000000003", "agent": "backend_builder", "workspace": SHOP} | more
+        return Memory(
+            f"mem_{number:016}", layer, text, kind, at, values.pop("retention", Retention.FOREVER), at,
+            seq=1000 - number, **values,
+        )  # fmt: skip
+
+    return [
+        one(1, Layer.VECTORS, "decision", "We take Decimal for money, never float; the tax authority counts cents.", 2,
+            speaker="ada", tags=("money", "decimal"), source="sess_000000000003:14"),
+        one(2, Layer.VECTORS, "correction", "Totals are rounded once, at the end, not per line.", 3, speaker="builder"),
+        one(3, Layer.VECTORS, "turn", "Can you look at why test_total is red since v1.4? [/not markup] 🎉 漢字", 26,
+            speaker="ada", retention=Retention.MONTH),
+        one(4, Layer.VECTORS, "fact", "Totals are rounded per line.", 50, superseded_by=f"mem_{2:016}"),
+        one(5, Layer.VECTORS, "turn", "", 70, forgotten=True, retention=Retention.MONTH),
+        one(6, Layer.CONTEXT, "summary", "Rounded cart totals to whole cents with Decimal; 3 files; tests green.", 5),
+        one(7, Layer.CONTEXT, "summary", "Hunted flakes in test_tax: a date that was fixed to 2025.", 30),
+    ]  # fmt: skip
+
+
+def captures(now: datetime) -> list[Capture]:
+    return [
+        Capture("cap_1", "decision", "I take Decimal, since floats lose cents.", ("decimal",),
+                now - timedelta(hours=2), "sess_000000000003", 14, "backend_builder", SHOP, 2),
+        Capture("cap_2", "correction", "No: the rounding is in price.py, not in cart.py.", ("price.py",),
+                now - timedelta(hours=3), "sess_000000000003", 31, "backend_builder", SHOP, 1, "cap_1"),
+    ]  # fmt: skip
+
+
+def nodes(now: datetime) -> list[GraphNode]:
+    return [
+        GraphNode("sess_000000000002", "Format and fix the 3 files that lint complains of", now - timedelta(minutes=5),
+                  True, "3 files changed, lint is clean", SHOP, "backend_builder"),
+        GraphNode("sess_000000000003", "Run the tests of the 3 modules", now - timedelta(minutes=22), False,
+                  "1 failed, 23 passed", SHOP, "backend_builder"),
+        GraphNode("sess_000000000001", "Hunt flakes: 4 slowest tests, 20 times", now - timedelta(minutes=1), None, "",
+                  SHOP, "backend_builder"),
+        GraphNode("task_old", "Round per line", now - timedelta(days=40), True, "", SHOP, "", now, "it was a mistake"),
+    ]  # fmt: skip
+
+
+EDGES = (
+    GraphEdge("sess_000000000003", Relation.BLOCKS, "sess_000000000002"),
+    GraphEdge("sess_000000000001", Relation.DERIVED_FROM, "sess_000000000003"),
+    GraphEdge("sess_000000000003", Relation.SIMILAR_TO, "task_old", 0.86, True),
+)
+
+
+def facts(now: datetime) -> list[ParaFact]:
+    def one(number: int, fact: str, days: float, **more: Any) -> ParaFact:
+        values: dict[str, Any] = {"status": "active", "bucket": Bucket.PROJECTS, "group": "shop"} | more
+        return ParaFact(
+            f"fact_{number:04}", fact, "money", "sess_000000000003:14", created_at=now - timedelta(days=days), **values
+        )
+
+    return [
+        one(3, "Cart totals are Decimal, rounded once at the end.", 1, access_count=4,
+            last_accessed=now - timedelta(hours=2)),
+        one(2, "Cart totals are rounded once, at the end.", 20, status="superseded", superseded_by="fact_0003"),
+        one(1, "Cart totals are rounded per line.", 60, status="superseded", superseded_by="fact_0002"),
+        one(4, "Ada reviews in the morning and wants small changes.", 12, bucket=Bucket.AREAS, group="work"),
+    ]  # fmt: skip
+
+
+def drafts(now: datetime) -> list[FactDraft]:
+    return [
+        FactDraft("draft_1", "2026-01-04", "The tax service runs on port 8443 in every environment.", "operations",
+                  Bucket.RESOURCES, "services", "sess_000000000005:7", "stated in 3 sessions", SHOP,
+                  now - timedelta(hours=9), supersedes="fact_0003"),
+        FactDraft("draft_2", "2026-01-04", "test_tax is flaky before 1 February.", "tests", Bucket.PROJECTS, "shop",
+                  "sess_000000000001:3", "a correction", SHOP, now - timedelta(hours=9)),
+    ]  # fmt: skip
+
+
+PARTS = (
+    ScorePart("meaning", 0.82, 0.6), ScorePart("words", 0.55, 0.4), ScorePart("neighbours", 0.31, 0.4),
+    ScorePart("recency", 0.94, 0.1),
+)  # fmt: skip
+
+
+class Remembering:
+    """The port `engine.memory`."""
+
+    def __init__(self, engine: StandIn) -> None:
+        self._engine = engine
+        now = engine.now
+        self.all = memories(now)
+        self.building = 0.0
+        self.captures = SimpleNamespace(entries=self._captures, entry=lambda id: self._one(captures(now), id))
+        self.graph = SimpleNamespace(newest=self._nodes, get=self._node, neighbourhood=self._around)
+        self.facts = facts(now)
+        self.para = SimpleNamespace(
+            facts=lambda words="": [one for one in self.facts if words.lower() in one.fact.lower()],
+            get=lambda id: self._one(self.facts, id),
+            corrections=self._chain,
+        )
+        self.waiting = drafts(now)
+        self.drafts = SimpleNamespace(waiting=lambda: list(self.waiting), promote=self._promote, reject=self._reject)
+
+    def _one(self, things: list[Any], id: str) -> Any:
+        return next((one for one in things if one.id == id), None)
+
+    def layers(self) -> list[LayerState]:
+        now = self._engine.now
+        vectors = LayerState(Layer.VECTORS, 12_480, now - timedelta(hours=2), "ready")
+        if self.building:
+            vectors = dataclasses.replace(
+                vectors, state="building", words="the index is made again, words are searched", progress=self.building
+            )
+        return [
+            LayerState(Layer.MARKDOWN, 7, now - timedelta(hours=3), "degraded", "gardener/comms.json is broken"),
+            LayerState(Layer.LEDGER, 1_048_576, now - timedelta(minutes=1), "ready"),
+            vectors,
+            LayerState(Layer.CAPTURE, 2, now - timedelta(hours=2), "ready"),
+            LayerState(Layer.CONTEXT, 2, now - timedelta(hours=5), "ready"),
+            LayerState(Layer.GRAPH, 4, now - timedelta(minutes=1), "ready"),
+            LayerState(Layer.PARA, 4, now - timedelta(days=1), "ready", "2 drafts wait for you"),
+        ]
+
+    def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
+        self._engine.noted.append(("entries", layer, words, before))
+        found = [one for one in self.all if one.layer is layer and (before is None or one.seq < before)]
+        return [one for one in found if all(word in one.text.lower() for word in words.lower().split())][:limit]
+
+    def entry(self, layer: Layer, id: str) -> Memory | None:
+        return next((one for one in self.all if one.id == id and one.layer is layer), None)
+
+    def recall(self, query: RecallQuery) -> Recall:
+        self._engine.noted.append(("recall", query.text, query.layers))
+        found = [recalled(one, 0.9 - number / 10) for number, one in enumerate(self.all) if one.text]
+        layers = query.layers or frozenset(Layer)
+        return Recall(tuple(one for one in found if one.layer in layers), ("graph: no answer within 0.2 s",))
+
+    def _captures(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
+        return [one for one in captures(self._engine.now) if words in one.text] if before is None else []
+
+    def _nodes(self, *, words: str = "", limit: int = 200) -> list[GraphNode]:
+        return [one for one in nodes(self._engine.now) if words in one.title][:limit]
+
+    def _node(self, id: str) -> GraphNode | None:
+        return next((one for one in nodes(self._engine.now) if one.task_id == id), None)
+
+    def _around(self, id: str) -> Neighbourhood:
+        edges = tuple(one for one in EDGES if id in (one.source, one.target))
+        others = {one.target if one.source == id else one.source for one in edges}
+        return Neighbourhood(self._node(id), edges, tuple(self._node(one) for one in sorted(others)))  # type: ignore[arg-type]
+
+    def _chain(self, id: str) -> list[ParaFact]:
+        chain = ["fact_0001", "fact_0002", "fact_0003"]
+        return [self._one(self.facts, one) for one in (chain if id in chain else [id])]
+
+    def _promote(self, id: str) -> ParaFact:
+        self._engine.noted.append(("promote", id))
+        self.waiting = [one for one in self.waiting if one.id != id]
+        return self.facts[0]
+
+    def _reject(self, id: str) -> None:
+        self._engine.noted.append(("reject", id))
+        self.waiting = [one for one in self.waiting if one.id != id]
+
+    def forget_preview(self, id: str) -> ForgetPreview:
+        one = self.entry(Layer.VECTORS, id)
+        text = one.text if one else id
+        return ForgetPreview(
+            (text,), (Affected("vectors", id, text), Affected("transcripts", "sess_3:14", text)),
+            (("vectors", 1), ("transcripts", 2)), ("prompts that were sent already",),
+        )  # fmt: skip
+
+    def forget(self, wanted: tuple[str, ...]) -> ForgetReport:
+        self._engine.noted.append(("forget", *wanted))
+        stub = {"text": "", "forgotten": True}
+        self.all = [dataclasses.replace(one, **stub) if one.text in wanted else one for one in self.all]
+        return ForgetReport((("vectors", 1), ("transcripts", 2)))
+
+
+def recalled(one: Memory, score: float) -> Recalled:
+    return Recalled(
+        one.id, one.layer, one.text, score, PARTS, "the same words: rounded, totals; 2 days old", one.source,
+        one.speaker, one.at, len(one.text) // 4,
+    )  # fmt: skip
+
+
+class Recalling:
+    """The port `engine.recalling`."""
+
+    def __init__(self, engine: StandIn) -> None:
+        self._engine = engine
+
+    def preview(self, request: PromptRequest) -> Injection:
+        self._engine.noted.append(("preview", request.task, request.workspace, request.agent))
+        found = self._engine.memory.recall(RecallQuery(request.task))
+        ours = PromptSource(SourceKind.RUNNER, "", "clawpy")
+        lines = [PromptLine("<recalled-memory>", ours), PromptLine("Remembered from earlier work.", ours)]
+        for one in found.items[:3]:
+            source = PromptSource(SourceKind.MEMORY, one.id, f"{one.layer.value} {one.source or one.id}")
+            told = f'<memory layer="{one.layer.value}" by="{one.speaker}">{one.text}</memory>'
+            lines.append(PromptLine(told, source))
+        lines.append(PromptLine("</recalled-memory>", ours))
+        part = PromptPart("recalled-memory", tuple(lines), "system", 212)
+        return Injection(part, found.items[:3], found.items[3:], found.left_out, 212, 600, 0.043)

@@ -1,0 +1,343 @@
+"""Work with an agent's session: permissions, replies, going on with a finished one, the X-ray, its folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.dialogs.details import Details
+from clawpy_console.dialogs.xray import XRay
+from clawpy_console.screens.mission import MissionScreen
+from clawpy_console.widgets.asked import STEADY, Asked
+from clawpy_console.widgets.prompt_lines import PromptLines
+from clawpy_console.widgets.reply import ReplyLine
+from clawpy_console.widgets.rows import Rows
+from engine.events import PermissionAsked
+from engine.values import Refusal, SessionState
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import AGENT, SHOP, SOUL_FILE, StandIn, permissions
+
+WIDE = (120, 40)
+
+
+@pytest.fixture
+def agent(engine: StandIn) -> StandIn:
+    return engine.with_agent()
+
+
+async def to_work(pilot: Pilot) -> Asked:
+    """On the work screen, on the agent's session, with the moment over in which no key answers."""
+    await live(pilot)
+    await pilot.press("2")
+    await until(pilot, lambda: pilot.app.screen.query("#asked"))
+    await until(pilot, lambda: pilot.app.screen.session and pilot.app.screen.session.id == AGENT)
+    asked = pilot.app.screen.query_one(Asked)
+    settle(asked)
+    return asked
+
+
+def settle(asked: Asked) -> None:
+    later = asked.clock() + STEADY + 0.01  # sums of seconds since the start of the machine are not exact
+    asked.clock = lambda: later
+
+
+def answers(engine: StandIn) -> list[tuple[Any, ...]]:
+    return [call[1:] for call in engine.noted if call[0] == "answer"]
+
+
+# Permissions
+
+
+async def test_a_request_shows_what_exactly_why_and_since_when(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_work(pilot)
+        text = screen_text(console)
+        assert "run `git push origin main`" in text
+        assert "it leaves this machine" in text
+        assert "waits 1:20" in text
+        assert "1 of 2" in text
+        assert "ASKING YOU" in text
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"), [("a", "allow-once"), ("A", "allow-session"), ("n", "deny-once"), ("N", "deny-session")]
+)
+async def test_each_answer_has_a_key(console: ConsoleApp, agent: StandIn, key: str, answer: str) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_work(pilot)
+        await pilot.press(key)
+        await until(pilot, lambda: answers(agent) == [("perm_000000000001", answer)])
+
+
+async def test_enter_answers_nothing(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_work(pilot)
+        await pilot.press("enter", "space", "y", "enter")
+        assert answers(agent) == []
+
+
+async def test_no_key_answers_for_a_moment_after_the_request_changed(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        asked = await to_work(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: asked.current and asked.current.id == "perm_000000000002")
+        await pilot.press("a", "A", "n")  # the second came under the finger
+        assert len(answers(agent)) == 1
+        settle(asked)
+        await pilot.press("n")
+        await until(pilot, lambda: answers(agent)[1:] == [("perm_000000000002", "deny-once")])
+        await until(pilot, lambda: asked.current is None)
+        await pilot.press("a")
+        assert len(answers(agent)) == 2
+
+
+async def test_several_requests_are_answered_in_any_order(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        asked = await to_work(pilot)
+        await pilot.press("m")
+        await until(pilot, lambda: "write deploy.yml" in screen_text(console))
+        assert "branches: [main]" in screen_text(console)
+        settle(asked)
+        await pilot.press("a")
+        await until(pilot, lambda: answers(agent) == [("perm_000000000002", "allow-once")])
+
+
+async def test_a_long_request_leaves_its_keys_in_sight_and_says_that_it_goes_on(
+    console: ConsoleApp, agent: StandIn
+) -> None:
+    long = "\n".join(f"line {number} of the script" for number in range(60))
+    agent.permissions.all = [dataclasses.replace(permissions()[0], detail=long)]
+    async with console.run_test(size=(80, 24)) as pilot:
+        await to_work(pilot)
+        await until(pilot, lambda: "more below" in screen_text(console))
+        assert "deny for this session" in screen_text(console)
+        assert "line 0 of the script" in screen_text(console)
+        console.screen.go_to("asked")
+        await pilot.press("G")
+        await until(pilot, lambda: "line 59 of the script" in screen_text(console))
+        assert "a allow once" in screen_text(console)
+
+
+async def test_a_request_that_was_answered_elsewhere_is_said_and_goes(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        asked = await to_work(pilot)
+        agent.refuse["answer"] = Refusal("permission_answered", "it was answered already: denied", "")
+        agent.permissions.all = []
+        await pilot.press("a")
+        await until(pilot, lambda: "answered already" in screen_text(console))
+        await until(pilot, lambda: asked.current is None)
+
+
+async def test_a_request_that_comes_up_is_seen_at_once(console: ConsoleApp, agent: StandIn) -> None:
+    agent.permissions.all = []
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        asked = await to_work(pilot)
+        assert asked.current is None
+        agent.permissions.all = permissions()
+        agent.bus.publish(PermissionAsked(subject="perm_000000000001", session_id=AGENT, tool="exec", title="run x"))
+        await until(pilot, lambda: asked.current is not None)
+        await until(pilot, lambda: "may it? run x" in screen_text(console))
+
+
+async def test_mission_control_has_it_in_the_one_queue_and_leads_to_it(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        assert "backend_builder asks: run" in screen_text(console) or "backend_builder asks" in screen_text(console)
+        queue = console.screen.query_one("#queue", Rows)
+        console.screen.set_focus(queue)
+        queue.select("perm_000000000001")
+        await pilot.press("enter")
+        await until(pilot, lambda: console.screen.query("#asked"))
+        await until(pilot, lambda: console.screen.query_one(Asked).current is not None)
+
+
+# Replies
+
+
+async def test_a_reply_goes_to_the_session_it_was_opened_for(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_work(pilot)
+        await pilot.press("f", *"use", "space", *"tax.py")
+        console.screen.query_one("#sessions", Rows).cursor += 2  # the list moved meanwhile
+        await pilot.press("enter")
+        await until(pilot, lambda: ("reply", AGENT, "use tax.py") in agent.noted)
+        assert not console.screen.query_one(ReplyLine).has_class("-shown")
+
+
+async def test_keys_of_the_screen_are_letters_while_one_writes(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_work(pilot)
+        await pilot.press("f", *"aANSLDx2")
+        assert console.screen.query_one(ReplyLine).value == "aANSLDx2"
+        assert answers(agent) == []
+        await pilot.press("escape")
+        assert not console.screen.query_one(ReplyLine).has_class("-shown")
+        assert not [call for call in agent.noted if call[0] in ("reply", "stop_session")]
+
+
+async def test_a_finished_session_is_continued_by_a_card_on_top(console: ConsoleApp, agent: StandIn) -> None:
+    agent.permissions.all = []
+    agent.sessions.all[0] = dataclasses.replace(
+        agent.sessions.all[0], state=SessionState.SUCCEEDED, ended_at=agent.now - timedelta(minutes=1)
+    )
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: console.screen.query("#asked"))
+        console.screen.query_one("#sessions", Rows).select(AGENT)
+        await until(pilot, lambda: console.screen.session and console.screen.session.id == AGENT)
+        await pilot.press("f", *"and", "space", *"docs", "enter")
+        await until(pilot, lambda: ("propose", "and docs", SHOP, AGENT) in agent.noted)
+        await until(pilot, lambda: isinstance(console.screen, MissionScreen))
+        await until(pilot, lambda: "and docs" in screen_text(console))
+
+
+async def test_one_that_ended_while_one_wrote_can_be_continued_with_the_same_words(
+    console: ConsoleApp, agent: StandIn
+) -> None:
+    agent.refuse["reply"] = Refusal("not_running", f"{AGENT} is succeeded", "continue it")
+    async with console.run_test(size=WIDE) as pilot:
+        await to_work(pilot)
+        await pilot.press("f", *"more")
+        agent.sessions.all[0] = dataclasses.replace(
+            agent.sessions.all[0], state=SessionState.SUCCEEDED, ended_at=agent.now - timedelta(seconds=1)
+        )
+        await pilot.press("enter")
+        line = console.screen.query_one(ReplyLine)
+        await until(pilot, lambda: line.has_class("-shown") and line.value == "more")
+        await pilot.press("enter")
+        await until(pilot, lambda: ("propose", "more", SHOP, AGENT) in agent.noted)
+
+
+async def test_a_flow_takes_no_reply(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        await pilot.press("2", "f", "down", "f")
+        assert not console.screen.query_one(ReplyLine).has_class("-shown")
+
+
+# Header and transcript
+
+
+async def test_the_heading_says_model_tokens_and_that_a_price_is_estimated(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_work(pilot)
+        await until(pilot, lambda: "openai:gpt-5-mini" in screen_text(console))
+        text = screen_text(console)
+        assert "≈$0.02" in text
+        assert "4.2k tokens" in text
+        assert "2 calls" in text
+
+
+async def test_what_is_said_thought_called_asked_and_replied_differs_without_colour(
+    console: ConsoleApp, agent: StandIn
+) -> None:
+    async with console.run_test(size=(200, 60)) as pilot:
+        await to_work(pilot)
+        await until(pilot, lambda: "● I look at the cart first." in screen_text(console))
+        text = screen_text(console)
+        assert "○ The totals are rounded" in text
+        assert "  It rounds twice" in text  # the second line of one text
+        assert "● It rounds twice" not in text
+        assert "▸ edit shop/cart.py: 1 place" in text
+        assert "▲ run `git push" in text
+        assert "┃ use Decimal, not float" in text
+
+
+# X-ray
+
+
+async def xray(pilot: Pilot) -> PromptLines:
+    await to_work(pilot)
+    await pilot.press("x")
+    await until(pilot, lambda: isinstance(pilot.app.screen, XRay))
+    view = pilot.app.screen.query_one(PromptLines)
+    await until(pilot, lambda: "Use Decimal for money." in view.whole)
+    return view
+
+
+async def test_the_xray_shows_the_newest_call_whole_with_sources(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=(200, 60)) as pilot:
+        view = await xray(pilot)
+        assert "use Decimal, not float" in view.whole  # what came later in the conversation too
+        text = screen_text(console)
+        assert "2 gpt-5-mini" in text
+        assert "soul.md        │ # Builder" in text
+        assert "AGENTS.md      │ Use Decimal for money." in text
+        assert "nobody knows its price" in text
+        await pilot.press("up")
+        await until(pilot, lambda: "recall was left out" in screen_text(console))
+        assert "use Decimal, not float" not in view.whole
+        assert "I look at the cart first." in screen_text(console)  # what it answered
+
+
+async def test_enter_on_a_line_opens_the_file_it_came_from(
+    console: ConsoleApp, agent: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("clawpy_console.outside.open_editor", lambda app, path: opened.append(path))
+    async with console.run_test(size=WIDE) as pilot:
+        await xray(pilot)
+        await pilot.press("enter", "down", "enter")
+        await until(pilot, lambda: opened == [SOUL_FILE])
+        assert not isinstance(console.screen, XRay)
+
+
+async def test_enter_on_the_task_opens_the_card(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        view = await xray(pilot)
+        await pilot.press("tab")
+        while view.line != "Round cart totals to whole cents, with a test":
+            await pilot.press("down")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(console.screen, Details))
+
+
+async def test_copy_a_line_and_the_whole_prompt(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        view = await xray(pilot)
+        await pilot.press("tab", "down", "y")
+        assert console.clipboard == "# Builder"
+        await pilot.press("Y")
+        assert console.clipboard == view.whole
+        assert console.clipboard.startswith('<identity agent="backend_builder">\n# Builder\nBuilds small')
+
+
+async def test_a_session_of_a_flow_has_none_and_says_so(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        await pilot.press("2", "x")
+        await until(pilot, lambda: "a flow runs without a model" in screen_text(console))
+        await pilot.press("escape")
+        assert not isinstance(console.screen, XRay)
+
+
+# The folder
+
+
+async def test_the_folder_opens_in_a_window_of_tmux(
+    console: ConsoleApp, agent: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
+    agent.sessions.all[0] = dataclasses.replace(agent.sessions.all[0], cwd=str(tmp_path))
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        await to_work(pilot)
+        await pilot.press("o")
+        await until(pilot, lambda: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
+        assert "goes on working there" in screen_text(console)
+
+
+async def test_a_folder_that_is_gone_is_said(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        await to_work(pilot)
+        await pilot.press("o")
+        await until(pilot, lambda: "only the diff is left" in screen_text(console))

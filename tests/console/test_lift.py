@@ -1,0 +1,27 @@
+"""Lifting what stops everything asks for a second, distinct key, from the palette as from the safety screen."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.palette import commands
+from tests.console.conftest import live, until
+from tests.console.stand_in import StandIn
+
+
+@pytest.mark.parametrize("screen", ["1", "6"])
+async def test_the_palette_lifts_a_stop_only_after_a_second_key(
+    console: ConsoleApp, engine: StandIn, screen: str
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press(screen, "f12")
+        await until(pilot, lambda: console.known.holds)
+        [lift] = [one for one in commands(console, console.screen) if one.title == "Resume: lift stop"]
+        lift.callback()
+        await until(pilot, lambda: len(console.screen_stack) == 2)
+        await pilot.press("enter", "R", "y")
+        assert not any(call[0] == "resume" for call in engine.noted)
+        await pilot.press("L")
+        await until(pilot, lambda: ("resume", "stop") in engine.noted)

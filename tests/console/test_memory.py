@@ -1,0 +1,382 @@
+"""The memory screen: layers, entries, where each came from, what would be recalled, and what is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets import TextArea
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.memory import MemoryScreen
+from clawpy_console.widgets.rows import Rows
+from engine.events import AgentFileChanged
+from engine.values import Layer, PromptSource, Refusal, SourceKind, Waiting
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import NOW, StandIn
+from tests.console.test_snapshots import SIZES, run
+
+WIDE = (200, 60)
+DOWN_TO = {layer: ["down"] * number for number, layer in enumerate(Layer)}
+
+
+async def to_layer(pilot, layer: Layer) -> MemoryScreen:
+    """The memory screen, with the cursor among the entries of `layer`."""
+    await live(pilot)
+    await pilot.press("4", *DOWN_TO[layer], "enter")
+    screen = pilot.app.screen
+    await until(pilot, lambda: screen.entry is not None and screen.entry.layer is layer, f"for layer {layer}")
+    await until(pilot, lambda: screen._detail is not None, "for the entry")
+    return screen
+
+
+def calls(engine: StandIn, name: str) -> list[tuple]:
+    return [one for one in engine.noted if one[0] == name]
+
+
+async def test_layers_say_how_many_how_fresh_and_how_they_stand(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        await pilot.press("4")
+        await until(pilot, lambda: "12,480" in screen_text(console))
+        text = screen_text(console)
+        assert "▲ degraded: gardener/comms.json" in text
+        for name in ("A  files", "B  ledger", "C  vectors", "D  captured", "E  context", "F  tasks", "G  facts"):
+            assert name in text
+
+
+async def test_what_is_being_built_says_so_and_is_looked_at_again(console: ConsoleApp, engine: StandIn) -> None:
+    engine.memory.building = 0.41
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_layer(pilot, Layer.VECTORS)
+        await until(pilot, lambda: "41 %" in screen_text(console))
+        assert "building" in screen_text(console)
+        engine.memory.building = 0.0
+        screen._look_again()
+        await until(pilot, lambda: "41 %" not in screen_text(console))
+
+
+@pytest.mark.parametrize(
+    ("layer", "shown"),
+    [
+        (Layer.MARKDOWN, "Builds small, tests first."),
+        (Layer.LEDGER, "SessionEnded"),
+        (Layer.VECTORS, "money, decimal"),
+        (Layer.CAPTURE, "I take Decimal, since floats lose cents."),
+        (Layer.CONTEXT, "Rounded cart totals to whole cents with Decimal"),
+        (Layer.GRAPH, "3 files changed, lint is clean"),
+        (Layer.PARA, "stated in 3 sessions"),
+    ],
+)
+async def test_each_layer_shows_its_entries_and_where_they_came_from(
+    console: ConsoleApp, layer: Layer, shown: str
+) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_layer(pilot, layer)
+        await until(pilot, lambda: shown in screen_text(console))
+
+
+async def test_words_filter_as_one_types(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_layer(pilot, Layer.VECTORS)
+        await pilot.press("slash", *"rounded once")
+        await until(pilot, lambda: len(screen._entries) == 1)
+        assert calls(engine, "entries")[-1][2] == "rounded once"
+        assert len({one[2] for one in calls(engine, "entries")}) < 6  # not once a key
+        await pilot.press("enter", "escape")
+        await until(pilot, lambda: len(screen._entries) == 5)
+
+
+async def test_meaning_is_asked_for_with_a_key_of_its_own(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        screen = await to_layer(pilot, Layer.VECTORS)
+        await pilot.press("m", *"cents")
+        assert calls(engine, "recall") == []
+        await pilot.press("enter")
+        await until(pilot, lambda: screen._entries and screen._entries[0].score is not None)
+        assert calls(engine, "recall") == [("recall", "cents", frozenset({Layer.VECTORS}))]
+        await until(pilot, lambda: "without graph: no answer" in screen_text(console))
+        assert "0.90" in screen_text(console)
+        await until(pilot, lambda: "tags" in screen_text(console))  # the entry is whole
+
+
+async def test_the_next_page_is_read_at_the_end_of_the_last(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_layer(pilot, Layer.LEDGER)
+        assert len(screen._entries) == 200
+        for number in (400, 450):
+            await pilot.press("end")
+            await until(pilot, lambda number=number: len(screen._entries) == number)
+        assert not screen._more
+
+
+async def test_an_outside_edit_shows_up_at_once(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_layer(pilot, Layer.MARKDOWN)
+        engine.files.all["backend_builder", "soul.md"] = "# Another\n"
+        engine.bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))
+        await until(pilot, lambda: "# Another" in screen_text(console))
+
+
+async def test_around_a_task_edges_are_named_and_one_can_walk_on(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_layer(pilot, Layer.GRAPH)
+        await pilot.press("down")
+        await until(pilot, lambda: "AROUND THIS TASK" in screen_text(console))
+        await until(pilot, lambda: screen._detail and screen._detail.entry.id == "sess_000000000003")
+        await until(pilot, lambda: "led to" in screen_text(console))
+        text = " ".join(screen_text(console).split())
+        assert "✓ blocked Format and fix" in text
+        assert "○ led to Hunt flakes" in text
+        assert "· once similar to Round per line" in text
+        screen.query_one("#links", Rows).focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: screen._detail and screen._detail.entry.id == "sess_000000000002")
+        assert "was blocked by" in screen_text(console)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(screen._entries) == 4)
+
+
+async def test_the_chain_of_a_fact_is_walked_both_ways(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_layer(pilot, Layer.PARA)
+        screen.show(Layer.PARA, "fact_0002")
+        await until(pilot, lambda: screen._detail and screen._detail.entry.id == "fact_0002")
+        await until(pilot, lambda: "this one" in screen_text(console))
+        text = screen_text(console)
+        assert text.index("rounded per line.") < text.index("this one") < text.rindex("Cart totals are Decimal")
+        screen.query_one("#links", Rows).focus()
+        await pilot.press("end")
+        while screen.query_one("#links", Rows).current != "G/fact_0003/CORRECTIONS, OLDEST FIRST/holds":
+            await pilot.press("up")
+        await pilot.press("enter")
+        await until(pilot, lambda: screen._detail and screen._detail.entry.id == "fact_0003")
+
+
+async def test_who_used_a_memory_leads_to_the_session(console: ConsoleApp, engine: StandIn) -> None:
+    engine.with_agent()
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_layer(pilot, Layer.VECTORS)
+        await until(pilot, lambda: "USED BY" in screen_text(console))
+        screen.query_one("#links", Rows).focus()
+        await pilot.press("end", "enter")
+        await until(pilot, lambda: console.current_mode == "work")
+        await until(pilot, lambda: console.screen.session and console.screen.session.id == "sess_000000000009")
+
+
+async def test_a_line_of_a_prompt_leads_to_its_memory(console: ConsoleApp) -> None:
+    from clawpy_console.sources import lead_to
+
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        lead_to(console, PromptSource(SourceKind.MEMORY, "mem_0000000000000002", "C sess_3"), "sess_9")
+        await until(pilot, lambda: isinstance(console.screen, MemoryScreen) and console.screen._led)
+        assert console.screen.entry.id == "mem_0000000000000002"
+        assert "from another screen" in screen_text(console)
+
+
+async def test_a_memory_that_is_gone_says_so(console: ConsoleApp) -> None:
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        screen = await to_layer(pilot, Layer.VECTORS)
+        screen.show(Layer.CONTEXT, "mem_gone")
+        await until(pilot, lambda: "layer E has no mem_gone" in screen_text(console))
+
+
+# Recall
+
+
+async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_out(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_layer(pilot, Layer.VECTORS)
+        await pilot.press("r")
+        await until(pilot, lambda: "212 of 600 tokens" in screen_text(console))
+        first = engine.cards.pending()[0]
+        assert calls(engine, "preview")[-1][1:] == (first.assignment.prompt, first.assignment.workspace, first.agent)
+        text = screen_text(console)
+        assert "<recalled-memory>" in text
+        assert "fell under the budget" in text
+        assert "▲ without graph" in text
+        await pilot.press("tab")
+        await until(pilot, lambda: "meaning" in screen_text(console))
+        assert "▇▇▇▇▇▇▇▇▇▇·· 0.82 × 0.60" in screen_text(console)
+        before = console.screen._found
+        await pilot.press("slash", "end", *" now", "enter")
+        await until(pilot, lambda: calls(engine, "preview")[-1][1].endswith("last run now"))
+        await until(pilot, lambda: console.screen._found is not before)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: console.screen is screen and screen._led)
+
+
+async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn) -> None:
+    def fails(request: object) -> None:
+        raise Refusal("damaged_home", "the database is damaged", "put back a copy")
+
+    engine.recalling.preview = fails  # type: ignore[method-assign, assignment]
+    async with console.run_test(size=WIDE) as pilot:
+        await to_layer(pilot, Layer.VECTORS)
+        await pilot.press("r")
+        await until(pilot, lambda: "the database is damaged" in screen_text(console))
+
+
+# Editing
+
+
+async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_layer(pilot, Layer.MARKDOWN)
+        await pilot.press("i")
+        await until(pilot, lambda: console.screen.query("#mine"))
+        await pilot.press(*"New ", "ctrl+s")
+        await until(pilot, lambda: calls(engine, "wrote"))
+        assert engine.files.all["backend_builder", "soul.md"].startswith("New # Builder")
+        await until(pilot, lambda: "New # Builder" in screen_text(console))
+
+
+async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_layer(pilot, Layer.MARKDOWN)
+        await pilot.press("i")
+        await until(pilot, lambda: console.screen.query("#mine"))
+        engine.files.all["backend_builder", "soul.md"] = "# Theirs\n"
+        await pilot.press(*"Mine ", "ctrl+s")
+        await until(pilot, lambda: "another program wrote it meanwhile" in screen_text(console))
+        assert "# Theirs" in screen_text(console)
+        assert calls(engine, "wrote") == []
+        await pilot.press("ctrl+t")
+        assert console.screen.query_one("#mine", TextArea).text == "# Theirs\n"
+        await pilot.press("ctrl+z")
+        assert console.screen.query_one("#mine", TextArea).text.startswith("Mine # Builder")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: calls(engine, "wrote"))
+        assert engine.files.all["backend_builder", "soul.md"].startswith("Mine # Builder")
+
+
+async def test_a_file_that_is_refused_stays_open_with_the_reason(console: ConsoleApp, engine: StandIn) -> None:
+    engine.refuse["wrote"] = Refusal("bad_file", "line 2, column 3: a comma is too many here", "mend it")
+    async with console.run_test(size=WIDE) as pilot:
+        await to_layer(pilot, Layer.MARKDOWN)
+        await pilot.press("i")
+        await until(pilot, lambda: console.screen.query("#mine"))
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: "line 2, column 3" in screen_text(console))
+        await pilot.press("escape")
+        assert len(console.screen_stack) == 2  # it is not saved yet
+        await pilot.press("escape")
+        await until(pilot, lambda: len(console.screen_stack) == 1)
+
+
+async def test_the_operators_editor_gets_the_file(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("clawpy_console.outside.open_editor", lambda app, path: opened.append(path))
+    async with console.run_test(size=WIDE) as pilot:
+        await to_layer(pilot, Layer.MARKDOWN)
+        await pilot.press("e")
+        assert opened == [str(engine.files.folder / "backend_builder" / "soul.md")]
+
+
+# Drafts and forgetting
+
+
+async def test_drafts_are_kept_or_turned_down_and_the_queue_leads_to_them(console: ConsoleApp, engine: StandIn) -> None:
+    queue = engine.queue
+    engine.queue = lambda: [*queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]  # type: ignore[method-assign]
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        console.screen.query_one("#queue", Rows).focus()
+        await pilot.press("end", "enter")
+        await until(pilot, lambda: isinstance(console.screen, MemoryScreen) and console.screen.entry is not None)
+        screen = console.screen
+        assert screen.entry.id == "draft_2"
+        await until(pilot, lambda: screen._detail is not None)
+        await pilot.press("n")
+        await until(pilot, lambda: calls(engine, "reject") == [("reject", "draft_2")])
+        await until(pilot, lambda: screen.entry and screen.entry.id == "draft_1")
+        await pilot.press("a")
+        await until(pilot, lambda: calls(engine, "promote") == [("promote", "draft_1")])
+        await until(pilot, lambda: "DRAFTS" not in screen_text(console))
+        await pilot.press("a", "n")
+        assert len(calls(engine, "promote")) == len(calls(engine, "reject")) == 1
+
+
+async def test_forgetting_shows_what_it_touches_and_asks_for_a_second_key(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_layer(pilot, Layer.VECTORS)
+        await pilot.press("x")
+        await until(pilot, lambda: "Forget it in 3 places" in screen_text(console))
+        assert "stays: prompts that were sent already" in screen_text(console)
+        await pilot.press("enter", "x", "y")
+        assert calls(engine, "forget") == []
+        await pilot.press("F")
+        await until(pilot, lambda: len(calls(engine, "forget")) == 1)
+        await until(pilot, lambda: "We take Decimal" not in screen_text(console))
+
+
+async def test_files_and_rows_of_the_ledger_are_not_forgotten(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_layer(pilot, Layer.LEDGER)
+        await pilot.press("x")
+        await pilot.pause()
+        assert len(console.screen_stack) == 1
+        assert "x forget" not in screen_text(console)
+
+
+async def test_nothing_of_a_slow_memory_holds_the_keys(console: ConsoleApp, engine: StandIn) -> None:
+    import threading
+
+    gate = threading.Event()
+    slow = engine.memory.entries
+    engine.memory.entries = lambda *a, **k: (gate.wait(10), slow(*a, **k))[1]
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        await pilot.press("4", "down", "down")
+        await pilot.pause(0.3)
+        await pilot.press("down", "down", "down")  # the layer is left again while it is read
+        screen = console.screen
+        await until(pilot, lambda: screen.entry is not None and screen.entry.layer is Layer.GRAPH)
+        gate.set()
+        await pilot.pause(0.1)
+        assert screen.entry.layer is Layer.GRAPH
+
+
+# How it looks
+
+SCREENS = {
+    "files": ("4",),
+    "vectors": ("4", "down", "down", "enter"),
+    "tasks": ("4", *["down"] * 5, "enter", "down"),
+    "facts": ("4", *["down"] * 6, "enter", "down", "down"),
+    "recalled": ("4", "down", "down", "enter", "r", "tab", "down"),
+    "edit": ("4", "enter", "i"),
+    "forget": ("4", "down", "down", "enter", "x"),
+}
+
+
+SHOWN = (
+    *(("files", size) for size in SIZES),
+    *(("recalled", size) for size in SIZES),
+    *((screen, "120x40") for screen in SCREENS if screen not in ("files", "recalled")),
+    ("facts", "80x24"),
+)
+
+
+@pytest.mark.parametrize(("screen", "size"), SHOWN)
+def test_screens(console: ConsoleApp, snap_compare, screen: str, size: str) -> None:
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*SCREENS[screen]))
+
+
+def test_building(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
+    engine.memory.building = 0.41
+    keys = ("4", "down", "down", "enter")
+    assert snap_compare(console, terminal_size=(120, 40), run_before=run(*keys))
+
+
+def test_one_entry_when_narrow(console: ConsoleApp, snap_compare) -> None:
+    keys = ("4", *["down"] * 5, "enter", "down", "enter")
+    assert snap_compare(console, terminal_size=(80, 24), run_before=run(*keys))
+
+
+def test_without_colour(console: ConsoleApp, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(console, terminal_size=(120, 40), run_before=run(*SCREENS["facts"]))

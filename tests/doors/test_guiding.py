@@ -1,0 +1,82 @@
+"""The verbs of wisdom down and discoveries up, over a real engine (SPEC 9.8)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from clawpy_console.command_line import parser
+from clawpy_console.output import RENDER, Style
+from clawpy_console.where import Where
+from engine import Engine, Home, open_engine
+from engine.doors.verbs import dispatch
+from engine.stand_ins import StandIns
+from engine.values import Refusal
+from tests.hierarchy.wisdom_world import learning
+
+PLAIN = Style(False)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    home = Home.locate(tmp_path_factory.mktemp("home"))
+    opened = open_engine(home, start_schedule=False, stand_ins=StandIns(runners=[], deaf=True, throw_away=True))
+    yield opened
+    opened.close()
+
+
+def typed(*words: str) -> tuple[str, dict[str, object]]:
+    options = parser().parse_args(words)
+    return options.verb, options.build(options, Where(None, [], False))
+
+
+def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:
+    """The document of a verb as it is typed, and what a person reads."""
+    verb, arguments = typed(*words)
+    document = dispatch(engine, verb, arguments)
+    json.dumps(document)
+    return document, RENDER[verb](document, {}, PLAIN)
+
+
+def test_guidance_shows_the_block_and_what_of_each_leader_is_in_it(engine: Engine) -> None:
+    document, read = done(engine, "guidance", "junior_backend")
+    assert document["chain"] == ["backend_builder", "backend_lead", "cto", "ceo"]
+    assert [hop["why"] for hop in document["hops"]] == ["tier 4 does not emit wisdom", "", "", ""]  # type: ignore[attr-defined,index]
+    assert str(document["guidance"]).startswith("<leadership-guidance>")
+    assert document["provenance"]["guidance_sources"] == ["backend_lead", "cto", "ceo"]  # type: ignore[index]
+    assert "Simple beats clever." in read
+    assert "no guidance" in done(engine, "guidance", "cto")[1]
+    moved, read = done(engine, "guidance", "junior_backend", "--to", "cto")
+    assert moved["moved"]["chain"] == ["cto", "ceo"]  # type: ignore[index]
+    assert "there it would be" in read
+    with pytest.raises(Refusal) as refused:
+        done(engine, "guidance", "nobody")
+    assert refused.value.code == "unknown_agent"
+
+
+def test_bubbles_are_listed_with_their_gate_and_flushed(engine: Engine) -> None:
+    assert done(engine, "bubbles")[1] == "nobody sent anything up"
+    engine.wisdom.offer(learning(1, agent="backend_builder"))
+    engine.wisdom.offer(learning(2, agent="backend_builder", confidence=0.5))
+    listed, read = done(engine, "bubbles", "list")
+    assert {one["state"] for one in listed["bubbles"]} == {"queued", "refused"}  # type: ignore[attr-defined]
+    assert "gate 2, confidence: 0.50 of 0.75" in read
+    assert len(done(engine, "bubbles", "list", "--state", "refused")[0]["bubbles"]) == 1  # type: ignore[arg-type]
+    flushed, read = done(engine, "bubbles", "flush")
+    assert list(flushed["flushed"]) == ["backend_lead"]  # type: ignore[call-overload]
+    assert read.startswith("backend_lead ← bub_")
+    assert "alpha1" in done(engine, "guidance", "backend_builder")[1]
+    assert done(engine, "bubbles", "flush")[1] == "nothing was ready to go up"
+
+
+def test_a_tier_is_assigned_and_given_back(engine: Engine) -> None:
+    document, _ = done(engine, "agents", "tier", "gardener", "3")
+    assert document["agent"]["tier"] == 3  # type: ignore[index]
+    assert "tier_assignments" in document["agent"]["tierRule"]  # type: ignore[index]
+    document, _ = done(engine, "agents", "tier", "gardener", "auto")
+    assert document["agent"]["tier"] == 4  # type: ignore[index]
+    with pytest.raises(Refusal) as refused:
+        dispatch(engine, "agents", {"action": "tier", "id": "gardener", "tier": "six"})
+    assert refused.value.code == "bad_tier"

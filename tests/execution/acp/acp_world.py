@@ -1,0 +1,209 @@
+"""ACP sessions with everything real: git, worktrees, database, processes, the agent; only people are scripted."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.clock import Clock
+from engine.config import AcpSettings, ChannelSettings, FixedSettings, Settings
+from engine.events import EventBus
+from engine.execution.changesets import ChangeSets
+from engine.execution.channels import Channels
+from engine.execution.ground import Grounds
+from engine.execution.live import LiveSession
+from engine.execution.processes import marked
+from engine.execution.runners.acp.runner import AcpRunner
+from engine.execution.runners.flow import Stopped
+from engine.execution.sandbox import NoSandbox, Sandbox
+from engine.execution.sessions import Sessions
+from engine.execution.worktrees import WorkspaceLocks, Worktrees
+from engine.home import Home
+from engine.memory.validation_runs import ValidationRuns
+from engine.storage.database import Database
+from engine.values import (
+    Assignment,
+    Permit,
+    Prompt,
+    PromptLine,
+    PromptPart,
+    PromptRequest,
+    PromptSource,
+    RailVerdict,
+    Randomness,
+    Refusal,
+    SessionView,
+    SourceKind,
+    TriggerType,
+    Verdict,
+)
+from tests.conftest import Repository
+from tests.execution.session_world import Brakes, Permits, until
+
+AGENT = Path(__file__).parents[2] / "support" / "acp_agent.py"
+
+
+class Belt:
+    """The rails of a session as a test answers them; files are confined to the folder."""
+
+    def __init__(self, world: AcpWorld, live: LiveSession, folder: Path) -> None:
+        self._world, self._live, self._folder = world, live, folder.resolve()
+
+    def may(self, kind: str, title: str, detail: str, arguments: Mapping[str, Any]) -> bool:
+        self._world.asked.append((kind, title, detail, dict(arguments)))
+        with self._live.waiting():
+            while (answer := self._world.answer(title)) is None:
+                if self._live.cancelled:
+                    raise Stopped("the session ended")
+                threading.Event().wait(0.01)
+        return answer
+
+    def read_text(self, path: str, line: int | None = None, limit: int | None = None) -> str:
+        lines = self._inside(path).read_text().splitlines(keepends=True)
+        start = (line or 1) - 1
+        return "".join(lines[start : None if limit is None else start + limit])
+
+    def write_text(self, path: str, text: str) -> None:
+        self._inside(path).write_text(text)
+
+    def _inside(self, path: str) -> Path:
+        real = (self._folder / path).resolve()
+        if not real.is_relative_to(self._folder):
+            raise Refusal("outside", f"{path} is outside of the session's folder")
+        return real
+
+
+class Calls:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.begun: list[dict[str, Any]] = []
+        self.ended: list[dict[str, Any]] = []
+
+    def begin(self, session: SessionView, **about: Any) -> str:
+        self.begun.append(about)
+        return f"call_{len(self.begun)}"
+
+    def finish(self, call_id: str, **about: Any) -> None:
+        self.ended.append({"id": call_id, **about})
+
+
+class Prompts:
+    """A prompt with a soul and the task."""
+
+    def assemble(self, request: PromptRequest) -> Prompt:
+        soul = PromptPart("identity", (PromptLine("You are careful.", PromptSource(SourceKind.SOUL)),))
+        lines = tuple(PromptLine(line, PromptSource(SourceKind.TASK)) for line in request.task.split("\n"))
+        return Prompt((soul, PromptPart("task", lines, role="user")))
+
+
+class AcpWorld:
+    """A home, a repository, an agent, sessions. `answer` decides on permissions: None waits."""
+
+    def __init__(
+        self,
+        root: Path,
+        database: Database,
+        clock: Clock,
+        bus: EventBus,
+        repository: Repository,
+        *,
+        modes: Sequence[str] = (),
+        sandbox: Sandbox | None = None,
+        channel: Mapping[str, Any] | None = None,
+        verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW,
+        validation: Any = None,
+        purse: Callable[[str, int], str] = lambda session_id, total: "",
+        environment: Mapping[str, str] | None = None,
+        command: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
+        belts: Any = None,
+        start_seconds: float = 20,
+        prompts: Any = None,
+    ) -> None:
+        self.home = Home.locate(root / "home")
+        self.repository = repository
+        self.root = root
+        self.clock = clock
+        self.asked: list[tuple[str, str, str, dict[str, Any]]] = []
+        self.answer: Callable[[str], bool | None] = lambda title: True
+        self.calls = Calls()
+        self.permits = Permits()
+        self._numbers = iter(range(1, 1_000))
+        section = AcpSettings(command=tuple(command) or (sys.executable, str(AGENT), *modes), **(settings or {}))
+        channels = {"koji-core": ChannelSettings.model_validate({"agent": "builder", **(channel or {})})}
+        self.settings = FixedSettings(Settings().model_copy(update={"channels": channels, "acp": {"small": section}}))
+        locks, randomness = WorkspaceLocks(), Randomness()
+        worktrees = Worktrees(home=self.home, database=database, locks=locks)
+        self.changes = ChangeSets(
+            home=self.home, database=database, clock=clock, randomness=randomness, worktrees=worktrees, locks=locks
+        )
+        grounds = Grounds(
+            settings=self.settings, worktrees=worktrees, changes=self.changes, runs=ValidationRuns(database)
+        )
+        self.runner = AcpRunner(
+            settings=self.settings,
+            grounds=grounds,
+            data=self.home.data,
+            belts=belts or self,
+            prompts=prompts or Prompts(),
+            calls=self.calls,
+            validation=validation,
+            start_seconds=start_seconds,
+            **({"environment": environment} if environment is not None else {}),
+        )
+        self.sessions = Sessions(
+            database,
+            home=self.home,
+            clock=clock,
+            bus=bus,
+            randomness=randomness,
+            settings=self.settings,
+            channels=Channels(self.settings),
+            permits=self.permits,
+            brakes=Brakes(),
+            check=lambda command, cwd: RailVerdict("content", verdict(command), "a rule says so"),
+            runners=[self.runner],
+            sandbox=sandbox or NoSandbox(),
+            purse=purse,
+        )
+
+    def open(self, live: LiveSession, view: SessionView, folder: Path) -> Belt:
+        return Belt(self, live, folder)
+
+    def folder(self, view: SessionView) -> Path:
+        return self.home.worktrees / view.id
+
+    def start(self, *steps: Mapping[str, Any], prompt: str = "", mode: str = "approved") -> SessionView:
+        task = prompt or "SCRIPT " + json.dumps(steps)
+        assignment = Assignment(task, "koji-core", str(self.repository.path), "acp:small")
+        number, now = next(self._numbers), self.clock.now()
+        from datetime import timedelta
+
+        permit = Permit(
+            f"permit_{number}",
+            f"pred_{number}",
+            assignment.digest,
+            TriggerType.MANUAL,
+            now,
+            now + timedelta(minutes=15),
+        )
+        return self.sessions.start(permit, assignment, agent="builder", mode=mode, estimate=50_000)
+
+    def finish(self, view: SessionView, seconds: float = 20) -> SessionView:
+        """Wait for its end; nothing of it is left running."""
+        view = self.sessions.wait(view.id, seconds)
+        assert view.state.over, f"did not end in time: {self.texts(view, None)[-5:]}"
+        until(lambda: not marked(view.id))
+        return view
+
+    def run(self, *steps: Mapping[str, Any], prompt: str = "", mode: str = "approved") -> SessionView:
+        return self.finish(self.start(*steps, prompt=prompt, mode=mode))
+
+    def texts(self, view: SessionView, kinds: Sequence[str] | None = ("say",)) -> list[str]:
+        lines = self.sessions.transcript(view.id, limit=10**6)
+        return [line.text for line in lines if kinds is None or line.kind in kinds]

@@ -1,0 +1,314 @@
+"""Agents that misbehave: words, never a hang, a leak or a bill that nobody agreed to (SPEC 3.4, 3.7, 3.8)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution.processes import marked
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database
+from engine.values import SessionState, SessionView
+from tests.execution.acp.acp_world import AcpWorld
+from tests.execution.acp.conftest import Make
+from tests.execution.session_world import until
+
+ASK = {"title": "go on?", "kind": "edit"}
+
+
+def stopped(world: AcpWorld, view: SessionView) -> float:
+    """Stop it; seconds until it is over."""
+    began = time.monotonic()
+    world.sessions.stop(view.id, "enough")
+    world.finish(view)
+    return time.monotonic() - began
+
+
+def said(world: AcpWorld, view: SessionView, text: str) -> bool:
+    return any(text in line for line in world.texts(view, None))
+
+
+# At the beginning
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("--silent", "did not answer `initialize` within"),
+        ("--old", "speaks version 7"),
+        ("--die", "cannot find my configuration"),
+    ],
+)
+def test_an_agent_that_does_not_begin_says_why(make: Make, database: Database, mode: str, words: str) -> None:
+    world = make(modes=[mode], start_seconds=2 if mode == "--silent" else 20, command=())
+    view = world.run({"say": "never"})
+    assert view.state is SessionState.FAILED
+    assert words in view.error or words in str(world.texts(view, ["error"]))
+    assert world.calls.begun == []
+    (erred,) = Ledger(database).latest(kinds=("AgentErred",))
+    assert (erred.subject, erred.payload["tool"]) == (view.id, "acp:small")
+
+
+def test_how_to_log_in_is_told_with_the_folder_of_the_agent(make: Make) -> None:
+    world = make(modes=["--login"])
+    view = world.run({"say": "never"})
+    assert "is not logged in" in view.error
+    assert f"HOME={world.home.data / 'acp' / 'small'}" in view.error
+    assert "env` of [acp.small]" in view.error
+
+
+def test_rubbish_between_messages_is_shown_and_left_out(make: Make) -> None:
+    world = make(modes=["--garbage", "--chatter"])
+    view = world.run({"say": "hello"})
+    assert view.state is SessionState.SUCCEEDED
+    assert world.texts(view) == ["hello"]
+    assert "Welcome to the agent!" in world.texts(view, ["output"])
+    assert len([line for line in world.texts(view, ["error"]) if "no messages" in line]) == 1
+
+
+def test_an_agent_that_is_not_installed_or_not_configured_is_no_runner(make: Make) -> None:
+    from dataclasses import replace
+
+    from engine.values import Assignment
+
+    world = make(command=["no-such-agent"])
+    here = Assignment("x", "koji-core", str(world.repository.path), "acp:small")
+    assert "not on the PATH" in world.runner.check(here).reason
+    assert "in the settings" in world.runner.check(replace(here, runner="acp:other")).reason
+    assert not world.runner.check(here).takes
+    prose = make()
+    assert "prose" in prose.runner.check(replace(here, flow="run_tests")).reason
+    assert prose.runner.check(here).takes
+
+
+# In the middle
+
+
+def test_an_agent_that_dies_leaves_its_last_words_and_what_it_had_changed(world: AcpWorld) -> None:
+    view = world.run({"write": {"path": "b.txt", "content": "half\n"}}, {"die": 9})
+    assert view.state is SessionState.FAILED
+    assert "ended in the middle" in view.error
+    assert "out of memory" in view.error
+    assert world.calls.ended[-1]["state"] == "failed"
+    assert world.changes.for_session(view.id) is not None
+
+
+def test_an_agent_that_closes_its_output_is_ended(world: AcpWorld) -> None:
+    view = world.run({"close": True})
+    assert "closed its output in the middle" in view.error
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"error": {"code": -32603, "message": "it broke", "data": {"details": "in two"}}},
+        {"error": "just words"},
+        {"answer": {"stopReason": "tired"}},
+        {"answer": 7},
+    ],
+)
+def test_a_bad_answer_fails_with_words(world: AcpWorld, step: dict[str, Any]) -> None:
+    view = world.run(step)
+    assert view.state is SessionState.FAILED
+    assert "small" in view.error
+
+
+def test_an_error_about_a_key_says_how_to_log_in(world: AcpWorld) -> None:
+    view = world.run({"error": {"code": -32603, "message": "Internal error", "data": {"details": "Invalid API key"}}})
+    assert "not logged in" in view.error
+    assert "Invalid API key" in view.error
+
+
+def test_a_flood_of_updates_is_taken(world: AcpWorld) -> None:
+    view = world.run({"flood": 5_000}, {"say": "end"})
+    assert view.state is SessionState.SUCCEEDED
+    assert world.texts(view)[-1] == "end"
+    assert len(world.texts(view)) == 5_001
+
+
+def test_a_flood_of_requests_is_refused_beyond_a_number(world: AcpWorld) -> None:
+    gate = threading.Event()
+    world.answer = lambda title: True if gate.is_set() else None
+    view = world.start({"flood_requests": 500})
+    until(lambda: "sent" in world.texts(view))
+    gate.set()
+    assert world.finish(view).state is SessionState.SUCCEEDED
+    assert world.texts(view) == ["sent", f"refused {500 - 64}"]
+
+
+def test_a_line_without_end_ends_the_session(world: AcpWorld) -> None:
+    view = world.run({"bytes": 33 * 2**20})
+    assert view.state is SessionState.FAILED
+    assert "a line of more than 32 MiB" in view.error
+
+
+def test_an_agent_that_does_not_read_is_ended(world: AcpWorld) -> None:
+    world.repository.commit("big", {"big.txt": "0123456789abcdef\n" * 130_000})
+    view = world.run({"deaf": {"path": "big.txt", "times": 60}})
+    assert view.state is SessionState.FAILED
+    assert "does not read" in view.error
+
+
+def test_a_long_paragraph_is_shown_as_it_comes(world: AcpWorld) -> None:
+    view = world.run({"long": 100_000})
+    assert view.state is SessionState.SUCCEEDED
+    assert len("".join(world.texts(view))) == 100_000
+
+
+def test_text_that_is_no_text_is_made_harmless(world: AcpWorld) -> None:
+    chunk = '{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "%s"}}'
+    head = '{"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "agent-1", "update": '
+    view = world.run(
+        {"raw": head + chunk % "broken <FF> byte\\n" + "}}\n"},
+        {"raw": head + chunk % "half \\ud83d character\\n" + "}}\n"},
+        {"raw": head + chunk % "\\u001b[31mred\\u0007\\n" + "}}\n"},
+    )
+    assert world.texts(view) == ["broken \ufffd byte", "half \ufffd character", "red"]
+
+
+def test_updates_that_are_not_ours_are_left_out_and_told_once(world: AcpWorld) -> None:
+    view = world.run(
+        {"foreign": "psst"},
+        {"foreign": "psst"},
+        {"update": {"sessionUpdate": "telepathy", "text": "x"}},
+        {"raw": '{"jsonrpc": "2.0", "method": "$/unknown", "params": 3}\n'},
+        {"say": "ours"},
+    )
+    assert world.texts(view) == ["ours"]
+    assert len([line for line in world.texts(view, ["error"]) if "another session" in line]) == 1
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"method": "fs/read_text_file", "params": {"path": "a.txt"}, "session": "another"},
+        {"method": "fs/read_text_file", "params": {}},
+        {"method": "terminal/output", "params": {"terminalId": "term_99"}},
+        {"method": "elicitation/create", "params": {}},
+        {"method": "_secret/backdoor", "params": {}},
+    ],
+)
+def test_a_request_that_cannot_be_is_answered_with_an_error(world: AcpWorld, request_: dict[str, Any]) -> None:
+    view = world.run({"request": request_}, {"say": "on"})
+    assert '"code": -32' in world.texts(view)[0]
+    assert world.texts(view)[-1] == "on"
+
+
+# Stopping
+
+
+def test_an_agent_that_hangs_is_gone_within_a_second(world: AcpWorld) -> None:
+    view = world.start({"say": "now\n"}, {"child": True}, {"hang": True})
+    until(lambda: world.texts(view))
+    until(lambda: len(marked(view.id)) >= 2)
+    assert stopped(world, view) < 2  # 1 s, and a busy machine
+    view = world.sessions.get(view.id)
+    assert view.state is SessionState.CANCELLED
+    assert world.changes.for_session(view.id) is None
+    assert world.calls.ended[-1]["state"] == "cancelled"
+
+
+def test_cancel_is_told_pending_permissions_are_answered_and_later_requests_refused(make: Make) -> None:
+    world = make(modes=["--stubborn"])
+    world.answer = lambda title: None
+    heard, answer, late = (str(world.root / name) for name in ("heard", "answer", "late"))
+    view = world.start(
+        {"permission": ASK},
+        {"told": answer},
+        {"wait_cancel": heard},
+        {"request": {"method": "fs/write_text_file", "params": {"path": "late.txt", "content": "x"}}},
+        {"told": late},
+        {"hang": True},
+    )
+    until(lambda: world.asked)
+    stopped(world, view)
+    assert (world.root / "heard").read_text() == "cancelled"
+    assert (world.root / "answer").read_text() == "cancelled"
+    assert "the session is ending" in (world.root / "late").read_text()
+
+
+def test_terminals_do_not_outlive_the_session(world: AcpWorld) -> None:
+    view = world.run({"request": {"method": "terminal/create", "params": {"command": "sleep", "args": ["3600"]}}})
+    assert view.state is SessionState.SUCCEEDED
+    assert marked(view.id) == []
+
+
+def test_limits_hold_while_it_runs(make: Make, clock: FakeClock) -> None:
+    world = make(channel={"session_minutes": 1})
+    view = world.start({"say": "on it\n"}, {"hang": True})
+    until(lambda: world.texts(view))
+    clock.advance(timedelta(minutes=1))
+    view = world.finish(view)
+    assert view.state is SessionState.FAILED
+    assert "ran for 1 min" in view.error
+
+
+# What it costs
+
+
+def usage(used: int, amount: float | None = None, currency: str = "USD") -> dict[str, Any]:
+    cost = {} if amount is None else {"cost": {"amount": amount, "currency": currency}}
+    return {"update": {"sessionUpdate": "usage_update", "used": used, "size": 200_000, **cost}}
+
+
+def test_what_it_says_it_cost_is_charged_once(world: AcpWorld) -> None:
+    total = {"totalTokens": 1_500, "inputTokens": 1_000, "outputTokens": 500}
+    view = world.run(usage(900, 0.01), usage(1_200, 0.03), usage(1_100, 0.02), {"usage": total})
+    assert (view.cost, view.tokens) == (30_000, 1_500)
+    (ended,) = world.calls.ended
+    assert (ended["cost"], ended["price_known"], ended["input_tokens"]) == (30_000, True, 1_000)
+
+
+@pytest.mark.parametrize("report", [usage(100), usage(100, 5.0, "EUR"), usage(100, float("nan")), usage(100, -1.0)])
+def test_an_unknown_price_keeps_the_estimate_and_is_marked(world: AcpWorld, report: dict[str, Any]) -> None:
+    view = world.run(report)
+    assert (view.cost, view.tokens) == (50_000, 100)
+    assert world.calls.ended[0]["price_known"] is False
+
+
+def test_past_its_cost_cap_it_is_ended_in_the_middle(make: Make) -> None:
+    world = make(channel={"session_cost_cap": 0.10})
+    view = world.run(usage(10, 0.11), {"hang": True})
+    assert view.state is SessionState.FAILED
+    assert "it spent $0.11 of $0.10" in view.error
+
+
+def test_a_cap_of_the_ledger_ends_it_in_the_middle_too(make: Make) -> None:
+    world = make(purse=lambda session_id, total: "the hour's $2.00 are spent" if total > 60_000 else "")
+    view = world.run(usage(10, 0.07), {"hang": True})
+    assert view.state is SessionState.FAILED
+    assert "the hour's $2.00" in view.error
+
+
+def test_no_turn_begins_that_the_caps_do_not_let(make: Make) -> None:
+    world = make(purse=lambda session_id, total: "the day's $20.00 are spent")
+    view = world.run({"say": "never"})
+    assert "the day's $20.00" in view.error
+    assert world.texts(view) == []
+    assert world.calls.begun == []
+
+
+def test_an_agent_that_runs_by_itself_has_its_tokens_counted_while_it_runs(make: Make) -> None:
+    class Holding:
+        """A sandbox as far as sessions ask."""
+
+        name, confines, gates = "holding", True, True
+
+        def describe(self, *, network: bool, hosts: Any = ()) -> str:
+            return "holding"
+
+        def wrap(self, argv: Any, confinement: Any, *, cwd: Any) -> list[str]:
+            return list(argv)
+
+        def temporary(self, confinement: Any) -> str:
+            return str(confinement.scratch / "tmp")
+
+    world = make(sandbox=Holding())
+    view = world.run(usage(50_000), usage(50_001), {"hang": True}, mode="autonomous")
+    assert view.state is SessionState.FAILED
+    assert "50,001 of 50,000 tokens" in view.error

@@ -1,0 +1,296 @@
+"""A whole lap of an agent's session: from the permit to the change set (SPEC 3.8, 3.9, 9.4)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from engine.execution.ground import Ground
+from engine.execution.live import LiveSession
+from engine.execution.sandbox import best_sandbox
+from engine.values import CheckResult, Refusal, SessionState, SessionView
+from tests.execution.acp.acp_world import AcpWorld
+from tests.execution.acp.conftest import Make
+from tests.execution.session_world import until
+
+EXECUTE = {"title": "Run the tests", "kind": "execute", "rawInput": {"command": "make test"}}
+
+
+def test_what_the_agent_says_and_writes_becomes_a_change_set(world: AcpWorld) -> None:
+    view = world.run(
+        {"say": "I look "},
+        {"say": "around.\nThen"},
+        {"update": {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}}},
+        {"read": {"path": "a.txt", "line": 2, "limit": 1}},
+        {"write": {"path": "b.txt", "content": "new\n"}},
+        {"say": "All done."},
+    )
+    assert view.state is SessionState.SUCCEEDED, world.texts(view, None)
+    assert world.texts(view) == ["I look around.", "Then", "read two", "", "wrote ok", "All done."]
+    assert world.texts(view, ["thought"]) == ["hm"]
+    change = world.changes.for_session(view.id)
+    assert change is not None
+    assert [one.path for one in change.files] == ["b.txt"]
+    assert change.id == view.change_set_id
+    assert not (world.repository.path / "b.txt").exists()
+    assert view.summary.endswith("All done.")
+
+
+def test_what_was_sent_is_on_record_for_the_x_ray(world: AcpWorld) -> None:
+    view = world.run(prompt="mend it")
+    (began,), (ended,) = world.calls.begun, world.calls.ended
+    assert (began["provider"], began["model"], began["run_kind"]) == ("acp:small", "small-agent 1.0", "task")
+    assert began["prompt"].text("user") == "mend it"
+    assert "not ours to see" in began["prompt"].notes[-1]
+    assert (ended["state"], ended["reply"]) == ("done", "You said: mend it")
+    assert view.summary == "You said: mend it"
+
+
+def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> None:
+    def tool(**about: Any) -> dict[str, Any]:
+        return {"update": {"sessionUpdate": "tool_call_update", "toolCallId": "c1", **about}}
+
+    diff = {"type": "diff", "path": "a.txt", "oldText": "one\ntwo\n", "newText": "one\n2\n"}
+    steps = [("look", "completed"), ("write", "in_progress")]
+    entries = [{"content": text, "priority": "high", "status": status} for text, status in steps]
+    later = [entries[0], {**entries[1], "status": "completed"}]
+    view = world.run(
+        {"update": {"sessionUpdate": "plan", "entries": entries}},
+        {"update": {"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Edit a.txt", "kind": "edit"}},
+        tool(status="in_progress"),
+        tool(status="in_progress"),
+        tool(status="completed", content=[diff]),
+        {"update": {"sessionUpdate": "plan", "entries": later}},
+    )
+    assert world.texts(view, ["tool"]) == ["Edit a.txt · waits", "Edit a.txt · runs", "Edit a.txt · done"]
+    assert world.texts(view, ["output"]) == ["a.txt:", "@@ -1,2 +1,2 @@", " one", "-two", "+2"]
+    plan = [line for line in world.texts(view, ["note"]) if line.startswith("plan")]
+    assert plan == ["plan 1/2 ✓ look", "plan 2/2 → write", "plan 2/2 ✓ write"]
+
+
+@pytest.mark.parametrize(("allowed", "kind"), [(True, "allow_once"), (False, "reject_once")])
+def test_a_permission_is_answered_by_the_kind_of_its_option(world: AcpWorld, allowed: bool, kind: str) -> None:
+    world.answer = lambda title: allowed
+    view = world.run({"permission": EXECUTE})
+    assert world.texts(view)[0] == f"answer {kind}"
+    (asked,) = world.asked
+    assert asked == ("execute", "Run the tests", "make test", {"paths": [], "command": "make test"})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "allowed", "answer"),
+    [
+        (["allow_always", "reject_always"], True, "cancelled"),  # never more than was given
+        (["allow_always", "reject_always"], False, "reject_always"),
+        (["allow_once"], False, "cancelled"),
+        ([], True, "cancelled"),
+    ],
+)
+def test_an_option_that_is_missing_is_never_replaced_by_a_wider_one(
+    world: AcpWorld, kinds: list[str], allowed: bool, answer: str
+) -> None:
+    world.answer = lambda title: allowed
+    options = [{"optionId": f"o{n}", "name": kind, "kind": kind} for n, kind in enumerate(kinds)]
+    assert world.texts(world.run({"permission": {**EXECUTE, "options": options}}))[0] == f"answer {answer}"
+
+
+def test_requests_at_once_get_each_their_own_answer(world: AcpWorld) -> None:
+    gate = threading.Event()
+
+    def answer(title: str) -> bool | None:
+        return int(title) % 2 == 0 if gate.is_set() else None
+
+    world.answer = answer
+    view = world.start({"permissions": [{"title": str(n), "kind": "edit"} for n in range(12)]})
+    until(lambda: len(world.asked) == 12)  # none waits for another
+    gate.set()
+    assert world.finish(view).state is SessionState.SUCCEEDED
+    expected = [("allow_once" if n % 2 == 0 else "reject_once") for n in range(12)]
+    assert world.texts(view)[0] == f"answers {expected}"
+
+
+def test_a_file_outside_is_refused_and_the_agent_goes_on(world: AcpWorld) -> None:
+    view = world.run(
+        {"read": {"path": "/etc/hostname"}},
+        {"write": {"path": "../../escape.txt", "content": "x"}},
+        {"say": "never mind"},
+    )
+    said = world.texts(view)
+    assert "outside" in said[0]
+    assert "outside" in said[1]
+    assert said[-1] == "never mind"
+    assert view.state is SessionState.SUCCEEDED
+
+
+def test_a_write_of_megabytes_goes_through_one_line(world: AcpWorld) -> None:
+    view = world.run({"write": {"path": "big.txt", "content": "0123456789\n", "repeat": 500_000}})
+    assert world.texts(view)[0] == "wrote ok"
+    change = world.changes.for_session(view.id)
+    assert change is not None
+    assert [one.path for one in change.files] == ["big.txt"]
+
+
+# Terminals
+
+
+def terminal(*argv: str, **more: Any) -> dict[str, Any]:
+    return {"terminal": {"command": argv[0], "args": list(argv[1:]), **more}}
+
+
+def told(world: AcpWorld, view: SessionView) -> list[Any]:
+    line = next(line for line in world.texts(view) if line.startswith("terminal ["))
+    found: list[Any] = json.loads(line.removeprefix("terminal "))
+    return found
+
+
+def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorld) -> None:
+    view = world.run(terminal("sh", "-c", "pwd; echo $WORD; exit 3", env=[{"name": "WORD", "value": "hi"}]))
+    ended, output, released = told(world, view)
+    assert ended["exitCode"] == 3
+    assert output["exitStatus"]["exitCode"] == 3
+    assert output["output"] == f"{world.folder(view)}\nhi\n"
+    assert output["truncated"] is False
+    assert released
+    assert "exit 3" in "".join(world.texts(view, ["exit"]))
+
+
+def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
+    script = "echo ready; sleep 3600"
+    view = world.run(terminal("sh", "-c", script, kill=True), {"say": "still here"})
+    assert told(world, view)[0]["signal"] == "SIGTERM"
+    assert world.texts(view)[-1] == "still here"
+
+
+def test_a_terminal_keeps_as_much_output_as_was_asked_for(world: AcpWorld) -> None:
+    view = world.run(terminal("sh", "-c", "seq 1000", outputByteLimit=9))
+    assert told(world, view)[1]["output"] == "999\n1000\n"
+    assert told(world, view)[1]["truncated"] is True
+
+
+def test_a_command_that_was_allowed_is_not_asked_for_again(world: AcpWorld) -> None:
+    ask = {"permission": {"title": "hello", "kind": "execute", "rawInput": {"command": "echo hello"}}}
+    view = world.run(ask, terminal("bash", "-c", "echo hello"), terminal("bash", "-c", "echo hello"))
+    assert [one[2] for one in world.asked] == ["echo hello", "echo hello"]  # the second run asks
+    assert view.state is SessionState.SUCCEEDED
+
+
+def test_a_terminal_that_is_not_allowed_or_elsewhere_does_not_run(world: AcpWorld) -> None:
+    world.answer = lambda title: "rm" not in title
+    view = world.run(terminal("rm", "-rf", "a.txt"), terminal("ls", cwd="/etc"), terminal("no-such-program"))
+    said = world.texts(view)
+    assert "not allowed" in said[0]
+    assert "no folder of this session" in said[1]
+    assert told(world, view)[0]["exitCode"] == 126
+    assert "not there" in told(world, view)[1]["output"]
+
+
+def test_the_content_filter_stands_behind_a_permission(make: Make) -> None:
+    from engine.values import Verdict
+
+    world = make(verdict=lambda command: Verdict.BLOCK if "drop" in command else Verdict.ALLOW)
+    view = world.run(terminal("echo", "drop"), {"say": "fine"})
+    assert "a rule says so" in told(world, view)[1]["output"]
+    assert view.state is SessionState.SUCCEEDED
+
+
+# Talking with it
+
+
+def test_replies_are_further_turns(world: AcpWorld) -> None:
+    gate = threading.Event()
+    world.answer = lambda title: True if gate.is_set() else None
+    view = world.start({"permission": {"title": "go on?", "kind": "edit"}})
+    until(lambda: world.asked)
+    world.sessions.reply(view.id, "and then the second thing")
+    gate.set()
+    view = world.finish(view)
+    assert world.texts(view)[-1] == "You said: and then the second thing"
+    assert [one["run_kind"] for one in world.calls.begun] == ["task", "reply"]
+    assert world.calls.begun[1]["follows"] == "call_1"
+    with pytest.raises(Refusal):
+        world.sessions.reply(view.id, "too late")
+
+
+@dataclass(frozen=True)
+class Judged:
+    words: str
+    check: CheckResult | None = None
+    full: bool = False
+
+
+def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
+    class Validation:
+        def around(self, live: LiveSession, view: SessionView, ground: Ground, heal: Callable[[str], None]) -> Judged:
+            before = (ground.folder / "b.txt").read_text()
+            heal('SCRIPT [{"write": {"path": "b.txt", "content": "right\\n"}}]')
+            assert (before, (ground.folder / "b.txt").read_text()) == ("wrong\n", "right\n")
+            return Judged("1 passed", CheckResult("pytest", passed=1, failed=0))
+
+    world = make(validation=Validation())
+    view = world.run({"write": {"path": "b.txt", "content": "wrong\n"}})
+    assert view.summary.endswith("1 passed")
+    assert view.check is not None
+    assert view.check.passed == 1
+    assert [one["run_kind"] for one in world.calls.begun] == ["task", "heal"]
+
+
+@pytest.mark.parametrize(("reason", "words"), [("max_tokens", "limit of tokens"), ("max_turn_requests", "requests")])
+def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: str, words: str) -> None:
+    view = world.run({"write": {"path": "b.txt", "content": "half\n"}}, {"stop": reason})
+    assert view.state is SessionState.SUCCEEDED
+    assert words in view.summary
+    assert view.change_set_id
+
+
+@pytest.mark.parametrize(("reason", "words"), [("refusal", "refused"), ("cancelled", "broke the turn off")])
+def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason: str, words: str) -> None:
+    view = world.run({"stop": reason})
+    assert view.state is SessionState.FAILED
+    assert words in view.error
+
+
+# In the sandbox
+
+
+@pytest.mark.skipif(not best_sandbox().confines, reason="no sandbox works here")
+def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> None:
+    world = make(sandbox=best_sandbox())
+    secret = world.root / "outside.txt"
+    secret.write_text("secret")
+    view = world.start(
+        {"own_read": str(secret)},
+        {"own_read": str(world.home.config / "config.toml")},
+        {"environment": ["HOME", "XDG_CACHE_HOME"]},
+        {"own_write": {"path": "mine.txt", "content": "mine\n"}},
+        terminal("sh", "-c", "echo from the terminal > term.txt; ls $HOME"),
+    )
+    view = world.finish(view)
+    assert view.state is SessionState.SUCCEEDED, world.texts(view, None)
+    said = world.texts(view)
+    assert said[0] == said[1] == "own read FileNotFoundError"
+    place = world.home.data / "acp" / "small"
+    assert json.loads(said[2].removeprefix("environment "))["HOME"] == str(place)
+    change = world.changes.for_session(view.id)
+    assert change is not None
+    assert [one.path for one in change.files] == ["mine.txt", "term.txt"]
+
+
+def test_it_gets_its_own_home_and_only_variables_that_were_named(make: Make) -> None:
+    import os
+
+    environment = {**os.environ, "AGENT_KEY": "k1", "OTHER_KEY": "k2"}
+    world = make(environment=environment, settings={"env": ("AGENT_KEY", "MISSING_KEY")})
+    view = world.run({"environment": ["HOME", "AGENT_KEY", "OTHER_KEY", "MISSING_KEY"]})
+    found = json.loads(world.texts(view)[0].removeprefix("environment "))
+    assert found == {
+        "HOME": str(world.home.data / "acp" / "small"),
+        "AGENT_KEY": "k1",
+        "OTHER_KEY": None,
+        "MISSING_KEY": None,
+    }
+    assert (world.home.data / "acp" / "small").stat().st_mode & 0o77 == 0

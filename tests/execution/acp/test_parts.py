@@ -1,0 +1,230 @@
+"""The parts of the ACP runner by themselves: messages, counting, telling, choosing, finding (SPEC 3.4, 3.8)."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp import schema
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.execution.runners.acp import house
+from engine.execution.runners.acp.known import KNOWN, discover, found, login_words
+from engine.execution.runners.acp.requests import choose
+from engine.execution.runners.acp.spending import Meter
+from engine.execution.runners.acp.telling import Telling, command_of, diff_lines
+from engine.execution.runners.acp.terminals import argv_of
+from engine.execution.runners.acp.wire import parsed
+from engine.execution.sandbox import Confinement
+from engine.values import microusd
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
+def test_any_line_is_a_message_or_none(line: bytes) -> None:
+    message = parsed(line)
+    assert message is None or isinstance(message, dict)
+
+
+@given(st.dictionaries(st.sampled_from(["id", "method", "result", "error", "params"]), VALUES))
+def test_a_message_has_what_the_library_expects(given_: dict[str, Any]) -> None:
+    message = parsed(json.dumps(given_).encode())
+    if message is None:
+        return
+    if "method" in message:
+        assert isinstance(message["method"], str)
+        return
+    assert isinstance(message["id"], int)
+    if "result" not in message:
+        assert isinstance(message["error"]["code"], int)
+        assert isinstance(message["error"]["message"], str)
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\n", b"nonsense", b"[1]", b'"x"', b'{"id": true}', b'{"id": "a"}', b'{"method": 1}', b"9" * 5_000]
+)
+def test_what_is_no_message(line: bytes) -> None:
+    assert parsed(line) is None
+
+
+REPORT = st.tuples(
+    st.integers(-10, 10**7) | st.just(10**30),
+    st.none() | st.floats() | st.floats(0, 20),
+    st.sampled_from(["USD", "usd", "EUR"]),
+)
+
+
+@given(st.lists(REPORT), st.integers(0, 10**6))
+def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float | None, str]], estimate: int) -> None:
+    meter = Meter()
+    tokens = cost = 0
+    for total, amount, currency in reports:
+        more = meter.tokens_said(total)
+        assert more >= 0
+        tokens += more
+        if amount is not None:
+            more = meter.cost_said(amount, currency)
+            assert more >= 0
+            cost += more
+    assert meter.tokens == tokens == max((total for total, *_ in reports if 0 <= total <= 10**7), default=0)
+    good = [
+        microusd(amount)
+        for _, amount, currency in reports
+        if amount is not None and currency.upper() == "USD" and 0 <= amount <= 1_000_000
+    ]
+    assert meter.cost == cost == max(good, default=0)
+    assert meter.price_known == bool(good)
+    cost += meter.turn_over(estimate)
+    assert meter.cost == cost
+    assert (cost == estimate) or good
+
+
+def test_a_price_that_comes_late_counts_against_what_was_estimated() -> None:
+    meter = Meter()
+    assert meter.turn_over(50_000) == 50_000
+    assert meter.cost_said(0.02, "USD") == 0
+    assert meter.cost_said(0.08, "USD") == 30_000
+    assert meter.turn_over(50_000) == 0
+
+
+def option(kind: Any) -> schema.PermissionOption:
+    return schema.PermissionOption(option_id=f"id-{kind}", name=str(kind), kind=kind)
+
+
+KINDS = st.lists(st.sampled_from(["allow_once", "allow_always", "reject_once", "reject_always"]), max_size=6)
+
+
+@given(KINDS, st.booleans())
+def test_what_is_chosen_never_says_more_than_was_decided(kinds: list[str], allowed: bool) -> None:
+    chosen = choose([option(kind) for kind in kinds], allowed)
+    if allowed:
+        assert chosen == ("id-allow_once" if "allow_once" in kinds else None)
+    else:
+        assert chosen is None or chosen.startswith("id-reject")
+        assert (chosen is None) == (not any(kind.startswith("reject") for kind in kinds))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text())))
+def test_what_is_said_in_pieces_is_told_whole(pieces: list[tuple[str, str]]) -> None:
+    written: dict[str, str] = {"say": "", "thought": ""}
+
+    def write(kind: str, text: str) -> None:
+        written[kind] += text
+
+    telling = Telling(write)
+    for kind, text in pieces:
+        telling.chunk(kind, schema.TextContentBlock(type="text", text=text))
+    telling.flush()
+    for kind in written:
+        said = "".join(text for one, text in pieces if one == kind)
+        assert "".join(written[kind].split()) == "".join(said.split())
+    assert telling.said == "".join(text for kind, text in pieces if kind == "say")
+
+
+@pytest.mark.parametrize(
+    ("raw", "command"),
+    [
+        ({"command": "make test"}, "make test"),
+        ({"command": ["bash", "-lc", "make test"]}, "make test"),
+        ({"command": ["/bin/sh", "-c", "a && b"]}, "a && b"),
+        ({"command": ["git", "commit", "-m", "two words"]}, "git commit -m 'two words'"),
+        ({"cmd": "ls"}, "ls"),
+        ({"command": []}, ""),
+        ({"command": [1]}, ""),
+        ({"path": "x"}, ""),
+        ("ls", ""),
+        (None, ""),
+    ],
+)
+def test_the_command_of_a_call(raw: Any, command: str) -> None:
+    assert command_of(raw) == command
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "argv"),
+    [
+        ("ls", None, ["ls"]),
+        ("ls", ["-l"], ["ls", "-l"]),
+        ("ls -l | wc", None, ["sh", "-c", "ls -l | wc"]),
+        ("ls;reboot", [], ["sh", "-c", "ls;reboot"]),
+    ],
+)
+def test_what_a_terminal_runs(command: str, arguments: list[str] | None, argv: list[str]) -> None:
+    assert argv_of(command, arguments) == argv
+
+
+def test_a_diff_is_bounded() -> None:
+    assert diff_lines("a", "x\n", "x\n") == []
+    assert diff_lines("a", "", "x\n")[0] == "a:"
+    assert diff_lines("a", "x\n" * 10_000, "y\n" * 9_000) == ["a: 10,000 lines become 9,000"]
+
+
+# Finding and settling them
+
+
+def programs(folder: Path, *names: str) -> str:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+def test_agents_are_found_on_the_path(tmp_path: Path) -> None:
+    path = programs(tmp_path / "bin", "claude-code-acp", "claude-agent-acp", "gemini", "codex")
+    here = {one.name: one for one in discover(path, data=tmp_path / "data")}
+    assert list(here) == ["claude", "codex", "gemini"]
+    assert here["claude"].command == ("claude-agent-acp",)  # the newer of the two
+    assert here["claude"].hosts[0] == "api.anthropic.com"
+    assert f"HOME={tmp_path / 'data' / 'acp' / 'claude'} claude /login" in here["claude"].login
+    assert "codex-acp" in here["codex"].missing
+    assert here["gemini"].command == ("gemini", "--acp")
+    assert discover(str(tmp_path)) == []
+
+
+def test_a_name_of_ones_own_is_known_by_its_program() -> None:
+    assert found("mine", ("/opt/bin/claude-agent-acp",)).title == "Claude Code"
+    assert found("mine", ("other-acp",)).title == "mine"
+    assert "[acp.mine]" in login_words("mine", Path("/data/acp/mine"), ("other-acp",))
+    assert len({agent.name for agent in KNOWN}) == len(KNOWN)
+
+
+def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Path) -> None:
+    user = tmp_path / "home"
+    for folder in (".ssh", ".local/bin", ".local/share/clawpy/acp/claude", ".cargo/bin", "notes", ".npm-global/bin"):
+        (user / folder).mkdir(parents=True)
+    modules = user / ".npm-global/lib/node_modules/@agentclientprotocol/claude-agent-acp/dist"
+    modules.mkdir(parents=True)
+    (modules / "index.js").write_text("#!/usr/bin/env node\n")
+    (modules / "index.js").chmod(0o755)
+    program = user / ".npm-global/bin/claude-agent-acp"
+    program.symlink_to(modules / "index.js")
+    place = user / ".local/share/clawpy/acp/claude"
+    path = os.pathsep.join(str(user / one) for one in (".local/bin", ".cargo/bin", ".npm-global/bin"))
+    environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
+    session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
+    own = house.confined(
+        session, place=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"], environment=environment
+    )
+    assert user in own.hidden
+    assert set(own.readable) == {
+        user / ".cargo",
+        user / ".local/bin",
+        user / ".npm-global",
+        user / ".npm-global/lib/node_modules",
+    }
+    assert own.writable == (place,)
+    assert own.hosts == ("api.anthropic.com",)
+    commands = house.of_commands(own, place=place)
+    assert (commands.writable, commands.hosts) == ((), ())
+    added = house.agent_environment(place=place, names=["KEY", "GONE"], environment=environment)
+    assert added == {"HOME": str(place), "CARGO_HOME": str(user / ".cargo"), "KEY": "k"}

@@ -1,0 +1,152 @@
+"""An agent's requests before the real rails: policy, content filter, jail, a person (SPEC 3.5, 3.8, 9.3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.config import FixedSettings
+from engine.execution.permissions import Permissions
+from engine.execution.sandbox import best_sandbox
+from engine.execution.tools.belt import Toolbelts
+from engine.safety.content import check_command, programs_of
+from engine.storage.database import Database
+from engine.values import PermissionAnswer, Randomness, SessionState, SessionView
+from tests.execution.acp.acp_world import AcpWorld
+from tests.execution.acp.conftest import Make
+from tests.execution.session_world import until
+
+pytestmark = pytest.mark.skipif(not best_sandbox().confines, reason="no sandbox works here")
+
+ALL = ["read", "write", "edit", "exec", "web_search", "web_fetch"]
+
+
+class Railed:
+    """A world with the real tools of one policy."""
+
+    def __init__(self, make: Make, database: Database, *, ask: list[str], deny: list[str]) -> None:
+        self.permissions = Permissions(database, randomness=Randomness())
+        lists = SimpleNamespace(allow=ALL, ask=ask, deny=deny)
+        belts = Toolbelts(
+            database,
+            settings=FixedSettings(),
+            permissions=self.permissions,
+            lists=lambda agent: lists,
+            programs=programs_of,
+        )
+        self.world: AcpWorld = make(
+            belts=belts, sandbox=best_sandbox(), verdict=lambda command: check_command(command, cwd=Path("/")).verdict
+        )
+
+    def said(self, view: SessionView) -> list[str]:
+        return [line for line in self.world.texts(view) if line]
+
+    def waiting(self, number: int) -> list[Any]:
+        until(lambda: len(self.permissions.waiting()) == number)
+        return self.permissions.waiting()
+
+
+Rails = Callable[..., Railed]
+
+
+@pytest.fixture
+def rails(make: Make, database: Database) -> Rails:
+    return lambda ask=(), deny=(): Railed(make, database, ask=list(ask), deny=list(deny))
+
+
+def run(command: str, title: str = "run it") -> dict[str, Any]:
+    return {"permission": {"title": title, "kind": "execute", "rawInput": {"command": command}}}
+
+
+def test_what_the_policy_allows_needs_nobody_and_what_it_denies_is_refused(rails: Rails) -> None:
+    railed = rails(deny=["exec:curl*"])
+    view = railed.world.run(
+        run("make test"),
+        run("curl https://example.org"),
+        run("rm -rf / --no-preserve-root"),
+        {"permission": {"title": "Edit", "kind": "edit", "locations": [{"path": "a.txt"}]}},
+        {"permission": {"title": "Edit", "kind": "edit", "locations": [{"path": "/etc/passwd"}]}},
+        {"terminal": {"command": "echo", "args": ["from a terminal"]}},
+    )
+    answers = [line for line in railed.said(view) if line.startswith("answer")]
+    assert answers == [f"answer {one}_once" for one in ("allow", "reject", "reject", "allow", "reject")]
+    assert "from a terminal" in railed.world.texts(view, ["output"])
+    assert view.state is SessionState.SUCCEEDED
+
+
+def test_a_person_is_asked_once_or_for_the_session(rails: Rails) -> None:
+    railed = rails(ask=["exec:make *"])
+    view = railed.world.start(run("make test"), run("make test"), run("make all"))
+    (request,) = railed.waiting(1)
+    assert (request.detail, request.session_id) == ("make test", view.id)
+    railed.permissions.answer(request.id, PermissionAnswer.ALLOW_SESSION)
+    until(lambda: [one.detail for one in railed.permissions.waiting()] == ["make all"])
+    railed.permissions.answer(railed.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
+    railed.world.finish(view)
+    # "for this session" is ours to remember: the agent is never told "always", and asks again.
+    assert railed.said(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
+
+
+def test_each_of_many_requests_gets_its_own_answer(rails: Rails) -> None:
+    railed = rails(ask=["exec"])
+    wants = [run(f"make part{n}")["permission"] for n in range(5)]
+    view = railed.world.start({"permissions": wants})
+    for request in sorted(railed.waiting(5), key=lambda one: one.detail, reverse=True):
+        even = int(request.detail[-1]) % 2 == 0
+        railed.permissions.answer(request.id, PermissionAnswer.ALLOW_ONCE if even else PermissionAnswer.DENY_ONCE)
+    railed.world.finish(view)
+    expected = [("allow_once" if n % 2 == 0 else "reject_once") for n in range(5)]
+    assert railed.said(view) == [f"answers {expected}"]
+
+
+def test_a_stop_withdraws_what_was_asked(rails: Rails) -> None:
+    railed = rails(ask=["exec"])
+    view = railed.world.start(run("make test"))
+    (request,) = railed.waiting(1)
+    railed.world.sessions.stop(view.id, "enough")
+    assert railed.world.finish(view).state is SessionState.CANCELLED
+    assert railed.permissions.get(request.id).withdrawn
+
+
+def test_by_itself_it_is_refused_what_a_person_would_be_asked(rails: Rails) -> None:
+    railed = rails(ask=["exec:make *"])
+    view = railed.world.run(run("make test"), run("ls"), mode="autonomous")
+    assert railed.said(view) == ["answer reject_once", "answer allow_once"]
+
+
+def test_files_go_through_the_jail(rails: Rails) -> None:
+    railed = rails()
+    (railed.world.repository.path / "link").symlink_to("/etc")
+    railed.world.repository.commit("a link")
+    view = railed.world.run(
+        {"write": {"path": "link/new.conf", "content": "x"}},
+        {"write": {"path": ".git/hooks/pre-commit", "content": "x"}},
+        {"read": {"path": "../../../../etc/passwd"}},
+        {"write": {"path": "fine.txt", "content": "fine\n"}},
+        {"read": {"path": "missing.txt"}},
+        {"read": {"path": "fine.txt"}},
+    )
+    said = railed.said(view)
+    assert said[3] == "wrote ok"
+    assert said[5] == "read fine"
+    assert all("root:" not in line for line in said)
+    assert not any(line.endswith("ok") for line in (*said[:3], said[4]))
+    change = railed.world.changes.for_session(view.id)
+    assert change is not None
+    assert [one.path for one in change.files] == ["fine.txt"]
+
+
+def test_it_reaches_its_provider_and_nothing_else(make: Make) -> None:
+    """The way out of the sandbox is the agent's alone; commands that are run for it have none."""
+    world = make(sandbox=best_sandbox(), settings={"hosts": ("api.example.com",)})
+    ask = "echo proxy=$HTTPS_PROXY"
+    view = world.run({"environment": ["HTTPS_PROXY"]}, {"terminal": {"command": "sh", "args": ["-c", ask]}})
+    said = world.texts(view)
+    assert json.loads(said[0].removeprefix("environment "))["HTTPS_PROXY"].startswith("http://127.0.0.1:")
+    assert "proxy=" in world.texts(view, ["output"])
+    assert any("network only to api.example.com" in line for line in world.texts(view, ["note"]))

@@ -1,0 +1,33 @@
+"""A jail for each rung that works here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.execution.sandbox import PRIVATE, Sandbox
+from engine.execution.sandbox.ladder import rungs
+from tests.execution.escape.jail import Jail
+
+WORKING: list[Sandbox | None] = [rung for rung in rungs() if rung.confines]
+
+
+@pytest.fixture(params=WORKING or [None], ids=lambda rung: rung.name if rung else "none")
+def jail(request: pytest.FixtureRequest) -> Iterator[Jail]:
+    if request.param is None:
+        pytest.skip("no sandbox works on this machine")
+    outside = [
+        folder
+        for folder in (Path.home(), Path.cwd(), Path("/opt"), Path("/srv"))
+        if os.access(folder, os.W_OK) and not any(folder.resolve().is_relative_to(place) for place in PRIVATE)
+    ]
+    if not outside:
+        pytest.skip("no folder outside /tmp can be written")
+    root = Path(tempfile.mkdtemp(prefix=".clawpy-jail-", dir=outside[0]))
+    yield Jail(root, request.param)
+    shutil.rmtree(root)

@@ -1,0 +1,50 @@
+"""A scripted model and an engine that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution.runners.model.client import ModelHost
+from tests.execution.model.world import KEY, ModelWorld
+from tests.support.model_server import ModelServer
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def kind() -> str:
+    """The protocol of the provider; tests may parametrise it."""
+    return "openai"
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[ModelHost]:
+    """One model host for all tests that do not look at its life: it takes a second or two to start."""
+    host = ModelHost()
+    yield host
+    host.close()
+
+
+@pytest.fixture(autouse=True)
+def _keys(_no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.setenv(f"CLAWPY_{name}_API_KEY", KEY)
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: FakeClock, server: ModelServer, kind: str, warm: ModelHost) -> ModelWorld:
+    return ModelWorld(tmp_path, clock, server, kind=kind, host=warm)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, clock: FakeClock, server: ModelServer) -> ModelWorld:
+    """One whose engine starts and ends its own host."""
+    return ModelWorld(tmp_path, clock, server)

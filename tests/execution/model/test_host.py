@@ -1,0 +1,246 @@
+"""The process that speaks to models: what happens when it hangs, dies, does not obey, and where the key can be seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+
+import psutil
+import pytest
+
+from engine.execution.channels import Channel, Limits
+from engine.execution.runners.model import client
+from engine.execution.runners.model.client import HostGone, ModelHost
+from engine.execution.runners.model.talk import FIRST_BYTE_SECONDS, IDLE_SECONDS
+from engine.execution.runners.model.wire import Model
+from engine.values import SessionState, Status
+from tests.execution.model.world import KEY, ModelWorld, hosts, until
+from tests.support.model_server import ModelServer, Reply, calls
+
+HELD = Reply(text="It begins, and then there is nothing.", hold=Event(), hold_after=2)
+
+
+@pytest.mark.parametrize(("held", "seconds"), [(0, FIRST_BYTE_SECONDS), (3, IDLE_SECONDS)])
+def test_a_provider_that_hangs_is_left(world: ModelWorld, held: int, seconds: float) -> None:
+    hangs = Reply(text="x" * 100, hold=Event(), hold_after=held)
+    world.server.script(hangs, hangs)
+    with world.opened():
+        session = world.start()
+        for number in (1, 2):
+            request = world.server.wait(number)
+            if held:
+                until(lambda number=number: len(world.texts(session, "say")) >= number)
+            world.clock.advance(timedelta(seconds=seconds - 1))
+            assert not request.gone.wait(0.3)
+            world.clock.advance(timedelta(seconds=1))
+            assert request.gone.wait(5)
+            if number == 1:
+                until(lambda: any("again in" in text for text in world.texts(session)))
+                world.clock.advance(timedelta(seconds=2))
+        view = world.finish(session)
+        assert "said nothing for too long" in view.error
+        assert world.card_of(view).status is Status.PENDING
+        assert [call.price_known for call in world.calls(view)] == [False, False]
+        world.close_well(view)
+
+
+def test_a_provider_that_is_not_there(world: ModelWorld) -> None:
+    world.server.close()
+    with world.opened():
+        view = world.run()
+        assert "cannot be reached at http://127.0.0.1" in view.error
+        card = world.card_of(view)
+        assert (card.status, card.note) == (Status.PENDING, f"not done: {view.error}")
+        assert view.cost == 0
+        world.close_well(view)
+
+
+def test_a_card_that_was_given_back_can_be_approved_again(world: ModelWorld) -> None:
+    world.server.script(Reply(status=401), "Done.")
+    with world.opened() as engine:
+        view = world.run()
+        again = engine.cards.approve(view.prediction_id)
+        assert again.session_id not in (None, view.id)
+        done = world.finish(engine.sessions.get(str(again.session_id)))
+        assert done.state is SessionState.SUCCEEDED
+        assert world.card_of(done).status is Status.EXECUTED
+
+
+def test_a_host_that_dies_is_replaced_and_the_talk_goes_on(alone: ModelWorld) -> None:
+    before = hosts()
+    alone.server.script(calls("read", path="readme.md"), HELD, "Done.")
+    with alone.opened():
+        session = alone.start()
+        alone.server.wait(2)
+        (host,) = [one for one in hosts() if one not in before]
+        host.kill()
+        view = alone.finish(session)
+        assert (view.state, view.summary) == (SessionState.SUCCEEDED, "Done.")
+        last = alone.server.requests[2]
+        assert last.tool_results == alone.server.requests[1].tool_results
+        assert last.users == alone.server.requests[1].users
+        alone.close_well(view)
+
+
+def test_a_host_that_does_not_obey_is_killed_and_others_go_on(alone: ModelWorld) -> None:
+    before = hosts()
+    alone.server.script(HELD, HELD, "Done.")
+    with alone.opened() as engine:
+        first, second = alone.start("One"), alone.start("Two")
+        alone.server.wait(2)
+        (host,) = [one for one in hosts() if one not in before]
+        host.suspend()
+        engine.sessions.stop(first.id, "enough")
+        view = engine.sessions.wait(first.id, 10)
+        assert view.state is SessionState.CANCELLED
+        until(lambda: not host.is_running(), 3)
+        other = alone.finish(second)
+        assert (other.state, other.summary) == (SessionState.SUCCEEDED, "Done.")
+        alone.close_well(view)
+        alone.close_well(other)
+
+
+def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
+    world.server.script(Reply(status=503))
+    with world.opened() as engine:
+        session = world.start()
+        until(lambda: any("again in" in text for text in world.texts(session)))
+        engine.sessions.stop(session.id, "enough")
+        view = engine.sessions.wait(session.id, 2)
+        assert view.state is SessionState.CANCELLED
+        assert len(world.server.requests) == 1
+        world.close_well(view)
+
+
+def test_closing_the_engine_in_the_middle_of_a_call(alone: ModelWorld) -> None:
+    alone.server.script(HELD)
+    with alone.opened():
+        session = alone.start()
+        alone.server.wait(1)
+    with alone.opened() as engine:
+        view = engine.sessions.get(session.id)
+        assert view.state is SessionState.CANCELLED
+        alone.close_well(view)
+
+
+def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
+    program = (
+        "import sys, os, signal\n"
+        "from engine.execution.runners.model.client import ModelHost\n"
+        "host = ModelHost()\nhost.warm()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    told = subprocess.run(
+        [client.COMMAND[0], "-c", program], cwd=client.ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+    pid = int(told.stdout)
+    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 5)
+
+
+@pytest.mark.parametrize(
+    "command", [("/nowhere/python",), ("sh", "-c", "echo nonsense; sleep 60"), ("sh", "-c", "exit 3"), ("sleep", "60")]
+)
+def test_a_host_that_cannot_work(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "WRITE_SECONDS", 0.3)
+    host = ModelHost(command)
+    big = [{"name": "x" * 1_000_000, "description": "", "parameters": {}}]
+    try:
+        conversation = host.converse()
+        conversation.open(Model("p", "m", "openai", "http://127.0.0.1:9"), instructions="", tools=big, history=None)
+        message = conversation.take(5)
+        assert message is not None
+        assert message["is"] == "failed"
+    except HostGone:
+        pass
+    host.close()
+    assert host.pid is None
+
+
+def test_a_session_is_cut_to_its_tokens_while_it_runs(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = Limits(120.0, None, 1_000_000, 12_000)
+    monkeypatch.setattr(Channel, "limits", lambda self, mode: few)
+    look = calls("read", path="readme.md").calls
+    world.server.script(*[Reply(calls=look, usage=(2_500, 10)) for _ in range(9)])
+    with world.opened():
+        view = world.run()
+        assert view.state is SessionState.FAILED
+        assert "of 12,000 tokens" in view.error
+        asked = [request.max_tokens or 0 for request in world.server.requests]
+        assert 2 <= len(asked) <= 4
+        assert all(2_510 * number + most <= 12_000 for number, most in enumerate(asked))
+        world.close_well(view)
+
+
+def test_a_cap_of_the_hour_stops_it_before_it_pays(world: ModelWorld) -> None:
+    world.configure(crossPollCostCapPerHour=0.06)
+    world.server.script(*[Reply(calls=calls("read", path="readme.md").calls, usage=(2_000, 9_000)) for _ in range(9)])
+    with world.opened():
+        view = world.run()
+        assert view.state is SessionState.FAILED
+        assert world.spent() <= 60_000
+        world.close_well(view)
+
+
+def test_the_key_is_nowhere_to_be_seen(alone: ModelWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Not in transcripts, calls, database, logs, process listings; though the provider says it wherever it can."""
+    before = hosts()
+    echo = f"your key is {KEY} and Bearer {KEY}"
+    hold = Event()
+    alone.server.script(
+        Reply(status=500, error=echo),
+        Reply(thought=echo, text=f"First\n{echo}\n", calls=calls("read", path=echo).calls),
+        Reply(text=echo, piece=7, hold=hold),
+        Reply(status=401, error=echo),
+    )
+    with alone.opened() as engine:
+        session = alone.start()
+        until(lambda: (alone.pass_pause(session), len(alone.server.requests) >= 3)[1])
+        for process in [psutil.Process(), *(one for one in hosts() if one not in before)]:
+            assert KEY not in " ".join(process.cmdline())
+        (host,) = [one for one in hosts() if one not in before]
+        assert KEY not in json.dumps(host.environ())
+        hold.set()
+        view = alone.finish(session)
+        assert view.state is SessionState.SUCCEEDED
+        second = alone.run("And now?")
+        assert "refuses the key" in second.error
+        told = "\n".join(
+            [*alone.texts(view), *alone.texts(second), view.summary, second.error, caplog.text]
+            + [part.text for call in alone.calls(view) for part in engine.calls.prompt(call.id)]
+            + [engine.calls.reply(call.id) + call.error for call in alone.calls(view) + alone.calls(second)]
+        )
+        assert KEY not in told
+        assert "[secret cut]" in told
+    for file in tmp_path.rglob("*"):
+        if file.is_file() and ".git" not in file.parts:
+            assert KEY.encode() not in file.read_bytes(), file
+    with sqlite3.connect(alone.home.database) as database:
+        assert not any(KEY in line for line in database.iterdump())
+
+
+def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, warm: ModelHost) -> None:
+    """It listens nowhere and holds no file of the engine's but the pipe."""
+    warm.warm()
+    process = psutil.Process(warm.pid)
+    assert [one for one in process.net_connections() if one.status == psutil.CONN_LISTEN] == []
+    assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
+
+
+def test_twenty_sessions_share_one_host(alone: ModelWorld) -> None:
+    before = hosts()
+    alone.configure(maxRunningSessions=20)
+    alone.server.answer = lambda request: (
+        Reply(text="Done.", piece=1) if request.tool_results else calls("write", path="hello.txt", content="Hi")
+    )
+    with alone.opened():
+        sessions = [alone.start(f"Thing {number}") for number in range(20)]
+        views = [alone.finish(session) for session in sessions]
+        assert {view.state for view in views} == {SessionState.SUCCEEDED}
+        assert {view.summary for view in views} == {"Done."}
+        assert len([one for one in hosts() if one not in before]) == 1
+        for view in views:
+            alone.close_well(view)

@@ -1,0 +1,127 @@
+"""The small pieces of the model runner: failures and pauses, speaking in lines, conversations on disk, messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.execution.runners.model import failures, wire
+from engine.execution.runners.model.failures import LONGEST_PAUSE, PATIENCE, TRIES
+from engine.execution.runners.model.history import Histories
+from engine.execution.runners.model.parts import assistant_part, operator_part, result_part
+from engine.execution.runners.model.speaking import LINE_MOST, Speaking
+from engine.execution.runners.model.wire import Failure, Kind, Model
+from engine.values import Refusal, SourceKind
+
+AGAIN = {Kind.RATE: TRIES, Kind.SERVER: TRIES, Kind.CONNECTION: TRIES, Kind.GONE: 2, Kind.SILENT: 1, Kind.RUBBISH: 1}
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_each_failure_has_words_a_way_out_and_a_number_of_tries(kind: Kind) -> None:
+    what, fix = failures.told(Failure(kind, "so they say", 418), provider="openai", model="m", address="http://a")
+    assert "so they say" in what
+    assert "(418)" in what
+    assert fix
+    assert "{" not in what + fix
+    tries = AGAIN.get(kind, 0)
+    assert all(failures.pause_before(Failure(kind), tried, 0.5) is not None for tried in range(1, tries + 1))
+    assert failures.pause_before(Failure(kind), tries + 1, 0.5) is None
+
+
+def test_pauses_double_and_are_spread() -> None:
+    pauses = [failures.pause_before(Failure(Kind.RATE), tried, 0.0) for tried in range(1, 5)]
+    assert pauses == [0.5, 1.0, 2.0, 4.0]
+    assert failures.pause_before(Failure(Kind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
+
+
+@given(st.floats(0, 10_000), st.integers(1, TRIES), st.floats(0, 0.999))
+def test_what_the_provider_asks_for_is_kept_to_or_not_waited_for(asked: float, tried: int, chance: float) -> None:
+    pause = failures.pause_before(Failure(Kind.RATE, retry_after=asked), tried, chance)
+    assert (pause is None) == (asked > PATIENCE)
+    if pause is not None:
+        assert asked <= pause <= max(asked, LONGEST_PAUSE)
+
+
+@pytest.mark.parametrize(("kind", "is_so"), [(Kind.SERVER, True), (Kind.AUTH, True), (Kind.CONTEXT, False)])
+def test_who_is_at_fault(kind: Kind, is_so: bool) -> None:
+    assert failures.unavailable(Failure(kind)) is is_so
+
+
+@given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30)), max_size=20))
+def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
+    lines: list[tuple[str, str]] = []
+    speaking = Speaking(lambda kind, text: lines.append((kind, text)))
+    for kind, text in pieces:
+        speaking.take(kind, text)
+    speaking.pause()
+    for kind in ("say", "thought"):
+        heard = "".join(text for one, text in lines if one == kind)
+        said = "".join(text for one, text in pieces if one == kind)
+        assert heard.replace("\n", "").replace(" ", "") == said.replace("\n", "").replace(" ", "")
+
+
+def test_lines_are_whole_until_a_pause() -> None:
+    lines: list[str] = []
+    speaking = Speaking(lambda kind, text: lines.append(text))
+    for piece in ("one li", "ne\ntwo", " lines\nhal"):
+        speaking.take("say", piece)
+    assert lines == ["one line", "two lines"]
+    speaking.pause()
+    assert lines[-1] == "hal"
+    speaking.take("say", "x" * (LINE_MOST + 1))
+    assert len(lines) == 4
+
+
+def test_a_conversation_is_kept_and_copied(tmp_path: Path) -> None:
+    histories = Histories(tmp_path / "transcripts")
+    file = histories.begin("sess_1")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert not histories.has("sess_1")
+    histories.add("sess_1", ['{"a": 1}', '{"b": "ü"}'])
+    assert histories.has("sess_1")
+    copy = histories.begin("sess_2", continues="sess_1")
+    histories.add("sess_2", ['{"c": 3}'])
+    assert [json.loads(line) for line in copy.read_text().splitlines()] == [{"a": 1}, {"b": "ü"}, {"c": 3}]
+    assert len(file.read_text().splitlines()) == 2
+    with pytest.raises(Refusal, match="no conversation"):
+        histories.begin("sess_4", continues="sess_3")
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()))
+def test_messages_survive_the_pipe(message: dict[str, object]) -> None:
+    line = wire.encode(message)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    if all(_plain(text) for pair in message.items() for text in pair if isinstance(text, str)):
+        assert wire.decode(line) == message
+
+
+def _plain(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def test_a_message_is_an_object() -> None:
+    with pytest.raises(ValueError, match="no object"):
+        wire.decode(b"[1]\n")
+
+
+def test_a_model_never_shows_its_key() -> None:
+    assert "secret" not in repr(Model("openai", "m", "openai", "http://a", "sk-secret"))
+
+
+def test_what_was_said_has_its_source() -> None:
+    answer = assistant_part("I look.", [{"name": "read", "arguments": '{"path": "a"}'}], "call_1")
+    assert (answer.role, answer.text) == ("assistant", 'I look.\nread({"path": "a"})')
+    assert answer.lines[0].source.ref == "call_1"
+    assert assistant_part("", [{"name": "read", "arguments": "{no"}], "c").text == "read({no)"
+    assert result_part("read", "one\x1b[31m\ntwo", "c").text == "one\ntwo"
+    assert operator_part("more", "reply").lines[0].source.kind is SourceKind.OPERATOR
+    assert operator_part("tests are red", "heal").lines[0].source.label == "the validation loop"

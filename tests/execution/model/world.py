@@ -1,0 +1,181 @@
+"""A whole engine with a scripted model on loopback: rails, sessions, worktrees, tools, calls and costs are real."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from engine import Engine, Home, open_engine
+from engine.clock import FakeClock
+from engine.execution.runners.model.client import ModelHost
+from engine.execution.sandbox import NoSandbox
+from engine.stand_ins import StandIns
+from engine.values import Card, ModelCall, SessionState, SessionView
+from tests.conftest import Repository
+from tests.support.model_server import ModelServer
+
+KEY = "sk-test-0123456789abcdefghijklmnop"
+CHANNEL = "koji-core"
+GPT = "gpt-5-mini"
+CLAUDE = "claude-sonnet-4-5"
+
+
+class ModelWorld:
+    """Opens an engine on a small repository. `kind` is the protocol of the provider that serves it."""
+
+    def __init__(
+        self, root: Path, clock: FakeClock, server: ModelServer, *, kind: str = "openai", host: ModelHost | None = None
+    ) -> None:
+        """`host` is a warm one, lent; without, the engine starts its own."""
+        self.host = host
+        self.clock = clock
+        self.server = server
+        self.kind = kind
+        self.home = Home.locate(root / "home")
+        self.repository = Repository(root / "shop")
+        self.repository.commit("Begin", {"readme.md": "# Shop\n", "src/a.txt": "one\n"})
+        self.engine: Engine
+        self.configure()
+
+    @property
+    def model(self) -> str:
+        return CLAUDE if self.kind == "anthropic" else GPT
+
+    def configure(self, *, model: str = "", base_url: str = "", keyless: bool = False, **settings: Any) -> None:
+        """Write the settings: the provider on loopback, the channel; `settings` of the top, in the file's names."""
+        address = base_url or (self.server.anthropic if self.kind == "anthropic" else self.server.openai)
+        channel = {name: settings.pop(name) for name in ("sessionCostCap", "sessionMinutes") if name in settings}
+        provider = "local" if keyless else self.kind
+        lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+        lines += [f"[providers.{provider}]", f'kind = "{self.kind}"', f'baseUrl = "{address}"']
+        lines += [f'model = "{model or self.model}"', f"keyless = {str(keyless).lower()}"]
+        lines += [
+            f"[channels.{CHANNEL}]",
+            'agent = "backend_builder"',
+            *(f"{key} = {value}" for key, value in channel.items()),
+        ]
+        lines += ["[validation]", "enabled = false"]
+        self.home.config.mkdir(parents=True, exist_ok=True)
+        self.home.config_file.write_text("\n".join(lines) + "\n")
+
+    @contextmanager
+    def opened(self) -> Iterator[Engine]:
+        """The engine, and afterwards: nothing of it runs any more."""
+        before = hosts()
+        engine = open_engine(
+            self.home,
+            workspaces=[str(self.repository.path)],
+            clock=self.clock,
+            start_schedule=False,
+            stand_ins=StandIns(sandbox=NoSandbox(), deaf=True, throw_away=True, model_host=self.host),
+        )
+        self.engine = engine
+        try:
+            yield engine
+        finally:
+            engine.close()
+            assert self.host is not None or hosts() == before, "the model host outlived its engine"
+
+    def propose(self, prompt: str = "Write a greeting into hello.txt", **how: Any) -> Card:
+        return self.engine.cards.propose(prompt, workspace=str(self.repository.path), channel=CHANNEL, **how)
+
+    def start(self, prompt: str = "Write a greeting into hello.txt", **how: Any) -> SessionView:
+        """A card, approved; its session."""
+        card = self.engine.cards.approve(self.propose(prompt, **how).id)
+        assert card.session_id is not None
+        return self.engine.sessions.get(card.session_id)
+
+    def finish(self, session: SessionView, seconds: float = 30.0) -> SessionView:
+        """Wait for its end. When it pauses before trying again, or waits for a byte, time passes."""
+        until = time.monotonic() + seconds
+        while not (view := self.engine.sessions.wait(session.id, 0.02)).state.over:
+            assert time.monotonic() < until, "\n".join(self.texts(view)) or "it hangs"
+            self.pass_pause(view)
+        return view
+
+    def pass_pause(self, view: SessionView) -> None:
+        """Let the time of a pause that the transcript tells of go by."""
+        told = [text for text in self.texts(view) if "; again in " in text]
+        if len(told) > getattr(self, f"_passed_{view.id}", 0):
+            setattr(self, f"_passed_{view.id}", len(told))
+            self.clock.advance(timedelta(seconds=121))
+
+    def run(self, prompt: str = "Write a greeting into hello.txt", **how: Any) -> SessionView:
+        return self.finish(self.start(prompt, **how))
+
+    def texts(self, view: SessionView, *kinds: str) -> list[str]:
+        lines = self.engine.sessions.transcript(view.id, limit=10**6)
+        return [line.text for line in lines if not kinds or line.kind in kinds]
+
+    def calls(self, view: SessionView) -> list[ModelCall]:
+        """In the order of the conversation: the clock stands still. A call that was tried again follows none."""
+        left = self.engine.calls.for_session(view.id)
+        found: list[ModelCall] = []
+        while left:
+            waiting = {call.id for call in left}
+            ready = [call for call in left if call.follows not in waiting]
+            found += sorted(ready, key=lambda call: call.state == "done")
+            left = [call for call in left if call not in ready]
+        return found
+
+    def card_of(self, view: SessionView) -> Card:
+        return self.engine.cards.get(view.prediction_id)
+
+    def spent(self) -> int:
+        """Everything that was settled, in micro-dollars."""
+        return self.engine.safety.costs.settled_since(self.clock.now() - timedelta(days=40))
+
+    def close_well(self, view: SessionView) -> None:
+        """What holds of every session that is over, whatever happened in it."""
+        assert view.state.over
+        assert all(call.state not in ("running",) for call in self.calls(view)), self.calls(view)
+        assert view.state is SessionState.SUCCEEDED or view.error.strip()
+        cap = int(self.engine.settings.current.channels[CHANNEL].session_cost_cap * 1_000_000)
+        assert view.cost <= cap
+        assert self.spent() <= int(self.engine.settings.current.cross_poll_cost_cap_per_hour * 1_000_000)
+        assert sum(call.cost for call in self.calls(view)) == view.cost
+        assert left_of(view.id) == []
+        assert KEY not in "\n".join(self.texts(view)) + view.error + view.summary
+
+
+def hosts() -> list[psutil.Process]:
+    """The model hosts that this process started and that still live."""
+    return [one for one in psutil.Process().children(recursive=True) if _is_host(one)]
+
+
+def _is_host(process: psutil.Process) -> bool:
+    try:
+        alive = process.status() != psutil.STATUS_ZOMBIE
+        return alive and "engine.execution.runners.model.host" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def left_of(session_id: str) -> list[psutil.Process]:
+    """Processes that carry a session's mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and session_id in process.environ().get("CLAWPY_SESSION", ""):
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    """Wait for something that another thread or process does."""
+    end = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        pause.wait(0.01)

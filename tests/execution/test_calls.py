@@ -1,0 +1,198 @@
+"""Calls: the exact prompt of each, conversations stored once, secrets never, no call left running (SPEC 9.6, 11.1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.execution.calls import Calls, ModelCallRow, pack, unpack
+from engine.memory.ledger import append
+from engine.storage.database import Database
+from engine.values import (
+    Prompt,
+    PromptLine,
+    PromptPart,
+    PromptSource,
+    Randomness,
+    Refusal,
+    SessionState,
+    SessionView,
+    SourceKind,
+)
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+
+
+@dataclasses.dataclass
+class World:
+    database: Database
+    clock: FakeClock
+    calls: Calls
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    clock = FakeClock(NOW)
+    database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
+    yield World(database, clock, Calls(database, Randomness(1), secrets=lambda: ["hunter2hunter2"]))
+    database.close()
+
+
+def view(id: str = "sess_1", state: SessionState = SessionState.RUNNING) -> SessionView:
+    return SessionView(
+        id, "pred_1", "mend it", "/w/shop", "koji-core", "builder", "model", None, state, "approved", "", "", NOW, NOW,
+        None, 0, 0, "",
+    )  # fmt: skip
+
+
+def part(name: str, text: str, role: str = "user", kind: SourceKind = SourceKind.CONVERSATION) -> PromptPart:
+    lines = tuple(PromptLine(line, PromptSource(kind, "ref", name)) for line in text.split("\n"))
+    return PromptPart(name, lines, role)
+
+
+PROMPT = Prompt(
+    (part("identity", "You are\nthe builder", "system", SourceKind.SOUL), part("task", "mend it")),
+    ("recall was left out: no answer within 0.5 s",),
+    {"leadership_chain": ["cto"]},
+)
+
+
+def begin(world: World, **more: object) -> str:
+    values: dict[str, object] = {"provider": "openai", "model": "gpt-5-mini", "run_kind": "task"} | more
+    return world.calls.begin(view(str(values.pop("session", "sess_1"))), **values)  # type: ignore[arg-type]
+
+
+def test_a_call_is_there_before_it_is_made_and_closed_with_its_figures(world: World) -> None:
+    call = begin(world, prompt=PROMPT)
+    assert world.calls.get(call).state == "running"
+    assert world.calls.get(call).seconds is None
+
+    world.clock.advance(timedelta(seconds=3))
+    world.calls.finish(
+        call, state="done", input_tokens=120, output_tokens=9, cost=1500, price_known=False, reply="done"
+    )
+
+    [seen] = world.calls.for_session("sess_1")
+    assert (seen.state, seen.seconds, seen.input_tokens, seen.output_tokens) == ("done", 3.0, 120, 9)
+    assert (seen.cost, seen.price_known, seen.agent) == (1500, False, "builder")
+    assert seen.notes == PROMPT.notes
+    assert seen.provenance == {"leadership_chain": ["cto"]}
+    assert world.calls.reply(call) == "done"
+
+
+def test_the_prompt_comes_back_exactly(world: World) -> None:
+    call = begin(world, prompt=PROMPT)
+
+    sent = world.calls.prompt(call)
+    assert [one.lines for one in sent] == [one.lines for one in PROMPT.parts]
+    assert [one.role for one in sent] == ["system", "user"]
+    assert all(one.tokens > 0 for one in sent)
+
+
+def test_a_conversation_is_stored_once_and_read_whole(world: World) -> None:
+    long = "a long system prompt\n" * 500
+    first = begin(world, prompt=Prompt((part("identity", long, "system"),)))
+    second = begin(
+        world, messages=[part("answer", "I look", "assistant"), part("tool", "1 file", "tool")], follows=first
+    )
+    third = begin(world, messages=[part("answer", "done", "assistant")], follows=second)
+
+    assert [one.name for one in world.calls.prompt(third)] == ["identity", "answer", "tool", "answer"]
+    assert [one.name for one in world.calls.prompt(first)] == ["identity"]
+    with world.database.read() as session:
+        sizes = session.execute(sqlalchemy.select(sqlalchemy.func.length(ModelCallRow.messages))).scalars().all()
+    assert max(sizes) < 400
+    assert world.calls.get(third).follows == second
+
+
+def test_what_a_model_says_cannot_steer_the_terminal_that_shows_it(world: World) -> None:
+    call = begin(world, prompt=PROMPT)
+    world.calls.finish(call, state="failed", error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
+    seen = world.calls.get(call).error + world.calls.reply(call)
+    assert "\x1b" not in seen
+    assert "\r" not in seen
+    assert world.calls.reply(call).endswith("\ndone")
+
+
+def test_secrets_are_cut_out_of_everything_that_is_kept(world: World) -> None:
+    secret = "hunter2hunter2"
+    call = begin(world, prompt=Prompt((part("task", f"log in with {secret}\nsk-{'x9' * 20}"),), (f"{secret} note",)))
+    world.calls.finish(call, state="failed", error=f"401 for {secret}", reply=f"I used {secret}")
+
+    path = world.database.path
+    kept = repr((world.calls.prompt(call), world.calls.get(call), world.calls.reply(call)))
+    assert secret not in kept
+    assert "sk-x9" not in kept
+    assert kept.count("[secret cut]") == 5
+    assert secret.encode() not in path.read_bytes()
+
+
+def test_what_a_crash_left_running_is_interrupted(world: World) -> None:
+    done, left = begin(world), begin(world)
+    world.calls.finish(done, state="done")
+
+    assert world.calls.recover() == 1
+    assert world.calls.get(left).state == "interrupted"
+    assert world.calls.get(done).state == "done"
+    assert world.calls.recover() == 0
+
+
+def test_no_call_outlives_its_session_and_late_figures_are_still_taken(world: World) -> None:
+    call, other = begin(world), begin(world, session="sess_2")
+    world.database.write(lambda tx: world.calls.session_ended(tx, view(state=SessionState.CANCELLED), None))
+    assert world.calls.get(call).state == "cancelled"
+    assert world.calls.get(other).state == "running"
+
+    world.calls.finish(call, state="failed", input_tokens=7, cost=3)
+    seen = world.calls.get(call)
+    assert (seen.state, seen.input_tokens, seen.cost) == ("cancelled", 7, 3)
+    assert seen.error == "its session ended: cancelled"
+
+
+def test_a_finished_call_stays_as_it_is(world: World) -> None:
+    call = begin(world)
+    world.calls.finish(call, state="done", cost=5)
+    world.calls.finish(call, state="failed", cost=9)
+
+    assert (world.calls.get(call).state, world.calls.get(call).cost) == ("done", 5)
+    with pytest.raises(ValueError, match="cannot end as"):
+        world.calls.finish(call, state="running")
+    with pytest.raises(Refusal) as refused:
+        world.calls.finish("call_x", state="done")
+    assert refused.value.code == "unknown_call"
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=5), st.lists(st.tuples(st.text(), st.sampled_from(SourceKind)), max_size=5)),
+        max_size=4,
+    )
+)
+def test_packing_loses_nothing(parts: list[tuple[str, list[tuple[str, SourceKind]]]]) -> None:
+    made = tuple(
+        PromptPart(name, tuple(PromptLine(text, PromptSource(kind)) for text, kind in lines), "user", 3)
+        for name, lines in parts
+    )
+    assert unpack(pack(made)) == made
+
+
+def test_the_calls_that_a_memory_was_in_are_found(world: World) -> None:
+    def recalled(*ids: str) -> Prompt:
+        return Prompt(PROMPT.parts, (), {"memory_sources": [{"id": one, "layer": "C", "score": 0.5} for one in ids]})
+
+    first = begin(world, prompt=recalled("mem_a", "fact_1"))
+    begin(world, prompt=recalled("mem_ab"))
+    second = begin(world, prompt=recalled("mem_a"), session="sess_2")
+    begin(world)
+    assert [one.id for one in world.calls.that_recalled("mem_a")] == [second, first]
+    assert [one.id for one in world.calls.that_recalled("fact_1")] == [first]
+    assert world.calls.that_recalled("mem%") == []

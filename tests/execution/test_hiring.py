@@ -1,0 +1,80 @@
+"""A coding agent that is found here is offered, and hired only on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution.hiring import Hiring
+from engine.settings_store import SettingsStore
+from engine.values import Refusal
+
+
+def no_model(agent: str, channel: str) -> object:
+    raise Refusal("no_model", "no provider has a key")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, clock: FakeClock) -> SettingsStore:
+    return SettingsStore(tmp_path / "config" / "config.toml", clock=clock)
+
+
+@pytest.fixture
+def hiring(tmp_path: Path, settings: SettingsStore) -> Callable[..., Hiring]:
+    def made(*programs: str, model_for: Callable[[str, str], object] = no_model) -> Hiring:
+        tools = tmp_path / "bin"
+        tools.mkdir(exist_ok=True)
+        for name in programs:
+            (tools / name).write_text("#!/bin/sh\n")
+            (tools / name).chmod(0o755)
+        return Hiring(settings, data=tmp_path / "data", model_for=model_for, path=str(tools))
+
+    return made
+
+
+def test_nothing_serves_before_anything_was_set_up(hiring: Callable[..., Hiring]) -> None:
+    assert hiring("claude-agent-acp").served() == ""
+
+
+def test_a_model_serves_where_one_can_be_used(hiring: Callable[..., Hiring]) -> None:
+    assert hiring(model_for=lambda agent, channel: "gpt").served() == "model"
+
+
+def test_an_agent_is_hired_with_its_command_and_hosts(hiring: Callable[..., Hiring], settings: SettingsStore) -> None:
+    house = hiring("claude-agent-acp")
+    assert [one.name for one in house.found()] == ["claude"]
+
+    hired = house.hire("claude")
+
+    assert hired.title == "Claude Code"
+    assert "claude" in hired.login
+    current = settings.current
+    assert current.channels["koji-core"].runner == "acp:claude"
+    assert current.acp["claude"].command == ("claude-agent-acp",)
+    assert "api.anthropic.com" in current.acp["claude"].hosts
+    assert current.channels["research"].runner == "auto"  # no other channel
+    assert house.served() == "claude"
+
+
+def test_what_the_operator_wrote_of_an_agent_stays(hiring: Callable[..., Hiring], settings: SettingsStore) -> None:
+    settings.set("acp.claude.command", ["my-own", "--acp"])
+
+    hiring("claude-agent-acp").hire("claude")
+
+    assert settings.current.acp["claude"].command == ("my-own", "--acp")
+
+
+def test_an_agent_without_its_adapter_is_not_hired(hiring: Callable[..., Hiring], settings: SettingsStore) -> None:
+    house = hiring("claude")
+    [found] = house.found()
+    assert found.missing
+    with pytest.raises(Refusal) as refused:
+        house.hire("claude")
+    assert (refused.value.code, refused.value.fix) == ("adapter_missing", found.missing)
+    with pytest.raises(Refusal) as unknown:
+        house.hire("codex")
+    assert unknown.value.code == "unknown_agent"
+    assert not settings.file.exists()

@@ -1,0 +1,127 @@
+"""Who takes an assignment: `auto`, fallbacks, words, estimates (SPEC 3.4, 3.8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.execution.launcher import Launcher
+from engine.values import Assignment, Refusal, RunnerInfo
+
+PROSE = Assignment("explain the cart", "koji-core", "/w", "auto")
+FLOW = replace(PROSE, flow="run_tests")
+
+
+class Bench:
+    """Sessions, as the launcher asks them: what each runner says, and what the like cost before."""
+
+    def __init__(self, confines: bool = True, **says: RunnerInfo | Refusal) -> None:
+        self.says: dict[str, RunnerInfo | Refusal] = {name.replace("__", ":"): info for name, info in says.items()}
+        self.usual: dict[str, int] = {}
+        self.sandbox = SimpleNamespace(confines=confines, describe=lambda network, hosts: "a sandbox")
+
+    def runner_of(self, assignment: Assignment) -> Any:
+        if assignment.runner not in self.says:
+            raise Refusal("no_runner", f"there is no runner {assignment.runner!r}")
+
+        def check(given: Assignment) -> RunnerInfo:
+            assert given.runner == assignment.runner
+            said = self.says[assignment.runner]
+            if isinstance(said, Refusal):
+                raise said
+            return said
+
+        return SimpleNamespace(check=check)
+
+    def usual_cost(self, runner: str, channel: str) -> int | None:
+        return self.usual.get(runner)
+
+
+def launcher(bench: Bench, **channel: Any) -> Launcher:
+    settings = Settings(channels={"koji-core": ChannelSettings(agent="backend_builder", **channel)})
+    return Launcher(bench, FixedSettings(settings))  # type: ignore[arg-type]
+
+
+YES = RunnerInfo(takes=True, by="openai:gpt", hosts=("api.openai.com",))
+CLAUDE = RunnerInfo(takes=True, by="Claude Code", hosts=("api.anthropic.com",))
+FREE = RunnerInfo(takes=True, own_estimate=0)
+NO = RunnerInfo(takes=False, reason="no provider has a key")
+
+
+def test_auto_is_a_flow_where_the_work_names_one_and_a_model_where_it_does_not():
+    made = launcher(Bench(flow=FREE, model=YES, acp__claude=CLAUDE))
+    assert made.choose(FLOW) == (replace(FLOW, runner="flow"), "")
+    assert made.choose(PROSE) == (replace(PROSE, runner="model"), "")
+
+
+def test_auto_never_takes_a_coding_agent_that_nobody_named():
+    made = launcher(Bench(model=NO, acp__claude=CLAUDE))
+    assert made.choose(PROSE) == (PROSE, "")
+    info = made.check(PROSE)
+    assert not info.takes
+    assert info.reason == "no provider has a key"
+
+
+def test_before_any_runner_of_prose_exists_the_card_says_how_to_set_one_up():
+    info = launcher(Bench(flow=FREE)).check(PROSE)
+    assert not info.takes
+    assert "clawpy key set openai" in info.reason
+
+
+def test_the_runner_that_is_named_is_taken_when_it_can():
+    named = replace(PROSE, runner="acp:claude")
+    assert launcher(Bench(model=YES, acp__claude=CLAUDE), fallback=("model",)).choose(named) == (named, "")
+
+
+@pytest.mark.parametrize("absent", [None, NO, Refusal("no_runner", "Claude Code is not there", "install it")])
+def test_a_runner_that_is_absent_or_broken_falls_back_as_configured_and_says_so(absent: RunnerInfo | Refusal | None):
+    named = replace(PROSE, runner="acp:claude")
+    bench = Bench(model=YES, acp__gemini=NO) if absent is None else Bench(model=YES, acp__gemini=NO, acp__claude=absent)
+    chosen, words = launcher(bench, fallback=("acp:gemini", "acp:claude", "model")).choose(named)
+    assert chosen == replace(PROSE, runner="model")
+    assert "openai:gpt" in words
+    assert "acp:claude" in words
+    assert ("is not there" if isinstance(absent, Refusal) else "") in words
+
+
+def test_without_a_fallback_nothing_else_does_it():
+    named = replace(PROSE, runner="acp:claude")
+    made = launcher(Bench(model=YES))
+    assert made.choose(named) == (named, "")
+    assert not made.check(named).takes
+
+
+def test_auto_falls_back_too():
+    chosen, words = launcher(Bench(model=NO, acp__claude=CLAUDE), fallback=("acp:claude",)).choose(PROSE)
+    assert chosen.runner == "acp:claude"
+    assert "Claude Code" in words
+    assert "no provider has a key" in words
+
+
+def test_a_flow_is_never_given_to_an_agent():
+    made = launcher(Bench(flow=RunnerInfo(False, "`paths` must be a list"), model=YES), fallback=("model",))
+    assert made.choose(FLOW) == (FLOW, "")
+    assert made.check(FLOW).reason == "`paths` must be a list"
+
+
+def test_check_of_auto_is_that_of_who_would_do_it():
+    info = launcher(Bench(model=NO, acp__claude=CLAUDE), fallback=("acp:claude",)).check(PROSE)
+    assert info.served == "Claude Code; network: api.anthropic.com for it alone"
+
+
+def test_estimates_history_then_the_runners_own_word_then_the_setting():
+    bench = Bench(flow=FREE, model=YES)
+    made = launcher(bench)
+    assert made.check(FLOW).estimate == 0
+    assert made.check(PROSE).estimate == 50_000
+    bench.usual = {"model": 120_000, "flow": 7}
+    assert (made.check(FLOW).estimate, made.check(PROSE).estimate) == (7, 120_000)
+
+
+def test_without_a_sandbox_the_card_says_what_cannot_be_undone():
+    assert "cannot be undone" in launcher(Bench(confines=False, model=YES)).check(PROSE).undo_note
+    assert "cannot be undone" not in launcher(Bench(model=YES)).check(PROSE).undo_note

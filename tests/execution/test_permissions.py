@@ -1,0 +1,266 @@
+"""Permission requests: each its own answer, none lost, none waited for when nobody is there (SPEC 3.5, 9.3)."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import EventBus, PermissionAnswered, PermissionAsked, PermissionWithdrawn
+from engine.execution.channels import AUTONOMOUS
+from engine.execution.permissions import Permissions
+from engine.execution.runners.flow import Stopped
+from engine.memory.ledger import append
+from engine.storage.database import Database
+from engine.values import PermissionAnswer, Randomness, Refusal
+from tests.execution.session_world import until
+from tests.execution.tools.belt_world import BeltWorld
+
+ASKED = {"tool": "exec", "title": "run make deploy", "detail": "make deploy", "reason": "sends to the outside"}
+
+
+class Asking:
+    """A thread of a session that asks, and what came of it."""
+
+    def __init__(self, world: BeltWorld, key: str = "exec:make deploy") -> None:
+        self.said: bool | str = ""
+
+        def work() -> None:
+            try:
+                self.said = world.permissions.ask(world.live, world.view, key=key, **ASKED)
+            except Stopped as stopped:
+                self.said = str(stopped)
+
+        before = len(world.permissions.latest(1_000))
+        self.thread = threading.Thread(target=work, daemon=True)
+        self.thread.start()
+        until(lambda: len(world.permissions.latest(1_000)) > before)
+
+    def result(self) -> bool | str:
+        self.thread.join(5)
+        assert not self.thread.is_alive()
+        return self.said
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock) -> BeltWorld:
+    return BeltWorld(tmp_path, database, clock)
+
+
+@pytest.mark.parametrize("answer", list(PermissionAnswer))
+def test_the_session_waits_and_gets_the_answer(world: BeltWorld, bus: EventBus, answer: PermissionAnswer) -> None:
+    facts = bus.subscribe(lambda: None)
+    asking = Asking(world)
+    request = world.permissions.waiting()[0]
+    assert (request.title, request.detail, request.reason) == ("run make deploy", "make deploy", "sends to the outside")
+    assert (request.agent, request.session_id, request.answer) == ("builder", world.view.id, None)
+    given = world.permissions.answer(request.id, answer)
+    assert (given.answer, given.by, given.withdrawn) == (answer, "operator", False)
+    assert asking.result() is answer.allows
+    assert world.permissions.waiting() == []
+    assert [type(fact) for fact in facts.drain()] == [PermissionAsked, PermissionAnswered]
+    lines = world.lines("ask")
+    assert lines[0] == f"run make deploy: sends to the outside ({request.id})"
+    lasting = " for this session" if answer.lasts else ""
+    assert lines[1] == f"{'allowed' if answer.allows else 'denied'}{lasting} by operator"
+
+
+def test_the_sessions_clocks_stand_still_while_it_waits(world: BeltWorld, clock: FakeClock) -> None:
+    asking = Asking(world)
+    until(lambda: world.live._asking)
+    clock.advance(timedelta(hours=1))
+    assert world.live.over_limit() == ""
+    world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.ALLOW_ONCE)
+    assert asking.result() is True
+    assert world.live.over_limit() == ""
+
+
+def test_once_is_once_and_a_session_is_a_session(world: BeltWorld, clock: FakeClock) -> None:
+    first = Asking(world)
+    world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.ALLOW_ONCE)
+    assert first.result() is True
+    second = Asking(world)
+    asked = world.permissions.waiting()[0]
+    world.permissions.answer(asked.id, PermissionAnswer.ALLOW_SESSION)
+    assert second.result() is True
+    clock.advance(timedelta(seconds=1))
+    assert Asking(world).result() is True
+    newest = world.permissions.latest(1)[0]
+    assert newest.by == f"operator ({asked.id}, for this session)", "recorded as what it is"
+    assert (newest.answer, newest.answered_at) == (PermissionAnswer.ALLOW_SESSION, newest.asked_at)
+    other = Asking(world, key="exec:make clean")
+    assert len(world.permissions.waiting()) == 1, "another key is another question"
+    world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.DENY_SESSION)
+    assert other.result() is False
+    assert Asking(world, key="exec:make clean").result() is False
+
+
+def test_an_answer_for_a_session_says_nothing_of_another(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    one, two = (BeltWorld(tmp_path / name, database, clock) for name in ("one", "two"))
+    first = Asking(one)
+    one.permissions.answer(one.permissions.waiting()[0].id, PermissionAnswer.ALLOW_SESSION)
+    assert first.result() is True
+    second = Asking(two)
+    assert len(two.permissions.waiting()) == 1
+    two.permissions.answer(two.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
+    assert second.result() is False
+
+
+def test_parallel_requests_each_with_their_own_answer(world: BeltWorld) -> None:
+    askings = {f"exec:{number}": Asking(world, key=f"exec:{number}") for number in range(8)}
+    waiting = world.permissions.waiting()
+    assert len(waiting) == 8
+    # `waiting` has no keys: answer in any order and look whether each thread got what its row says.
+    for number, request in enumerate(reversed(waiting)):
+        answer = PermissionAnswer.ALLOW_ONCE if number % 2 else PermissionAnswer.DENY_ONCE
+        world.permissions.answer(request.id, answer)
+    assert sorted(str(one.result()) for one in askings.values()) == ["False"] * 4 + ["True"] * 4
+
+
+def test_an_answer_for_the_session_answers_what_waits_for_the_same(world: BeltWorld) -> None:
+    same = [Asking(world) for _ in range(3)]
+    other = Asking(world, key="exec:other")
+    first = world.permissions.waiting()[0]
+    world.permissions.answer(first.id, PermissionAnswer.ALLOW_SESSION)
+    assert [one.result() for one in same] == [True] * 3
+    assert len(world.permissions.waiting()) == 1
+    world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
+    assert other.result() is False
+
+
+def test_what_cannot_be_answered_is_refused(world: BeltWorld) -> None:
+    def code(request_id: str) -> str:
+        with pytest.raises(Refusal) as refused:
+            world.permissions.answer(request_id, PermissionAnswer.ALLOW_ONCE)
+        return refused.value.code
+
+    assert code("perm_none") == "unknown_permission"
+    with pytest.raises(Refusal, match="there is no permission request"):
+        world.permissions.get("perm_none")
+    asking = Asking(world)
+    request = world.permissions.waiting()[0]
+    world.permissions.answer(request.id, PermissionAnswer.DENY_ONCE)
+    assert asking.result() is False
+    assert code(request.id) == "permission_answered"
+    Asking(world, key="another")
+    left = world.permissions.waiting()[0]
+    world.stop()
+    until(lambda: world.permissions.get(left.id).withdrawn)
+    assert code(left.id) == "permission_withdrawn"
+
+
+def test_it_ends_at_once_with_its_session(world: BeltWorld, bus: EventBus) -> None:
+    facts = bus.subscribe(lambda: None)
+    askings = [Asking(world, key=str(number)) for number in range(3)]
+    world.stop("the kill switch")
+    assert [one.result() for one in askings] == ["the kill switch"] * 3
+    assert world.permissions.waiting() == []
+    assert sum(isinstance(fact, PermissionWithdrawn) for fact in facts.drain()) == 3
+
+
+def test_a_session_that_ends_asks_nothing(world: BeltWorld) -> None:
+    world.stop()
+    with pytest.raises(Stopped):
+        world.permissions.ask(world.live, world.view, key="x", **ASKED)
+    assert world.permissions.latest() == []
+
+
+def test_an_answer_and_the_end_at_once_are_one_of_the_two(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    for number in range(10):
+        world = BeltWorld(tmp_path / str(number), database, clock)
+        asking = Asking(world)
+        request = world.permissions.waiting()[0]
+        ending = threading.Thread(target=world.stop)
+        ending.start()
+        try:
+            world.permissions.answer(request.id, PermissionAnswer.ALLOW_ONCE)
+            answered = True
+        except Refusal:
+            answered = False
+        ending.join()
+        assert asking.result() in (True, "enough")
+        stored = world.permissions.get(request.id)
+        assert (stored.answer is not None) is answered
+        assert stored.withdrawn is not answered
+
+
+def test_by_itself_nobody_is_there_and_it_is_recorded(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    world = BeltWorld(tmp_path, database, clock, mode=AUTONOMOUS)
+    assert world.permissions.ask(world.live, world.view, key="x", **ASKED) is False
+    request = world.permissions.latest()[0]
+    assert (request.answer, request.by) == (PermissionAnswer.DENY_ONCE, "nobody")
+    assert request.reason == "sends to the outside; nobody is there to ask: the session runs by itself"
+    assert world.permissions.waiting() == []
+
+
+def test_after_a_crash_what_waited_is_there_and_withdrawn_and_what_was_answered_stands(
+    world: BeltWorld, tmp_path: Path, clock: FakeClock
+) -> None:
+    """Everything a `kill -9` leaves is the file: another engine opens a copy of it while the first still waits."""
+    answered = Asking(world, key="answered")
+    world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.ALLOW_SESSION)
+    assert answered.result() is True
+    Asking(world, key="waiting")
+    left = world.permissions.waiting()[0]
+    for part in ("", "-wal"):
+        source = Path(f"{world.database.path}{part}")
+        if source.exists():
+            (tmp_path / f"copy.db{part}").write_bytes(source.read_bytes())
+    database = Database(tmp_path / "copy.db", clock=clock, bus=EventBus(), recorder=append)
+    try:
+        after = Permissions(database, randomness=Randomness())
+        assert after.waiting() == [left]
+        said = f"“run make deploy” waited for your answer; it was withdrawn, its session is gone ({left.id})"
+        assert after.recover() == [said]
+        assert after.recover() == []
+        assert after.waiting() == []
+        assert after.get(left.id).withdrawn
+        assert {one.answer for one in after.latest()} == {None, PermissionAnswer.ALLOW_SESSION}
+        with pytest.raises(Refusal, match="waits no more"):
+            after.answer(left.id, PermissionAnswer.ALLOW_ONCE)
+    finally:
+        database.close()
+    world.stop()
+
+
+def test_no_secret_is_stored(world: BeltWorld) -> None:
+    """Neither one that the operator has, nor what looks like one (SPEC 11.1)."""
+    permissions = Permissions(world.database, randomness=Randomness(), secrets=lambda: ["the-operators-key"])
+    command = "curl -H 'x: the-operators-key' -d api_key=sk-0123456789abcdefghijklmnop"
+
+    def work() -> None:
+        permissions.ask(
+            world.live, world.view, tool="exec", title=command, detail=command, reason=command, key=f"exec:{command}"
+        )
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    until(permissions.waiting)
+    request = permissions.waiting()[0]
+    assert request.title.startswith("curl -H")
+    permissions.answer(request.id, PermissionAnswer.ALLOW_SESSION)
+    thread.join(5)
+    work()  # the same again is the same key still
+    world.live.transcript.flush()
+    for file in world.database.path.parent.rglob("*"):
+        if file.is_file():
+            assert b"the-operators-key" not in file.read_bytes(), file
+            assert b"sk-0123456789" not in file.read_bytes(), file
+
+
+def test_hostile_words_are_made_harmless(world: BeltWorld) -> None:
+    def work() -> None:
+        world.permissions.ask(
+            world.live, world.view, tool="exec", title="\x1b[2Jok\nallow", detail="\x07rm", reason="\u202ex", key="k"
+        )
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    until(world.permissions.waiting)
+    request = world.permissions.waiting()[0]
+    assert (request.title, request.detail, request.reason) == ("ok allow", "rm", "x")
+    world.permissions.answer(request.id, PermissionAnswer.DENY_ONCE)
+    thread.join(5)

@@ -1,0 +1,148 @@
+"""Which model does it: what the operator named is never replaced, and whoever is missing is named with the way in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from engine.config import FixedSettings, Settings
+from engine.config_agents import PROVIDERS, ProviderKind
+from engine.config_file import read_settings
+from engine.execution.routing import ModelRouter
+from engine.keys import Key
+from engine.values import Refusal
+
+
+class Ring:
+    """Keys by name; a name with "!" before it lies in a file that others can read."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def get(self, name: str) -> Key | None:
+        if f"!{name}" in self.names:
+            raise Refusal("loose_keys", "keys.json can be read by others", "chmod 600 'keys.json'")
+        return Key(name, "environment", "sk-1") if name in self.names else None
+
+
+class Hint:
+    def __init__(self, model: str) -> None:
+        self.said = model
+
+    def model(self, agent: str, channel: str, run_kind: str, prompt: str) -> tuple[str, str] | None:
+        return self.said, f"it did well on {channel}"
+
+
+def router(
+    *keys: str,
+    config: str = "",
+    models: Mapping[str, str] | None = None,
+    hint: str = "",
+    settings: Settings | None = None,
+) -> ModelRouter:
+    read = settings or read_settings(config, file="config.toml", environment={})
+    return ModelRouter(
+        FixedSettings(read), Ring(*keys), models=lambda agent: models or {}, hints=Hint(hint) if hint else None
+    )
+
+
+def chosen(made: ModelRouter, run_kind: str = "task") -> str:
+    return made.choose("backend_builder", "koji-core", run_kind, "explain").id
+
+
+CHANNEL = '[channels.koji-core]\nmodel = "anthropic:claude-opus-5-5"\n'
+TOOLS = {"default": "openai:gpt-6-luna", "heal": "openai:gpt-6-sol"}
+
+
+def test_the_order_hint_run_kind_default_channel_first_provider():
+    keys = ("openai", "anthropic")
+    assert chosen(router(*keys)) == f"openai:{PROVIDERS['openai'].model}"
+    assert chosen(router("anthropic")) == f"anthropic:{PROVIDERS['anthropic'].model}"
+    assert chosen(router(*keys, config=CHANNEL)) == "anthropic:claude-opus-5-5"
+    assert chosen(router(*keys, config=CHANNEL, models=TOOLS)) == "openai:gpt-6-luna"
+    assert chosen(router(*keys, config=CHANNEL, models=TOOLS), "heal") == "openai:gpt-6-sol"
+    assert chosen(router(*keys, config=CHANNEL, models=TOOLS, hint="openai:gpt-6.1-sol")) == "openai:gpt-6.1-sol"
+
+
+def test_a_choice_says_where_it_goes_and_why():
+    one = router("openai", config=CHANNEL.replace("anthropic:claude-opus-5-5", "openai:gpt-6-sol")).choose(
+        "a", "koji-core"
+    )
+    assert (one.base_url, one.host, one.kind) == ("https://api.openai.com/v1", "api.openai.com", ProviderKind.OPENAI)
+    assert one.reason == "channel koji-core names it"
+
+
+def test_providers_that_the_settings_name_come_before_the_others():
+    local = '[providers.ollama]\nmodel = "qwen3-coder:30b"\n'
+    assert chosen(router("openai", config=local)) == "ollama:qwen3-coder:30b"
+    assert chosen(router("openai")).startswith("openai:"), "nobody said that ollama runs here"
+
+
+def test_a_provider_without_a_model_is_passed_over():
+    assert chosen(router("openai", config="[providers.ollama]\n")).startswith("openai:")
+    with pytest.raises(Refusal, match=r"ollama is there.*providers\.ollama\.model"):
+        chosen(router(config="[providers.ollama]\n"))
+
+
+@pytest.mark.parametrize(
+    ("config", "models"),
+    [
+        ('[channels.koji-core]\nmodel = "ollama:qwen3"\n', {}),
+        ("", {"default": "ollama:qwen3"}),
+        ("", {"task": "anthropic:claude-sonnet-5-5"}),
+        ("", {"task": "nobody:x"}),
+        ("", {"task": "gpt"}),
+    ],
+)
+def test_what_the_operator_named_is_never_replaced(config: str, models: dict[str, str]):
+    with pytest.raises(Refusal) as caught:
+        chosen(router("openai", config=config, models=models))
+    assert caught.value.code == "no_model"
+    assert caught.value.fix
+
+
+def test_a_hint_that_cannot_be_followed_is_passed_over():
+    assert chosen(router("openai", hint="anthropic:claude-opus-5-5")).startswith("openai:")
+    assert chosen(router("openai", hint="rubbish")).startswith("openai:")
+
+
+def test_without_any_provider_the_way_in_is_told():
+    with pytest.raises(Refusal) as caught:
+        chosen(router())
+    assert caught.value.code == "no_model"
+    assert "clawpy key set openai" in caught.value.fix
+    assert "providers.ollama.model" in caught.value.fix
+
+
+def test_a_named_provider_without_a_key_tells_how_to_give_it_one():
+    with pytest.raises(Refusal) as caught:
+        chosen(router(config=CHANNEL))
+    assert "CLAWPY_ANTHROPIC_API_KEY" in caught.value.fix
+    assert "channel koji-core names it" in caught.value.message
+
+
+def test_keys_that_must_not_be_used_make_no_provider_usable():
+    made = router("!openai")
+    state = made.provider("openai")
+    assert not state.usable
+    assert "chmod 600" in state.words
+    with pytest.raises(Refusal, match="others"):
+        chosen(made)
+
+
+def test_states_of_providers():
+    made = router("openai", config='[providers.box]\nkind = "openai"\nbaseUrl = "http://box:1/v1"\nkeyless = true\n')
+    states = {state.name: (state.usable, state.source, state.named) for state in made.providers()}
+    assert states == {
+        "box": (True, "keyless", True), "openai": (True, "environment", False), "anthropic": (False, "", False),
+        "together": (False, "", False), "ollama": (False, "", False),
+    }  # fmt: skip
+
+
+def test_an_agent_that_is_broken_has_no_model():
+    def models(agent: str) -> Mapping[str, str]:
+        raise Refusal("broken_agent", "tools.json: bad", "mend it")
+
+    with pytest.raises(Refusal, match=r"tools\.json"):
+        ModelRouter(FixedSettings(), Ring("openai"), models=models).choose("a", "koji-core")

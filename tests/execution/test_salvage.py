@@ -1,0 +1,268 @@
+"""What a session had changed is kept when it does not come to its end (SPEC 3.8): stopped, or the engine died."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.execution import sessions as sessions_module
+from engine.execution.changesets import ChangeSets
+from engine.execution.ground import Ground, Grounds
+from engine.execution.live import LiveSession
+from engine.execution.runners.base import RunnerResult
+from engine.execution.runners.flow import Place
+from engine.execution.salvage import Salvage
+from engine.execution.sessions_store import SessionRow
+from engine.execution.worktrees import WorkspaceLocks, Worktrees
+from engine.memory.validation_runs import ValidationRuns
+from engine.storage import intents
+from engine.storage.database import Database, Transaction
+from engine.values import UNDONE, Assignment, ChangeState, RunnerInfo, SessionState, SessionView
+from tests.conftest import Repository
+from tests.execution.session_world import World as Bare
+from tests.execution.session_world import until
+
+Work = Callable[[LiveSession, Ground], None]
+
+
+class Agent:
+    """What takes prose here: it works as a test says, on a ground whose changes are kept."""
+
+    name = "model"
+
+    def __init__(self, grounds: Grounds, work: Work) -> None:
+        self._grounds, self._work = grounds, work
+
+    def check(self, assignment: Assignment) -> RunnerInfo:
+        return RunnerInfo(takes=True, check_only=False)
+
+    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+        raise AssertionError("nothing is edited here")
+
+    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
+        with self._grounds.take(live, Place.CHANGE_SET, salvage=view) as ground:
+            self._work(live, ground)
+            write = self._grounds.keep(live, view, ground, Place.CHANGE_SET)
+        return RunnerResult("done", write=write)
+
+    def recover(self) -> list[str]:
+        return self._grounds.recover()
+
+
+class World(Bare):
+    """Sessions of one agent on a real repository; built anew on the same database it is the next engine."""
+
+    def __init__(
+        self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository, work: Work
+    ) -> None:
+        super().__init__(root, database, clock, bus)
+        self.workspace = repository.path
+        self.database = database
+        locks = WorkspaceLocks()
+        self.worktrees = Worktrees(home=self.home, database=database, locks=locks)
+        self.changes = ChangeSets(
+            home=self.home,
+            database=database,
+            clock=clock,
+            randomness=self.sessions._randomness,
+            worktrees=self.worktrees,
+            locks=locks,
+        )
+        grounds = Grounds(
+            settings=self.settings,
+            worktrees=self.worktrees,
+            changes=self.changes,
+            runs=ValidationRuns(database),
+            left=Salvage(database, worktrees=self.worktrees, changes=self.changes),
+        )
+        self.sessions._runners = {"model": Agent(grounds, work)}
+        self.prose = Assignment("write it", "koji-core", str(self.workspace), "model")
+
+    def begin(self) -> SessionView:
+        return self.sessions.start(self.permit(self.prose), self.prose, agent="builder")
+
+    def crashed(self, *files: str) -> str:
+        """A session as a crash leaves it that had written `files`."""
+        session_id = self.begin().id
+        self.sessions.wait(session_id, 10)
+        folder = self.worktrees.folder(session_id)
+        if (change := self.changes.for_session(session_id)) is not None:
+            self.changes.discard(change.id)
+        worktree = self.worktrees.create(session_id, self.workspace)
+        self.worktrees.worth_keeping(worktree)
+        for name in files:
+            (folder / name).write_text("half\n")
+
+        def forget(tx: Transaction) -> None:
+            row = tx.session.get(SessionRow, session_id)
+            assert row is not None
+            row.state, row.ended_at, row.change_set_id = "running", None, None
+            row.summary = row.error = ""
+            tx.session.add(row)
+
+        self.database.write(forget)
+        return session_id
+
+    def files(self, session_id: str) -> list[str]:
+        change = self.changes.for_session(session_id)
+        return [] if change is None else [file.path for file in change.files]
+
+
+def writes_and_waits(live: LiveSession, ground: Ground) -> None:
+    (ground.folder / "half.txt").write_text("half\n")
+    live.say("half is written")
+    until(lambda: live.cancelled)
+    live.check_running()
+
+
+def nothing(live: LiveSession, ground: Ground) -> None:
+    """An agent that changes nothing."""
+
+
+@pytest.fixture
+def make(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
+) -> Iterator[Callable[[Work], World]]:
+    repository.commit("one", {"a.txt": "a\n"})
+    made: list[World] = []
+
+    def build(work: Work) -> World:
+        made.append(World(tmp_path, database, clock, bus, repository, work))
+        return made[-1]
+
+    yield build
+    for world in made:
+        world.sessions.close()
+
+
+def stopped(world: World, reason: str) -> SessionView:
+    view = world.begin()
+    until(lambda: "half is written" in world.texts(view, ("note",)))
+    world.sessions.stop(view.id, reason)
+    return world.sessions.wait(view.id, 10)
+
+
+def test_what_a_stopped_session_had_changed_waits(make: Callable[[Work], World]) -> None:
+    world = make(writes_and_waits)
+    view = stopped(world, "stopped by you")
+    assert (view.state, view.error) == (SessionState.CANCELLED, "stopped by you")
+    assert view.summary == "stopped by you; what it had changed until then waits"
+    assert world.files(view.id) == ["half.txt"]
+    assert view.change_set_id is not None
+    assert (Path(view.cwd).is_dir(), view.gone) == (True, "")
+    world.changes.land(view.change_set_id)
+    assert (world.workspace / "half.txt").read_text() == "half\n"
+    assert world.sessions.get(view.id).gone == "its worktree is gone; what it changed is in its change set"
+
+
+def test_what_an_undone_card_had_changed_is_thrown_away(make: Callable[[Work], World]) -> None:
+    world = make(writes_and_waits)
+    view = stopped(world, UNDONE)
+    assert (view.change_set_id, view.summary) == (None, UNDONE)
+    assert view.gone == "its worktree is gone; what it had changed was thrown away with its card"
+    assert world.sessions.recover() == []
+    assert world.files(view.id) == []
+
+
+def test_a_stopped_session_that_had_changed_nothing_says_so(make: Callable[[Work], World]) -> None:
+    def waits(live: LiveSession, ground: Ground) -> None:
+        live.say("half is written")
+        until(lambda: live.cancelled)
+        live.check_running()
+
+    view = stopped(make(waits), "stopped by you")
+    assert (view.summary, view.gone) == ("stopped by you", "its worktree is gone; it had changed nothing")
+
+
+def test_a_thread_that_comes_back_late_hands_in_what_it_has_once(
+    make: Callable[[Work], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_module, "END_WITHIN", 0.0)
+    go = threading.Event()
+
+    def deep(live: LiveSession, ground: Ground) -> None:
+        (ground.folder / "half.txt").write_text("half\n")
+        live.say("half is written")
+        go.wait(10)
+        live.check_running()
+
+    world = make(deep)
+    view = stopped(world, "kill switch")
+    assert (view.state, view.change_set_id) == (SessionState.CANCELLED, None)
+    go.set()
+    until(lambda: world.sessions.get(view.id).change_set_id)
+    assert world.files(view.id) == ["half.txt"]
+    after = world.sessions.get(view.id)
+    assert (after.summary, after.gone) == ("kill switch; what it had changed until then waits", "")
+    assert Path(after.cwd) == world.worktrees.folder(view.id)
+    until(lambda: not world.sessions._threads)
+    assert len(world.changes.list()) == 1
+
+
+def test_what_a_crash_interrupted_waits_after_the_next_start(make: Callable[[Work], World]) -> None:
+    world = make(nothing)
+    session_id = world.crashed("half.txt")
+    words = make(nothing).sessions.recover()
+    assert words[0].endswith(f"it was interrupted ({session_id})")
+    assert words[1:] == [f"what it had changed until then waits: 1 file ({session_id})"]
+    view = world.sessions.get(session_id)
+    assert (view.state, world.files(session_id)) == (SessionState.INTERRUPTED, ["half.txt"])
+    assert view.summary == "the engine ended while it ran; what it had changed until then waits"
+    assert Path(view.cwd) == world.worktrees.folder(session_id)
+    assert make(nothing).sessions.recover() == []
+    change = world.changes.for_session(session_id)
+    assert change is not None
+    assert change.state is ChangeState.WAITING
+    world.changes.land(change.id)
+    assert (world.workspace / "half.txt").read_text() == "half\n"
+
+
+def test_a_start_that_is_killed_too_loses_nothing(
+    make: Callable[[Work], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = make(nothing).crashed("half.txt")
+    killed = make(nothing)
+
+    def dies(*arguments: object, **named: object) -> None:
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(killed.changes, "store", dies)
+    with pytest.raises(RuntimeError):
+        killed.sessions.recover()
+    assert killed.files(session_id) == []
+    world = make(nothing)
+    assert world.sessions.recover() == [f"what it had changed until then waits: 1 file ({session_id})"]
+    assert world.files(session_id) == ["half.txt"]
+    assert len([one for one in world.changes.list() if one.state is ChangeState.WAITING]) == 1
+
+
+def test_a_crash_of_a_session_that_had_changed_nothing_leaves_nothing(make: Callable[[Work], World]) -> None:
+    world = make(nothing)
+    session_id = world.crashed()
+    words = make(nothing).sessions.recover()
+    assert words[1:] == [f"removed the worktree that session {session_id} left behind"]
+    assert not world.worktrees.folder(session_id).exists()
+
+
+def test_what_cannot_be_captured_stays_where_it_is(
+    make: Callable[[Work], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = make(nothing).crashed("half.txt")
+    world = make(nothing)
+
+    def fails(*arguments: object, **named: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.changes, "capture", fails)
+        assert "cannot be kept yet" in world.sessions.recover()[1]
+    assert (world.worktrees.folder(session_id) / "half.txt").exists()
+    assert make(nothing).sessions.recover() == [f"what it had changed until then waits: 1 file ({session_id})"]
+    shutil.rmtree(world.worktrees.folder(session_id))
+    assert intents.unfinished(world.database, "worktree") != []

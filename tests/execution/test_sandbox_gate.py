@@ -1,0 +1,316 @@
+"""The host gate: real sockets, a real sandbox, a real server (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.execution.live import LiveSession
+from engine.execution.sandbox import HostGate, best_sandbox, gate
+from engine.storage.database import Database
+from engine.values import SessionState
+from tests.execution.session_world import World, until
+
+needs_a_gate = pytest.mark.skipif(not best_sandbox().gates, reason="no sandbox that holds to a gate works here")
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Says what it was asked."""
+
+    def do_GET(self) -> None:
+        body = f"{self.path} {self.headers['Host']} {self.headers['Proxy-Authorization']}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """The port of a server on the operator's loopback, such as a local model."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+class Gated:
+    """A gate and what it said."""
+
+    def __init__(self, *hosts: str, addresses: dict[str, str] | None = None) -> None:
+        self.said: list[str] = []
+        self.resolved: list[str] = []
+
+        def resolve(host: str, port: int) -> list[str]:
+            self.resolved.append(host)
+            return [(addresses or {}).get(host, host)]
+
+        self.gate = HostGate(hosts, self.said.append, resolve)
+
+    def connect(self) -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(5)
+        client.connect(str(self.gate.path))
+        return client
+
+    def ask(self, request: str, then: bytes = b"") -> bytes:
+        """What comes back for a request and what follows it, until the end."""
+        with self.connect() as client:
+            client.sendall(request.encode().replace(b"\n", b"\r\n") + then)
+            answer = b""
+            while chunk := client.recv(65_536):
+                answer += chunk
+            return answer
+
+
+@pytest.fixture
+def gated() -> Iterator[Callable[..., Gated]]:
+    made: list[Gated] = []
+
+    def make(*hosts: str, **more: dict[str, str]) -> Gated:
+        made.append(Gated(*hosts, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.gate.close()
+
+
+def test_a_tunnel_to_a_listed_host(gated: Callable[..., Gated], server: int) -> None:
+    one = gated(f"127.0.0.1:{server}")
+    request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
+    assert one.ask(request).endswith(b"/x y None")
+    assert one.said == []
+
+
+def test_plain_http_to_a_listed_port(gated: Callable[..., Gated], server: int) -> None:
+    """One request, for the host that was looked at, without what is meant for a proxy."""
+    one = gated(f"localhost:{server}", addresses={"localhost": "127.0.0.1"})
+    head = "Host: elsewhere\nProxy-Authorization: Basic x\nConnection: keep-alive\n\n"
+    answer = one.ask(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
+    assert answer.endswith(f"/a?b=c localhost:{server} None".encode())
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "CONNECT evil.org:443",
+        "CONNECT api.example.com:22",
+        "CONNECT 127.0.0.1:443",
+        "CONNECT [::1]:443",
+        "CONNECT 0x7f.1:443",
+        "CONNECT api.example.com.evil.org:443",
+        "CONNECT api.example.com@evil.org:443",
+        "GET http://evil.org/",
+        "GET http://api.example.com/",
+        "GET http://api.example.com:443/",
+        "GET http://169.254.169.254/latest/meta-data",
+        "GET https://api.example.com/",
+        "GET file:///etc/passwd",
+        "GET /etc/passwd",
+    ],
+)
+def test_everything_else_is_refused_and_not_looked_up(gated: Callable[..., Gated], target: str) -> None:
+    one = gated("api.example.com", addresses={})
+    assert one.ask(f"{target} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+    assert one.resolved == []
+    assert len(one.said) == 1
+    assert one.said[0].startswith("network: ")
+
+
+def test_a_refusal_is_told_once_and_without_control_characters(gated: Callable[..., Gated]) -> None:
+    one = gated("api.example.com")
+    for _ in range(3):
+        one.ask("CONNECT evil.org:443 HTTP/1.1\n\n")
+    one.ask("CONNECT a\x1b[31m\x07b:443 HTTP/1.1\n\n")
+    assert one.said[0] == "network: evil.org:443 is not among the hosts of this session: api.example.com"
+    assert len(one.said) == 2
+    assert one.said[1].isprintable()
+
+
+def test_a_name_that_leads_home(gated: Callable[..., Gated], server: int) -> None:
+    for address in ("127.0.0.1", "::1", "169.254.169.254", "::ffff:127.0.0.1"):
+        one = gated(f"api.example.com:{server}", addresses={"api.example.com": address})
+        assert one.ask(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+        assert "which no session may reach" in one.said[0]
+
+
+@pytest.fixture
+def reached(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What a host would have got; every connection leads to it."""
+    got: list[bytes] = []
+
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        here, there = socket.socketpair()
+
+        def listen() -> None:
+            with there:
+                while chunk := there.recv(65_536):
+                    got.append(chunk)
+
+        threading.Thread(target=listen, daemon=True).start()
+        return here
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    return got
+
+
+def client_hello(name: str) -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname=name).do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize("name", ["api.example.com", "evil.example.org"])
+def test_tls_has_to_ask_for_the_host_that_was_named(
+    gated: Callable[..., Gated], reached: list[bytes], name: str
+) -> None:
+    """Hosts that share an address with a listed one stay out of reach."""
+    one = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
+    hello = client_hello(name)
+    with one.connect() as client:
+        client.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+        client.sendall(hello[:50])
+        client.sendall(hello[50:])
+        if name == "api.example.com":
+            until(lambda: b"".join(reached) == hello, 5)
+        else:
+            assert client.recv(100) == b""
+            assert reached == []
+            assert one.said == ["network: the connection to api.example.com asked for evil.example.org"]
+
+
+def test_what_is_not_tls_does_not_pass_443(gated: Callable[..., Gated], reached: list[bytes]) -> None:
+    one = gated("api.example.com", addresses={"api.example.com": "93.184.216.34"})
+    one.ask("CONNECT api.example.com:443 HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n")
+    assert b"".join(reached) == b""
+    assert one.said == ["network: api.example.com was asked for something that is not TLS"]
+
+
+def test_connections_are_counted(gated: Callable[..., Gated], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "CONNECTIONS", 2)
+    one = gated("api.example.com")
+    first, second = one.connect(), one.connect()
+    until(lambda: one.gate._running == 2, 5)
+    with one.connect() as third:
+        assert third.recv(10) == b""
+    first.close()
+    second.close()
+    until(lambda: one.gate._running == 0, 5)
+    assert one.ask("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
+
+
+def test_an_idle_connection_is_closed(
+    gated: Callable[..., Gated], server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "IDLE_SECONDS", 0.1)
+    one = gated(f"127.0.0.1:{server}")
+    began = time.monotonic()
+    assert one.ask(f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 200")
+    assert time.monotonic() - began < 3
+
+
+def test_who_never_finishes_asking(gated: Callable[..., Gated], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "OPENING_SECONDS", 0.1)
+    one = gated("api.example.com")
+    assert one.ask("CONNECT api.exam").startswith(b"HTTP/1.1 502")
+    assert one.ask("X" * (gate.HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
+
+
+def test_closing_cuts_every_connection(gated: Callable[..., Gated], server: int) -> None:
+    one = gated(f"127.0.0.1:{server}")
+    with one.connect() as client:
+        client.sendall(f"CONNECT 127.0.0.1:{server} HTTP/1.1\r\n\r\n".encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+        one.gate.close()
+        assert client.recv(100) == b""
+    assert not one.gate.path.parent.exists()
+    with pytest.raises(OSError, match=r".+"):
+        one.connect()
+    one.gate.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[World]:
+    world = World(tmp_path, database, clock, bus, sandbox=best_sandbox())
+    yield world
+    world.sessions.close()
+
+
+FETCH = """
+import urllib.request
+def fetch(url, **more):
+    try: print(urllib.request.build_opener(*more.values()).open(url, timeout=5).read().decode())
+    except Exception as error: print(type(error).__name__, error)
+"""
+
+
+@needs_a_gate
+def test_a_session_reaches_its_host_and_nothing_else(world: World, server: int) -> None:
+    """By its address as on the operator's machine, by the proxy, and no other way."""
+    script = FETCH + (
+        f"fetch('http://127.0.0.1:{server}/direct')\n"
+        "import os; os.environ['NO_PROXY'] = os.environ['no_proxy'] = ''\n"
+        f"fetch('http://127.0.0.1:{server}/proxied')\n"
+        "fetch('https://evil.example.org/')\n"
+        "import socket\n"
+        "try: socket.create_connection(('192.0.2.1', 443), 2)\n"
+        "except OSError as error: print('no way round', error)\n"
+    )
+
+    def work(live: LiveSession) -> str:
+        live.confine(replace(live.confinement, hosts=(f"127.0.0.1:{server}",)))
+        return live.execute([sys.executable, "-c", script], cwd=live.folder).output
+
+    view = world.run(work)
+    assert view.state is SessionState.SUCCEEDED
+    direct, proxied, refused, around = world.texts(view)
+    assert direct.startswith("/direct")
+    assert proxied.startswith("/proxied")
+    assert "403" in refused
+    assert around.startswith("no way round")
+    listed = f"127.0.0.1:{server}"
+    told = f"network: evil.example.org:443 is not among the hosts of this session: {listed}"
+    assert told in world.texts(view, ("note",))
+
+
+@needs_a_gate
+def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(world: World, server: int) -> None:
+    codes = []
+
+    def work(live: LiveSession) -> str:
+        live.confine(replace(live.confinement, hosts=("api.example.com",)))
+        for script in ("exit 7", "kill -9 $$", "cat; test -t 0"):
+            codes.append(live.execute(["sh", "-c", script], cwd=live.folder).exit_code)
+        return "done"
+
+    began = set(Path("/tmp").glob("clawpy-gate-*"))
+    world.run(work)
+    assert codes == [7, 137, 1]
+    assert set(Path("/tmp").glob("clawpy-gate-*")) <= began
+    until(lambda: not [one for one in threading.enumerate() if one.name == "clawpy-gate"], 5)
+
+
+@needs_a_gate
+def test_what_is_said_of_it() -> None:
+    sandbox = best_sandbox()
+    assert sandbox.describe(network=False, hosts=("api.a.com", "b.org")) == (
+        f"{sandbox.name}, network only to api.a.com, b.org"
+    )
+    assert sandbox.describe(network=False).endswith("no network")

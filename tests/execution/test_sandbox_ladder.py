@@ -1,0 +1,179 @@
+"""Which rung is taken, what is said of the others, and the text of the one that cannot be run here (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.execution.sandbox import NoSandbox, best_sandbox, bubblewrap, ladder, seatbelt
+from engine.execution.sandbox.base import Confinement, RungReport
+from engine.execution.sandbox.seatbelt import Seatbelt, profile, quoted
+
+
+@pytest.fixture(autouse=True)
+def tried_anew() -> Iterator[None]:
+    """What was found out about this machine is forgotten before and after."""
+    caches = (ladder.best_sandbox, ladder._candidates)
+    for one in caches:
+        one.cache_clear()
+    yield
+    for one in caches:
+        one.cache_clear()
+
+
+def program(folder: Path, body: str) -> Path:
+    file = folder / "program"
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(0o755)
+    return file
+
+
+def reports() -> dict[str, RungReport]:
+    return {report.name: report for report in ladder.ladder_reports()}
+
+
+def test_a_rung_that_works_is_in_force() -> None:
+    found = reports()
+    assert [name for name, report in found.items() if report.in_force] == [best_sandbox().name]
+    assert found["none"].works
+
+
+@pytest.mark.parametrize(
+    ("said", "mended"),
+    [
+        ("No permissions to create new namespace, likely because the kernel does not allow it", "user namespaces"),
+        ("setting up uid map: Permission denied", "AppArmor"),
+        ("something else", "see that `bubblewrap` runs"),
+    ],
+)
+def test_a_bubblewrap_without_a_footing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, mended: str
+) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    bwrap = bubblewrap.Bubblewrap(str(program(tmp_path, f"echo 'bwrap: {said}' >&2; exit 1")))
+    monkeypatch.setattr(ladder, "found", lambda: bwrap)
+    assert isinstance(best_sandbox(), NoSandbox)
+    report = reports()["bubblewrap"]
+    assert not report.works
+    assert said in report.lacks
+    assert mended in report.fix
+    assert reports()["none"].in_force
+
+
+def test_no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(ladder, "found", lambda: None)
+    assert "install" in reports()["bubblewrap"].fix
+    assert not reports()["seatbelt"].fix
+
+
+@pytest.mark.parametrize("body", ["exit 0", "exit 1", 'shift 2; exec "$@"'])
+def test_a_sandbox_exec_that_does_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    """One that says nothing, one that fails, and one that lets everything through: none is taken."""
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    rung = Seatbelt(program(tmp_path, body))
+    assert not rung.works()
+    monkeypatch.setattr(ladder, "Seatbelt", lambda: rung)
+    assert isinstance(best_sandbox(), NoSandbox)
+    assert not Seatbelt(tmp_path / "gone").works()
+
+
+def test_a_sandbox_exec_that_holds_is_taken_on_macos_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    holds = program(tmp_path, 'shift 2; for root in "$@"; do :; done; touch "$root/folder/made"')
+    monkeypatch.setattr(seatbelt, "PROGRAM", holds)
+    monkeypatch.setattr(ladder, "Seatbelt", lambda: Seatbelt(holds))
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    assert best_sandbox().name == "seatbelt"
+    assert best_sandbox().describe(network=False, hosts=("a.org",)) == "seatbelt, no network"
+    assert "without a Mac" in reports()["seatbelt"].lacks
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    ladder._candidates.cache_clear()
+    assert all(rung.name != "seatbelt" for rung in ladder.rungs())
+
+
+@pytest.fixture
+def confinement(tmp_path: Path) -> Confinement:
+    for name in ("home/folder/.git", "home/folder/deep/secret", "home/scratch/tmp", "home/caches", "home/.ssh"):
+        (tmp_path / name).mkdir(parents=True)
+    home = tmp_path / "home"
+    return Confinement(
+        home / "folder", home / "scratch", home / "caches", hidden=(home / ".ssh", home / "folder" / "deep" / "secret")
+    )
+
+
+def test_the_profile_denies_first_and_lets_the_deeper_path_decide(confinement: Confinement) -> None:
+    text = profile(confinement)
+    folder = confinement.folder
+    order = [
+        "(deny default)",
+        f'(allow file-read* file-write* (subpath "{folder}"))',
+        f'(deny file-write* (subpath "{folder}/.git"))',
+        f'(deny file-read* file-write* (subpath "{folder}/deep/secret"))',
+    ]
+    assert sorted(order, key=text.index) == order
+    assert f'(deny file-write-unlink (literal "{folder}/deep"))' in text
+    assert "network" not in text
+
+
+def test_the_profile_with_network_still_keeps_sockets_out(confinement: Confinement) -> None:
+    text = profile(replace(confinement, network=True))
+    assert text.index("(allow network*)") < text.index("(deny network-outbound (remote unix-socket))")
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", 'a\\"b', '") (allow default) ("', "a b", "ü", "$(x)", ";c", "a)(b"])
+def test_hostile_paths_stay_inside_their_string(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    for one in (folder, tmp_path / "scratch" / "tmp", tmp_path / "caches"):
+        one.mkdir(parents=True)
+    text = profile(Confinement(folder, tmp_path / "scratch", tmp_path / "caches"))
+    assert text.count("(deny default)") == 1
+    assert "(allow default)" not in outside_strings(text)
+    assert str(folder) in strings(text)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\0b", "a\x1bb", "a\x7fb"])
+def test_paths_that_cannot_be_written_down_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="control character"):
+        quoted(name)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30))
+def test_any_quoted_text_is_one_string(text: str) -> None:
+    assert strings(quoted(text)) == [text]
+    assert outside_strings(quoted(text)) == ""
+
+
+def strings(text: str) -> list[str]:
+    """The strings of a profile, read as its language has them."""
+    return _read(text)[0]
+
+
+def outside_strings(text: str) -> str:
+    return _read(text)[1]
+
+
+def _read(text: str) -> tuple[list[str], str]:
+    found: list[str] = []
+    outside, inside, escaped = "", False, False
+    for character in text:
+        if not inside:
+            if character == '"':
+                inside = True
+                found.append("")
+            else:
+                outside += character
+        elif escaped or character not in '\\"':
+            found[-1] += character
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        else:
+            inside = False
+    assert not inside
+    return found, outside

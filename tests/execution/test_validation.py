@@ -1,0 +1,361 @@
+"""The loop around an agent's work that tests can judge (SPEC 4.9): validate, heal, retry, within caps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlmodel import col, select
+
+from engine.clock import FakeClock
+from engine.config import FixedSettings, Settings, ValidationSettings
+from engine.events import EventBus
+from engine.execution.changesets import ChangeSets
+from engine.execution.channels import Channels
+from engine.execution.ground import Ground, Grounds
+from engine.execution.live import LiveSession
+from engine.execution.overlaps import Overlaps
+from engine.execution.runners.base import RunnerResult
+from engine.execution.runners.flow import FlowUnable, Place
+from engine.execution.sandbox import best_sandbox
+from engine.execution.sessions import Sessions
+from engine.execution.validation import Attempt, Caps, Step, Validation, next_step
+from engine.execution.worktrees import WorkspaceLocks, Worktrees
+from engine.home import Home
+from engine.memory.ledger import Ledger
+from engine.memory.validation_runs import ValidationRun, ValidationRuns
+from engine.storage.database import Database
+from engine.values import (
+    Assignment,
+    ChangeState,
+    CheckResult,
+    Permit,
+    RailVerdict,
+    Randomness,
+    RunnerInfo,
+    SessionState,
+    SessionView,
+    TriggerType,
+    Verdict,
+)
+from tests.conftest import Repository
+from tests.execution.session_world import Brakes, Permits
+
+Turn = Callable[[LiveSession, Ground], None]
+
+GREEN = "from cart import total\n\n\ndef test_total():\n    assert total() == 3\n"
+RIGHT = "def total():\n    return 3\n"
+WRONG = "def total():\n    return 4\n"
+
+UNJUDGED = ValidationSettings(enabled=False)
+
+
+class Agent:
+    """An agent whose turns a test gives: the first does the task, each further one answers a heal prompt."""
+
+    name = "model"
+
+    def __init__(self, grounds: Grounds, validation: Validation, turns: list[Turn]) -> None:
+        self._grounds, self._validation, self._turns = grounds, validation, turns
+        self.told: list[str] = []
+
+    def check(self, assignment: Assignment) -> RunnerInfo:
+        return RunnerInfo(takes=True, check_only=False)
+
+    def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
+        raise AssertionError("nothing is edited here")
+
+    def recover(self) -> list[str]:
+        return []
+
+    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
+        turns = iter(self._turns)
+        with self._grounds.take(live, Place.CHANGE_SET, salvage=view) as ground:
+            next(turns)(live, ground)
+
+            def heal(text: str) -> None:
+                self.told.append(text)
+                next(turns)(live, ground)
+
+            seen = self._validation.around(live, view, ground, heal)
+            write = self._grounds.keep(
+                live, view, ground, Place.CHANGE_SET, check=seen.check, full=seen.full, recorded=True
+            )
+        return RunnerResult(summary=seen.words, check=seen.check, write=write)
+
+
+class World:
+    def __init__(self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository) -> None:
+        self.repository, self.database, self.clock, self._bus = repository, database, clock, bus
+        self.home = Home.locate(root / "home")
+        self.settings = FixedSettings(Settings(max_running_sessions=4))
+        locks = WorkspaceLocks()
+        self._randomness = Randomness()
+        worktrees = Worktrees(home=self.home, database=database, locks=locks)
+        self.changes = ChangeSets(
+            home=self.home,
+            database=database,
+            clock=clock,
+            randomness=self._randomness,
+            worktrees=worktrees,
+            locks=locks,
+        )
+        self.runs = ValidationRuns(database)
+        self.overlaps = Overlaps(database)
+        self.grounds = Grounds(
+            settings=self.settings,
+            worktrees=worktrees,
+            changes=self.changes,
+            runs=self.runs,
+            overlaps=self.overlaps,
+        )
+        self._opened: list[Sessions] = []
+        self._count = 0
+
+    def work(self, *turns: Turn, validation: ValidationSettings | None = None) -> tuple[SessionView, list[str]]:
+        """One session of an agent with these turns, to its end; and what the agent was told between them."""
+        settings = FixedSettings(Settings(validation=validation or ValidationSettings()))
+        agent = Agent(self.grounds, Validation(self.database, settings=settings, runs=self.runs), list(turns))
+        sessions = Sessions(
+            self.database,
+            home=self.home,
+            clock=self.clock,
+            bus=self._bus,
+            randomness=self._randomness,
+            settings=self.settings,
+            channels=Channels(self.settings),
+            permits=Permits(),
+            brakes=Brakes(),
+            check=lambda command, cwd: RailVerdict("content", Verdict.ALLOW, ""),
+            runners=[agent],
+            sandbox=best_sandbox(),
+        )
+        self._opened.append(sessions)
+        self._count += 1
+        assignment = Assignment(f"make it right {self._count}", "koji-core", str(self.repository.path), "model")
+        now = self.clock.now()
+        number = f"{self._count}"
+        permit = Permit(
+            f"permit_{number}", f"pred_{number}", assignment.digest, TriggerType.MANUAL, now, now + timedelta(1)
+        )
+        view = sessions.start(permit, assignment, agent="builder")
+        view = sessions.wait(view.id, 60)
+        assert view.state.over
+        return view, agent.told
+
+    def close(self) -> None:
+        for sessions in self._opened:
+            sessions.close()
+
+    def facts(self, *kinds: str) -> list[str]:
+        return [row.kind for row in reversed(Ledger(self.database).latest(50, kinds=kinds))]
+
+    def attempts(self) -> list[tuple[int, int]]:
+        with self.database.read() as session:
+            rows = session.exec(select(ValidationRun).order_by(col(ValidationRun.id)))
+            return [(row.attempt, row.failed) for row in rows]
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path,
+    database: Database,
+    clock: FakeClock,
+    bus: EventBus,
+    repository: Repository,
+) -> Iterator[World]:
+    (repository.path / ".venv" / "bin").mkdir(parents=True)
+    (repository.path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    quick = "[pytest]\naddopts = --disable-plugin-autoload\n"  # our plugins take longer than these tests
+    files = {"cart.py": RIGHT, "test_cart.py": GREEN, ".gitignore": ".venv\n", "pytest.ini": quick}
+    repository.commit("begin", files)
+    world = World(tmp_path, database, clock, bus, repository)
+    yield world
+    world.close()
+
+
+def writes(**files: str) -> Turn:
+    def turn(live: LiveSession, ground: Ground) -> None:
+        for name, text in files.items():
+            (ground.folder / f"{name}.py").write_text(text)
+
+    return turn
+
+
+def test_a_change_that_breaks_nothing_waits_with_its_green_result(world: World) -> None:
+    view, told = world.work(writes(cart="def total():\n    return 1 + 2\n"))
+    assert (view.state, told) == (SessionState.SUCCEEDED, [])
+    assert view.check is not None
+    assert view.check.green
+    change = world.changes.for_session(view.id)
+    assert change is not None
+    assert change.check == view.check
+    assert world.facts("ValidationFailed", "ValidationHealed") == []
+
+
+def test_what_the_agent_broke_goes_back_to_it_with_the_output_and_is_healed(world: World) -> None:
+    view, told = world.work(writes(cart=WRONG), writes(cart=RIGHT + "# rounded\n"))
+    assert view.check is not None
+    assert view.check.green
+    assert "healed at try 1" in view.summary
+    assert "test_cart.py::test_total" in told[0]
+    assert "assert 4 == 3" in told[0]
+    assert world.attempts() == [(1, 1), (2, 0)]
+    assert world.facts("ValidationFailed", "ValidationHealed", "RetryRepeated") == ["ValidationHealed"]
+
+
+def test_after_the_last_try_the_change_waits_with_its_red_result(world: World) -> None:
+    wrong = [writes(cart=WRONG + f"# {n}\n") for n in range(3)]
+    view, told = world.work(*wrong, validation=ValidationSettings(tries=2))
+    assert (view.state, len(told)) == (SessionState.SUCCEEDED, 2)
+    assert view.check is not None
+    assert view.check.failed == 1
+    change = world.changes.for_session(view.id)
+    assert change is not None
+    assert change.state is ChangeState.WAITING
+    assert world.facts("ValidationFailed", "RetryRepeated") == ["RetryRepeated", "RetryRepeated", "ValidationFailed"]
+
+
+def test_tests_that_were_red_before_are_none_of_the_agents_business(world: World) -> None:
+    world.repository.write("test_old.py", "from cart import total\n\n\ndef test_old():\n    assert total() == 7\n")
+    view, told = world.work(writes(cart="def total():\n    return 2 + 1\n"))
+    assert told == []
+    assert "1 test was red before" in view.summary
+    assert world.facts("ValidationFailed", "ValidationHealed") == []
+
+
+def test_a_new_test_of_the_agents_own_that_fails_was_not_red_before(world: World) -> None:
+    new = "from cart import half\n\n\ndef test_half():\n    assert half() == 1.5\n"
+    view, told = world.work(
+        writes(test_half=new, cart=RIGHT + "\n\ndef half():\n    return 1\n"),
+        writes(cart=RIGHT + "\n\ndef half():\n    return 1.5\n"),
+    )
+    assert len(told) == 1
+    assert view.check is not None
+    assert view.check.green
+    change = world.changes.for_session(view.id)
+    assert change is not None
+    assert {file.path for file in change.files} == {"cart.py", "test_half.py"}
+
+
+def test_a_change_without_tests_is_not_judged(world: World) -> None:
+    def turn(live: LiveSession, ground: Ground) -> None:
+        (ground.folder / "NOTES").write_text("words\n")
+
+    view, told = world.work(turn)
+    assert (view.check, told, world.attempts()) == (None, [], [])
+    assert view.summary == "nothing that was changed has tests"
+
+
+def test_nothing_is_said_of_tests_when_nothing_was_changed(world: World) -> None:
+    view, told = world.work(lambda live, ground: None)
+    assert (view.summary, told) == ("", [])
+
+
+def test_what_judged_an_agent_s_work_says_nothing_of_the_operator_s_files(world: World) -> None:
+    world.work(writes(cart=WRONG), writes(cart=RIGHT + "# mended\n"))
+    assert len(world.attempts()) == 2
+    assert world.runs.latest(str(world.repository.path)) == []
+
+
+def test_turned_off_it_does_nothing(world: World) -> None:
+    view, told = world.work(writes(cart=WRONG), validation=UNJUDGED)
+    assert (view.check, told) == (None, [])
+
+
+def test_half_of_the_work_is_kept_when_the_agent_fails(world: World) -> None:
+    def fails(live: LiveSession, ground: Ground) -> None:
+        writes(cart=WRONG)(live, ground)
+        raise FlowUnable("the provider went away")
+
+    view, _ = world.work(fails)
+    assert (view.state, view.error) == (SessionState.FAILED, "the provider went away")
+    change = world.changes.for_session(view.id)
+    assert change is not None
+    assert view.change_set_id == change.id
+    world.changes.land(change.id)
+    assert (world.repository.path / "cart.py").read_text() == WRONG
+
+
+def test_two_changes_of_the_same_lines_are_seen_to_conflict_before_either_lands(world: World) -> None:
+    first, _ = world.work(writes(cart="def total():\n    return 1 + 2\n"), validation=UNJUDGED)
+    second, _ = world.work(writes(cart="def total():\n    return 2 + 1\n"), validation=UNJUDGED)
+    a, b = world.changes.for_session(first.id), world.changes.for_session(second.id)
+    assert a is not None
+    assert b is not None
+    (seen,) = world.overlaps.of(b.id)
+    assert (seen.change_set_id, seen.files, seen.conflicting) == (a.id, ("cart.py",), ("cart.py",))
+    assert "only one of the two can land" in seen.words
+    assert world.facts("WorkOverlapped") == ["WorkOverlapped"]
+    world.changes.land(a.id)
+    assert not world.changes.preview_land(b.id).clean
+    assert world.overlaps.of(b.id) == []
+
+
+def test_changes_of_different_lines_of_one_file_can_both_land(world: World) -> None:
+    world.repository.commit("long", {"cart.py": RIGHT + "\n" * 10 + "END = 1\n"})
+    first, _ = world.work(writes(cart=RIGHT + "\n" * 10 + "END = 2\n"), validation=UNJUDGED)
+    second, _ = world.work(writes(cart="import os  # noqa\n" + RIGHT + "\n" * 10 + "END = 1\n"), validation=UNJUDGED)
+    a, b = world.changes.for_session(first.id), world.changes.for_session(second.id)
+    assert a is not None
+    assert b is not None
+    (seen,) = world.overlaps.of(a.id)
+    assert (seen.change_set_id, seen.conflicting) == (b.id, ())
+    world.changes.land(a.id)
+    world.changes.land(b.id)
+    assert "END = 2" in (world.repository.path / "cart.py").read_text()
+
+
+# What follows a run, as plain values
+
+CAPS = Caps(tries=3, cost=500_000)
+
+
+def attempt(*broken: str) -> Attempt:
+    failing = tuple(sorted(broken))
+    return Attempt(CheckResult("pytest", passed=1, failed=len(failing), failing=failing), frozenset(broken), True)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "spent", "step"),
+    [
+        ([attempt()], 0, Step.DONE),
+        ([attempt("a")], 0, Step.HEAL),
+        ([attempt("a")], 499_999, Step.HEAL),
+        ([attempt("a")], 500_000, Step.GIVE_UP),
+        ([attempt("a"), attempt("b"), attempt("a")], 0, Step.HEAL),
+        ([attempt("a"), attempt("a"), attempt("a")], 0, Step.GIVE_UP),
+        ([attempt("a"), attempt("b"), attempt("a"), attempt("b")], 0, Step.GIVE_UP),
+        ([attempt("a"), attempt("b"), attempt("a"), attempt()], 999_999_999, Step.DONE),
+    ],
+)
+def test_what_follows_a_run(attempts: list[Attempt], spent: int, step: Step) -> None:
+    assert next_step(attempts, caps=CAPS, spent=spent)[0] is step
+
+
+@given(
+    st.lists(st.frozensets(st.sampled_from("abc")), min_size=1, max_size=12),
+    st.integers(0, 5),
+    st.integers(0, 1_000_000),
+    st.integers(0, 1_000_000),
+)
+def test_healing_never_passes_its_caps(red: list[frozenset[str]], tries: int, cost: int, spent: int) -> None:
+    attempts = [attempt(*one) for one in red]
+    step, why = next_step(attempts, caps=Caps(tries, cost), spent=spent)
+    if step is Step.HEAL:
+        assert len(attempts) <= tries
+        assert spent < cost
+    assert (step is Step.DONE) == (not red[-1])
+    assert bool(why) == (step is Step.GIVE_UP)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+def test_a_policy_tweak_only_tightens(tries: int, cost: int, to_tries: int, to_cost: int) -> None:
+    tightened = Caps(tries, cost).tightened(to_tries, to_cost)
+    assert tightened.tries <= tries
+    assert tightened.cost <= cost

@@ -1,0 +1,129 @@
+"""A toolbelt with everything around it real: a session, a database, the content filter, a folder in a larger world."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.clock import Clock
+from engine.config import FixedSettings, Settings
+from engine.events import ToolRefused
+from engine.execution.channels import APPROVED, Limits
+from engine.execution.live import LiveSession, Stop
+from engine.execution.permissions import Permissions
+from engine.execution.sandbox import Confinement, NoSandbox, Sandbox
+from engine.execution.tools.belt import Toolbelt
+from engine.execution.tools.policy import NAMES, Policy
+from engine.execution.tools.web import Web, system_resolve
+from engine.execution.transcripts import TranscriptReader, TranscriptWriter
+from engine.safety.content import check_command, own_rules, programs_of
+from engine.storage.database import Database
+from engine.values import Assignment, PermissionAnswer, Randomness, SessionState, SessionView, ToolResult
+
+SECRET = "the operator's own"
+
+
+class BeltWorld:
+    """`folder` is the session's, `outside` beside it holds `secret.txt`."""
+
+    def __init__(
+        self,
+        root: Path,
+        database: Database,
+        clock: Clock,
+        *,
+        mode: str = APPROVED,
+        policy: Policy | None = None,
+        settings: Mapping[str, Any] | None = None,
+        sandbox: Sandbox | None = None,
+        resolve: Callable[[str, int], list[str]] = system_resolve,
+        web_seconds: float = 5.0,
+    ) -> None:
+        self.root = root / "world"
+        self.folder = self.root / "work tree"
+        self.outside = self.root / "outside"
+        scratch, caches = self.root / "scratch", self.root / "caches"
+        for one in (self.folder, self.outside, scratch / "tmp", caches):
+            one.mkdir(parents=True)
+        (scratch / "empty").touch()
+        self.secret = self.outside / "secret.txt"
+        self.secret.write_text(SECRET)
+        (self.folder / ".git").write_text("gitdir: /somewhere\n")
+        self.database = database
+        self.settings = FixedSettings(Settings.model_validate(settings or {}))
+        own = own_rules(self.settings.current.content.allow, self.settings.current.content.block)
+        transcript = self.root / "transcript.jsonl"
+        self.live = LiveSession(
+            session_id=Randomness().new_id("sess"),
+            assignment=Assignment("do it", "koji-core", str(self.folder), "model"),
+            limits=Limits(600, 600, 1_000_000),
+            clock=clock,
+            transcript=TranscriptWriter(transcript, clock),
+            sandbox=sandbox or NoSandbox(),
+            confinement=Confinement(folder=self.folder, scratch=scratch, caches=caches),
+            check=lambda command, cwd: check_command(command, cwd=Path(cwd), own=own),
+        )
+        self._transcript = transcript
+        now = clock.now()
+        self.view = SessionView(
+            self.live.id, "pred_1", "do it", str(self.folder), "koji-core", "builder", "model", None,
+            SessionState.RUNNING, mode, self.live.sandbox.name, str(self.folder), now, now, None, 0, 0, "",
+        )  # fmt: skip
+        self.permissions = Permissions(database, randomness=Randomness())
+        self.refused: list[ToolRefused] = []
+        self.belt = Toolbelt(
+            self.live,
+            self.view,
+            self.folder,
+            policy or Policy(allow=NAMES),
+            self.permissions,
+            Web(self.settings, resolve=resolve, seconds=web_seconds),
+            settings=self.settings,
+            programs=programs_of,
+            refused=self.refused.append,
+        )
+
+    def __call__(self, tool: str, **arguments: Any) -> ToolResult:
+        return self.belt.call(tool, arguments, "call_1")
+
+    def ok(self, tool: str, **arguments: Any) -> str:
+        result = self(tool, **arguments)
+        assert result.ok, result.text
+        return result.text
+
+    def no(self, tool: str, **arguments: Any) -> str:
+        """The words of a call that is not done."""
+        result = self(tool, **arguments)
+        assert not result.ok, result.text
+        assert SECRET not in result.text
+        return result.text
+
+    def file(self, name: str, text: str | bytes = "") -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def answering(self, answer: PermissionAnswer) -> None:
+        """Somebody who answers the next request, if there comes one."""
+
+        def work() -> None:
+            end = time.monotonic() + 8
+            while not (waiting := self.permissions.waiting()):
+                if self.live.cancelled or time.monotonic() > end:
+                    return
+                time.sleep(0.005)
+            self.permissions.answer(waiting[0].id, answer)
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def lines(self, *kinds: str) -> list[str]:
+        self.live.transcript.flush()
+        lines = TranscriptReader().page(self._transcript, limit=10_000)
+        return [line.text for line in lines if line.kind in (kinds or ("tool",))]
+
+    def stop(self, reason: str = "enough") -> None:
+        self.live.stop(Stop(SessionState.CANCELLED, reason))

@@ -1,0 +1,380 @@
+"""Ways out of the folder, each tried for real with the file tools; none reads, writes, makes or removes anything
+outside, and the text of none names what is there (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.execution.tools.jail import Jail
+from engine.values import Refusal
+from tests.execution.tools.belt_world import SECRET, BeltWorld
+
+LINK = "link"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_changed_outside(world: BeltWorld) -> Iterator[None]:
+    yield
+    assert sorted(one.name for one in world.outside.iterdir()) == ["secret.txt"]
+    assert world.secret.read_text() == SECRET
+    assert (world.folder / ".git").read_text() == "gitdir: /somewhere\n"
+
+
+def try_all(world: BeltWorld, path: str, said: str = "not in the project") -> None:
+    """read, write and edit all refuse the path, in these words."""
+    for words in (
+        world.no("read", path=path),
+        world.no("write", path=path, content="pwned"),
+        world.no("edit", path=path, old_text=SECRET, new_text="pwned"),
+    ):
+        assert said in words, words
+    if said == "not in the project":
+        assert [one.rule for one in world.refused] == ["outside"] * 3
+
+
+# Paths
+
+
+def test_dots_up(world: BeltWorld) -> None:
+    try_all(world, "../outside/secret.txt")
+
+
+def test_dots_up_from_deep_below(world: BeltWorld) -> None:
+    world.file("a/b/c.txt")
+    try_all(world, "a/b/../../../outside/secret.txt")
+
+
+def test_out_and_in_again(world: BeltWorld) -> None:
+    world.file("a.txt", "x")
+    try_all(world, "../work tree/a.txt")
+
+
+def test_many_dots_and_slashes(world: BeltWorld) -> None:
+    try_all(world, ".//./..//" * 50 + "etc/passwd")
+
+
+def test_absolute(world: BeltWorld) -> None:
+    try_all(world, str(world.secret))
+
+
+def test_absolute_that_begins_like_the_folder(world: BeltWorld) -> None:
+    try_all(world, f"{world.folder}/../outside/secret.txt")
+
+
+def test_absolute_with_the_folder_as_a_mere_beginning_of_a_name(world: BeltWorld) -> None:
+    beside = world.folder.with_name(world.folder.name + "-other")
+    beside.mkdir()
+    (beside / "x").write_text(SECRET)
+    try_all(world, str(beside / "x"))
+
+
+def test_tilde(world: BeltWorld) -> None:
+    try_all(world, "~/.ssh/id_ed25519")
+
+
+def test_proc(world: BeltWorld) -> None:
+    try_all(world, "/proc/self/environ")
+
+
+def test_proc_of_this_process_through_its_root(world: BeltWorld) -> None:
+    try_all(world, f"/proc/self/root{world.secret}")
+
+
+def test_device_by_path(world: BeltWorld) -> None:
+    try_all(world, "/dev/zero")
+
+
+def test_nul(world: BeltWorld) -> None:
+    world.file("a.txt", "x")
+    try_all(world, f"a.txt\0{world.secret}", "control characters")
+
+
+def test_control_characters(world: BeltWorld) -> None:
+    for path in ("a\n../outside/secret.txt", "a\x1b[2Kb", "\u202etxt.a", "a\rb", "\ud800"):
+        result = world.belt.call("read", {"path": path})
+        assert not result.ok
+        assert "control characters" in result.text or "UTF-8" in result.text
+
+
+def test_names_and_paths_that_are_too_long(world: BeltWorld) -> None:
+    assert "longer than 255 bytes" in world.no("write", path="x" * 256, content="")
+    assert "longer than 255 bytes" in world.no("write", path="a/" + "\u00fc" * 128, content="")
+    assert "longer than 4096 bytes" in world.no("read", path="a/" * 2_100)
+    assert "folders deep" in world.no("write", path="a/" * 300 + "x", content="")
+    assert not (world.folder / "a").exists()
+
+
+def test_unicode_that_looks_like_dots(world: BeltWorld) -> None:
+    for path in ("\u2025/outside/secret.txt", "\uff0e\uff0e/outside/secret.txt", "..\u2215outside\u2215secret.txt"):
+        assert "there is no" in world.no("read", path=path)
+
+
+def test_url_encoded_and_windows_spellings(world: BeltWorld) -> None:
+    for path in ("%2e%2e/outside/secret.txt", "..\\outside\\secret.txt", "file:///etc/passwd", "C:\\x", "$HOME/.ssh"):
+        assert "there is no" in world.no("read", path=path)
+
+
+# git's own
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git", ".git/config", ".git/hooks/pre-commit", "a/.git/config", ".GIT/config", ".Git", "./.git", "a/../.git",
+        ".g\u200cit/config", ".git\u200b/x", ".git /config", ".git./config", ".git::$INDEX_ALLOCATION/config",
+        "git~1/config", "\uff0egit/config", ".gi\uff34/config",
+    ],
+)  # fmt: skip
+def test_git_folder_in_any_spelling(world: BeltWorld, path: str) -> None:
+    (world.folder / "a").mkdir()
+    words = world.no("write", path=path, content="[core]\n\tfsmonitor = touch /tmp/pwned\n")
+    assert ".git is not for the file tools" in words
+    assert ".git is not for the file tools" in world.no("read", path=path)
+    assert {one.rule for one in world.refused} == {"git_folder"}
+
+
+def test_git_folder_through_a_link_of_another_name(world: BeltWorld) -> None:
+    (world.folder / "plain").symlink_to(".git")
+    try_all(world, "plain", ".git is not for the file tools")
+
+
+def test_gitignore_and_the_like_are_files_as_any(world: BeltWorld) -> None:
+    world.ok("write", path=".gitignore", content="x\n")
+    world.ok("write", path=".github/workflows/ci.yml", content="x\n")
+    world.ok("write", path="git/x", content="x\n")
+
+
+# Links
+
+
+def test_link_to_a_file_outside(world: BeltWorld) -> None:
+    (world.folder / LINK).symlink_to(world.secret)
+    try_all(world, LINK)
+
+
+def test_link_to_a_folder_outside(world: BeltWorld) -> None:
+    (world.folder / LINK).symlink_to(world.outside)
+    try_all(world, f"{LINK}/secret.txt")
+    assert "not in the project" in world.no("write", path=f"{LINK}/new.txt", content="x")
+    assert "not in the project" in world.no("read", path=LINK)
+
+
+def test_relative_link_to_outside(world: BeltWorld) -> None:
+    (world.folder / LINK).symlink_to("../outside/secret.txt")
+    try_all(world, LINK)
+
+
+def test_dangling_link_to_outside(world: BeltWorld) -> None:
+    (world.folder / LINK).symlink_to(world.outside / "new.txt")
+    try_all(world, LINK)
+
+
+def test_link_to_the_root(world: BeltWorld) -> None:
+    (world.folder / LINK).symlink_to("/")
+    try_all(world, f"{LINK}{world.secret}")
+
+
+def test_chain_of_links_to_outside(world: BeltWorld) -> None:
+    for number in range(10):
+        (world.folder / f"l{number}").symlink_to(f"l{number + 1}")
+    (world.folder / "l10").symlink_to(world.secret)
+    try_all(world, "l0")
+
+
+def test_links_in_a_circle(world: BeltWorld) -> None:
+    (world.folder / "x").symlink_to("y")
+    (world.folder / "y").symlink_to("x")
+    try_all(world, "x", "too many links")
+
+
+def test_dots_behind_a_link_go_up_from_where_it_leads(world: BeltWorld) -> None:
+    """`deep/..` is the folder above the link's target, not above the link."""
+    world.file("a/b/c/d.txt", "d")
+    world.file("a/b/e.txt", "e")
+    (world.folder / LINK).symlink_to("a/b/c")
+    assert world.ok("read", path=f"{LINK}/../e.txt") == "e"
+    try_all(world, f"{LINK}/../../../../outside/secret.txt")
+
+
+def test_links_inside_are_followed_and_stay_links(world: BeltWorld) -> None:
+    file = world.file("real/a.txt", "old")
+    (world.folder / LINK).symlink_to("real/a.txt")
+    (world.folder / "absolute").symlink_to(file)
+    assert world.ok("read", path=LINK) == "old"
+    world.ok("write", path=LINK, content="new")
+    world.ok("edit", path="absolute", old_text="new", new_text="newer")
+    assert (world.folder / LINK).is_symlink()
+    assert file.read_text() == "newer"
+
+
+def test_link_that_the_model_makes_itself(world: BeltWorld) -> None:
+    world.ok("exec", command=f"ln -s '{world.outside}' way-out && ln -s '{world.secret}' one")
+    try_all(world, "way-out/secret.txt")
+    world.no("read", path="one")
+
+
+# Hard links and what is no file
+
+
+def test_hard_link_to_a_file_outside_is_not_read(world: BeltWorld) -> None:
+    os.link(world.secret, world.folder / "innocent.txt")
+    assert "another name elsewhere" in world.no("read", path="innocent.txt")
+    assert "another name elsewhere" in world.no("edit", path="innocent.txt", old_text="own", new_text="x")
+
+
+def test_hard_link_to_a_file_outside_is_replaced_not_written_through(world: BeltWorld) -> None:
+    os.link(world.secret, world.folder / "innocent.txt")
+    world.ok("write", path="innocent.txt", content="mine")
+    assert (world.folder / "innocent.txt").read_text() == "mine"
+    assert world.secret.stat().st_nlink == 1
+
+
+def test_pipe_is_neither_waited_for_nor_replaced(world: BeltWorld) -> None:
+    os.mkfifo(world.folder / "pipe")
+    try_all(world, "pipe", "no ordinary file")
+    assert stat.S_ISFIFO((world.folder / "pipe").stat().st_mode)
+
+
+def test_socket(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world.folder)  # the names of sockets are short
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind("s")
+        try_all(world, "s", "no ordinary file")
+
+
+def test_device_behind_a_link(world: BeltWorld) -> None:
+    (world.folder / "random").symlink_to("/dev/urandom")
+    try_all(world, "random")
+
+
+# Races
+
+
+def flip(work: Callable[[], None]) -> tuple[threading.Thread, threading.Event]:
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.is_set():
+            work()
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    return thread, over
+
+
+def swap(one: Path, other: Path, spare: Path) -> None:
+    one.rename(spare)
+    other.rename(one)
+    spare.rename(other)
+
+
+@pytest.mark.parametrize("tool", ["read", "edit"])
+def test_folder_replaced_by_a_link_while_it_is_walked(world: BeltWorld, tool: str) -> None:
+    """`d` is a folder, then a link to outside, then a folder, as fast as a thread can do it."""
+    world.file("d/secret.txt", "inside")
+    (world.folder / "other").symlink_to(world.outside)
+    d, other, spare = (world.folder / name for name in ("d", "other", "spare"))
+    arguments = {"path": "d/secret.txt"} | ({"old_text": "s", "new_text": "S"} if tool == "edit" else {})
+    thread, over = flip(lambda: swap(d, other, spare))
+    try:
+        for _ in range(300):
+            assert SECRET not in world.belt.call(tool, arguments).text
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_link_turned_to_outside_while_it_is_written_through(world: BeltWorld) -> None:
+    """`d` leads to a folder inside, then outside, then inside, each time in one step."""
+    world.file("real/a.txt", "inside")
+    targets = itertools.cycle(("real", str(world.outside)))
+
+    def turn() -> None:
+        (world.folder / "next").symlink_to(next(targets))
+        (world.folder / "next").replace(world.folder / "d")
+
+    turn()
+    thread, over = flip(turn)
+    try:
+        done = [world.belt.call("write", {"path": "d/b.txt", "content": "inside"}).ok for _ in range(300)]
+    finally:
+        over.set()
+        thread.join()
+    assert (world.folder / "real/b.txt").exists() == any(done)
+
+
+def test_file_replaced_by_a_link_between_check_and_use(world: BeltWorld) -> None:
+    world.file("f", "inside")
+    (world.folder / "other").symlink_to(world.secret)
+    f, other, spare = (world.folder / name for name in ("f", "other", "spare"))
+    thread, over = flip(lambda: swap(f, other, spare))
+    try:
+        for _ in range(300):
+            assert world.belt.call("read", {"path": "f"}).text != SECRET
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_link_made_after_the_check_is_replaced_not_written_through(
+    world: BeltWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = os.fdopen
+
+    def late(descriptor: int, mode: str) -> object:
+        (world.folder / "new.txt").symlink_to(world.secret)
+        return fresh(descriptor, mode)
+
+    monkeypatch.setattr(os, "fdopen", late)
+    world.ok("write", path="new.txt", content="mine")
+    assert not (world.folder / "new.txt").is_symlink()
+    assert (world.folder / "new.txt").read_text() == "mine"
+
+
+def test_the_folder_itself_replaced(world: BeltWorld) -> None:
+    (world.outside.parent / "kept").mkdir()
+    world.folder.rename(world.root / "away")
+    world.folder.symlink_to(world.outside)
+    try:
+        for tool, more in (("read", {}), ("write", {"content": "x"})):
+            assert not world.belt.call(tool, {"path": "secret.txt"} | more).ok
+    finally:
+        world.folder.unlink()
+        (world.root / "away").rename(world.folder)
+
+
+def test_another_folder_in_its_place(world: BeltWorld) -> None:
+    jail = Jail(world.folder)
+    world.folder.rename(world.root / "away")
+    world.outside.rename(world.folder)
+    try:
+        with pytest.raises(Refusal, match="changed meanwhile"):
+            jail.read("secret.txt")
+    finally:
+        world.folder.rename(world.outside)
+        (world.root / "away").rename(world.folder)
+
+
+# What the operator has
+
+
+def test_no_variable_of_the_operator_reaches_a_tool(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-operator")
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-operator")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://user:sk-operator@host/")
+    assert "sk-operator" not in world.ok("exec", command="env; set; export -p")
+    assert "sk-operator" not in world.no("exec", command="echo $OPENAI_API_KEY$CLAWPY_OPENAI_API_KEY; exit 3")
+
+
+def test_nothing_of_the_engine_can_be_read(world: BeltWorld) -> None:
+    for path in (world.database.path, world.root / "transcript.jsonl", world.live.confinement.caches):
+        try_all(world, str(path))
+        world.refused.clear()

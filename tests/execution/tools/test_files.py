@@ -1,0 +1,192 @@
+"""read, write and edit as a model uses them (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+
+import pytest
+
+from engine.execution.tools import text
+from engine.execution.tools.jail import LARGEST_FILE
+from engine.values import Refusal
+from tests.execution.tools.belt_world import BeltWorld
+
+
+def test_read_gives_a_file_as_it_is(world: BeltWorld) -> None:
+    world.file("src/a.py", "a = 1\nb = 2\n")
+    assert world.ok("read", path="src/a.py") == "a = 1\nb = 2\n"
+    assert world.lines() == ["read src/a.py"]
+
+
+def test_an_absolute_path_inside_is_as_good(world: BeltWorld) -> None:
+    file = world.file("src/a.py", "x")
+    assert world.ok("read", path=str(file)) == "x"
+    assert world.ok("read", path="./src/../src//a.py") == "x"
+
+
+def test_read_gives_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
+    world.file("a.txt", "".join(f"line {number}\n" for number in range(1, 101)))
+    told = world.ok("read", path="a.txt", first_line=40, lines=2)
+    assert told == "line 40\nline 41\n[lines 40-41 of 100; go on with first_line 42]"
+    assert world.ok("read", path="a.txt", first_line=100).endswith("[lines 100-100 of 100]")
+    assert "nothing from line 101" in world.ok("read", path="a.txt", first_line=101)
+
+
+def test_a_long_file_comes_in_parts_that_together_are_the_file(world: BeltWorld) -> None:
+    whole = "".join(f"{number} {'x' * 90}\n" for number in range(2_000))
+    world.file("long.txt", whole)
+    got, first = "", 1
+    while True:
+        told = world.ok("read", path="long.txt", first_line=first)
+        assert len(told) <= text.LONGEST_RESULT + 200
+        body, _, note = told.rpartition("[lines ")
+        got += body
+        if "go on with" not in note:
+            break
+        first = int(note.rpartition(" ")[2].rstrip("]"))
+    assert got == whole
+
+
+def test_a_line_without_end_is_cut_and_said(world: BeltWorld) -> None:
+    world.file("min.js", "y" * 200_000)
+    told = world.ok("read", path="min.js")
+    assert len(told) < text.LONGEST_RESULT + 200
+    assert "200,000 characters, cut here" in told
+
+
+def test_read_lists_a_folder(world: BeltWorld) -> None:
+    world.file("src/a.py")
+    world.file("b.txt")
+    assert world.ok("read", path=".").splitlines() == ["b.txt", "src/"]
+    (world.folder / "empty").mkdir()
+    assert world.ok("read", path="empty") == "[the folder is empty]"
+    assert world.ok("read", path="b.txt") == "[the file is empty]"
+
+
+def test_what_is_no_text_is_told(world: BeltWorld) -> None:
+    world.file("a.png", b"\x89PNG\0\0")
+    assert "no text: 6 bytes" in world.no("read", path="a.png")
+    world.file("latin.txt", "gr\u00fc\u00dfe".encode("latin-1"))
+    assert world.ok("read", path="latin.txt") == "gr\ufffd\ufffde"
+
+
+def test_mistakes_are_answered_with_what_to_do(world: BeltWorld) -> None:
+    world.file("a.txt", "x")
+    assert "there is no nope.py (read the folder" in world.no("read", path="nope.py")
+    assert "a.txt is no folder" in world.no("read", path="a.txt/b")
+    assert "is a folder" in world.no("write", path=".", content="x")
+    assert "read needs path" in world.no("read")
+    assert "no argument 'file'" in world.no("read", file="a.txt", path="a.txt")
+    assert "must be of type string" in world.no("read", path=3)
+    assert "must be of type integer" in world.no("read", path="a.txt", lines=True)
+    assert "must be at least 1" in world.no("read", path="a.txt", first_line=0)
+    assert "the path is empty" in world.no("read", path=" ")
+    assert "there is no tool 'sing'" in world.no("sing", song="x")
+    assert "takes an object" in world.belt.call("read", ["a.txt"]).text  # type: ignore[arg-type]
+    assert not world.refused, "a mistake is no breach"
+
+
+def test_a_file_that_is_too_large_is_neither_read_nor_written(world: BeltWorld) -> None:
+    with (world.folder / "huge.bin").open("wb") as file:
+        file.truncate(LARGEST_FILE + 1)
+    assert "more than 10,485,760" in world.no("read", path="huge.bin")
+    assert "more than 10,485,760" in world.no("write", path="new.txt", content="x" * (LARGEST_FILE + 1))
+    assert not (world.folder / "new.txt").exists()
+
+
+def test_write_makes_files_and_folders_and_keeps_the_mode(world: BeltWorld) -> None:
+    assert world.ok("write", path="a/b/c.py", content="x = 1\n") == "wrote a/b/c.py, 1 line, a new file"
+    file = world.file("run.sh", "old")
+    file.chmod(0o755)
+    assert world.ok("write", path="run.sh", content="new") == "wrote run.sh, 1 line"
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("new", 0o755)
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE((world.folder / "a/b/c.py").stat().st_mode) == 0o666 & ~mask
+    assert world.ok("read", path=".").splitlines() == ["a/", "run.sh"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    world: BeltWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = world.file("a.txt", "old")
+
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    assert "No space left on device" in world.no("write", path="a.txt", content="new")
+    assert file.read_text() == "old"
+    assert world.ok("read", path=".") == "a.txt"
+
+
+def test_edit_replaces_what_is_there_once(world: BeltWorld) -> None:
+    file = world.file("a.py", "def f():\n    return 1\n\ndef g():\n    return 2\n")
+    told = world.ok("edit", path="a.py", old_text="    return 2\n", new_text="    return 3\n")
+    assert told == "edited a.py at line 5"
+    assert file.read_text().endswith("return 3\n")
+    assert "is in the file 2 times" in world.no("edit", path="a.py", old_text="return", new_text="yield")
+    assert "(line 2 has the same words" in world.no("edit", path="a.py", old_text="return 1\n  x", new_text="y")
+    assert "not in the file" in world.no("edit", path="a.py", old_text="nothing", new_text="y")
+    assert "old_text is empty" in world.no("edit", path="a.py", old_text="", new_text="y")
+    assert "are the same" in world.no("edit", path="a.py", old_text="def", new_text="def")
+    assert "there is no b.py" in world.no("edit", path="b.py", old_text="a", new_text="y")
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", b"x\r\ny\r\nz\r\nc\r\n"),
+        (b"a\r\nb\r\n", "b", "b\nc", b"a\r\nb\r\nc\r\n"),
+        (b"a\r\nb\r\n", "a\r\nb", "x\r\ny", b"x\r\ny\r\n"),
+        (b"a\nb\r\nc\n", "a", "x\ny", b"x\ny\nb\r\nc\n"),
+        (b"a\nb\r\nc\n", "b\nc", "x\ny", b"a\nx\r\ny\n"),
+        ("\ufeffa\n".encode(), "a", "b", "\ufeffb\n".encode()),
+        (b"gr\xfc\xdf a", "a", "b", b"gr\xfc\xdf b"),
+    ],
+)
+def test_edit_keeps_line_endings_and_what_it_does_not_touch(before: bytes, old: str, new: str, after: bytes) -> None:
+    assert text.replace_once(before, old, new)[0] == after
+
+
+def test_an_edit_of_a_file_that_changed_meanwhile_is_not_done(
+    world: BeltWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = world.file("a.txt", "one two")
+    replace = text.replace_once
+
+    def slow(data: bytes, old: str, new: str) -> tuple[bytes, int]:
+        file.write_text("one two, and what somebody else wrote")
+        return replace(data, old, new)
+
+    monkeypatch.setattr(text, "replace_once", slow)
+    assert "changed meanwhile" in world.no("edit", path="a.txt", old_text="one", new_text="1")
+    assert file.read_text() == "one two, and what somebody else wrote"
+
+
+def test_parallel_edits_of_one_file_all_count(world: BeltWorld) -> None:
+    world.file("a.txt", "".join(f"<{number}>\n" for number in range(20)))
+
+    def edit(number: int) -> None:
+        world.ok("edit", path="a.txt", old_text=f"<{number}>", new_text=f"{number}")
+
+    threads = [threading.Thread(target=edit, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert world.ok("read", path="a.txt") == "".join(f"{number}\n" for number in range(20))
+
+
+def test_an_agent_reads_and_writes_text_through_the_belt(world: BeltWorld) -> None:
+    world.belt.write_text("src/a.py", "1\n2\n3\n")
+    assert world.belt.read_text(str(world.folder / "src/a.py")) == "1\n2\n3\n"
+    assert world.belt.read_text("src/a.py", line=2, limit=1) == "2\n"
+    assert world.belt.read_text("src/a.py", line=9) == ""
+    with pytest.raises(Refusal, match="not in the project"):
+        world.belt.read_text(str(world.secret))
+    with pytest.raises(Refusal, match="not in the project"):
+        world.belt.write_text("../x", "y")
+    assert [one.rule for one in world.refused] == ["outside", "outside"]

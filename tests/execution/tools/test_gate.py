@@ -1,0 +1,325 @@
+"""Every call goes through policy, content filter, production targets, and where needed a person (SPEC 3.5, 3.8)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import AgentErred, ToolsUsed
+from engine.execution.channels import AUTONOMOUS
+from engine.execution.processes import marked
+from engine.execution.runners.flow import Stopped
+from engine.execution.sandbox import best_sandbox
+from engine.execution.tools.belt import Toolbelts
+from engine.execution.tools.policy import NAMES, Policy
+from engine.hierarchy.agents import Agents, Tools
+from engine.storage.database import Database
+from engine.values import PermissionAnswer, Refusal, ToolResult
+from tests.execution.session_world import until
+from tests.execution.tools.belt_world import BeltWorld
+from tests.execution.tools.conftest import MakeWorld
+
+ALLOW_ONCE, ALLOW_SESSION = PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION
+DENY_ONCE, DENY_SESSION = PermissionAnswer.DENY_ONCE, PermissionAnswer.DENY_SESSION
+
+
+def names(world: BeltWorld) -> list[str]:
+    return [spec.name for spec in world.belt.specs()]
+
+
+# What is offered
+
+
+def test_the_six_tools_and_no_other(make: MakeWorld) -> None:
+    world = make(settings={"web": {"searchUrl": "http://127.0.0.1:1/search"}})
+    assert names(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
+    for name in ("message", "tts", "browser", "glob", "Read", ""):
+        assert world(name, path="a").ok is False
+    for spec in world.belt.specs():
+        json.dumps(spec.parameters)
+        assert spec.description
+
+
+def test_a_search_that_is_not_configured_is_not_offered_and_says_so(world: BeltWorld) -> None:
+    assert "web_search" not in names(world)
+    assert "no search is configured" in world.no("web_search", query="x")
+
+
+def test_what_tools_json_does_not_allow_is_not_there(make: MakeWorld) -> None:
+    world = make(policy=Policy(allow=("read", "exec:git *"), ask=("write",), deny=("edit",)))
+    assert names(world) == ["read", "write", "exec"]
+    assert "does not allow edit (there is read, write, exec)" in world.no("edit", path="a", old_text="a", new_text="b")
+
+
+def test_by_itself_nothing_is_executed_without_a_sandbox(make: MakeWorld) -> None:
+    world = make(mode=AUTONOMOUS)
+    assert "exec" not in names(world)
+    assert "without a sandbox" in world.no("exec", command="touch done")
+    assert not (world.folder / "done").exists()
+    if best_sandbox().confines:
+        assert "exec" in names(make(mode=AUTONOMOUS, sandbox=best_sandbox()))
+
+
+def test_an_agent_whose_folder_is_broken_has_no_tools(
+    make: MakeWorld, tmp_path: Path, database: Database, clock: FakeClock
+) -> None:
+    world = make()
+    agents = Agents(tmp_path / "agents", cascade_config=tmp_path / "c.json", settings=world.settings, database=None)
+    agents.ensure_organisation()
+    folder = tmp_path / "agents" / "backend_builder" / "tools.json"
+    belts = Toolbelts(database, settings=world.settings, permissions=world.permissions, lists=agents.tools)
+    view = replace(world.view, agent="backend_builder")
+    assert [spec.name for spec in belts.open(world.live, view, world.folder).specs()] == [
+        "read", "write", "edit", "exec", "web_fetch",
+    ]  # fmt: skip
+    folder.write_text("{")
+    belt = belts.open(world.live, view, world.folder)
+    assert belt.specs() == ()
+    result = belt.call("read", {"path": "a"})
+    assert result.denied
+    assert "tools.json" in result.text
+    assert belts.open(world.live, replace(world.view, agent="nobody"), world.folder).specs() == ()
+    folder.write_text(json.dumps(Tools(allow=["read"], ask=["exec"]).model_dump(exclude={"budget"})))
+    assert [spec.name for spec in belts.open(world.live, view, world.folder).specs()] == ["read", "exec"]
+
+
+# exec
+
+
+def test_exec_gives_output_and_exit_code(world: BeltWorld) -> None:
+    assert world.ok("exec", command="echo hello; echo oops >&2").startswith("hello\noops\n\n[exit code 0, ")
+    assert "[exit code 3, " in world.no("exec", command="exit 3")
+    assert world.lines("tool", "output", "exit")[:3] == ["exec echo hello; echo oops >&2", "hello", "oops"]
+    assert world.lines("command") == []
+    assert "[no output]" in world.ok("exec", command="true")
+    assert "pipefail" in world.ok("exec", command="set -o | grep pipefail; pwd | grep 'work tree'")
+
+
+def test_exec_tells_the_end_of_much_output(world: BeltWorld) -> None:
+    told = world.ok("exec", command="seq 1 40000")
+    assert len(told) < 50_300
+    assert told.startswith("[the first ")
+    assert "\n39999\n40000\n" in told
+
+
+def test_exec_ends_after_its_time_and_with_what_it_left_behind(world: BeltWorld) -> None:
+    told = world.no("exec", command="sleep 300 & setsid sleep 300 & sleep 300", timeout_seconds=1)
+    assert "it was ended after 1 s" in told
+    world.ok("exec", command="sleep 300 & disown; setsid nohup sleep 300 >/dev/null 2>&1 & echo")
+    world.live.processes.end(grace=0)
+    until(lambda: not marked(world.live.id))
+
+
+def test_exec_ends_with_its_session(world: BeltWorld) -> None:
+    said: list[object] = []
+
+    def work() -> None:
+        try:
+            said.append(world.belt.call("exec", {"command": "sleep 300"}))
+        except Stopped as stopped:
+            said.append(str(stopped))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    until(lambda: marked(world.live.id))
+    world.stop("enough")
+    world.live.processes.end()
+    thread.join(5)
+    assert said == ["enough"]
+    with pytest.raises(Stopped):
+        world.belt.call("read", {"path": "."})
+
+
+def test_a_command_that_a_person_could_not_be_shown_is_not_run(world: BeltWorld) -> None:
+    assert "control characters" in world.no("exec", command="touch a\x1b[2K\x1b[1Gls")
+    assert "control characters" in world.no("exec", command="touch \u202ea")
+    assert "longer than 20,000" in world.no("exec", command="true " + "x" * 20_000)
+    assert "is empty" in world.no("exec", command="  ")
+    assert list(world.folder.iterdir()) == [world.folder / ".git"]
+
+
+# The content filter
+
+
+def test_what_the_filter_blocks_is_not_run_and_recorded(world: BeltWorld) -> None:
+    result = world("exec", command="rm -rf /")
+    assert (result.ok, result.denied) == (False, True)
+    assert "content filter blocks this" in result.text
+    refused = world.refused[0]
+    assert (refused.tool, refused.what, refused.rule, refused.subject) == ("exec", "rm -rf /", "blocked", world.view.id)
+    assert world.permissions.latest() == [], "a block is nobody's to allow"
+    assert world.lines()[-1].startswith("exec rm -rf / refused: the content filter blocks this")
+
+
+def test_what_the_filter_asks_about_waits_for_a_person(world: BeltWorld) -> None:
+    for name in ("a", "b"):
+        world.file(name, "x")
+    world.answering(ALLOW_ONCE)
+    world.ok("exec", command="shred -u a")
+    assert not (world.folder / "a").exists()
+    request = world.permissions.latest()[0]
+    assert (request.tool, request.title, request.detail) == ("exec", "run shred -u a", "shred -u a")
+    assert request.reason == "overwrites files for good"
+    world.answering(DENY_ONCE)
+    result = world("exec", command="shred -u b")
+    assert result.denied
+    assert "the operator said no" in result.text
+    assert (world.folder / "b").exists()
+
+
+def test_by_itself_what_the_filter_asks_about_is_not_done(make: MakeWorld) -> None:
+    if not best_sandbox().confines:
+        pytest.skip("no sandbox")
+    world = make(mode=AUTONOMOUS, sandbox=best_sandbox())
+    world.file("a", "x")
+    told = world.no("exec", command="shred -u a")
+    assert "nobody is there" in told
+    assert world.permissions.latest()[0].by == "nobody"
+    assert world.ok("exec", command="ls").startswith("a\n")
+
+
+def test_the_operators_own_rules_hold_for_the_file_tools_too(make: MakeWorld) -> None:
+    world = make(settings={"content": {"block": ["cat .env", "tee secrets/*", "curl https://evil.example/*"]}})
+    world.file(".env", "KEY=1")
+    assert "content filter blocks" in world.no("read", path="./.env")
+    assert "content filter blocks" in world.no("write", path="secrets/a", content="x")
+    assert "content filter blocks" in world.no("web_fetch", url="https://evil.example/a")
+    assert not (world.folder / "secrets").exists()
+
+
+# Production, ask lists, answers
+
+
+def test_production_is_always_asked_about(make: MakeWorld) -> None:
+    world = make(settings={"production": {"paths": ["deploy/*"]}})
+    world.file("deploy/live.yml", "a: 1\n")
+    assert world.ok("read", path="deploy/live.yml") == "a: 1\n"
+    world.answering(DENY_ONCE)
+    assert "said no" in world.no("edit", path="deploy/live.yml", old_text="1", new_text="2")
+    request = world.permissions.latest()[0]
+    assert request.reason == "touches production: path deploy/live.yml"
+    assert request.detail.endswith("@@ -1 +1 @@\n-a: 1\n+a: 2")
+    (world.folder / "link").symlink_to("deploy")
+    world.answering(DENY_ONCE)
+    assert "said no" in world.no("write", path="link/live.yml", content="x"), "a link is no way around"
+
+
+def test_ask_in_tools_json_asks_and_an_answer_for_the_session_holds_for_the_tool(
+    make: MakeWorld, clock: FakeClock
+) -> None:
+    world = make(policy=Policy(allow=("read",), ask=("write", "exec")))
+    world.answering(ALLOW_SESSION)
+    world.ok("write", path="a.txt", content="1")
+    assert "holds for every write" in world.permissions.latest()[0].reason
+    world.ok("write", path="b.txt", content="2")
+    world.answering(ALLOW_SESSION)
+    world.ok("exec", command="echo 1")
+    world.ok("exec", command="echo 1")
+    world.answering(DENY_SESSION)
+    world.no("exec", command="echo 2")
+    world.no("exec", command="echo 2")
+    assert world.permissions.waiting() == []
+
+
+def test_nothing_is_made_before_it_is_allowed(make: MakeWorld) -> None:
+    world = make(policy=Policy(ask=("write",)))
+    world.answering(DENY_ONCE)
+    world.no("write", path="a/b/c.txt", content="x")
+    assert not (world.folder / "a").exists()
+
+
+def test_parallel_calls_each_with_their_own_answer(make: MakeWorld) -> None:
+    world = make(policy=Policy(ask=("exec",)))
+    results: dict[int, ToolResult] = {}
+    threads = [
+        threading.Thread(target=lambda n=n: results.update({n: world("exec", command=f"echo {n}")})) for n in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    until(lambda: len(world.permissions.waiting()) == 6)
+    for request in world.permissions.waiting():
+        world.permissions.answer(request.id, ALLOW_ONCE if int(request.detail[-1]) % 2 else DENY_ONCE)
+    for thread in threads:
+        thread.join(10)
+    assert {number: result.ok for number, result in results.items()} == {n: bool(n % 2) for n in range(6)}
+
+
+# Agents with tools of their own
+
+
+def test_an_agents_own_tools_go_through_the_same(make: MakeWorld) -> None:
+    if not best_sandbox().confines:
+        pytest.skip("no sandbox")
+    world = make(sandbox=best_sandbox(), policy=Policy(allow=NAMES, deny=("exec:make *",)))
+    may = world.belt.may
+    assert may("think", "think", "", {})
+    assert may("execute", "run tests", "", {"command": "pytest -q"})
+    assert may("read", "read a", "", {"paths": [str(world.folder / "a.py")]})
+    assert may("edit", "edit a", "", {"paths": ["a.py", "b/c.py"]})
+    assert may("search", "grep", "", {})
+    assert not may("execute", "x", "", {"command": "rm -rf /"})
+    assert not may("execute", "x", "", {"command": "cd a && make deploy"})
+    assert not may("edit", "x", "", {"paths": ["a.py", "../b"]})
+    assert not may("delete", "x", "", {"paths": [".git/config"]})
+    assert not may("read", "x", "", {"paths": [".git/config"]})
+    assert world.permissions.latest() == []
+    assert [one.rule for one in world.refused] == ["blocked", "denied", "outside", "git_folder", "git_folder"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "reason"),
+    [
+        ("other", {}, "cannot be told"), ("switch_mode", {}, "cannot be told"), ("execute", {}, "cannot be told"),
+        ("edit", {"paths": []}, "cannot be told"), ("fetch", {}, "cannot be told"),
+        ("edit", {"paths": 3}, "cannot be told"), ("", {"command": 3}, "cannot be told"),
+        ("read", {"paths": ["/usr/include/stdio.h"]}, "is not in the project"),
+        ("fetch", {"url": "https://docs.python.org/"}, "nobody allowed yet"),
+        ("execute", {"command": "npm publish"}, "publishes"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_told_is_a_persons_to_allow(
+    make: MakeWorld, kind: str, arguments: dict[str, object], reason: str
+) -> None:
+    if not best_sandbox().confines:
+        pytest.skip("no sandbox")
+    world = make(sandbox=best_sandbox())
+    for answer in (ALLOW_ONCE, DENY_ONCE):
+        world.answering(answer)
+        assert world.belt.may(kind, "do something", "with this", arguments) is answer.allows
+    assert all(reason in one.reason for one in world.permissions.latest())
+    assert len(world.permissions.latest()) == 2
+    alone = make(sandbox=best_sandbox(), mode=AUTONOMOUS)
+    assert not alone.belt.may(kind, "do something", "with this", arguments)
+
+
+def test_without_a_sandbox_every_tool_of_an_agents_own_is_asked_about(world: BeltWorld) -> None:
+    world.answering(DENY_ONCE)
+    assert not world.belt.may("read", "read a", "", {"paths": ["a.py"]})
+    assert "no sandbox holds" in world.permissions.latest()[0].reason
+
+
+def test_an_agent_that_may_not_write_cannot_write_through_the_client(make: MakeWorld) -> None:
+    world = make(policy=Policy(allow=("read",), ask=("edit",)))
+    with pytest.raises(Refusal, match="does not allow"):
+        world.belt.write_text("a.txt", "x")
+    assert not (world.folder / "a.txt").exists()
+
+
+def test_the_sequence_of_tools_is_kept(world: BeltWorld) -> None:
+    world.file("a.txt", "x")
+    world.ok("read", path="a.txt")
+    world.no("edit", path="a.txt", old_text="y", new_text="z")
+    world.no("sing")
+    world.ok("exec", command="git  --version")
+    world.no("exec", command="/no/such/program")
+    world.answering(DENY_ONCE)
+    world.belt.may("execute", "say it", "", {"command": "echo hello"})
+    *erred, used = world.live.journal.facts(world.view)
+    assert isinstance(used, ToolsUsed)
+    assert used.calls == ("read", "edit", "exec:git", "exec:program", "exec:echo hello")
+    assert [one.tool for one in erred if isinstance(one, AgentErred)] == ["edit", "tool", "exec"]

@@ -1,0 +1,86 @@
+"""kill -9 while remembering: whatever was acknowledged is found afterwards, by its words, and its vectors are made.
+
+pytest tests/faults/test_remember_kill.py -m faults -s          (CLAWPY_KILLS=60 for a short sweep)
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.clock import SystemClock
+from engine.config import FixedSettings
+from engine.events import EventBus
+from engine.memory.ledger import append
+from engine.memory.memory import MemoryPort
+from engine.storage.database import Database
+from engine.values import Layer
+from tests.memory.conftest import WordVectors
+
+KILLS = int(os.environ.get("CLAWPY_KILLS", "200"))
+LONGEST = 0.6
+"""Seconds after the first acknowledgement within which the kill comes."""
+
+WRITER = """
+import sys
+from pathlib import Path
+from engine.values import NewMemory
+from tests.faults.test_remember_kill import opened
+run, folder = sys.argv[1], Path(sys.argv[2])
+memory, _ = opened(folder)
+number = 0
+while True:
+    some = [NewMemory(f"run{run} item{number + n} of things", ref=f"{run}:{number + n}", session=run) for n in range(5)]
+    memory.remember(some)
+    number += 5
+    print(number, flush=True)
+"""
+
+
+def opened(folder: Path) -> tuple[MemoryPort, Database]:
+    """A memory in `folder`, with vectors that are quickly made."""
+    clock = SystemClock()
+    database = Database(folder / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
+    memory = MemoryPort(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
+    memory.use(WordVectors())
+    return memory, database
+
+
+@pytest.mark.faults
+def test_no_acknowledged_memory_is_lost(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    acknowledged: dict[int, int] = {}
+    for run in range(KILLS):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(run), str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert writer.stdout is not None
+        first = writer.stdout.readline()
+        time.sleep(chance.uniform(0, LONGEST))
+        os.killpg(writer.pid, signal.SIGKILL)
+        lines = (first + writer.stdout.read()).split(b"\n")
+        writer.wait()
+        writer.stdout.close()
+        acknowledged[run] = max((int(line) for line in lines[:-1] if line), default=0)
+    memory, database = opened(tmp_path)
+    try:
+        for run, number in acknowledged.items():
+            by_ref = {one.ref for one in memory.entries(Layer.VECTORS, words=f"run{run}", limit=100_000)}
+            missing = [n for n in range(number) if f"{run}:{n}" not in by_ref]
+            assert missing == [], f"run {run}: {len(missing)} of {number} are lost"
+        assert memory.settle(300)
+        assert memory.missing() == (0, "")
+        with database.read() as session:
+            assert session.connection().exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+            assert session.connection().exec_driver_sql("PRAGMA foreign_key_check").fetchall() == []
+    finally:
+        memory.close()
+        database.close()
+    print(f"\n{KILLS} kills, {sum(acknowledged.values())} acknowledged memories, none lost")

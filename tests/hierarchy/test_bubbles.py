@@ -1,0 +1,411 @@
+"""Discoveries up: seven gates at their boundaries, a queue that neither loses nor doubles (SPEC 1.7, 1.8, 6.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.events import EventBus, PredictionConfirmed, ValidationHealed
+from engine.hierarchy.bubble import GATES, DirectLeader, judge, known_as, relevant, similar, similarity
+from engine.hierarchy.cascade_config import CascadeConfig
+from engine.hierarchy.discoveries import Correction
+from engine.hierarchy.evidence import confidence, importance
+from engine.hierarchy.profiles import Entry, Use
+from engine.hierarchy.sharing import Fetched
+from engine.memory.ledger import Ledger, append
+from engine.storage.database import Database
+from engine.values import Basis, BubbleState, Learning, Refusal, Score, Touched
+from tests.conftest import MONDAY_MORNING
+from tests.hierarchy.wisdom_world import World, learning, make_world
+
+LEADER = DirectLeader("lead", 3, "code tests", (("known", "one two three four five"),))
+CONFIG = CascadeConfig()
+
+
+def gate(one: Learning, *, tier: int = 4, leader: DirectLeader | None = LEADER, config: CascadeConfig = CONFIG) -> str:
+    """The gate that refuses, "" for none."""
+    results = judge(one, tier=tier, leader=leader, missing="nobody above", config=config)
+    assert [result.number for result in results] == [*range(1, len(results) + 1)]
+    assert [result.name for result in results] == list(GATES[: len(results)])
+    assert all(result.passed for result in results[:-1])
+    assert all(result.reason for result in results)
+    return "" if results[-1].passed else results[-1].name
+
+
+@pytest.mark.parametrize(
+    ("changed", "refused"),
+    [
+        ({}, ""),
+        ({"confidence": 0.75}, ""),
+        ({"confidence": 0.7499}, "confidence"),
+        ({"importance": 0.60}, ""),
+        ({"importance": 0.5999}, "importance"),
+        ({"category": ""}, "domain"),
+        ({"category": "cooking"}, "domain"),
+        ({"category": "Unit-TESTS"}, ""),
+        ({"text": "one two three four five"}, "novelty"),
+        ({"text": "one two three six seven eight nine ten"}, ""),
+    ],
+)
+def test_gates_at_their_boundaries(changed: dict[str, object], refused: str) -> None:
+    assert gate(learning(1, **changed)) == refused  # type: ignore[arg-type]
+
+
+def test_gates_of_the_organisation() -> None:
+    one = learning()
+    assert gate(one, config=CascadeConfig(enable_upward_bubbling=False)) == "enabled"
+    assert [gate(one, tier=tier) for tier in (1, 2, 3, 4, 5)] == ["tier", "tier", "tier", "", ""]
+    assert gate(one, leader=None) == "leader"
+    assert [gate(one, leader=replace(LEADER, tier=tier)) for tier in (1, 2, 3, 4, 5)] == [
+        "",
+        "",
+        "",
+        "leader",
+        "leader",
+    ]
+    assert gate(learning(1, confidence=0.1, importance=0.1)) == "confidence"  # the first in their order
+
+
+@pytest.mark.parametrize(
+    ("category", "domain", "expected"),
+    [
+        ("api error", "api", True), ("api error", "database", False), ("anything", "executive", True),
+        ("anything", "General ", True), ("", "operations", True), ("", "api", False), ("api", "", True),
+        ("", "", False), ("anything", "general operations", False),
+    ],
+)  # fmt: skip
+def test_domains(category: str, domain: str, expected: bool) -> None:
+    assert relevant(category, domain)[0] is expected
+
+
+def test_similarity_at_its_boundary() -> None:
+    assert similarity("one two three", "one two three four five") == 0.6
+    assert similar("One, TWO; three", "one two three four five")
+    assert not similar("one two three", "one two three four five six")
+    assert not similar("", "")
+    assert not similar("a b !", "a b !")
+    assert known_as("one two three", (("a", "nothing here"), ("b", "one two three four five"))) == "b"
+    assert known_as("", (("a", ""),)) == ""
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_similarity_is_symmetric_and_between_0_and_1(one: str, other: str) -> None:
+    assert similarity(one, other) == similarity(other, one)
+    assert 0 <= similarity(one, other) <= 1
+
+
+def test_confidence_comes_from_how_it_was_established() -> None:
+    expected = {Basis.TESTS: 0.9, Basis.OPERATOR: 0.9, Basis.REPEATED: 0.75, Basis.SINGLE: 0.5, Basis.MODEL: 0.4}
+    assert {basis: confidence(basis).value for basis in Basis} == expected
+    assert confidence(Basis.SINGLE, observed=2) == Score(0.75, ("it was observed repeatedly (2 times)",))
+    assert confidence(Basis.MODEL, observed=9).value == 0.4
+
+
+def test_importance_comes_from_what_was_touched() -> None:
+    assert importance(Touched(reach=0)) == Score(0.0, ("it touched nothing",))
+    assert importance(Touched(True, 1800, 500_000, 5)).value == 1.0
+    assert importance(Touched(True, 1e9, 10**12, 10**6)).value == 1.0
+    some = importance(Touched(failure_avoided=True, seconds=600, cost=100_000, reach=2))
+    assert some.value == 0.66
+    assert len(some.reasons) == 4
+
+
+@given(st.booleans(), st.floats(-10, 1e7), st.integers(-5, 10**9), st.integers(-5, 10**6))
+def test_more_touched_never_weighs_less(failure: bool, seconds: float, cost: int, reach: int) -> None:
+    here = importance(Touched(failure, seconds, cost, reach)).value
+    assert 0 <= here <= 1
+    assert importance(Touched(True, seconds + 60, cost + 1000, reach + 1)).value >= here
+
+
+# -- the queue
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
+    return make_world(tmp_path, database, clock)
+
+
+def texts(world: World, leader: str = "lead") -> list[str]:
+    return [one.text for one in world.wisdom.profile(leader).patterns if one.sources]
+
+
+def test_a_learning_goes_up_and_is_known_from_then_on(world: World) -> None:
+    queued = world.wisdom.offer(learning())
+    assert (queued.state, queued.leader, len(queued.gates)) == (BubbleState.QUEUED, "lead", 7)
+    assert texts(world) == []
+    report = world.wisdom.flush()
+    assert report.flushed == {"lead": (queued.id,)}
+    assert texts(world) == ["alpha1 beta1 gamma1 delta1"]
+    [pattern] = [one for one in world.wisdom.profile("lead").patterns if one.sources]
+    assert [(one.learning, one.agent, one.session) for one in pattern.sources] == [("learning:1", "worker", "ses_1")]
+    again = world.wisdom.offer(learning(2, text="Alpha1, beta1: gamma1 and delta1"))
+    assert again.refused_by is not None
+    assert (again.state, again.refused_by.number, again.refused_by.name) == (BubbleState.REFUSED, 7, "novelty")
+    assert world.wisdom.flush().flushed == {}
+    assert [kind for kind in world.kinds() if "ubble" in kind] == [
+        "BubbleQueued",
+        "MemoryBubbleFlushed",
+        "BubbleRefused",
+    ]
+
+
+def test_the_same_learning_is_judged_again_only_when_it_grew(world: World) -> None:
+    weak = world.wisdom.offer(learning(confidence=0.5))
+    assert weak.state is BubbleState.REFUSED
+    assert world.wisdom.offer(learning(confidence=0.5)) == weak
+    grown = world.wisdom.offer(learning(confidence=0.75))
+    assert (grown.id, grown.state) == (weak.id, BubbleState.QUEUED)
+    world.wisdom.flush()
+    assert world.wisdom.offer(learning(confidence=0.9)).state is BubbleState.FLUSHED
+    assert len(world.wisdom.bubbles()) == 1
+
+
+def test_the_weightiest_go_first_and_what_is_over_the_cap_waits(world: World) -> None:
+    for number in range(5):
+        world.wisdom.offer(learning(number, importance=0.6 + number / 20))
+    first = world.wisdom.flush()
+    assert (len(first.flushed["lead"]), first.waiting) == (3, 2)
+    assert sorted(texts(world)) == [f"alpha{n} beta{n} gamma{n} delta{n}" for n in (2, 3, 4)]
+    assert world.wisdom.flush().waiting == 0
+    assert len(texts(world)) == 5
+    world.configure(bubble_max_per_cycle=0)
+    world.wisdom.offer(learning(9))
+    assert world.wisdom.flush().flushed == {}
+    assert world.wisdom.flush().waiting == 1
+
+
+def test_two_that_say_the_same_become_one_pattern_with_both_sources(world: World) -> None:
+    world.wisdom.offer(learning(1, text="run the migrations before the tests"))
+    world.wisdom.offer(learning(2, text="run the migrations before all the tests"))
+    world.wisdom.flush()
+    [pattern] = [one for one in world.wisdom.profile("lead").patterns if one.sources]
+    assert {one.learning for one in pattern.sources} == {"learning:1", "learning:2"}
+    assert {one.pattern for one in world.wisdom.bubbles()} == {pattern.key}
+
+
+def test_who_cannot_send_up_is_told_at_which_gate(world: World) -> None:
+    gates = {}
+    for number, agent in enumerate(("lead", "junior", "worker")):
+        found = world.wisdom.offer(learning(number, agent=agent)).refused_by
+        gates[agent] = found.name if found else ""
+    assert gates == {"lead": "tier", "junior": "leader", "worker": ""}
+    world.member("loner", "gone", 4)
+    loner = world.wisdom.offer(learning(9, agent="loner")).refused_by
+    assert loner is not None
+    assert "gone is not there" in loner.reason
+    for bad in (learning(10, agent="nobody"), learning(11, text=" \x00 ")):
+        with pytest.raises(Refusal):
+            world.wisdom.offer(bad)
+
+
+def test_bubbles_of_a_leader_that_went_away_wait(world: World) -> None:
+    world.wisdom.offer(learning())
+    (world.folder / "lead" / "comms.json").rename(world.folder / "comms.json.kept")
+    report = world.wisdom.flush()
+    assert (report.flushed, report.waiting) == ({}, 1)
+    (world.folder / "comms.json.kept").rename(world.folder / "lead" / "comms.json")
+    assert len(world.wisdom.flush().flushed["lead"]) == 1
+
+
+# -- faults
+
+
+@contextmanager
+def failing_at(database: Database, step: int) -> Iterator[list[int]]:
+    """The `step`-th statement of the writer fails."""
+    seen = [0]
+
+    def count(*_: object) -> None:
+        seen[0] += 1
+        if seen[0] == step:
+            raise RuntimeError(f"the power went at statement {step}")
+
+    engine = database._writer_engine
+    sqlalchemy.event.listen(engine, "before_cursor_execute", count)
+    try:
+        yield seen
+    finally:
+        sqlalchemy.event.remove(engine, "before_cursor_execute", count)
+
+
+def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World) -> None:
+    said = {f"alpha{n} beta{n} gamma{n} delta{n}" for n in range(3)}
+    step, faults = 1, 0
+    for number in range(3):
+        world.wisdom.offer(learning(number))
+    while True:
+        with failing_at(world.database, step) as seen:
+            try:
+                world.wisdom.flush()
+            except RuntimeError:
+                faults += 1
+                states = {one.state for one in world.wisdom.bubbles()}
+                assert states == {BubbleState.QUEUED}, step
+                assert texts(world) == []
+            else:
+                assert seen[0] < step
+                break
+        step += 1
+    assert faults >= 10
+    assert sorted(texts(world)) == sorted(said)
+    assert {one.state for one in world.wisdom.bubbles()} == {BubbleState.FLUSHED}
+    assert world.kinds().count("MemoryBubbleFlushed") == 1
+
+
+@dataclass
+class Shared:
+    """A shared leadership in memory whose connection can be cut before or after it took something."""
+
+    name: str = "shared"
+    rows: dict[str, tuple[int, Entry]] = field(default_factory=dict)
+    counts: dict[tuple[str, str, str], tuple[int, Use]] = field(default_factory=dict)
+    cuts: list[str] = field(default_factory=list)
+    seq: int = 0
+
+    def _cut(self, where: str) -> None:
+        if self.cuts and self.cuts[0] == where:
+            self.cuts.pop(0)
+            raise ConnectionError(f"cut {where}")
+
+    def push(self, entries: Sequence[Entry], uses: Sequence[Use]) -> None:
+        self._cut("before push")
+        for one in entries:
+            if one.version not in self.rows:
+                self.seq += 1
+                self.rows[one.version] = (self.seq, one)
+        for use in uses:
+            key = (use.leader, use.key, use.origin)
+            if key not in self.counts or self.counts[key][1].uses < use.uses:
+                self.seq += 1
+                self.counts[key] = (self.seq, use)
+        self._cut("after push")
+
+    def fetch(self, cursor: int) -> Fetched:
+        self._cut("before fetch")
+        entries = [one for at, one in self.rows.values() if at > cursor]
+        uses = [use for at, use in self.counts.values() if at > cursor]
+        self._cut("after fetch")
+        return Fetched(entries, uses, self.seq)
+
+
+def test_a_push_that_fails_loses_nothing_and_is_told_once(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    shared = Shared(cuts=["before fetch", "before push", "after push", "before push"])
+    world = make_world(tmp_path, database, clock, store=lambda: shared)
+    world.wisdom.offer(learning())
+    report = world.wisdom.flush()
+    assert report.failed == "cut before push"
+    assert texts(world) == ["alpha1 beta1 gamma1 delta1"]  # local first
+    while shared.cuts:
+        world.wisdom.flush()
+    assert world.wisdom.flush().failed == ""
+    assert [one.body["text"] for _, one in shared.rows.values()] == ["alpha1 beta1 gamma1 delta1"]
+    [failure] = Ledger(database).latest(kinds=("CloudSyncFailed",))
+    assert failure.payload["message"].startswith("cut")
+    assert texts(world) == ["alpha1 beta1 gamma1 delta1"]
+
+
+CUTS = st.sampled_from(["before push", "after push", "before fetch", "after fetch"])
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from(["offer", "flush", "edit", "use"]), st.integers(0, 6)), max_size=25
+    ),
+    st.lists(CUTS, max_size=8),
+)
+def test_two_homes_converge_whatever_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[bool, str, int]], cuts: list[str]
+) -> None:
+    shared = Shared(cuts=list(cuts))
+    clock = FakeClock(MONDAY_MORNING)
+    worlds: list[World] = []
+    for seed in (1, 2):
+        place = tmp_path_factory.mktemp("home")
+        base = Database(place / "c.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+        worlds.append(make_world(place, base, clock, store=lambda: shared, seed=seed))
+    sent: set[str] = set()
+    try:
+        for first, what, number in operations:
+            world = worlds[0 if first else 1]
+            if what == "offer":
+                one = world.wisdom.offer(learning(number))
+                if one.state is BubbleState.QUEUED:
+                    sent.add(one.learning.text)
+            elif what == "edit":
+                world.wisdom.edit_profile("lead", "patterns", key=f"p{number}", value=f"edited {first} {number}")
+            elif what == "use":
+                world.database.write(lambda tx, w=world: w.wisdom._profiles.used(tx, [("lead", "lead_first")]))  # type: ignore[misc]
+            else:
+                world.wisdom.flush()
+        shared.cuts.clear()
+        for _ in range(12):
+            for world in worlds:
+                world.wisdom.flush()
+        told = [
+            {(one.key, one.text, one.uses, frozenset(one.sources)) for one in w.wisdom.profile("lead").patterns}
+            for w in worlds
+        ]
+        assert told[0] == told[1]
+        assert sent <= {text for _, text, _, _ in told[0]}
+        for world in worlds:
+            assert not world.wisdom.bubbles(state=BubbleState.QUEUED)
+    finally:
+        for world in worlds:
+            world.database.close()
+
+
+# -- who finds things out
+
+
+def test_a_mended_break_becomes_a_learning_with_its_evidence(world: World) -> None:
+    def healed(session: str, failing: tuple[str, ...], cost: int) -> None:
+        event = ValidationHealed(
+            subject=session, workspace="/srv/shop", agent="worker", attempts=2, cost=cost, failing=failing
+        )
+        world.database.write(lambda tx: tx.record(event))
+
+    healed("ses_1", tuple(f"tests/test_cart.py::test_{n}" for n in range(5)), 200_000)
+    healed("ses_2", ("tests/test_cart.py::test_x",), 0)
+    assert world.wisdom.discover() == 2
+    assert world.wisdom.discover() == 0
+    found = {one.learning.session: one for one in world.wisdom.bubbles()}
+    first = found["ses_1"]
+    assert first.state is BubbleState.QUEUED
+    assert first.learning.text.startswith("In shop run tests/test_cart.py::test_0, ")
+    assert "and 2 more" in first.learning.text
+    assert first.learning.category == "tests test cart"
+    assert first.learning.confidence.value == 0.9
+    assert first.learning.importance.value == round(0.5 + 0.2 / 3 + 0.06 + 0.15, 2)
+    second = found["ses_2"].refused_by
+    assert second is None or second.name == "importance"
+
+
+def test_what_the_operator_corrects_often_enough_goes_up(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    made = {
+        "pred_1": Correction(
+            "worker", "run all tests", "run the tests of the cart", "run_tests", "code", "", 50_000, 5
+        ),
+        "pred_2": Correction("worker", "lint", "lint the docs only", "lint", "code", "", 0, 1),
+    }
+    world = make_world(tmp_path, database, clock, correction=made.get)
+    for card in ("pred_1", "pred_2", "pred_3"):
+        database.write(
+            lambda tx, card=card: tx.record(PredictionConfirmed(subject=card, decided_by="operator", edited=True))  # type: ignore[misc]
+        )
+    assert world.wisdom.discover() == 2
+    found = {one.learning.id: one for one in world.wisdom.bubbles()}
+    assert found["corrected:pred_1"].state is BubbleState.QUEUED
+    assert "rather than “run all tests”" in found["corrected:pred_1"].learning.text
+    assert found["corrected:pred_1"].learning.confidence.value == 0.9
+    refused = found["corrected:pred_2"].refused_by
+    assert refused is not None
+    assert refused.name == "importance"

@@ -1,0 +1,176 @@
+"""Guidance as a service: which chain, kept until something changes, told with its provenance (SPEC 1.4, 1.5, 1.10)."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.execution.prompt.assembly import PromptAssembly
+from engine.hierarchy.chain import Stop, climb
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database
+from engine.values import Guidance, PromptRequest, Refusal
+from tests.hierarchy.wisdom_world import World, learning, make_world
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
+    return make_world(tmp_path, database, clock)
+
+
+def said(guidance: Guidance) -> set[str]:
+    return {item.text for hop in guidance.hops for item in hop.kept}
+
+
+def test_a_worker_hears_its_chain_and_leaders_hear_nobody(world: World) -> None:
+    worker = world.wisdom.guidance("worker")
+    assert worker.chain == ("lead", "cto", "ceo")
+    assert [hop.leader for hop in worker.hops if hop.kept] == ["lead", "cto", "ceo"]
+    assert "lead chose SQLite." in said(worker)
+    assert "cto chose SQLite." not in said(worker)
+    assert "cto_first: Write the test before the code of cto." in said(worker)
+    assert "ceo_first: Write the test before the code of ceo." not in said(worker)
+    lead = world.wisdom.guidance("lead")
+    assert (lead.block, lead.reason) == ("", "tier 3 leads and receives no guidance")
+
+
+def test_a_worker_in_the_chain_keeps_its_place_but_says_nothing(world: World) -> None:
+    junior = world.wisdom.guidance("junior")
+    assert [(hop.leader, hop.hop, bool(hop.kept)) for hop in junior.hops] == [
+        ("worker", 0, False), ("lead", 1, True), ("cto", 2, True), ("ceo", 3, True),
+    ]  # fmt: skip
+    assert junior.hops[0].why == "tier 4 does not emit wisdom"
+
+
+def test_cycles_missing_and_broken_leaders_end_the_walk(world: World) -> None:
+    world.member("cto", "lead", 2)  # an edit outside: lead → cto → lead
+    circle = world.wisdom.guidance("worker")
+    assert circle.chain == ("lead", "cto")
+    assert "circle" in circle.chain_end
+    (world.folder / "cto" / "comms.json").write_text("{")
+    broken = world.wisdom.guidance("worker")
+    assert broken.chain == ("lead",)
+    assert "cto is not there" in broken.chain_end
+    assert broken.block
+    world.member("worker", "gone", 4)
+    alone = world.wisdom.guidance("worker")
+    assert (alone.chain, alone.block) == ((), "")
+    assert "gone is not there" in alone.reason
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([*"abcdefg", "owner"]), max_size=6), st.integers(1, 9)
+)
+def test_every_walk_ends_and_says_why(reports_to: dict[str, str], depth: int) -> None:
+    asked: list[str] = []
+
+    def leader_of(one: str) -> str | None:
+        asked.append(one)
+        return reports_to.get(one)
+
+    chain = climb("a", leader_of, depth=depth)
+    assert len(chain.leaders) == len(set(chain.leaders)) <= depth
+    assert "a" not in chain.leaders
+    assert len(asked) <= len(chain.leaders) + 2
+    assert (chain.stop is Stop.OWNER) == (chain.at == "owner")
+
+
+def test_depth_comes_from_the_settings(world: World) -> None:
+    world.configure(cascade_depth=2)
+    assert world.wisdom.guidance("worker").chain == ("lead", "cto")
+    assert world.agents.chain("worker") == (["lead", "cto"], "stops after 2 leaders")
+    world.configure(cascade_depth=None)
+    assert world.wisdom.guidance("worker").chain == ("lead", "cto", "ceo")
+
+
+def test_what_is_kept_is_the_same_object_until_its_time_is_over(world: World, clock: FakeClock) -> None:
+    world.configure(m1_cache_ttl_seconds=300)
+    first = world.wisdom.guidance("worker")
+    clock.advance(timedelta(seconds=299))
+    assert world.wisdom.guidance("worker") is first
+    clock.advance(timedelta(seconds=1))
+    assert world.wisdom.guidance("worker") is not first
+    world.configure(m1_cache_ttl_seconds=0)
+    assert world.wisdom.guidance("worker") is not world.wisdom.guidance("worker")
+
+
+def test_every_change_counts_at_once(world: World) -> None:
+    wisdom = world.wisdom
+    assert wisdom.guidance("worker").tokens
+    world.member("lead", "ceo", 3)
+    assert wisdom.guidance("worker").chain == ("lead", "ceo")
+    world.agents.move("worker", "cto")
+    assert wisdom.guidance("worker").chain == ("cto", "ceo")
+    (world.folder / "cto" / "soul.md").write_text("## Principles\n- Be kind.\n")
+    assert "Be kind." in said(wisdom.guidance("worker"))
+    wisdom.edit_profile("cto", "principles", value=["Be brief."])
+    assert "Be brief." in said(wisdom.guidance("worker"))
+    assert "Be kind." not in said(wisdom.guidance("worker"))
+    world.agents.assign_tier("ceo", 4)
+    assert [hop.leader for hop in wisdom.guidance("worker").hops if hop.kept] == ["cto"]
+    world.configure(enable_m1=False)
+    assert wisdom.guidance("worker").reason == "enable_m1 is off in wisdom_cascade_config.json"
+    world.configure(m1_token_budget=10)
+    assert wisdom.guidance("worker").reason == "no room within m1_token_budget"
+
+
+def test_a_move_is_shown_before_it_is_made_and_refused_alike(world: World) -> None:
+    preview = world.wisdom.preview_move("worker", "ceo")
+    assert preview.before.chain == ("lead", "cto", "ceo")
+    assert preview.after.chain == ("ceo",)
+    assert "ceo chose SQLite." in said(preview.after)
+    assert world.wisdom.guidance("worker").chain == ("lead", "cto", "ceo")
+    with pytest.raises(Refusal) as circle:
+        world.wisdom.preview_move("worker", "junior")
+    assert circle.value.code == "circle"
+    with pytest.raises(Refusal) as nobody:
+        world.wisdom.guidance("nobody")
+    assert nobody.value.code == "unknown_agent"
+
+
+def test_a_prompt_carries_the_block_with_a_source_for_each_line(world: World) -> None:
+    assert world.wisdom.offer(learning()).pattern == ""
+    world.wisdom.flush()
+    assembly = PromptAssembly([world.wisdom.part])
+    prompt = assembly.assemble(PromptRequest("worker", "koji-core", "/w", "mend", session_id="ses_9"))
+    assert prompt.text("system") == world.wisdom.guidance("worker").block
+    told = prompt.provenance
+    assert told["leadership_chain"] == ["lead", "cto", "ceo"]
+    assert told["guidance_sources"] == ["lead", "cto", "ceo"]
+    assert told["bubble_source_ids"] == ["worker"]
+    assert told["guidance_applied"] is True
+    assert json.loads(json.dumps(told)) == told
+    world.database.write(lambda tx: None)  # what was submitted is written by now
+    [event] = Ledger(world.database).latest(kinds=("GuidanceApplied",))
+    assert (event.subject, event.payload["session_id"]) == ("worker", "ses_9")
+    counted = {one.key: one.uses for one in world.wisdom.profile("lead").patterns}
+    assert set(counted.values()) == {1}
+    none = assembly.assemble(PromptRequest("lead", "koji-core", "/w", "mend"))
+    assert none.parts == ()
+    assert none.provenance["guidance_applied"] is False
+
+
+def test_most_used_patterns_come_first_then_the_newest(world: World, clock: FakeClock) -> None:
+    wisdom = world.wisdom
+    for name in ("old", "mid", "new"):
+        wisdom.edit_profile("lead", "patterns", key=name, value=f"do it the {name} way")
+        clock.advance(timedelta(days=1))
+    assert [one.key for one in wisdom.profile("lead").patterns] == ["new", "mid", "old", "lead_first"]
+    wisdom._profiles._database.write(lambda tx: wisdom._profiles.used(tx, [("lead", "old")]))
+    assert [one.key for one in wisdom.profile("lead").patterns] == ["old", "new", "mid", "lead_first"]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=200))
+def test_no_soul_breaks_the_block(world: World, soul: str) -> None:
+    from xml.etree import ElementTree
+
+    (world.folder / "lead" / "soul.md").write_bytes(b"## Principles\n" + soul.encode(errors="surrogatepass"))
+    block = world.wisdom.guidance("worker").block
+    assert ElementTree.fromstring(block).tag == "leadership-guidance"

@@ -1,0 +1,119 @@
+"""Profiles: seeded, edited, with a history; stores that exchange rows in any order become equal (SPEC 1.9)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.hierarchy.profiles import Entry, Use, newest, profile_of
+from engine.hierarchy.seeds import seed_profile, slug
+from engine.storage.database import Database
+from engine.values import LeaderDecision, LeaderProfile, PatternSource, Refusal
+from tests.hierarchy.wisdom_world import SOUL, World, make_world
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
+    return make_world(tmp_path, database, clock)
+
+
+def test_headings_seed_a_profile() -> None:
+    profile = seed_profile("cto", SOUL.format(name="cto", domain="technology"))
+    assert profile.domain == "technology"
+    assert profile.principles == ("cto keeps it simple.", "cto measures first.")
+    assert [(one.key, one.text) for one in profile.patterns] == [
+        ("cto_first", "Write the test before the code of cto.")
+    ]
+    assert profile.guardrails == ("cto never deploys on a Friday.",)
+    assert [one.text for one in profile.decisions] == ["cto chose SQLite."]
+
+
+def test_fences_comments_and_inherited_wisdom_are_no_principles() -> None:
+    soul = (
+        "# X\n### Principles:\n* one\n1) two\nthree\n```\n## Principles\n- code\n```\n<!-- note -->\n## Other\n- no\n"
+        "<!-- clawpy:inherited-wisdom -->\n## Principles\n- inherited\n<!-- /clawpy:inherited-wisdom -->\n"
+    )
+    assert seed_profile("x", soul).principles == ("one", "two", "three")
+
+
+@given(st.text())
+def test_any_soul_seeds_something(soul: str) -> None:
+    profile = seed_profile("x", "## Principles\n" + soul)
+    assert all("\n" not in one and len(one) <= 600 for one in profile.principles)
+    assert slug(soul)
+
+
+def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -> None:
+    wisdom = world.wisdom
+    wisdom.edit_profile("cto", "guardrails", value=["Never on a Monday."])
+    wisdom.edit_profile("cto", "domain", value="everything")
+    wisdom.edit_profile("cto", "patterns", key="cto_first", value="")
+    edited = wisdom.edit_profile("cto", "patterns", value="Ship on Tuesdays")
+    assert (edited.domain, edited.guardrails) == ("everything", ("Never on a Monday.",))
+    assert [one.text for one in edited.patterns] == ["Ship on Tuesdays"]
+    assert wisdom.edit_profile("cto", "guardrails", value=[]).guardrails == ("cto never deploys on a Friday.",)
+    for section, value, code in (("nonsense", "x", "bad_section"), ("principles", "x", "bad_profile"),
+                                 ("patterns", "", "bad_profile"), ("domain", ["x"], "bad_profile")):  # fmt: skip
+        with pytest.raises(Refusal) as refused:
+            wisdom.edit_profile("cto", section, value=value)
+        assert refused.value.code == code
+    assert "ProfileEdited" in world.kinds()
+
+
+def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_instant(world: World) -> None:
+    for text in ("one", "two", "three", ""):
+        world.wisdom.edit_profile("cto", "patterns", key="p", value=text)
+    told = world.wisdom.history("cto", "p")
+    assert [(one.text, one.current) for one in told] == [("", True), ("three", False), ("two", False), ("one", False)]
+    assert "p" not in {one.key for one in world.wisdom.profile("cto").patterns}
+
+
+ENTRIES = st.builds(
+    Entry,
+    leader=st.just("cto"),
+    section=st.just("patterns"),
+    key=st.sampled_from(["a", "b"]),
+    body=st.sampled_from([{"text": "x"}, {"text": "y"}, {}]),
+    at=st.integers(0, 3).map(lambda n: BEGIN + timedelta(seconds=n)),
+    origin=st.sampled_from(["home_1", "home_2"]),
+    sources=st.sampled_from([(), (PatternSource("l1", "w"),), (PatternSource("l2", "v"),)]),
+)
+
+
+@given(st.lists(ENTRIES, max_size=12), st.randoms())
+def test_the_newest_wins_in_whatever_order_rows_come(entries: list[Entry], random: object) -> None:
+    shuffled = [*entries, *entries[:3]]
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert newest(entries) == newest(shuffled)
+    for (_, key), one in newest(entries).items():
+        assert one.at == max(other.at for other in entries if other.key == key)
+
+
+@given(st.lists(ENTRIES, max_size=8), st.lists(ENTRIES, max_size=8))
+def test_two_stores_that_exchange_rows_say_the_same(first: list[Entry], second: list[Entry]) -> None:
+    seed = LeaderProfile("cto")
+    uses = [Use("cto", "a", "home_1", 3, BEGIN), Use("cto", "a", "home_2", 4, BEGIN)]
+    one, other = ({e.version: e for e in [*a, *b]} for a, b in ((first, second), (second, first)))
+    left, right = (profile_of(seed, list(rows.values()), uses) for rows in (one, other))
+    assert {(p.key, p.text, p.uses, p.at, frozenset(p.sources)) for p in left.patterns} == {
+        (p.key, p.text, p.uses, p.at, frozenset(p.sources)) for p in right.patterns
+    }
+    assert all(p.uses == (7 if p.key == "a" else 0) for p in left.patterns)
+
+
+def test_what_a_leader_decided_in_its_own_words_comes_first_and_may_be_taken_out(
+    tmp_path: Path, database: Database, clock: FakeClock
+) -> None:
+    made = {"lead": [LeaderDecision(f"cap_{n}", f"we use tool {n}", BEGIN + timedelta(days=n)) for n in range(6)]}
+    world = make_world(tmp_path, database, clock, decided=lambda leaders: made)
+    assert [one.id for one in world.wisdom.profile("lead").decisions] == ["cap_5", "cap_4", "cap_3", "cap_2", "cap_1"]
+    world.wisdom.edit_profile("lead", "decisions", key="cap_5", value="")
+    assert next(one.id for one in world.wisdom.profile("lead").decisions) == "cap_4"
+    assert "we use tool 4" in world.wisdom.guidance("worker").block

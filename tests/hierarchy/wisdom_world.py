@@ -1,0 +1,115 @@
+"""A small organisation on disk with the real services over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine import tokenizer
+from engine.clock import FakeClock
+from engine.config import FixedSettings
+from engine.hierarchy.agents import Agents
+from engine.hierarchy.discoveries import Correction
+from engine.hierarchy.profiles import Decided
+from engine.hierarchy.sharing import ProfileStore
+from engine.hierarchy.wisdom import Wisdom
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database
+from engine.values import Learning, Randomness, Score
+
+SOUL = """# {name}
+
+## Domain
+
+{domain}
+
+## Principles
+
+- {name} keeps it simple.
+- {name} measures first.
+
+## Learned patterns
+
+- {name}_first: Write the test before the code of {name}.
+
+## Guardrails
+
+- {name} never deploys on a Friday.
+
+## Recent decisions
+
+- {name} chose SQLite.
+"""
+
+
+@dataclass
+class World:
+    """The services, and where their files are."""
+
+    folder: Path
+    config: Path
+    agents: Agents
+    wisdom: Wisdom
+    database: Database
+    clock: FakeClock
+
+    def member(self, name: str, under: str, tier: int, *, domain: str = "code tests", soul: str | None = None) -> None:
+        """Write an agent's folder as an editor would, without the care that the engine takes."""
+        archetypes = {1: "ceo", 2: "executive", 3: "lead", 4: "builder", 5: "junior"}
+        place = self.folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "comms.json").write_text(json.dumps({"reports_to": under, "domain": domain}))
+        (place / "tools.json").write_text(json.dumps({"archetype": archetypes[tier]}))
+        (place / "soul.md").write_text(SOUL.format(name=name, domain=domain) if soul is None else soul)
+
+    def configure(self, **settings: object) -> None:
+        self.config.write_text(json.dumps(settings))
+
+    def kinds(self) -> list[str]:
+        return [entry.kind for entry in reversed(Ledger(self.database).latest(200))]
+
+
+def make_world(
+    tmp_path: Path,
+    database: Database,
+    clock: FakeClock,
+    *,
+    correction: Callable[[str], Correction | None] = lambda card: None,
+    decided: Decided = lambda leaders: {},
+    store: Callable[[], ProfileStore | None] = lambda: None,
+    seed: int = 1,
+    members: Sequence[tuple[str, str, int]] = (
+        ("ceo", "owner", 1), ("cto", "ceo", 2), ("lead", "cto", 3), ("worker", "lead", 4), ("junior", "worker", 5),
+    ),
+) -> World:  # fmt: skip
+    """owner ← ceo ← cto ← lead ← worker ← junior."""
+    folder, config = tmp_path / "agents", tmp_path / "wisdom_cascade_config.json"
+    agents = Agents(folder, cascade_config=config, settings=FixedSettings(), database=database)
+    wisdom = Wisdom(
+        database,
+        agents,
+        clock=clock,
+        randomness=Randomness(seed),
+        count=tokenizer.count,
+        facts=Ledger(database).since,
+        seconds=lambda session: 600.0,
+        correction=correction,
+        decided=decided,
+        store=store,
+    )
+    world = World(folder, config, agents, wisdom, database, clock)
+    for name, under, tier in members:
+        world.member(name, under, tier)
+    return world
+
+
+def learning(number: int | str = 1, *, text: str = "", category: str = "code", agent: str = "worker",
+             confidence: float = 0.9, importance: float = 0.8) -> Learning:  # fmt: skip
+    """One that passes every gate unless told otherwise."""
+    said = text or f"alpha{number} beta{number} gamma{number} delta{number}"
+    return Learning(
+        f"learning:{number}", said, category, agent, f"ses_{number}",
+        Score(confidence, ("tests confirmed it",)), Score(importance, ("a failure was avoided",)),
+    )  # fmt: skip

@@ -1,0 +1,116 @@
+"""Sessions as memory reads them, made up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.events import SessionEnded
+from engine.storage.database import Database
+from engine.values import (
+    ChangeSet,
+    ChangeState,
+    FileChange,
+    NewMemory,
+    Refusal,
+    SessionState,
+    SessionView,
+    Task,
+    TranscriptLine,
+)
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+
+
+def view(name: str = "session_1", **more: Any) -> SessionView:
+    one = SessionView(
+        id=name,
+        prediction_id="pred_1",
+        prompt="Mend the parser",
+        workspace="/home/me/shop",
+        channel="koji-core",
+        agent="backend_builder",
+        runner="model",
+        flow=None,
+        state=SessionState.SUCCEEDED,
+        mode="approved",
+        sandbox="none",
+        cwd="/home/me/shop",
+        created_at=NOW,
+        started_at=NOW,
+        ended_at=NOW,
+        tokens=0,
+        cost=0,
+        summary="The parser reads dates again.",
+    )
+    return replace(one, **more)
+
+
+@dataclass
+class Book:
+    """Sessions, their transcripts and changes; everything that is remembered."""
+
+    views: dict[str, SessionView] = field(default_factory=dict)
+    lines: dict[str, list[TranscriptLine]] = field(default_factory=dict)
+    files: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tasks: dict[str, Task] = field(default_factory=dict)
+    followed: dict[str, str] = field(default_factory=dict)
+    needed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    remembered: dict[str, NewMemory] = field(default_factory=dict)
+    times: int = 0
+
+    def add(self, one: SessionView, *said: tuple[str, str]) -> SessionView:
+        self.views[one.id] = one
+        self.lines[one.id] = [TranscriptLine(number, NOW, kind, text) for number, (kind, text) in enumerate(said, 1)]
+        return one
+
+    def get(self, session_id: str) -> SessionView:
+        try:
+            return self.views[session_id]
+        except KeyError:
+            raise Refusal("unknown_session", f"there is no session {session_id}") from None
+
+    session = get
+
+    def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> Sequence[TranscriptLine]:
+        return [line for line in self.lines[session_id] if line.number > after][:limit]
+
+    def task(self, task_id: str) -> Task:
+        return self.tasks[task_id]
+
+    def continues(self, session_id: str) -> str:
+        return self.followed.get(session_id, "")
+
+    def needs(self, session_id: str) -> Sequence[str]:
+        return self.needed.get(session_id, ())
+
+    def for_session(self, session_id: str) -> ChangeSet | None:
+        files = self.files.get(session_id)
+        if files is None:
+            return None
+        changes = tuple(FileChange(path, "modified", 1, 1) for path in files)
+        return ChangeSet("change_1", session_id, "pred_1", "/home/me/shop", ChangeState.LANDED, changes, "x", NOW)
+
+    def remember(self, items: Sequence[NewMemory]) -> object:
+        self.times += 1
+        for one in items:
+            self.remembered[one.ref] = one
+        return None
+
+    def known(self, ref: str) -> bool:
+        return ref in self.remembered
+
+
+def ended(database: Database, one: SessionView) -> None:
+    """Have the ledger say that a session ended."""
+    event = SessionEnded(
+        subject=one.id,
+        workspace=one.workspace,
+        prediction_id=one.prediction_id,
+        state=one.state.value,
+        summary=one.summary,
+        cost=one.cost,
+    )
+    database.write(lambda tx: tx.record(event))

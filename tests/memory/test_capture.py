@@ -1,0 +1,268 @@
+"""What is taken out of what agents say, and what is not (SPEC 4.4)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.memory.capture import ENDED, Captures, corrected
+from engine.memory.capturing import LONGEST, SHORTEST, capture, classify, digest
+from engine.memory.following import TRIES, Follower, Following, NotYet
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database
+from tests.memory.said import Book, ended, view
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind"),
+    [
+        ("We decided to use SQLite for the queue.", "decision"),
+        ("I've chosen to keep the old parser.", "decision"),
+        ("Decision: the API stays on version 2.", "decision"),
+        ("From now on, migrations are written by hand.", "decision"),
+        ("We ruled out Redis because it needs a server.", "decision"),
+        ("We're going with the streaming parser.", "decision"),
+        ("It was agreed to drop Python 3.10.", "decision"),
+        ("We chose to cache it because it could save time.", "decision"),
+        ("The service listens on port 8000.", "fact"),
+        ("The settings are stored in config.toml.", "fact"),
+        ("Always run the linter before committing.", "fact"),
+        ("The owner prefers small commits.", "fact"),
+        ("Note that the tests need a database.", "fact"),
+        ("Fact: the build takes nine minutes.", "fact"),
+        ("Redis runs on the staging host only.", "fact"),
+        ("Actually, the port is 8001.", "correction"),
+        ("I was wrong about the port, it is 8001.", "correction"),
+        ("Correction: the limit is 20 requests.", "correction"),
+        ("The worker no longer uses threads.", "correction"),
+        ("Contrary to what I said, the file is written twice.", "correction"),
+    ],
+)
+def test_what_is_stated_is_taken(sentence: str, kind: str) -> None:
+    assert classify(sentence) == kind
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Should we use SQLite for the queue?",
+        "Have we decided to use SQLite for the queue?",
+        "If it is slow, we decided to use a cache.",
+        "We could go with SQLite for the queue.",
+        "Perhaps the service listens on port 8000.",
+        "I think the service uses SQLite.",
+        "We have not decided on the database yet.",
+        "We need to decide on a database for it.",
+        "Suppose the service listens on port 8000.",
+        "Let me look at how the service uses SQLite.",
+        "I'll use grep to find the parser.",
+        "Now the service uses the new parser.",
+        "The tests are currently expected to fail.",
+        'The mail says "we decided to move to Postgres" somewhere.',
+        "`the service listens on port 8000`",
+        "return the value, which must be positive;",
+        "Done, all of it.",
+        "It works well now.",
+        "The weather is nice in Rome.",
+    ],
+)
+def test_what_is_asked_supposed_planned_or_quoted_is_not(sentence: str) -> None:
+    assert classify(sentence) is None
+
+
+def test_length_has_bounds() -> None:
+    base = "The service uses "
+    assert classify(base + "x" * (LONGEST - len(base) - 1) + ".") == "fact"
+    assert classify(base + "x" * (LONGEST - len(base)) + ".") is None
+    short = "We use a b c."
+    assert len(short) > SHORTEST
+
+
+def test_code_block_quotes_and_tables_are_left_out() -> None:
+    text = """Here it is:
+
+```python
+# Decision: we keep the old parser.
+```
+
+> We decided to drop Redis.
+
+| Decision: we keep the table. |
+
+    Decision: indented code is not prose.
+
+- We decided to keep
+  the old parser for good.
+"""
+    found = capture(list(enumerate(text.split("\n"), 1)))
+    assert [(one.text, one.line) for one in found] == [("We decided to keep the old parser for good.", 13)]
+
+
+def test_a_fence_that_is_never_closed_hides_the_rest() -> None:
+    assert capture([(1, "```"), (2, "Decision: we keep the parser.")]) == []
+
+
+def test_a_sentence_with_a_secret_is_not_taken() -> None:
+    key = "sk-" + "a1" * 15
+    assert capture([(1, f"Note that the service uses {key} to sign in.")]) == []
+    assert capture([(1, "Note that the service uses hunter2hunter2 to sign in.")], secrets=["hunter2hunter2"]) == []
+
+
+def test_output_counts_only_where_it_says_what_it_is() -> None:
+    assert capture([(1, "The service listens on port 8000.")], output=True) == []
+    assert capture([(1, "Decision: the port stays 8000 for now.")], output=True)[0].kind == "decision"
+
+
+def test_an_operators_own_preference_is_a_fact_an_agents_is_none() -> None:
+    said = [(1, "I prefer small commits with a reason.")]
+    assert capture(said) == []
+    assert capture(said, operator=True)[0].tags == ("git", "preference")
+
+
+def test_tags_name_topics_and_files() -> None:
+    (one,) = capture([(1, "The schema is defined in engine/storage/types.py by hand.")])
+    assert one.tags == ("database", "engine/storage/types.py")
+
+
+def test_the_same_with_other_little_words_is_the_same() -> None:
+    assert digest("We decided to use the SQLite.") == digest("we DECIDED to use SQLite")
+    assert digest("Use SQLite") != digest("Do not use SQLite")
+
+
+@given(st.text())
+def test_any_text_is_read_without_harm(text: str) -> None:
+    for one in capture(list(enumerate(text.split("\n"), 1))):
+        assert one.line <= text.count("\n") + 1
+        assert len(one.text) <= LONGEST
+
+
+@given(st.lists(st.sampled_from(["```", "text", "", "> quote", "- item", "# head", "    code", "Decision: a b c d."])))
+def test_lines_of_sentences_are_lines_of_the_text(lines: list[str]) -> None:
+    for one in capture(list(enumerate(lines, 1))):
+        assert lines[one.line - 1].endswith("Decision: a b c d.")
+
+
+def test_a_correction_finds_what_it_corrects() -> None:
+    earlier = [("a", "The service listens on port 8000"), ("b", "Always run the linter")]
+    assert corrected("Actually, the service listens on port 8001", earlier) == "a"
+    assert corrected("Actually, nothing of the kind happened", earlier) == ""
+
+
+class TestStoring:
+    @pytest.fixture
+    def book(self) -> Book:
+        book = Book()
+        book.add(
+            view(),
+            ("say", "I read the parser."),
+            ("say", "We decided to keep the old parser."),
+            ("output", "The service listens on port 9999."),
+            ("reply", "I prefer small commits with a reason."),
+            ("note", "Decision: it ran in a worktree of its own."),
+        )
+        return book
+
+    @pytest.fixture
+    def captures(self, database: Database, book: Book) -> Captures:
+        return Captures(database, book, book.remember)
+
+    def test_it_is_kept_with_its_source_and_remembered(self, captures: Captures, book: Book) -> None:
+        captures.take("session_1")
+        found = captures.of_session("session_1")
+        assert [(one.kind, one.source) for one in found] == [
+            ("decision", "session_1:2"),
+            ("fact", "session_1:4"),
+            ("decision", "session_1:5"),
+        ]
+        memory = book.remembered[found[0].id]
+        assert (memory.kind, memory.source, memory.agent) == ("decision", "session_1:2", "backend_builder")
+        assert "captured" in memory.tags
+
+    def test_again_changes_nothing(self, captures: Captures) -> None:
+        captures.take("session_1")
+        before = captures.entries()
+        captures.take("session_1")
+        assert captures.entries() == before
+
+    def test_another_session_that_says_the_same_is_counted(self, captures: Captures, book: Book) -> None:
+        captures.take("session_1")
+        book.add(view("session_2"), ("say", "We decided to keep the old parser!"))
+        captures.take("session_2")
+        captures.take("session_2")
+        (one,) = captures.entries(words="old parser")
+        assert (one.seen, one.session) == (2, "session_1")
+
+    def test_other_workspaces_have_their_own(self, captures: Captures, book: Book) -> None:
+        captures.take("session_1")
+        book.add(view("session_2", workspace="/home/me/other"), ("say", "We decided to keep the old parser."))
+        captures.take("session_2")
+        assert len(captures.entries(words="old parser")) == 2
+
+    def test_pages_and_counts(self, captures: Captures, clock: FakeClock) -> None:
+        captures.take("session_1")
+        newest = captures.entries(limit=2)
+        older = captures.entries(before=newest[-1].id)
+        assert len(newest) + len(older) == 3
+        assert captures.count() == (3, newest[0].at)
+        assert len(captures.between(clock.now(), clock.now() + timedelta(seconds=1))) == 3
+        assert captures.between(clock.now() + timedelta(seconds=1), clock.now() + timedelta(days=1)) == []
+
+    def test_a_session_that_nobody_knows_is_nothing(self, captures: Captures) -> None:
+        assert captures.take("nobody") == []
+
+
+class TestFollowing:
+    def test_each_fact_is_handled_once_also_after_a_restart(self, database: Database) -> None:
+        handled: list[str] = []
+
+        def follower() -> Follower:
+            return Follower("test", database, Ledger(database), ENDED, lambda fact: handled.append(fact.subject))
+
+        for number in range(3):
+            ended(database, view(f"session_{number}"))
+        assert follower().catch_up() == []
+        ended(database, view("session_3"))
+        follower().catch_up()
+        assert handled == [f"session_{number}" for number in range(4)]
+
+    def test_what_is_not_ready_holds_up_what_comes_after(self, database: Database) -> None:
+        ready = False
+        handled: list[str] = []
+
+        def handle(fact: object) -> None:
+            if not ready:
+                raise NotYet
+            handled.append(fact.subject)  # type: ignore[attr-defined]
+
+        follower = Follower("test", database, Ledger(database), ENDED, handle)
+        ended(database, view("session_1"))
+        for _ in range(TRIES + 2):
+            assert follower.catch_up() == []
+        ready = True
+        follower.catch_up()
+        assert handled == ["session_1"]
+
+    def test_what_always_fails_is_told_of_and_passed_over(self, database: Database) -> None:
+        handled: list[str] = []
+
+        def handle(fact: object) -> None:
+            if fact.subject == "session_1":  # type: ignore[attr-defined]
+                raise ValueError("broken")
+            handled.append(fact.subject)  # type: ignore[attr-defined]
+
+        said: list[str] = []
+        following = Following(
+            [Follower("test", database, Ledger(database), ENDED, handle)], lambda where, words: said.append(words)
+        )
+        for number in (1, 2):
+            ended(database, view(f"session_{number}"))
+        for _ in range(TRIES - 1):
+            following.catch_up()
+        assert (handled, said) == ([], [])
+        following.catch_up()
+        assert handled == ["session_2"]
+        assert "session_1 was passed over: broken" in said[0]

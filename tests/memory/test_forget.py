@@ -1,0 +1,234 @@
+"""What is forgotten is in no file of the home any more, whenever the power goes (SPEC 4.10)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.engine import Engine, open_engine
+from engine.home import Home
+from engine.memory.forgetting import Wanted, pieces
+from engine.memory.para import NewFact
+from engine.stand_ins import StandIns
+from engine.storage import erasing
+from engine.storage.database import Database
+from engine.values import GraphNode, Layer, NewMemory, Refusal, Relation
+from tests.conftest import MONDAY_MORNING
+
+SECRET = "Henrietta Vandersloot lives at 12 Ash Lane"
+KEPT = "The service listens on port 8000"
+
+
+def opened(root: Path) -> Engine:
+    return open_engine(
+        Home.locate(root),
+        clock=FakeClock(MONDAY_MORNING),
+        start_schedule=False,
+        stand_ins=StandIns(deaf=True, throw_away=True),
+    )
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = opened(tmp_path / "home")
+    fill(engine)
+    yield engine
+    engine.close()
+
+
+def fill(engine: Engine) -> None:
+    """Put the words into every place that there is."""
+    home = engine.home
+    engine.memory.remember([
+        NewMemory(f"Ann said: {SECRET}.", speaker="Ann", ref="one"),
+        NewMemory(f"Summary. {SECRET}. {KEPT}.", layer=Layer.CONTEXT, kind="summary"),
+        NewMemory(KEPT),
+    ])  # fmt: skip
+    first = engine.memory.para.add([NewFact(SECRET)])[0]
+    engine.memory.para.supersede(first.id, "She moved away")
+    engine.memory.para.add([NewFact(KEPT)])
+    graph = engine.memory.graph
+    graph.put(GraphNode("session_1", f"Write to {SECRET.upper()}", MONDAY_MORNING, True))
+    graph.put(GraphNode("session_2", KEPT, MONDAY_MORNING))
+    graph.relate("session_2", Relation.DERIVED_FROM, "session_1")
+    engine.tasks.add(f"Call {SECRET}")
+    home.transcripts.mkdir(exist_ok=True)
+    lines = [{"at": "2026-01-05T09:30:00+00:00", "kind": "say", "text": text} for text in (KEPT, SECRET, KEPT)]
+    (home.transcripts / "session_1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    memory = home.agents / "backend_builder" / "memory.md"
+    memory.write_text(memory.read_text() + f"- {SECRET}\n- {KEPT}\n")
+    (home.logs / "clawpy.log").write_text(f"2026 INFO {SECRET}\n2026 INFO {KEPT}\n")
+    home.cache.mkdir(exist_ok=True)
+    home.last_screen.write_text(json.dumps({"cards": [SECRET, KEPT]}))
+    backups = home.data / "backups"
+    backups.mkdir(exist_ok=True)
+    with closing(sqlite3.connect(home.database)) as source, closing(sqlite3.connect(backups / "old.db")) as copy:
+        source.backup(copy)
+
+
+def holders(root: Path, words: str = "vandersloot") -> list[str]:
+    found = []
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and words.encode() in path.read_bytes().lower():
+            found.append(str(path.relative_to(root)))
+    return found
+
+
+def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path) -> None:
+    assert len(holders(tmp_path / "home")) >= 7
+    preview = engine.memory.forget_preview(SECRET)
+    assert {store for store, _ in preview.counts} == {"memories", "facts", "tasks", "files", "records"}
+    report = engine.memory.forget(preview.wanted)
+    assert dict(report.counts)["memories"] == 2
+    assert holders(tmp_path / "home") == []
+    assert len(holders(tmp_path / "home", "port 8000")) >= 5
+    assert engine.memory.forget_preview(SECRET).total == 0
+
+
+def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
+    engine.memory.forget(SECRET)
+    stub = engine.memory.graph.neighbourhood("session_1")
+    assert stub.node.title == ""
+    assert stub.node.invalidated_at is not None
+    assert [one.task_id for one in stub.neighbours] == ["session_2"]
+    facts = engine.memory.para.facts()
+    gone = next(fact for fact in facts if fact.forgotten)
+    assert [fact.fact for fact in engine.memory.para.corrections(gone.id)] == ["", "She moved away"]
+    ids = engine.memory.remember([NewMemory(f"Ann said: {SECRET}.", speaker="Ann", ref="one")])
+    memory = engine.memory.store.get(ids[0])
+    assert memory is not None
+    assert (memory.text, memory.forgotten) == ("", True)  # and saying it again does not bring it back
+
+
+def test_what_else_was_there_is_as_it_was(engine: Engine) -> None:
+    file = engine.home.transcripts / "session_1.jsonl"
+    before = file.read_bytes().split(b"\n")
+    engine.memory.forget(SECRET)
+    after = file.read_bytes().split(b"\n")
+    assert [len(line) for line in after] == [len(line) for line in before]
+    assert (after[0], after[2]) == (before[0], before[2])
+    assert [json.loads(line)["text"] for line in after if line] == [KEPT, "", KEPT]
+    assert (engine.home.logs / "clawpy.log").read_text().count(KEPT) == 1
+    assert [one.text for one in engine.memory.entries(Layer.VECTORS, words="port")] == [KEPT]
+
+
+def test_an_entry_is_forgotten_by_its_id(engine: Engine, tmp_path: Path) -> None:
+    fact = next(one for one in engine.memory.para.facts() if one.fact == SECRET)
+    preview = engine.memory.forget_preview(fact.id)
+    assert preview.wanted == (SECRET,)
+    engine.memory.forget(fact.id)
+    assert holders(tmp_path / "home") == []
+
+
+def test_too_little_is_refused(engine: Engine) -> None:
+    for what in ("", "ab", " . "):
+        with pytest.raises(Refusal) as refusal:
+            engine.memory.forget(what)
+        assert refusal.value.code == "too_short"
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_crash_at_any_step_is_finished_at_the_next_start(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    forget = engine.knowledge._forget
+    stores = forget._stores
+    with monkeypatch.context() as patch:
+        if step < len(stores):
+            patch.setattr(type(stores[step]), "erase", crash)
+        elif step == len(stores):
+            patch.setattr(type(engine.database), "scrub", crash)
+        else:
+            patch.setattr(Database, "scrub", finished)
+        with pytest.raises(KeyboardInterrupt):
+            engine.memory.forget(SECRET)
+    engine.close()
+    again = opened(tmp_path / "home")
+    try:
+        assert holders(tmp_path / "home") == []
+        assert not again.knowledge._forget.unfinished()
+        assert len(again.memory.graph.neighbourhood("session_1").edges) == 1
+    finally:
+        again.close()
+
+
+def finished(database: Database) -> bool:
+    """The file is rebuilt, and then the power goes."""
+    database.write(lambda tx: None)
+    raise KeyboardInterrupt
+
+
+def crash(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.knowledge._forget, "_running", lambda: ["session_1"])
+    with pytest.raises(Refusal) as refusal:
+        engine.memory.forget(SECRET)
+    assert refusal.value.code == "session_running"
+    assert engine.memory.forget_preview(SECRET).total > 0
+
+
+class TestWanted:
+    def test_whole_words_in_any_case_and_space(self) -> None:
+        wanted = Wanted(["Bob Lee"])
+        assert wanted.holds("so BOB\n  lee said")
+        assert not wanted.holds("Bob Leeson")
+        assert wanted.removed("hi Bob  Lee!") == "hi !"
+
+    def test_covering_keeps_the_length(self) -> None:
+        text = "a Zoë b"
+        assert len(Wanted(["Zoë"]).covered(text).encode()) == len(text.encode())
+
+    def test_a_long_text_is_looked_for_by_the_letter(self) -> None:
+        text = " ".join(f"word{number}" for number in range(1_000))
+        assert Wanted([text]).removed(f"<{text}>") == "<>"
+
+    def test_pieces_are_the_whole_and_what_is_long_enough_of_it(self) -> None:
+        text = "Yes. We met her at the old mill. Fine.\nShe paid for all of the tickets"
+        lines = ["Yes. We met her at the old mill. Fine.", "She paid for all of the tickets"]
+        assert pieces(text) == [text, *lines, "We met her at the old mill."]
+
+    @given(st.text(), st.text(min_size=1))
+    def test_what_was_removed_is_not_held(self, text: str, needle: str) -> None:
+        try:
+            wanted = Wanted([needle])
+        except Refusal:
+            return
+        again = wanted.removed(f"{text} {needle} {text}")
+        assert len(again) < len(text) * 2 + len(needle) + 2
+
+
+class TestErasing:
+    def test_json_and_compressed_values_are_looked_into(self, tmp_path: Path) -> None:
+        path = tmp_path / "any.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, payload JSON, body BLOB, said TEXT)")
+            packed = zlib.compress(json.dumps({"a": "by Zoë Müller"}).encode())
+            connection.execute(
+                "INSERT INTO notes VALUES (1, ?, ?, ?)", (json.dumps(["Zoë Müller", 1]), packed, "zoë müller!")
+            )
+            connection.execute("INSERT INTO notes VALUES (2, '[1]', ?, 'other')", (b"\x78\x9cvector",))
+            connection.commit()
+        assert erasing.find_in_copy(path, Wanted(["Zoë Müller"])) == 3
+        assert erasing.erase_copy(path, Wanted(["Zoë Müller"])) == 3
+        with closing(sqlite3.connect(path)) as connection:
+            payload, body, said = connection.execute("SELECT payload, body, said FROM notes WHERE id = 1").fetchone()
+        assert (json.loads(payload), json.loads(zlib.decompress(body)), said) == (["", 1], {"a": "by "}, "!")
+        assert erasing.erase_copy(path, Wanted(["Zoë Müller"])) == 0
+
+    def test_a_copy_that_is_not_ours_is_left(self, tmp_path: Path) -> None:
+        shutil.copy(__file__, tmp_path / "not.db")
+        with pytest.raises(sqlite3.DatabaseError):
+            erasing.find_in_copy(tmp_path / "not.db", Wanted(["Zoë"]))

@@ -1,0 +1,240 @@
+"""Who puts tasks into the graph, what recall hears of it, and other agents' transcripts (SPEC 4.4, 4.6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import TaskAdded, WorkOverlapped
+from engine.memory.following import NotYet
+from engine.memory.graph import TaskGraph
+from engine.memory.graph_tasks import Linker, TaskProducer
+from engine.memory.importing import LONGEST_LINE, Importer, read_turn
+from engine.memory.knowing import FactSource, GraphSource, LedgerSource
+from engine.memory.ledger import Ledger, LedgerEntry
+from engine.memory.para import NewFact, Para
+from engine.storage.database import Database
+from engine.values import GraphNode, RecallQuery, Relation, SessionState, Task
+from tests.memory.said import NOW, Book, ended, view
+
+
+def fact(kind: str, subject: str, **payload: Any) -> LedgerEntry:
+    return LedgerEntry(1, NOW, kind, subject, "/home/me/shop", payload)
+
+
+@pytest.fixture
+def graph(tmp_path: Path, clock: FakeClock) -> Iterator[TaskGraph]:
+    graph = TaskGraph(tmp_path / "graph", clock)
+    graph.load()
+    yield graph
+    graph.close()
+
+
+class TestProducer:
+    @pytest.fixture
+    def book(self) -> Book:
+        return Book()
+
+    @pytest.fixture
+    def producer(self, graph: TaskGraph, book: Book) -> TaskProducer:
+        return TaskProducer(graph, book)
+
+    @pytest.mark.parametrize(
+        ("state", "success"),
+        [
+            (SessionState.RUNNING, None),
+            (SessionState.SUCCEEDED, True),
+            (SessionState.FAILED, False),
+            (SessionState.CANCELLED, None),
+            (SessionState.INTERRUPTED, None),
+        ],
+    )
+    def test_a_session_becomes_a_task_with_its_outcome(
+        self, producer: TaskProducer, graph: TaskGraph, book: Book, state: SessionState, success: bool | None
+    ) -> None:
+        book.add(view(state=state))
+        producer.handle(fact("SessionEnded", "session_1"))
+        node = graph.get("session_1")
+        assert node is not None
+        assert (node.title, node.success, node.agent) == ("Mend the parser", success, "backend_builder")
+
+    def test_again_changes_nothing(self, producer: TaskProducer, graph: TaskGraph, book: Book, tmp_path: Path) -> None:
+        book.add(view(state=SessionState.FAILED))
+        book.add(view("session_2"))
+        for _ in range(2):
+            producer.handle(fact("SessionEnded", "session_1"))
+            producer.handle(fact("SessionEnded", "session_2"))
+            journal = (tmp_path / "graph/task_graph.journal.0.jsonl").read_bytes()
+        assert journal.count(b"\n") == 3  # two tasks, one arrow
+
+    def test_a_retry_and_a_continuation_come_from_what_was_before(
+        self, producer: TaskProducer, graph: TaskGraph, book: Book
+    ) -> None:
+        book.add(view("session_1", state=SessionState.FAILED))
+        book.add(view("session_2"))
+        book.add(view("session_3", prompt="Go on"))
+        book.add(view("session_4"))
+        book.followed["session_3"] = "session_2"
+        for number in range(1, 5):
+            producer.handle(fact("SessionEnded", f"session_{number}"))
+        derived = {
+            (edge.source, edge.target)
+            for number in range(1, 5)
+            for edge in graph.neighbourhood(f"session_{number}").edges
+            if edge.relation is Relation.DERIVED_FROM
+        }
+        # The fourth is the second once more, which had succeeded: no retry.
+        assert derived == {("session_2", "session_1"), ("session_3", "session_2")}
+
+    def test_a_failed_dependency_blocks(self, producer: TaskProducer, graph: TaskGraph, book: Book) -> None:
+        book.add(view("session_1", prompt="Build", state=SessionState.FAILED))
+        book.add(view("session_2", prompt="Deploy", state=SessionState.BLOCKED))
+        book.needed["session_2"] = ("session_1", "nobody")
+        producer.handle(fact("SessionEnded", "session_1"))
+        producer.handle(fact("SessionEnded", "session_2"))
+        (edge,) = graph.neighbourhood("session_2").edges
+        assert (edge.source, edge.relation) == ("session_1", Relation.BLOCKS)
+
+    def test_tasks_of_the_board_and_overlaps(self, producer: TaskProducer, graph: TaskGraph, book: Book) -> None:
+        board = Task("task_1", "Tidy", "open", "", "/home/me/shop", "operator", NOW, NOW, "session_1")
+        book.tasks["task_1"] = board
+        book.add(view("session_1"))
+        book.add(view("session_2", prompt="Other"))
+        for name in ("session_1", "session_2"):
+            producer.handle(fact("SessionEnded", name))
+        producer.handle(fact(TaskAdded.__name__, "task_1", title="Tidy"))
+        overlap = {"session_id": "session_2", "other_session_id": "session_1"}
+        producer.handle(fact(WorkOverlapped.__name__, "change_2", **overlap))
+        relations = {edge.relation for edge in graph.neighbourhood("session_1").edges}
+        assert relations == {Relation.DERIVED_FROM, Relation.RELATED_TO}
+        task = graph.get("task_1")
+        assert task is not None
+        assert task.success is None
+
+    def test_what_never_began_or_nobody_knows_is_no_task(
+        self, producer: TaskProducer, graph: TaskGraph, book: Book
+    ) -> None:
+        book.add(view(started_at=None))
+        producer.handle(fact("SessionEnded", "session_1"))
+        producer.handle(fact("SessionEnded", "nobody"))
+        assert len(graph) == 0
+
+
+class Likeness:
+    def __init__(self, found: Sequence[tuple[str, float]] | None) -> None:
+        self.found = found
+
+    def near(self, session_id: str, k: int, /) -> Sequence[tuple[str, float]] | None:
+        return self.found
+
+
+class TestLinker:
+    def test_tasks_alike_are_linked_once(self, graph: TaskGraph) -> None:
+        for name in "abc":
+            graph.put(GraphNode(name, name, NOW))
+        Linker(graph, Likeness([("b", 0.4), ("c", 0.41), ("gone", 0.0)])).handle(fact("SessionEnded", "a"))
+        Linker(graph, Likeness([("a", 0.4)])).handle(fact("SessionEnded", "b"))
+        (edge,) = graph.neighbourhood("a").edges
+        assert (edge.target, edge.relation, edge.weight) == ("b", Relation.SIMILAR_TO, 0.8)
+        assert graph.neighbourhood("c").edges == ()
+
+    def test_it_waits_for_vectors(self, graph: TaskGraph) -> None:
+        graph.put(GraphNode("a", "a", NOW))
+        with pytest.raises(NotYet):
+            Linker(graph, Likeness(None)).handle(fact("SessionEnded", "a"))
+
+
+class TestSources:
+    def test_the_graph_tells_what_is_like_it_and_what_is_beside_that(self, graph: TaskGraph) -> None:
+        graph.put(GraphNode("build", "Build it", NOW - timedelta(days=14), False))
+        graph.put(GraphNode("deploy", "Deploy it", NOW, False))
+        graph.put(GraphNode("old", "Old", NOW))
+        graph.relate("build", Relation.BLOCKS, "deploy")
+        graph.relate("old", Relation.RELATED_TO, "deploy")
+        graph.invalidate("old", "wrong")
+        source = GraphSource(graph, lambda text, k: [("deploy", 0.4)])
+        found = source.find(RecallQuery("why did the deployment fail"), NOW, 1.0).items
+        assert [one.id for one in found] == ["deploy", "build"]
+        assert found[0].score == pytest.approx(0.7 * 0.8 + 0.3)
+        assert "its failure blocked “Deploy it”" in found[1].reason
+        elsewhere = RecallQuery("why", workspace="/home/me/other")
+        assert source.find(elsewhere, NOW, 1.0).items == ()
+
+    def test_facts_that_hold_are_told_and_counted(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
+        para = Para(tmp_path / "para", database, clock)
+        old = para.add([NewFact("The service listens on port 8000")])[0]
+        new = para.supersede(old.id, "The service listens on port 8001")
+        (one,) = FactSource(para).find(RecallQuery("which port does the service use"), NOW, 1.0).items
+        assert one.id == new.id
+        para.flush()
+        assert para.get(new.id).access_count == 1
+
+    def test_the_ledger_tells_what_happened(self, database: Database) -> None:
+        ended(database, view())
+        (one,) = LedgerSource(Ledger(database)).find(RecallQuery("parser reads dates"), NOW, 1.0).items
+        assert "reads dates again" in one.text
+        assert one.source == "session_1"
+
+
+def claude(number: int, speaker: str, text: str, **more: Any) -> str:
+    line = {
+        "type": speaker,
+        "uuid": f"u{number}",
+        "sessionId": "s1",
+        "cwd": "/home/me/shop",
+        "timestamp": "2026-01-05T09:30:00Z",
+        "message": {"role": speaker, "content": [{"type": "text", "text": text}]},
+    }
+    return json.dumps(line | more) + "\n"
+
+
+class TestImporting:
+    def test_turns_come_in_once_and_bad_lines_are_named(self, tmp_path: Path, database: Database) -> None:
+        folder = tmp_path / "projects/shop"
+        folder.mkdir(parents=True)
+        file = folder / "s1.jsonl"
+        tool = {"role": "assistant", "content": [{"type": "tool_use", "name": "Bash", "input": {}}]}
+        file.write_text(
+            claude(1, "user", "Mend the parser")
+            + "{broken\n"
+            + claude(2, "assistant", "x", message=tool)
+            + json.dumps({"type": "summary", "summary": "x"})
+            + "\n"
+            + claude(3, "assistant", "The key is sk-" + "a1" * 15)
+            + claude(4, "user", "half a li")[:-1]
+        )
+        book = Book()
+        importer = Importer(database, book.remember, lambda: [str(tmp_path / "projects"), str(tmp_path / "none")])
+        report = importer.run()
+        assert (report.files, report.turns, report.bad) == (1, 2, 1)
+        assert any("s1.jsonl line 2: no JSON" in one for one in report.said)
+        assert any("is no folder" in one for one in report.said)
+        first = book.remembered["claude-code:s1:u1"]
+        assert (first.speaker, first.session, first.workspace) == ("user", "claude-code:s1", "/home/me/shop")
+        assert first.source.endswith("s1.jsonl:1")
+        assert "a1a1" not in book.remembered["claude-code:s1:u3"].text
+        times = book.times
+        assert importer.run().turns == 0
+        assert book.times == times
+        file.write_text(file.read_text() + "\n" + claude(5, "user", "and then?"))
+        assert importer.run().turns == 2
+
+    def test_codex_is_read_too(self) -> None:
+        payload = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
+        line = json.dumps({"timestamp": "2026-01-05T09:30:00Z", "type": "response_item", "payload": payload}).encode()
+        turn = read_turn(line, "rollout-1")
+        assert turn is not None
+        assert (turn.agent, turn.session, turn.text) == ("codex", "codex:rollout-1", "Hello")
+
+    @pytest.mark.parametrize(
+        "line", [b"[]", b"nope", b"x" * (LONGEST_LINE + 1), b'{"type": "user", "message": 3}', b'"text"']
+    )
+    def test_what_is_malformed_is_said(self, line: bytes) -> None:
+        with pytest.raises(ValueError):
+            read_turn(line, "s")

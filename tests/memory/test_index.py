@@ -1,0 +1,256 @@
+"""Vectors and the index over them (SPEC 4.3, 4.10), with the real helper process: lost, stale, damaged, mended."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import numpy
+import pytest
+
+from engine.memory import vectors as dense
+from engine.memory.embedding import Endpoint, EndpointEmbedder, LocalEmbedder, NoEmbedder
+from engine.memory.helper import Helper
+from engine.memory.memory import MemoryPort
+from engine.storage.database import Database
+from engine.values import Layer, NewMemory
+from tests.memory.conftest import Making, WordVectors, turns
+
+LONG = 90.0
+"""Seconds: the helper loads its libraries, on a machine that may be busy."""
+
+
+def until(true: Callable[[], bool], seconds: float = LONG) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def many(memory: MemoryPort, monkeypatch: pytest.MonkeyPatch) -> MemoryPort:
+    """A memory that has too much for exact search, indexed."""
+    monkeypatch.setattr(dense, "EXACT_MOST", 10)
+    memory.remember(turns(*(f"word{number} thing{number % 7}" for number in range(60))))
+    memory.remember([NewMemory("task summary", layer=Layer.CONTEXT, kind="summary")])
+    assert memory.settle(LONG)
+    assert memory.index.wait(LONG)
+    return memory
+
+
+def nearest(memory: MemoryPort, text: str) -> tuple[str, str]:
+    """What is nearest to a question, and who served it."""
+    query = memory.vectors.embed([text])
+    assert query is not None
+    hits = memory.vectors.search(query[0], 3)
+    if not hits.hits:
+        return "", hits.served
+    return memory.store.by_seq([hits.hits[0].seq])[hits.hits[0].seq].text, hits.served
+
+
+def found_again(memory: MemoryPort) -> None:
+    """Dense search comes back by itself; meanwhile words find."""
+    assert [one.text for one in memory.entries(Layer.VECTORS, words="word17")] == ["word17 thing3"]
+    nearest(memory, "word17 thing3")
+    until(lambda: nearest(memory, "word17 thing3") == ("word17 thing3", "chroma"))
+
+
+def test_both_ways_of_searching_find_the_same(many: MemoryPort, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = many.vectors.embed(["word5 thing5"])
+    assert query is not None
+    by_index = many.vectors.search(query[0], 5)
+    monkeypatch.setattr(dense, "EXACT_MOST", 1000)
+    exactly = many.vectors.search(query[0], 5)
+    assert (by_index.served, exactly.served) == ("chroma", "exact")
+    assert [one.chunk_id for one in by_index.hits] == [one.chunk_id for one in exactly.hits]
+    assert [one.similarity for one in by_index.hits] == pytest.approx([one.similarity for one in exactly.hits])
+    near = many.vectors.similarities(query[0], [one.seq for one in exactly.hits])
+    assert near == pytest.approx({one.seq: one.similarity for one in exactly.hits})
+    assert nearest(many, "task summary")[0] == "task summary", "layer E is searched as well"
+
+
+def test_a_deleted_folder_comes_back(many: MemoryPort) -> None:
+    shutil.rmtree(many.index.folder)
+    found_again(many)
+
+
+def test_a_damaged_folder_is_moved_aside_and_built_again(many: MemoryPort) -> None:
+    for file in many.index.folder.rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"\xa5" * max(4096, file.stat().st_size))
+    many.index.check()
+    found_again(many)
+    assert many.index.folder.with_name("chroma.damaged").exists()
+
+
+def test_an_index_that_another_changed_is_built_again(many: MemoryPort) -> None:
+    code = (
+        "import chromadb, sys; one = chromadb.PersistentClient(sys.argv[1]).get_collection('clawpy_memory'); "
+        "ids = one.get()['ids']; one.delete(ids=ids[:30]); "
+        "one.upsert(ids=ids[30:], embeddings=[[float(n % 5)] * 32 for n in range(len(ids) - 30)])"
+    )
+    subprocess.run([sys.executable, "-c", code, str(many.index.folder)], check=True)
+    helper = many.index._helper
+    helper.end()  # as after a restart: what this one holds in its memory is older than the folder
+    many.index.check()
+    found_again(many)
+
+
+def test_the_next_engine_takes_up_what_a_crash_left(many: MemoryPort, make_memory: Making) -> None:
+    many.close()
+    again = make_memory(embedder=WordVectors())
+    again.remember(turns("afterwards something new"))
+    until(lambda: nearest(again, "afterwards something new") == ("afterwards something new", "chroma"))
+
+
+def test_what_is_gone_is_not_found_and_much_of_it_makes_a_new_index(
+    many: MemoryPort, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [one.id for one in many.entries(Layer.VECTORS)][:50]
+    chunks = database.write(lambda tx: many.store.erase(tx, names))
+    many.gone(chunks)
+    assert many.index.wait(LONG)
+    left = {one.text for one in many.entries(Layer.VECTORS) if one.text}
+    assert nearest(many, "word59 thing3")[0] in {*left, "task summary", ""}
+
+
+def test_the_helper_is_started_again_when_it_was_killed(many: MemoryPort, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.memory.helper.SHORT_LIFE", 0.0)
+    pid = many.index._helper.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: many.index._helper.pid != pid)
+    found_again(many)
+
+
+def test_a_helper_ends_with_its_engine() -> None:
+    code = (
+        "from engine.memory.helper import Helper; import sys, time; one = Helper(); "
+        "one.submit(do='offsets', text='x'); print(one.pid, flush=True); time.sleep(60)"
+    )
+    engine = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert engine.stdout is not None
+    pid = int(engine.stdout.readline())
+    engine.kill()
+    engine.wait()
+    engine.stdout.close()
+
+    def gone() -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        except FileNotFoundError:
+            return True
+
+    if Path("/proc/self").exists():
+        until(gone)
+
+
+# -- embedders
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalEmbedder]:
+    helper = Helper()
+    yield LocalEmbedder(helper)
+    helper.close()
+
+
+def test_the_local_model_reads_meaning_and_never_looks_at_the_neighbours(local: LocalEmbedder) -> None:
+    texts = ["a cat sat on the mat", "a kitten rests on a rug", "quarterly tax report"]
+    together = local.embed(texts * 4)
+    alone = [local.embed([text], now=True)[0] for text in texts]
+    assert [one.vector for one in together[:3]] == [one.vector for one in alone]
+    cat, kitten, tax = (numpy.frombuffer(one.vector, dtype="<f4") for one in alone)
+    assert float(cat @ cat) == pytest.approx(1, abs=1e-5)
+    assert float(cat @ kitten) > float(cat @ tax) + 0.2
+    assert alone[0].tokens == ("a", "cat", "sat", "on", "the", "mat")
+    assert [texts[0][start:stop] for start, stop in alone[0].offsets] == list(alone[0].tokens)
+
+
+def test_a_long_text_is_found_by_its_end(make_memory: Making) -> None:
+    memory = make_memory()
+    filler = "The weather was mild and nothing much happened on that day in the office. " * 40
+    memory.remember([NewMemory(filler + "Our new puppy is called Biscuit."), NewMemory("We bought a red car.")])
+    assert memory.settle(LONG)
+    assert memory.store.chunk_count() > 3
+    assert nearest(memory, "what is the name of the dog?")[0].endswith("Biscuit.")
+
+
+class _Embeddings(BaseHTTPRequestHandler):
+    asked: list[dict[str, object]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
+        rows = [{"index": n, "embedding": [float(len(text)), 1.0, 0.0]} for n, text in enumerate(body["input"])]
+        data = json.dumps({"data": rows[::-1]}).encode()
+        self.send_response(200 if body["model"] == "small" else 404)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    server = HTTPServer(("127.0.0.1", 0), _Embeddings)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield Endpoint(f"http://127.0.0.1:{server.server_port}/v1", "k1")
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_named_endpoint_makes_unit_vectors(endpoint: Endpoint) -> None:
+    made = EndpointEmbedder("mine", "small", lambda name: endpoint).embed(["abc", "abcdef"])
+    vectors = [numpy.frombuffer(one.vector, dtype="<f4") for one in made]
+    assert [float(one @ one) for one in vectors] == pytest.approx([1, 1])
+    assert float(vectors[0][0] / vectors[0][1]) == pytest.approx(3)
+    last = _Embeddings.asked[-1]
+    assert (last["path"], last["key"], last["model"]) == ("/v1/embeddings", "Bearer k1", "small")
+
+
+def test_an_endpoint_that_cannot_be_used_says_so(endpoint: Endpoint) -> None:
+    with pytest.raises(NoEmbedder, match="404"):
+        EndpointEmbedder("mine", "large", lambda name: endpoint).embed(["abc"])
+    with pytest.raises(NoEmbedder, match="clawpy key set mine"):
+        EndpointEmbedder("mine", "small", lambda name: None).embed(["abc"])
+
+
+def test_another_embedder_makes_all_vectors_anew(memory: MemoryPort) -> None:
+    memory.remember(turns("one thing", "another thing"))
+    assert memory.settle(LONG)
+    other = WordVectors(16)
+    other.name = "others"
+    memory.use(other)
+    assert [one.text for one in memory.entries(Layer.VECTORS, words="another")] == ["another thing"]
+    assert memory.settle(LONG)
+    rows = memory.vectors.matrix()
+    assert rows is not None
+    assert rows[2].shape == (2, 16)
+    assert nearest(memory, "[05 January 2026] Ada: one thing")[0] == "one thing"
+
+
+def test_without_an_embedder_words_find_and_the_layer_says_why(make_memory: Making) -> None:
+    class Broken(WordVectors):
+        def embed(self, *_: object, **__: object) -> list[object]:  # type: ignore[override]
+            raise NoEmbedder("the model is not the one it should be")
+
+    memory = make_memory(embedder=Broken())
+    memory.remember(turns("found by words"))
+    assert memory.settle(LONG) is False
+    assert memory.vectors.embed(["words"]) is None
+    [state, *_] = memory.layers()
+    assert state.state == "degraded"
+    assert "the model is not the one it should be" in state.words
+    assert len(memory.entries(Layer.VECTORS, words="words")) == 1

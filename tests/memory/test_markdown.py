@@ -1,0 +1,310 @@
+"""Layer A: files of agents are read, edited without a tear or a lost edit, and watched."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.config import FixedSettings
+from engine.hierarchy.agents import Agents
+from engine.memory.json_places import place
+from engine.memory.ledger import Ledger
+from engine.memory.markdown import FILES, LARGEST, Markdown
+from engine.memory.watching import Watching
+from engine.storage.database import Database
+from engine.values import AgentFile, Refusal
+
+WITHIN = 10.0
+
+
+@pytest.fixture
+def agents(tmp_path: Path, database: Database) -> Agents:
+    for agent, leader in (("ceo", "owner"), ("coo", "ceo"), ("gardener", "coo")):
+        folder = tmp_path / "agents" / agent
+        folder.mkdir(parents=True)
+        (folder / "comms.json").write_text(json.dumps({"reports_to": leader, "title": agent}, indent=2))
+        (folder / "tools.json").write_text('{"archetype": "", "budget": null}\n')
+        for name in ("soul", "memory", "heartbeat"):
+            (folder / f"{name}.md").write_text(f"# {name} of {agent}\n")
+    return Agents(
+        tmp_path / "agents", cascade_config=tmp_path / "cascade.json", settings=FixedSettings(), database=database
+    )
+
+
+@pytest.fixture
+def files(tmp_path: Path, agents: Agents, database: Database) -> Markdown:
+    return Markdown(tmp_path / "agents", database=database, fault=agents.file_fault)
+
+
+def refused(code: str, work: Callable[[], object]) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        work()
+    assert caught.value.code == code
+    assert caught.value.fix
+    return caught.value
+
+
+def edit(files: Markdown, agent: str, name: str, change: Callable[[str], str]) -> AgentFile:
+    now = files.read(agent, name)
+    return files.write(agent, name, change(now.text), read=now.digest)
+
+
+def told(database: Database) -> list[tuple[str, str, str]]:
+    entries = reversed(Ledger(database).latest(kinds=("AgentFileChanged",)))
+    return [(one.subject, one.payload["file"], one.payload["how"]) for one in entries]
+
+
+def test_every_agent_has_its_five_files(files: Markdown, agents: Agents) -> None:
+    found = files.list()
+    assert {one.agent for one in found} == {one.id for one in agents.list()}
+    assert {one.name for one in found} == set(FILES)
+    assert [one for one in found if one.problem or not one.digest] == []
+
+
+def test_an_edit_replaces_the_file_whole_and_keeps_its_mode(files: Markdown, database: Database) -> None:
+    path = files.folder / "gardener" / "soul.md"
+    path.chmod(0o640)
+    made = edit(files, "gardener", "soul.md", lambda text: text + "Waters by night.")
+    assert path.read_text() == made.text
+    assert made.text.endswith("Waters by night.\n")
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert told(database) == [("gardener", "soul.md", "in the console")]
+
+
+def test_a_link_stays_a_link_and_line_ends_stay(files: Markdown, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "dotfiles.md"
+    elsewhere.write_bytes(b"one\r\ntwo\r\n")
+    path = files.folder / "gardener" / "memory.md"
+    path.unlink()
+    path.symlink_to(elsewhere)
+    edit(files, "gardener", "memory.md", lambda text: text.replace("\r\n", "\n") + "three")
+    assert path.is_symlink()
+    assert elsewhere.read_bytes() == b"one\r\ntwo\r\nthree\r\n"
+
+
+def test_a_file_that_is_not_there_can_be_made(files: Markdown) -> None:
+    (files.folder / "gardener" / "heartbeat.md").unlink()
+    assert files.read("gardener", "heartbeat.md").digest == ""
+    assert files.write("gardener", "heartbeat.md", "# Heartbeat", read="").text == "# Heartbeat\n"
+    refused("changed_meanwhile", lambda: files.write("gardener", "heartbeat.md", "again", read=""))
+
+
+def test_an_edit_of_what_changed_meanwhile_is_refused_and_loses_nothing(files: Markdown) -> None:
+    before = files.read("gardener", "soul.md")
+    (files.folder / "gardener" / "soul.md").write_text("theirs\n")
+    refused("changed_meanwhile", lambda: files.write("gardener", "soul.md", "mine", read=before.digest))
+    theirs = files.read("gardener", "soul.md")
+    assert theirs.text == "theirs\n"
+    assert files.write("gardener", "soul.md", "both", read=theirs.digest).text == "both\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("comms.json", '{"reports_to": "coo",\n "title" "x"}', 'line 2, column 10: a ":" is missing here'),
+        ("comms.json", '{\n "reports_to": "coo",\n}', "line 3"),
+        ("comms.json", '{"reports_to": 7}', "line 1, column 16: reports_to"),
+        ("comms.json", '{\n  "title": "x"\n}', "line 1, column 1: reports_to"),
+        ("comms.json", '{"reports_to": "nobody_here"}', "line 1, column 16: reports_to: there is no agent nobody_here"),
+        ("comms.json", '{"reports_to": "gardener"}', "reports to itself"),
+        ("comms.json", '{"title": "a", "reports_to": "coo", "title": "b"}', "'title' is there twice"),
+        ("tools.json", '{\n  "allow": [\n    "read",\n    7\n  ]\n}', "line 4, column 5: allow.1"),
+        ("tools.json", '{"budget": {"usd_per_day": -1}}', "line 1, column 28: budget.usd_per_day"),
+        ("tools.json", "[" * 100_000, "nested too deeply"),
+        ("tools.json", "{} {}", "line 1, column 4: something follows"),
+        ("tools.json", "", "line 1, column 1: a value is expected"),
+    ],
+)
+def test_json_that_is_wrong_is_told_with_its_place_and_not_written(
+    files: Markdown, name: str, text: str, said: str
+) -> None:
+    before = files.read("gardener", name)
+    refusal = refused("bad_file", lambda: files.write("gardener", name, text, read=before.digest))
+    assert said in refusal.message
+    assert files.read("gardener", name) == before
+
+
+def test_a_leader_cannot_be_put_below_its_own_reports(files: Markdown) -> None:
+    before = files.read("coo", "comms.json")
+    comms = json.loads(before.text) | {"reports_to": "gardener"}
+    refusal = refused(
+        "bad_file", lambda: files.write("coo", "comms.json", json.dumps(comms, indent=2), read=before.digest)
+    )
+    assert "line 2" in refusal.message
+    assert "coo leads gardener" in refusal.message
+
+
+def test_what_is_wrong_already_is_told_and_can_be_mended(files: Markdown) -> None:
+    (files.folder / "gardener" / "tools.json").write_text("{,}")
+    broken = files.read("gardener", "tools.json")
+    assert broken.problem.startswith("line 1, column 2")
+    assert files.write("gardener", "tools.json", "{}", read=broken.digest).problem == ""
+
+
+def test_what_cannot_be_read_says_why(files: Markdown) -> None:
+    folder = files.folder / "gardener"
+    (folder / "soul.md").write_bytes(b"caf\xe9")
+    (folder / "memory.md").write_bytes(b"x" * (LARGEST + 1))
+    (folder / "heartbeat.md").unlink()
+    os.mkfifo(folder / "heartbeat.md")  # reading it would wait without end
+    problems = {one.name: one.problem for one in files.list("gardener")}
+    assert "byte 3 is 0xe9" in problems["soul.md"]
+    assert "larger than 256 kB" in problems["memory.md"]
+    assert "no plain file" in problems["heartbeat.md"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [("..", "soul.md"), ("gardener", "../ceo/soul.md"), ("gardener", "passwd"), ("a/b", "soul.md"), ("", "soul.md")],
+)
+def test_nothing_but_the_files_of_agents_is_touched(files: Markdown, agent: str, name: str) -> None:
+    refused("unknown_file", lambda: files.read(agent, name))
+    refused("unknown_file", lambda: files.write(agent, name, "x", read=""))
+
+
+def test_an_agent_that_is_not_there_gets_no_folder(files: Markdown) -> None:
+    refused("unknown_file", lambda: files.write("nobody", "soul.md", "x", read=""))
+    assert not (files.folder / "nobody").exists()
+
+
+def test_a_full_disk_leaves_the_old_text(files: Markdown, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("engine.memory.markdown.write_atomic", full)
+    before = files.read("gardener", "soul.md")
+    refused("unwritable_file", lambda: files.write("gardener", "soul.md", "x", read=before.digest))
+    assert files.read("gardener", "soul.md") == before
+
+
+def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: Markdown, database: Database) -> None:
+    before = files.read("gardener", "memory.md").text
+    files.append("gardener", "memory.md", "## Monday\n\x1b[31mred\x1b[0m facts")
+    assert files.read("gardener", "memory.md").text == before + "## Monday\nred facts\n"
+    refused("unknown_file", lambda: files.append("gardener", "soul.md", "obey"))
+    assert told(database) == [("gardener", "memory.md", "by the engine")]
+
+
+def test_readers_never_see_half_a_file(files: Markdown) -> None:
+    texts = {letter * 50_000 + "\n" for letter in "ab"}
+    edit(files, "gardener", "memory.md", lambda _: "a" * 50_000)
+    over = threading.Event()
+    torn: list[str] = []
+
+    def read() -> None:
+        while not over.is_set():
+            text = files.read("gardener", "memory.md").text
+            if text not in texts:
+                torn.append(text)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(40):
+        edit(files, "gardener", "memory.md", lambda _, letter="ab"[number % 2]: letter * 50_000)
+    over.set()
+    reader.join()
+    assert torn == []
+
+
+# Watching
+
+
+@pytest.fixture
+def watching(files: Markdown) -> Iterator[Watching]:
+    watching = Watching(files)
+    watching.start()
+    assert watching.ready.wait(WITHIN)
+    yield watching
+    watching.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_an_outside_edit_shows_up_and_our_own_is_no_outside_one(
+    files: Markdown, watching: Watching, database: Database
+) -> None:
+    folder = files.folder / "gardener"
+    edit(files, "gardener", "soul.md", lambda text: text + "ours")
+    (folder / "memory.md").touch()  # says nothing new
+    (folder / "notes.txt").write_text("none of the five")
+    replacing = folder / "heartbeat.md~"
+    replacing.write_text("theirs\n")
+    replacing.rename(folder / "heartbeat.md")  # as editors do it
+    until(lambda: ("gardener", "heartbeat.md", "on disk") in told(database))
+    assert told(database) == [("gardener", "soul.md", "in the console"), ("gardener", "heartbeat.md", "on disk")]
+
+
+def test_a_folder_that_comes_by_hand_shows_up(files: Markdown, watching: Watching, database: Database) -> None:
+    made = files.folder.parent / "newcomer"
+    made.mkdir()
+    (made / "comms.json").write_text('{"reports_to": "coo"}')
+    made.rename(files.folder / "newcomer")
+    until(lambda: ("newcomer", "comms.json", "on disk") in told(database))
+
+
+def test_what_changed_while_the_watcher_began_shows_up(files: Markdown, database: Database) -> None:
+    files.remember_all()
+    (files.folder / "gardener" / "soul.md").write_text("theirs\n")
+    watching = Watching(files)
+    assert not watching.is_set()
+    assert told(database) == [("gardener", "soul.md", "on disk")]
+
+
+def test_where_nothing_can_be_watched_it_is_said(files: Markdown, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*paths: object, **options: object) -> None:
+        raise OSError("inotify watch limit reached")
+
+    monkeypatch.setattr("watchfiles.watch", none)
+    said: list[str] = []
+    watching = Watching(files, report=lambda where, message: said.append(message))
+    watching.start()
+    assert watching.ready.wait(WITHIN)
+    watching.close()
+    assert "watch limit" in said[0]
+
+
+# Places in JSON
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES, st.sampled_from([None, 2]), st.data())
+def test_the_place_of_a_value_is_where_it_is_written(value: object, indent: int | None, data: st.DataObject) -> None:
+    keys: list[str | int] = []
+    inner = value
+    while isinstance(inner, (dict, list)) and inner and data.draw(st.booleans()):
+        key = data.draw(st.sampled_from(sorted(inner) if isinstance(inner, dict) else range(len(inner))))
+        keys.append(key)
+        inner = inner[key]
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    line, column = place(text, keys)
+    rest = "\n".join([text.split("\n")[line - 1][column - 1 :], *text.split("\n")[line:]])
+    assert json.JSONDecoder().raw_decode(rest)[0] == inner
+
+
+def test_the_layer_says_how_it_stands(files: Markdown, database: Database) -> None:
+    assert (files.layer().count, files.layer().state) == (15, "ready")
+    assert Ledger(database).layer().count == 0
+    (files.folder / "gardener" / "comms.json").write_text("{")
+    edit(files, "gardener", "soul.md", str.upper)
+    edit(files, "gardener", "memory.md", str.upper)
+    assert files.layer().state == "degraded"
+    assert files.layer().words.startswith("gardener/comms.json: line 1, column 2")
+    assert Ledger(database).layer().count == 2

@@ -1,0 +1,324 @@
+"""The night (SPEC 4.8): what a day leaves, once, within its caps, whatever the model says or the clocks do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import ChangeSetLanded, ValidationFailed
+from engine.memory.capture import Captures
+from engine.memory.context import MOST_WORDS, ContextEngine, SessionRecord, clipped, from_record
+from engine.memory.day import MOST_FACTS, Day, draft, lines_for
+from engine.memory.drafts import Drafts
+from engine.memory.ledger import Ledger
+from engine.memory.nightly import (
+    COST_CAP,
+    TRIES,
+    Evaluation,
+    Nightly,
+    Proposed,
+    check,
+    latest_day,
+    missed,
+    window,
+)
+from engine.memory.para import NewFact, Para
+from engine.memory.validation_runs import ValidationRuns
+from engine.storage.database import Database
+from engine.values import Bucket, Capture, Refusal
+from tests.memory.said import NOW, Book, ended, view
+
+TODAY = date(2026, 1, 5)
+GOOD = Proposed("The service listens on port 8000", "configuration", "projects", "shop", "session_1")
+
+
+class Pages:
+    def __init__(self) -> None:
+        self.pages = {"backend_builder": "# Memory\n"}
+
+    def text(self, agent: str) -> str | None:
+        return self.pages.get(agent)
+
+    def append(self, agent: str, text: str) -> None:
+        self.pages[agent] += text
+
+
+class Model:
+    """Says what it is told to, at a price."""
+
+    def __init__(self, *answers: Sequence[Proposed], cost: int = 30_000) -> None:
+        self.answers = list(answers)
+        self.cost = cost
+        self.asked: list[tuple[tuple[str, ...], int]] = []
+
+    def evaluate(self, synthesis: str, faults: Sequence[str], *, most: int, budget: int) -> Evaluation | None:
+        assert most == MOST_FACTS
+        self.asked.append((tuple(faults), budget))
+        return Evaluation(tuple(self.answers.pop(0)), self.cost)
+
+
+class World:
+    def __init__(self, folder: Path, database: Database, clock: FakeClock, model: Model | None = None) -> None:
+        self.book, self.pages = Book(), Pages()
+        self.database = database
+        self.para = Para(folder / "para", database, clock)
+        self.drafts = Drafts(database, self.para)
+        self.captures = Captures(database, self.book, self.book.remember)
+        self.nightly = Nightly(
+            database,
+            clock,
+            ledger=Ledger(database),
+            captures=self.captures,
+            session=self.book.get,
+            para=self.para,
+            drafts=self.drafts,
+            diaries=self.pages,
+            runs=ValidationRuns(database),
+            evaluator=model,
+        )
+
+    def happen(self) -> None:
+        one = self.book.add(view(), ("say", "We decided to keep the old parser."))
+        self.captures.take(one.id)
+        ended(self.database, one)
+        landed = ChangeSetLanded(subject="change_1", workspace=one.workspace, session_id=one.id, files=2)
+        self.database.write(lambda tx: tx.record(landed))
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
+    one = World(tmp_path, database, clock)
+    one.happen()
+    return one
+
+
+class TestWithoutAModel:
+    def test_nothing_is_promoted_and_drafts_wait(self, world: World) -> None:
+        report = world.nightly.run(TODAY)
+        assert (report.promoted, report.drafted) == (0, 2)
+        assert "no model" in report.reason
+        assert world.para.facts() == []
+        assert [one.category for one in world.drafts.waiting()] == ["decision", "change"]
+        assert "(2 files landed)" in world.pages.pages["backend_builder"]
+
+    def test_a_second_time_changes_no_byte(self, world: World, tmp_path: Path) -> None:
+        world.nightly.run(TODAY)
+        page, waiting = dict(world.pages.pages), world.drafts.waiting()
+        ledger = Ledger(world.database).latest(1_000)
+        report = world.nightly.run(TODAY)
+        assert (report.promoted, report.drafted) == (0, 0)
+        assert (world.pages.pages, world.drafts.waiting()) == (page, waiting)
+        assert Ledger(world.database).latest(1_000) == ledger
+
+    def test_the_operator_decides_once(self, world: World) -> None:
+        world.nightly.run(TODAY)
+        first, second = world.drafts.waiting()
+        fact = world.drafts.promote(first.id, edit="We keep the old parser")
+        assert world.drafts.promote(first.id).id == fact.id
+        assert world.drafts.reject(second.id).state == "rejected"
+        assert world.drafts.waiting() == []
+        with pytest.raises(Refusal):
+            world.drafts.promote(second.id)
+        with pytest.raises(Refusal):
+            world.drafts.reject(first.id)
+        assert [one.fact for one in world.para.facts()] == ["We keep the old parser"]
+
+    def test_a_correction_takes_the_place_of_what_it_corrects(self, world: World) -> None:
+        old = world.para.add([NewFact("The service listens on port 8000", workspace="/home/me/shop")])[0]
+        world.book.add(view("session_2"), ("say", "Actually, the service listens on port 8001."))
+        world.captures.take("session_2")
+        world.nightly.run(TODAY)
+        waiting = next(one for one in world.drafts.waiting() if one.category == "correction")
+        assert waiting.supersedes == old.id
+        new = world.drafts.promote(waiting.id)
+        assert [one.id for one in world.para.corrections(old.id)] == [old.id, new.id]
+
+    def test_a_crash_in_the_middle_is_made_good(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Drafts, "add", crash)
+            with pytest.raises(InterruptedError):
+                world.nightly.run(TODAY)
+        assert world.nightly.run(TODAY).drafted == 2
+        assert world.pages.pages["backend_builder"].count("## 2026-01-05") == 1
+
+
+class TestWithAModel:
+    def test_what_can_be_used_is_promoted(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
+        model = Model([GOOD])
+        world = World(tmp_path, database, clock, model)
+        world.happen()
+        report = world.nightly.run(TODAY)
+        assert (report.promoted, report.drafted, report.cost) == (1, 0, 30_000)
+        assert world.para.facts()[0].source == "nightly:2026-01-05:session_1"
+        before = {file: file.read_bytes() for file in tmp_path.rglob("para/**/*.*")}
+        world.nightly.run(TODAY)
+        assert {file: file.read_bytes() for file in tmp_path.rglob("para/**/*.*")} == before
+        assert len(model.asked) == 1
+
+    def test_it_is_asked_again_with_what_was_wrong(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
+        bad = Proposed("A fact", "x", "nowhere", "shop", "session_1")
+        model = Model([bad], [GOOD])
+        world = World(tmp_path, database, clock, model)
+        world.happen()
+        assert world.nightly.run(TODAY).promoted == 1
+        assert "nowhere" in model.asked[1][0][0]
+        assert [budget for _, budget in model.asked] == [COST_CAP, COST_CAP - 30_000]
+        assert [(run.check.tool, run.check.failed) for run in ValidationRuns(database).latest("")] == [
+            ("nightly", 0),
+            ("nightly", 1),
+        ]
+
+    def test_tries_are_bounded(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
+        bad = Proposed("A fact", "x", "nowhere", "shop", "session_1")
+        model = Model(*[[bad]] * 9)
+        world = World(tmp_path, database, clock, model)
+        world.happen()
+        report = world.nightly.run(TODAY)
+        assert (len(model.asked), report.promoted, report.drafted) == (TRIES, 0, 2)
+        assert "given up after 3 tries" in report.reason
+
+    @pytest.mark.parametrize(("cost", "promoted"), [(COST_CAP, 1), (COST_CAP + 1, 0)])
+    def test_twelve_cents_and_not_more(
+        self, tmp_path: Path, database: Database, clock: FakeClock, cost: int, promoted: int
+    ) -> None:
+        assert COST_CAP == 120_000
+        world = World(tmp_path, database, clock, Model([GOOD], cost=cost))
+        world.happen()
+        assert world.nightly.run(TODAY).promoted == promoted
+
+    def test_a_crash_after_the_evaluation_costs_no_second_one(
+        self, tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model = Model([GOOD])
+        world = World(tmp_path, database, clock, model)
+        world.happen()
+        with monkeypatch.context() as patch:
+            patch.setattr(Para, "add", crash)
+            with pytest.raises(InterruptedError):
+                world.nightly.run(TODAY)
+        assert world.nightly.run(TODAY).promoted == 1
+        assert len(model.asked) == 1
+
+    def test_a_model_that_fails_leaves_the_drafts(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
+        world = World(tmp_path, database, clock, Model())  # has no answer: IndexError
+        world.happen()
+        report = world.nightly.run(TODAY)
+        assert report.drafted == 2
+        assert "the model failed" in report.reason
+
+    def test_eight_facts_and_not_more(self) -> None:
+        text = "[session_1] something"
+        assert check([GOOD] * 8, text) == []
+        assert "more than 8" in check([GOOD] * 9, text)[0]
+        secret = Proposed("The key is sk-" + "a1" * 15, "x", "areas", "keys", "session_1")
+        assert "secret" in check([secret], text)[0]
+        assert "is not in the day" in check([Proposed("A", "x", "areas", "g", "session_9")], text)[0]
+
+
+class TestDays:
+    def test_from_three_o_clock_on_it_is_the_day_before(self) -> None:
+        assert latest_day(datetime(2026, 1, 6, 2, 59, tzinfo=UTC)) == date(2026, 1, 4)
+        assert latest_day(datetime(2026, 1, 6, 3, 0, tzinfo=UTC)) == date(2026, 1, 5)
+
+    def test_seven_missed_days_are_caught_up_with_the_newest(self) -> None:
+        assert missed(date(2026, 1, 5), date(2026, 1, 5)) == []
+        assert missed(date(2026, 1, 4), date(2026, 1, 5)) == [date(2026, 1, 5)]
+        week = [date(2026, 1, day) for day in range(4, 11)]
+        assert missed(date(2026, 1, 3), date(2026, 1, 10)) == week
+        assert missed(date(2026, 1, 2), date(2026, 1, 10)) == week
+        assert missed(date(2026, 2, 1), date(2026, 1, 10)) == []
+
+    def test_a_day_has_23_or_25_hours_when_clocks_change(self) -> None:
+        clock = FakeClock(NOW, ZoneInfo("Europe/Berlin"))
+        spans = [window(day, clock) for day in (date(2026, 3, 28), date(2026, 3, 29), date(2026, 10, 25))]
+        assert [(end - start) / timedelta(hours=1) for start, end in spans] == [24, 23, 25]
+        assert spans[0][1] == spans[1][0]
+
+    def test_after_a_week_away_each_day_is_worked_through_once(self, world: World, clock: FakeClock) -> None:
+        world.nightly.run_due()
+        clock.advance(timedelta(days=3))
+        assert [one.day for one in world.nightly.run_due()] == ["2026-01-05", "2026-01-06", "2026-01-07"]
+        assert world.nightly.run_due() == []
+
+
+def test_rules_keep_eight_drafts_at_most_and_name_what_stays_red() -> None:
+    def said(number: int) -> Capture:
+        text = f"The part number {number} lives in the shop"
+        return Capture(f"cap_{number}", "fact", text, (), NOW, "session_1", number, "a", "/home/me/shop")
+
+    red = {f"session_{number}": ("/home/me/shop", ("tests/test_a.py::test_x",)) for number in (1, 2)}
+    many = Day("2026-01-05", captures=tuple(said(number) for number in range(20)), red=red)
+    assert len(draft(many, [])) == MOST_FACTS
+    few = draft(Day("2026-01-05", red=red), [])
+    assert few[0].fact.bucket is Bucket.RESOURCES
+    assert "stayed red in 2 sessions" in few[0].reason
+    assert draft(Day("2026-01-05", red={"session_1": red["session_1"]}), []) == []
+    lines = lines_for(many, "a")
+    assert (len(lines), lines[-1]) == (12, "and 9 more")
+
+
+class TestContext:
+    def test_a_summary_has_at_most_120_words(self) -> None:
+        words = " ".join(["word"] * 500)
+        record = SessionRecord(
+            view(prompt=words, summary=words), (words, words), tuple(f"a/{number}.py" for number in range(200))
+        )
+        told = from_record(record)
+        assert len(told.split()) <= MOST_WORDS
+        for part in ("Task:", "Outcome: succeeded", "Decided:", "Files: a/0.py", "more."):
+            assert part in told
+        assert len(clipped(words, 120).split()) == 120
+        assert clipped(" ".join(["w"] * 120), 120).endswith("w")
+
+    def test_it_is_remembered_once(self, database: Database) -> None:
+        book = Book()
+        book.add(view())
+        book.files["session_1"] = ("parser.py",)
+        context = ContextEngine(book, Silent(), book, book.remember, known=book.known)
+        ended(database, view())
+        (fact,) = Ledger(database).latest(1)
+        context.handle(fact)
+        context.handle(fact)
+        assert book.times == 1
+        one = book.remembered["summary:session_1"]
+        assert (one.layer, one.session, one.kind) == ("E", "session_1", "summary")
+        assert "parser.py" in one.text
+
+    def test_a_models_words_are_taken_and_clipped_its_failure_is_not(self) -> None:
+        book = Book()
+
+        class Summing:
+            def summarise(self, record: SessionRecord, most: int, /) -> str:
+                if record.view.id == "session_2":
+                    raise TimeoutError
+                return " ".join(["told"] * 300)
+
+        context = ContextEngine(book, Silent(), book, book.remember, known=book.known, summariser=Summing())
+        assert len(context.summary(SessionRecord(view())).split()) == MOST_WORDS
+        assert context.summary(SessionRecord(view("session_2"))).startswith("Task: Mend the parser.")
+
+
+class Silent:
+    def of_session(self, session_id: str) -> Sequence[Capture]:
+        return ()
+
+
+def crash(*_: object, **__: object) -> None:
+    raise InterruptedError("the power went")
+
+
+def test_what_failed_twice_is_read_from_the_ledger(world: World) -> None:
+    for number in (2, 3):
+        world.book.add(view(f"session_{number}"))
+        failed = ValidationFailed(
+            subject=f"session_{number}", workspace="/home/me/shop", agent="a", attempts=3, cost=0,
+            failing=("tests/test_a.py::test_x",), reason="tries",
+        )  # fmt: skip
+        world.database.write(lambda tx, failed=failed: tx.record(failed))  # type: ignore[misc]
+    world.nightly.run(TODAY)
+    assert "failure" in [one.category for one in world.drafts.waiting()]

@@ -1,0 +1,255 @@
+"""Canonical facts: kept, superseded, edited by hand, never lost (SPEC 4.7)."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.memory import para as para_module
+from engine.memory import para_file
+from engine.memory.para import NewFact, Para, group_name, overtaken
+from engine.storage import intents
+from engine.storage.database import Database
+from engine.values import Bucket, Refusal
+
+
+@pytest.fixture
+def para(tmp_path: Path, database: Database, clock: FakeClock) -> Para:
+    return Para(tmp_path / "para", database, clock)
+
+
+def items(tmp_path: Path, place: str = "areas/general") -> list[dict[str, object]]:
+    return json.loads((tmp_path / "para" / place / "items.json").read_text())  # type: ignore[no-any-return]
+
+
+PORT = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "session_1:4")
+
+
+class TestFiles:
+    def test_an_item_has_the_seeds_fields(self, para: Para, tmp_path: Path) -> None:
+        fact = para.add([PORT])[0]
+        (item,) = items(tmp_path, "projects/shop")
+        assert item["id"] == fact.id
+        assert fact.id.startswith("fact_")
+        assert {key: item[key] for key in ("fact", "category", "source", "status")} == {
+            "fact": "The service listens on port 8000",
+            "category": "configuration",
+            "source": "session_1:4",
+            "status": "active",
+        }
+        assert (item["access_count"], item["last_accessed"], item["superseded_by"]) == (0, None, None)
+
+    def test_the_summary_says_what_holds_and_what_did(self, para: Para, tmp_path: Path) -> None:
+        old = para.add([PORT])[0]
+        new = para.supersede(old.id, "The service listens on port 8001")
+        page = (tmp_path / "para/projects/shop/summary.md").read_text()
+        holds, history = page.split("## Superseded")
+        assert "port 8001" in holds
+        assert "port 8000" not in holds
+        assert f"superseded by {new.id}" in history
+
+    def test_adding_the_same_again_changes_no_byte(self, para: Para, tmp_path: Path) -> None:
+        first = para.add([PORT, NewFact("Always run the linter")])
+        before = {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")}
+        assert para.add([PORT, NewFact("Always run the linter!")]) == first
+        assert {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")} == before
+
+    def test_an_outside_edit_shows_at_once(self, para: Para, tmp_path: Path) -> None:
+        para.add([PORT])
+        file = tmp_path / "para/projects/shop/items.json"
+        file.write_text(file.read_text().replace("8000", "9000"))
+        assert "9000" in para.facts()[0].fact
+
+    def test_bad_items_are_named_and_none_is_lost(self, para: Para, tmp_path: Path) -> None:
+        para.add([PORT])
+        file = tmp_path / "para/projects/shop/items.json"
+        good = json.loads(file.read_text())
+        good[0]["note of mine"] = "kept"
+        bad = [
+            "no object",
+            {"id": "7", "fact": "x"},
+            {"id": "fact_aaaa", "fact": ""},
+            {"id": "fact_bbbb", "fact": "x", "status": "maybe"},
+            {"id": "fact_cccc", "fact": "x", "access_count": -1},
+            {"id": "fact_dddd", "fact": "x", "last_accessed": "yesterday"},
+            {"id": "fact_eeee", "fact": "x", "superseded_by": "fact_bbbb"},
+            {"id": "fact_ffff", "fact": ["x"]},
+            dict(good[0]),
+        ]
+        file.write_text(json.dumps(good + bad))
+        assert len(para.facts()) == 1
+        problems = para.problems()
+        assert len(problems) == len(bad)
+        assert all("para/projects/shop/items.json item" in one for one in problems)
+        para.supersede(good[0]["id"], "The service listens on port 8001")
+        after = items(tmp_path, "projects/shop")
+        assert after[1 : 1 + len(bad) - 1] == bad[:-1]
+        assert after[0]["note of mine"] == "kept"
+
+    def test_a_file_that_cannot_be_read_is_never_written_over(self, para: Para, tmp_path: Path) -> None:
+        para.add([PORT])
+        file = tmp_path / "para/projects/shop/items.json"
+        file.write_text("[{,")
+        with pytest.raises(Refusal) as refusal:
+            para.add([NewFact("Another fact of the shop", bucket=Bucket.PROJECTS, group="shop")])
+        assert refusal.value.code == "para_damaged"
+        assert file.read_text() == "[{,"
+        assert "cannot be read" in para.problems()[0]
+        para.add([NewFact("A fact somewhere else")])
+
+    def test_a_group_of_a_wicked_name_is_refused(self, para: Para) -> None:
+        for name in ("../../etc", "", ".", "A B", "x" * 61):
+            with pytest.raises(Refusal):
+                para.add([NewFact("A fact", group=name)])
+        assert group_name("../../Etc passwd") == "etc-passwd"
+        assert group_name("…") == "general"
+
+    @pytest.mark.parametrize("length", [1, 1_000])
+    def test_a_fact_has_up_to_1000_characters(self, para: Para, length: int) -> None:
+        assert para.add([NewFact("x" * length)])[0].fact == "x" * length
+
+    @pytest.mark.parametrize("text", ["", "   ", "x" * 1_001])
+    def test_an_empty_or_longer_one_is_refused(self, para: Para, text: str) -> None:
+        with pytest.raises(Refusal) as refusal:
+            para.add([NewFact(text)])
+        assert refusal.value.code == "bad_fact"
+
+
+class TestChain:
+    def test_it_can_be_walked_from_any_of_its_facts(self, para: Para, clock: FakeClock) -> None:
+        chain = para.add([PORT])
+        for port in (8001, 8002, 8003):
+            clock.advance(timedelta(days=1))
+            chain.append(para.supersede(chain[-1].id, f"The service listens on port {port}"))
+        ids = [fact.id for fact in chain]
+        for one in ids:
+            found = para.corrections(one)
+            assert [fact.id for fact in found] == ids
+            assert [fact.active for fact in found] == [False, False, False, True]
+            assert [fact.superseded_by for fact in found] == [*ids[1:], None]
+
+    def test_what_was_superseded_is_not_superseded_again(self, para: Para) -> None:
+        old = para.add([PORT])[0]
+        new = para.supersede(old.id, "The service listens on port 8001")
+        with pytest.raises(Refusal) as refusal:
+            para.supersede(old.id, "The service listens on port 8002")
+        assert refusal.value.code == "already_superseded"
+        assert new.id in refusal.value.fix
+
+    def test_back_to_the_first_words_is_a_new_fact(self, para: Para) -> None:
+        first = para.add([PORT])[0]
+        second = para.supersede(first.id, "The service listens on port 8001")
+        third = para.supersede(second.id, PORT.fact)
+        assert len({first.id, second.id, third.id}) == 3
+        assert [fact.id for fact in para.corrections(second.id)] == [first.id, second.id, third.id]
+
+    def test_a_circle_made_by_hand_ends(self, para: Para, tmp_path: Path) -> None:
+        one, two = para.add([NewFact("The first of two"), NewFact("The second of two")])
+        file = tmp_path / "para/areas/general/items.json"
+        written = json.loads(file.read_text())
+        for item, other in zip(written, (two.id, one.id), strict=True):
+            item |= {"status": "superseded", "superseded_by": other}
+        file.write_text(json.dumps(written))
+        assert {fact.id for fact in para.corrections(one.id)} == {one.id, two.id}
+
+    def test_a_successor_that_is_not_there_is_named(self, para: Para, tmp_path: Path) -> None:
+        para.add([PORT])
+        file = tmp_path / "para/projects/shop/items.json"
+        written = json.loads(file.read_text())
+        written[0] |= {"status": "superseded", "superseded_by": "fact_gone1"}
+        file.write_text(json.dumps(written))
+        assert "fact_gone1, which is not there" in para.problems()[0]
+
+    def test_forgetting_leaves_a_stub_in_its_place(self, para: Para, tmp_path: Path) -> None:
+        first = para.add([NewFact("Henrietta lives in Rome")])[0]
+        second = para.supersede(first.id, "Henrietta lives in Oslo")
+        third = para.supersede(second.id, "She lives in Bern")
+        assert sorted(para.blank(lambda text: "Henrietta" in text)) == sorted([first.id, second.id])
+        assert [fact.id for fact in para.corrections(third.id)] == [first.id, second.id, third.id]
+        for file in (tmp_path / "para").rglob("*.*"):
+            assert "Henrietta" not in file.read_text()
+        assert para.problems() == []
+
+
+class TestRecall:
+    def test_what_was_recalled_is_counted_once_flushed(self, para: Para, clock: FakeClock, tmp_path: Path) -> None:
+        fact = para.add([PORT])[0]
+        para.asked_for([fact.id])
+        clock.advance(timedelta(hours=1))
+        para.asked_for([fact.id, fact.id])
+        assert items(tmp_path, "projects/shop")[0]["access_count"] == 0
+        para.flush()
+        kept = para.get(fact.id)
+        assert (kept.access_count, kept.last_accessed) == (3, clock.now())
+
+    def test_counts_that_cannot_be_written_wait(self, para: Para, monkeypatch: pytest.MonkeyPatch) -> None:
+        fact = para.add([PORT])[0]
+        para.asked_for([fact.id])
+        with monkeypatch.context() as patch:
+            patch.setattr(para_file, "write_atomic", full_disk)
+            para.flush()
+        assert para.get(fact.id).access_count == 0
+        para.flush()
+        assert para.get(fact.id).access_count == 1
+
+
+class TestCrash:
+    @pytest.mark.parametrize("after", [0, 1, 2, 3])
+    def test_a_change_of_two_files_is_finished_at_the_next_start(
+        self,
+        para: Para,
+        database: Database,
+        clock: FakeClock,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        after: int,
+    ) -> None:
+        old = para.add([PORT])[0]
+        writes = 0
+
+        def write(path: Path, data: bytes) -> None:
+            nonlocal writes
+            if writes == after:
+                raise KeyboardInterrupt
+            writes += 1
+            para_module.write_atomic_for_test(path, data)
+
+        monkeypatch.setattr(para_module, "write_atomic_for_test", para_file.write_atomic, raising=False)
+        with monkeypatch.context() as patch:
+            patch.setattr(para_file, "write_atomic", write)
+            with pytest.raises(KeyboardInterrupt):
+                para.add([NewFact("The service listens on port 8001", group="ports", supersedes=old.id)])
+        again = Para(tmp_path / "para", database, clock)
+        assert again.recover() == []
+        assert [fact.active for fact in again.corrections(old.id)] == [False, True]
+        assert again.problems() == []
+        assert "8001" in (tmp_path / "para/areas/ports/summary.md").read_text()
+        assert intents.unfinished(database, "para") == []
+
+    def test_a_full_disk_is_told_and_made_good(
+        self, para: Para, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(para_file, "write_atomic", full_disk)
+            with pytest.raises(Refusal) as refusal:
+                para.add([PORT])
+            assert refusal.value.code == "unwritable_home"
+            assert "wait to be written" in para.recover()[0]
+        assert para.recover() == []
+        assert len(para.facts()) == 1
+
+
+def test_what_a_fact_overtakes_shares_its_words(para: Para) -> None:
+    old = para.add([PORT, NewFact("Always run the linter")])[0]
+    facts = para.facts()
+    assert overtaken("The service listens on port 8001", facts, 0.5) == old.id
+    assert overtaken("The service listens on port 8000!", facts, 0.5) == ""
+    assert overtaken("Nobody knows anything of it", facts, 0.5) == ""
+
+
+def full_disk(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")

@@ -1,0 +1,189 @@
+"""Reading questions, features and ranking: pure."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.memory import token_vectors
+from engine.memory.features import Pool, first_look
+from engine.memory.question import When, read, stem
+from engine.memory.ranking import Ranked, rank
+from engine.memory.weights import WEIGHTS
+
+NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
+
+
+def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning: list[float] | None = None,
+        words: list[float] | None = None, times: list[datetime | None] | None = None) -> list[Ranked]:  # fmt: skip
+    """Rank turns of (speaker, text) for a question."""
+    size = len(turns)
+    pool = Pool(
+        texts=[said for _, said in turns],
+        speakers=[who for who, _ in turns],
+        sessions=[session] * size,
+        times=times or [None] * size,
+        before=np.array([n - 1 if session else -1 for n in range(size)], np.int64),
+        after=np.array([n + 1 if session and n + 1 < size else -1 for n in range(size)], np.int64),
+        words=np.array(words or [0.0] * size, np.float32),
+        meaning=np.array(meaning or [0.5] * size, np.float32),
+        now=NOW,
+    )
+    question = read(text, {who for who, _ in turns}, now=NOW)
+    look = first_look(question, pool)
+    zero = np.zeros(size, np.float32)
+    return rank(question, pool, look, look.order(), (zero, zero))
+
+
+def test_words_that_narrow_nothing_and_names_are_not_looked_for() -> None:
+    question = read("What did Caroline's mother plant in the garden?", {"Caroline", "Melanie"})
+    assert question.words == ("mother", "plant", "garden")
+    assert question.asked == {"caroline"}
+    assert question.nameless == "What did mother plant in the garden?"
+
+
+def test_two_persons_named_are_none_asked() -> None:
+    assert read("Where did Ada meet Bob?", {"Ada", "Bob"}).asked == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("What did I plant in May?", {"user"}),
+        ("Where does my sister live?", {"user"}),
+        ("What did you recommend to me for dinner?", {"assistant"}),
+        ("Which book about birds was it?", set()),
+    ],
+)
+def test_the_first_person_is_the_user(text: str, asked: set[str]) -> None:
+    assert read(text, {"user", "assistant"}).asked == asked
+
+
+def test_the_first_person_is_nobody_where_nobody_is_a_role() -> None:
+    assert read("What did I plant?", {"Ada", "Bob"}).asked == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "day", "fit"),
+    [
+        ("on 7 May 2023", date(2023, 5, 7), 1.0),
+        ("on May 7th, 2023", date(2023, 5, 8), 1.0),
+        ("on 2023-05-07", date(2023, 5, 20), 0.33),
+        ("in May 2023", date(2023, 5, 20), 0.67),
+        ("in may", date(2022, 5, 20), 0.67),
+        ("in May 2023", date(2022, 5, 20), 0.0),
+        ("yesterday", date(2025, 6, 14), 1.0),
+        ("three weeks ago", date(2025, 5, 25), 0.67),
+        ("last month", date(2025, 5, 1), 0.67),
+    ],
+)
+def test_dates(text: str, day: date, fit: float) -> None:
+    question = read(f"What happened {text}?", (), now=NOW)
+    assert max(one.fits(day) for one in question.whens) == fit
+
+
+def test_may_is_a_verb_where_no_date_is_meant() -> None:
+    assert read("may I march to the garden?").whens == ()
+
+
+def test_endings_do_not_part_words() -> None:
+    assert len({stem(word) for word in ("plan", "plans", "planned", "planning")}) == 1
+    assert stem("ponies") == stem("pony")
+
+
+def test_who_is_asked_about_counts() -> None:
+    ranked = ask("What does Ada grow?", [("Bob", "beans in pots"), ("Ada", "beans in pots")], session="")
+    assert ranked[0].place == 1
+    assert "Ada says it" in ranked[0].reason
+
+
+def test_the_user_counts_in_a_first_person_question() -> None:
+    ranked = ask("What do I grow?", [("assistant", "beans in pots"), ("user", "beans in pots")], session="")
+    assert ranked[0].place == 1
+
+
+def test_a_date_that_fits_counts() -> None:
+    times: list[datetime | None] = [datetime(2023, 4, 7, tzinfo=UTC), datetime(2023, 5, 7, tzinfo=UTC)]
+    ranked = ask("What was sown on 7 May 2023?", [("", "beans")] * 2, session="", times=times)
+    assert ranked[0].place == 1
+    assert "said on 2023-05-07" in ranked[0].reason
+
+
+def test_of_two_that_fit_alike_the_newer_is_first() -> None:
+    times: list[datetime | None] = [datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 6, 14, tzinfo=UTC)]
+    assert ask("beans", [("", "beans")] * 2, session="", times=times)[0].place == 1
+
+
+def test_what_answers_a_question_that_fits_is_above_a_stray_line() -> None:
+    turns = [
+        ("Bob", "unrelated"),
+        ("Bob", "unrelated"),
+        ("Bob", "What beans do you grow?"),
+        ("Ada", "Runners, tall ones"),
+    ]
+    ranked = ask("beans grown", turns, meaning=[0.3, 0.3, 0.8, 0.3], words=[0, 0, 5.0, 0])
+    order = [one.place for one in ranked]
+    assert order.index(3) < order.index(0)
+
+
+def test_what_is_far_and_shares_no_word_is_not_found() -> None:
+    assert ask("beans", [("", "quite another matter")], session="", meaning=[0.24]) == []
+    assert len(ask("beans", [("", "quite another matter")], session="", meaning=[0.25])) == 1
+    assert len(ask("beans", [("", "two beans")], session="", meaning=[0.0])) == 1
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "Ada", "user"]), st.text(max_size=40)), min_size=1, max_size=12),
+    st.text(max_size=60),
+    st.sampled_from(["", "s"]),
+    st.data(),
+)
+def test_parts_add_up_to_the_score(turns: list[tuple[str, str]], text: str, session: str, data: st.DataObject) -> None:
+    unit = st.floats(-1, 1)
+    meaning = data.draw(st.lists(unit | st.just(float("nan")), min_size=len(turns), max_size=len(turns)))
+    words = data.draw(st.lists(st.floats(0, 30), min_size=len(turns), max_size=len(turns)))
+    ranked = ask(text, turns, session=session, meaning=meaning, words=words)
+    assert len({one.place for one in ranked}) == len(ranked)
+    assert all(one.score > two.score - 1e-5 for one, two in itertools.pairwise(ranked))
+    for one in ranked:
+        assert one.reason
+        assert all(0 <= part.value <= 1 and part.weight >= 0 for part in one.parts)
+        assert one.score == pytest.approx(sum(part.value * part.weight for part in one.parts))
+        assert -1e-6 <= one.score <= 1 + 1e-6
+
+
+def test_every_weight_says_why() -> None:
+    assert all(one.why and one.group for one in WEIGHTS)
+    assert len({one.feature for one in WEIGHTS}) == len(WEIGHTS)
+
+
+def test_dates_without_a_range_need_a_month() -> None:
+    assert When(year=2023).fits(date(2023, 5, 1)) == 0.0
+
+
+# -- token vectors
+
+
+def test_a_word_finds_itself() -> None:
+    chance = np.random.default_rng(1)
+    vectors = chance.normal(size=(5, 384)).astype(np.float32)
+    packed = token_vectors.pack(vectors)
+    assert len(packed) == 3 * token_vectors.DIMENSIONS
+    other = token_vectors.pack(chance.normal(size=(6, 384)).astype(np.float32))
+    average, least = token_vectors.match(packed, [], [other, packed, None])
+    assert average[1] == pytest.approx(1.0, abs=0.02)
+    assert least[1] == pytest.approx(1.0, abs=0.02)
+    assert average[0] < average[1]
+    assert average[2] == least[2] == 0.0
+
+
+def test_token_vectors_of_another_model_are_not_kept() -> None:
+    assert token_vectors.pack(np.ones((5, 100), np.float32)) == b""
+    assert token_vectors.pack(np.ones((2, 384), np.float32)) == b""
+    average, _ = token_vectors.match(b"", [], [b"\x01" * 32])
+    assert average[0] == 0.0

@@ -1,0 +1,265 @@
+"""Recall over layers: merging, budgets, deadlines; and over the real store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.memory.finding import Found, faded
+from engine.memory.memory import MemoryPort
+from engine.memory.recall import FACTS_MOST, Alone, Recaller
+from engine.values import Layer, NewMemory, Recalled, RecallQuery, ScorePart
+from tests.memory.conftest import Making, WordVectors, turns
+
+NOW = datetime(2025, 6, 15, tzinfo=UTC)
+
+
+def line(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", tokens: int = 10) -> Recalled:
+    parts = (ScorePart("words", score, 1.0),)
+    return Recalled(id, layer, text or f"text of {id}", score, parts, "says so", f"source of {id}", "", NOW, tokens)
+
+
+class Source:
+    """A layer that answers what it is told to, when it is told to."""
+
+    def __init__(self, *found: Recalled, layer: Layer = Layer.VECTORS, words: str = "", name: str = "") -> None:
+        self.found = found
+        self.layers = frozenset({layer})
+        self.name = name or f"layer {layer.value}"
+        self.words = words
+        self.go = threading.Event()
+        self.go.set()
+        self.asked = 0
+
+    def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
+        self.asked += 1
+        self.go.wait(30)
+        return Found(self.found[: query.k], self.words)
+
+
+class Broken(Source):
+    def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
+        raise OSError("the disk is gone")
+
+
+def recaller(*sources: Source, deadline: float = 5.0) -> Recaller:
+    return Recaller(sources, clock=FakeClock(NOW), deadline=deadline, count=len)
+
+
+def test_facts_come_first_then_what_scores_best() -> None:
+    facts = [line(f"fact_{n}", Layer.PARA, 0.1, f"fact {n}") for n in range(FACTS_MOST + 1)]
+    found = recaller(Source(line("a", score=0.9), line("b", score=0.8)), Source(*facts, layer=Layer.PARA)).recall(
+        RecallQuery("what", k=20)
+    )
+    assert [one.layer for one in found.items[:FACTS_MOST]] == [Layer.PARA] * FACTS_MOST
+    assert [one.id for one in found.items[FACTS_MOST:]] == ["a", "b", f"fact_{FACTS_MOST}"]
+
+
+def test_what_two_layers_say_is_there_once_and_as_the_fact() -> None:
+    said = "The cart rounds  HALF up"
+    found = recaller(
+        Source(line("a", score=0.9, text=said)), Source(line("f", Layer.PARA, 0.2, said.lower()), layer=Layer.PARA)
+    ).recall(RecallQuery("cart"))
+    assert [one.layer for one in found.items] == [Layer.PARA]
+
+
+def test_the_same_words_on_two_days_are_two_memories() -> None:
+    from dataclasses import replace
+
+    one, two = line("a", text="yes"), replace(line("b", text="yes"), at=NOW + timedelta(days=1))
+    three = line("c", text="Yes")
+    assert [each.id for each in recaller(Source(one, two, three)).recall(RecallQuery("yes")).items] == ["a", "b"]
+
+
+def test_a_broken_layer_is_left_out_and_named() -> None:
+    found = recaller(Source(line("a")), Broken(layer=Layer.PARA, name="facts (G)")).recall(RecallQuery("what"))
+    assert [one.id for one in found.items] == ["a"]
+    assert found.left_out == ("facts (G): OSError: the disk is gone",)
+
+
+def test_a_layer_that_hangs_is_left_out_named_and_not_asked_again_until_it_answers() -> None:
+    slow = Source(line("f", Layer.PARA), layer=Layer.PARA, name="facts (G)")
+    slow.go.clear()
+    port = recaller(Source(line("a")), slow, deadline=0.2)
+    found = port.recall(RecallQuery("what"))
+    assert [one.id for one in found.items] == ["a"]
+    assert found.left_out == ("facts (G): no answer within 0.2 s",)
+    assert found.seconds < 5
+    assert port.recall(RecallQuery("what")).left_out == ("facts (G): still busy with an earlier question",)
+    assert slow.asked == 1
+    slow.go.set()
+    late = port._late["facts (G)"]
+    late.result(10)
+    assert port.recall(RecallQuery("what"), deadline=5.0).left_out == ()
+
+
+def test_what_a_layer_does_without_is_said() -> None:
+    found = recaller(Source(line("a"), words="found by words alone", name="memories (C, E)")).recall(RecallQuery("x"))
+    assert found.left_out == ("memories (C, E): found by words alone",)
+    assert len(found.items) == 1
+
+
+def test_only_the_layers_that_are_wanted_are_asked() -> None:
+    one, two = Source(line("a")), Source(line("f", Layer.PARA), layer=Layer.PARA)
+    found = recaller(one, two).recall(RecallQuery("x", layers=frozenset({Layer.PARA})))
+    assert [each.layer for each in found.items] == [Layer.PARA]
+    assert one.asked == 0
+
+
+def test_nothing_asked_is_nothing_found() -> None:
+    assert recaller(Source(line("a"))).recall(RecallQuery("  ")).items == ()
+    assert recaller(Source(line("a"))).recall(RecallQuery("x", k=0)).items == ()
+
+
+def test_a_source_of_one_layer_joins() -> None:
+    class Facts:
+        layer = Layer.PARA
+
+        def recall(self, query: RecallQuery) -> Sequence[Recalled]:
+            assert query.now == NOW
+            return [line("f", Layer.PARA)]
+
+    port = recaller(Source(line("a")))
+    port.join(Alone(Facts()))
+    assert [one.id for one in port.recall(RecallQuery("x")).items] == ["f", "a"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.text(min_size=1, max_size=60)), max_size=15),
+    st.integers(0, 200),
+    st.integers(1, 20),
+)
+def test_the_budget_is_met_by_whole_items(some: list[tuple[float, str]], budget: int, k: int) -> None:
+    source = Source(*(line(f"m{n}", score=score, text=text, tokens=0) for n, (score, text) in enumerate(some)))
+    source.found = tuple(sorted(source.found, key=lambda one: -one.score))
+    found = recaller(source).recall(RecallQuery("x", k=k, token_budget=budget))
+    assert sum(one.tokens for one in found.items) <= budget
+    texts = {f"m{n}": text for n, (_, text) in enumerate(some)}
+    for one in (*found.items, *found.dropped):
+        assert one.text == texts[one.id]
+        assert one.tokens == len(one.text)
+        assert one.source
+        assert one.reason
+    left = budget - sum(one.tokens for one in found.items)
+    assert all(one.tokens > left for one in found.dropped)
+    assert len(found.items) + len(found.dropped) <= k
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.permutations([0, 1, 2]), st.data())
+def test_who_answers_first_makes_no_difference(order: list[int], data: st.DataObject) -> None:
+    scores = data.draw(st.lists(st.sampled_from([0.2, 0.5, 0.7]), min_size=6, max_size=6))
+    layers = (Layer.VECTORS, Layer.LEDGER, Layer.PARA)
+    sources = [
+        Source(*(line(f"{layer.value}{m}", layer, scores[2 * n + m]) for m in (0, 1)), layer=layer)
+        for n, layer in enumerate(layers)
+    ]
+    calm = recaller(*sources).recall(RecallQuery("x"))
+    for source in sources:
+        source.go.clear()
+    answers: list[tuple[Recalled, ...]] = []
+    asking = threading.Thread(target=lambda: answers.append(recaller(*sources).recall(RecallQuery("x")).items))
+    asking.start()
+    for number in order:
+        sources[number].go.set()
+    asking.join(20)
+    assert answers == [calm.items]
+
+
+def test_a_megabyte_is_not_counted_for_a_small_budget() -> None:
+    counted: list[int] = []
+
+    def count(text: str) -> int:
+        counted.append(len(text))
+        return len(text)
+
+    port = Recaller([Source(line("a", text="x" * 1_000_000, tokens=0))], clock=FakeClock(NOW), count=count)
+    found = port.recall(RecallQuery("x", token_budget=100))
+    assert found.items == ()
+    assert len(found.dropped) == 1
+    assert counted == []
+
+
+@pytest.mark.parametrize(("days", "fresh"), [(0, 1.0), (14, 0.3679), (28, 0.1353)])
+def test_tasks_fade(days: int, fresh: float) -> None:
+    one = faded(line("e", Layer.CONTEXT, 0.8), NOW + timedelta(days=days))
+    assert one.score == pytest.approx(0.7 * 0.8 + 0.3 * fresh, abs=1e-4)
+    assert one.score == pytest.approx(sum(part.value * part.weight for part in one.parts))
+
+
+# -- over the real store
+
+
+def test_a_turn_is_found_with_its_source_and_reasons(memory: MemoryPort) -> None:
+    memory.remember(turns("We sow beans in April", "What a day", "The roof leaks", speaker="Ada"))
+    assert memory.settle(30)
+    found = memory.recall(RecallQuery("when do we sow beans?", k=2))
+    assert found.left_out == ()
+    assert found.items[0].text == "We sow beans in April"
+    for one in found.items:
+        assert one.source
+        assert one.reason
+        assert {part.name for part in one.parts} >= {"words", "meaning", "neighbours", "speaker", "date", "session"}
+
+
+class NoVectors(WordVectors):
+    name = "none"
+
+    def embed(self, texts: Sequence[str], **_: object) -> list:  # type: ignore[override, type-arg]
+        from engine.memory.embedding import NoEmbedder
+
+        raise NoEmbedder("the wheel is not installed")
+
+
+def test_without_an_embedder_words_find_and_it_is_said(make_memory: Making) -> None:
+    port = make_memory(embedder=NoVectors())
+    port.remember(turns("We sow beans in April", "The roof leaks"))
+    found = port.recall(RecallQuery("beans"))
+    assert [one.text for one in found.items][:1] == ["We sow beans in April"]
+    assert "by words alone" in found.left_out[0]
+    assert "the wheel is not installed" in found.left_out[0]
+
+
+def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryPort) -> None:
+    filler = "The weather was mild and nothing happened at all. " * 60
+    memory.remember([NewMemory(filler + "My passport number ends in 4417. " + filler, ref="long", session="s")])
+    memory.remember([NewMemory(f"{word} " + filler, ref=word, session="s") for word in ("one", "two", "three")])
+    assert memory.settle(60)
+    assert memory.recall(RecallQuery("what does my passport number end in?", k=3)).items[0].ref == "long"
+
+
+def test_scope(memory: MemoryPort) -> None:
+    memory.remember(
+        [
+            NewMemory("beans here", ref="here", workspace="/a", agent="ada"),
+            NewMemory("beans there", ref="there", workspace="/b", agent="ada"),
+            NewMemory("beans of bob", ref="bob", workspace="/a", agent="bob"),
+            NewMemory("beans of nobody", ref="nobody"),
+            NewMemory("bob sowed beans", Layer.CONTEXT, "summary", ref="task", workspace="/a", agent="bob"),
+        ]
+    )
+    assert memory.settle(30)
+
+    def refs(query: RecallQuery) -> set[str]:
+        return {one.ref for one in memory.recall(query).items}
+
+    assert refs(RecallQuery("beans", workspace="/a")) == {"here", "bob", "nobody", "task"}
+    assert refs(RecallQuery("beans", workspace="/a", agent="ada")) == {"here", "nobody", "task"}
+    assert refs(RecallQuery("beans", layers=frozenset({Layer.CONTEXT}))) == {"task"}
+
+
+@pytest.mark.parametrize(
+    "text", ['"', "* OR NEAR(", "\x00", "a" * 5_000, "what?", "😀", "‮beans", "-- ; DROP TABLE memories"]
+)
+def test_no_question_breaks_it(memory: MemoryPort, text: str) -> None:
+    memory.remember(turns("We sow beans", "-- ; DROP TABLE memories"))
+    memory.settle(30)
+    found = memory.recall(RecallQuery(text))
+    assert not [words for words in found.left_out if "Error" in words]

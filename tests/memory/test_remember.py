@@ -1,0 +1,85 @@
+"""Lines of JSON as memories (SPEC 9.8), and how texts are cut for the embedder."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.memory import passages
+from engine.memory.remember import instant, read
+from engine.values import Retention
+
+
+def test_a_line_becomes_a_memory_with_everything_it_says() -> None:
+    line = json.dumps(
+        {"id": "D1:3", "text": "hi", "speaker": "Ada", "timestamp": "2023-05-08T13:56:00", "session": 4, "agent": "cto"}
+    )
+    [one], bad = read([line], first=7, source="chats.jsonl")
+    assert bad == []
+    assert (one.ref, one.text, one.speaker, one.session, one.agent) == ("D1:3", "hi", "Ada", "4", "cto")
+    assert one.at == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+    assert (one.source, one.retention) == ("chats.jsonl:7", Retention.FOREVER)
+
+
+def test_bad_lines_are_named_with_their_number_and_stop_nothing() -> None:
+    lines = ["{", "[]", '{"id": "x"}', '{"text": ""}', "", '{"text": 5}', '{"text": "good"}', "[" * 100_000]
+    lines += ['{"text": "good", "speaker": []}', '{"text": "half good", "timestamp": "soon"}']
+    items, bad = read(lines, first=11, source="f")
+    assert [one.text for one in items] == ["good", "half good"]
+    assert [(one.line, one.kept) for one in bad] == [
+        (11, False), (12, False), (13, False), (14, False), (16, False), (18, False), (19, False), (20, True)
+    ]  # fmt: skip
+    assert all(one.message for one in bad)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("2023-05-08", datetime(2023, 5, 8, tzinfo=UTC)),
+        ("2023-05-08T13:56:00+02:00", datetime(2023, 5, 8, 11, 56, tzinfo=UTC)),
+        ("2023-05-08T13:56:00Z", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        ("1:56 pm on 8 May, 2023", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        ("2023/05/20 (Sat) 02:21", datetime(2023, 5, 20, 2, 21, tzinfo=UTC)),
+        ("Mon, 08 May 2023 13:56:00 +0000", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        (1683554160, datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        (1683554160000, datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_times_as_people_and_programs_write_them(written: object, meant: datetime | None) -> None:
+    assert instant(written) == meant
+
+
+@given(st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.lists(st.text())))
+def test_a_time_is_read_or_refused(written: object) -> None:
+    try:
+        at = instant(written)
+    except ValueError:
+        return
+    assert at is None or at.tzinfo is not None
+
+
+@given(st.text())
+def test_no_line_raises(line: str) -> None:
+    read([line], first=1, source="f")
+
+
+@given(st.lists(st.integers(1, 9), max_size=1200))
+def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) -> None:
+    offsets, at = [], 0
+    for length in lengths:
+        offsets.append((at, at + length))
+        at += length
+    found = passages.chunks(offsets, at)
+    assert found[0][0] == 0
+    assert found[-1][1] == at
+    for (_, stop), (start, _) in itertools.pairwise(found):
+        assert start < stop
+    for start, stop in found:
+        assert sum(1 for one in offsets if start <= one[0] and one[1] <= stop) <= passages.MOST_TOKENS

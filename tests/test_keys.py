@@ -1,0 +1,328 @@
+"""Keys (SPEC 11.1): where they come from, what refuses them, and that no text ever holds one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import stat
+import sys
+import threading
+import traceback
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import keyring.backends.chainer
+import keyring.backends.fail
+import keyring.backends.null
+import pytest
+from keyring.backend import KeyringBackend
+
+from engine import key_stores
+from engine.clock import FakeClock
+from engine.home import Home
+from engine.key_stores import KeyFile, Keyring, NoKeyring, system_keyring
+from engine.keys import Key, Keys, variable
+from engine.values import Refusal
+from tests.support.keyrings import MemoryKeyring
+
+SECRET = "sk-hush-hush-0123456789abcdef"
+START = datetime(2026, 3, 2, 9, tzinfo=UTC)
+
+
+class HangingKeyring(MemoryKeyring):
+    """A locked keyring whose window nobody answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered = threading.Event()
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.asked += 1
+        self.answered.wait(20)
+        return super().get_password(service, username)
+
+    set_password = None  # type: ignore[assignment]
+
+
+class FailingKeyring(MemoryKeyring):
+    """A keyring that fails, and says more than it should."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        raise RuntimeError(f"locked; the key was {SECRET}")
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise RuntimeError(f"locked; the key was {password}")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.locate(tmp_path / "home")
+
+
+def keys_of(home: Home, backend: KeyringBackend | None = None, **environment: str) -> Keys:
+    def find() -> KeyringBackend:
+        if backend is None:
+            raise NoKeyring("this machine has no keyring that can be used")
+        return backend
+
+    return Keys(home, environment=environment, keyring=Keyring(find, seconds=0.1), clock=FakeClock(START))
+
+
+# -- where a key comes from
+
+
+def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home):
+    backend = MemoryKeyring()
+    KeyFile(home.config / "keys.json").set("openai", "sk-file")
+    keys = keys_of(home, backend)
+    assert keys.where("openai") == "file"
+    backend.held["clawpy-console", "openai"] = "sk-keyring"
+    keys.forget()
+    assert keys.where("openai") == "keyring"
+    keys = keys_of(home, backend, CLAWPY_OPENAI_API_KEY=" sk-environment\n")
+    found = keys.get("openai")
+    assert found is not None
+    assert (found.source, found.value) == ("environment", "sk-environment")
+
+
+def test_an_empty_variable_is_no_key(home: Home):
+    assert keys_of(home, CLAWPY_OPENAI_API_KEY="  ").get("openai") is None
+
+
+def test_variables_of_names_with_a_hyphen():
+    assert variable("my-box") == "CLAWPY_MY_BOX_API_KEY"
+
+
+def test_names_tells_those_that_can_be_told(home: Home):
+    keys = keys_of(home, CLAWPY_TOGETHER_API_KEY="x", CLAWPY_HOME="/x")
+    keys.set("openai", SECRET, consent_file=True)
+    assert keys.names() == ("together", "openai")
+
+
+def test_what_the_keyring_said_is_believed_for_a_while(home: Home):
+    backend = MemoryKeyring()
+    clock = FakeClock(START)
+    keys = Keys(home, environment={}, keyring=Keyring(lambda: backend), clock=clock)
+    assert [keys.get("openai") for _ in range(5)] == [None] * 5
+    assert backend.asked == 1
+    backend.set_password("clawpy-console", "openai", SECRET)  # another process
+    clock.advance(timedelta(seconds=11))
+    assert keys.where("openai") == "keyring"
+
+
+# -- keeping and forgetting one
+
+
+def test_a_key_is_kept_in_the_keyring_and_in_no_file(home: Home):
+    backend = MemoryKeyring()
+    keys = keys_of(home, backend)
+    assert keys.set("openai", f"  {SECRET}\n") == "keyring"
+    assert backend.held == {("clawpy-console", "openai"): SECRET}
+    assert not (home.config / "keys.json").exists()
+    assert keys.badge() == ""
+
+
+def test_without_a_keyring_it_is_said_what_can_be_done_and_nothing_is_written(home: Home):
+    with pytest.raises(Refusal) as caught:
+        keys_of(home).set("openai", SECRET)
+    assert caught.value.code == "no_keyring"
+    assert "CLAWPY_OPENAI_API_KEY" in caught.value.fix
+    assert "clawpy key set openai --store file" in caught.value.fix
+    assert not home.config.exists()
+
+
+def test_with_consent_a_file_that_only_its_owner_reads_and_a_lasting_badge(home: Home):
+    keys = keys_of(home)
+    assert keys.set("openai", SECRET, consent_file=True) == "file"
+    file = home.config / "keys.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert keys_of(home).where("openai") == "file"
+    assert "openai" in keys.badge()
+    assert str(file) in keys.badge()
+    keys.delete("openai")
+    assert not file.exists()
+    assert keys.badge() == ""
+
+
+def test_a_key_lies_in_one_place_only(home: Home):
+    backend = MemoryKeyring()
+    keys = keys_of(home, backend)
+    keys.set("openai", "sk-1", consent_file=True)
+    keys.set("openai", "sk-2")
+    assert (keys.where("openai"), keys.badge()) == ("keyring", "")
+    keys.set("openai", "sk-3", consent_file=True)
+    assert backend.held == {}
+    assert keys.where("openai") == "file"
+
+
+def test_deleting(home: Home):
+    keys = keys_of(home, MemoryKeyring(), CLAWPY_TOGETHER_API_KEY=SECRET)
+    keys.set("openai", SECRET)
+    assert keys.delete("openai") == ("keyring",)
+    assert keys.get("openai") is None
+    for name, code in (("openai", "no_key"), ("together", "in_environment"), (SECRET, "bad_name")):
+        with pytest.raises(Refusal) as caught:
+            keys.delete(name)
+        assert caught.value.code == code
+        assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["", "  ", "sk hush", "sk-hush\nsk-hush", "sk-h\u00fcsh", "s" * 4001, "sk-\x1b[2J"])
+def test_what_is_no_key_is_not_kept(home: Home, value: str):
+    with pytest.raises(Refusal) as caught:
+        keys_of(home, MemoryKeyring()).set("openai", value)
+    assert caught.value.code == "bad_key"
+    assert "hush" not in str(caught.value)
+
+
+def test_two_who_write_the_file_at_once_lose_nothing(home: Home):
+    threads = [
+        threading.Thread(target=lambda name=f"p{n}": keys_of(home).set(name, f"sk-{name}", consent_file=True))
+        for n in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(keys_of(home).names()) == {f"p{n}" for n in range(12)}
+
+
+# -- keyrings that do not work
+
+
+def test_a_keyring_that_hangs_holds_nothing_up(home: Home):
+    backend = HangingKeyring()
+    keys = keys_of(home, backend)
+    before = threading.active_count()
+    try:
+        assert keys.get("openai") is None
+        assert keys.get("together") is None
+        assert backend.asked == 1, "and is not asked for every name anew"
+        with pytest.raises(Refusal, match="CLAWPY_OPENAI_API_KEY"):
+            keys.set("openai", SECRET)
+        assert threading.active_count() < before + 5
+    finally:
+        backend.answered.set()
+
+
+def test_a_keyring_that_works_again_is_found_again(home: Home):
+    backend = MemoryKeyring()
+    clock = FakeClock(START)
+    works = False
+
+    def find() -> KeyringBackend:
+        if not works:
+            raise NoKeyring("locked")
+        return backend
+
+    keys = Keys(home, environment={}, keyring=Keyring(find), clock=clock)
+    assert keys.get("openai") is None
+    works = True
+    backend.set_password("clawpy-console", "openai", SECRET)
+    assert keys.get("openai") is None, "it is left alone for a minute"
+    clock.advance(timedelta(seconds=61))
+    assert keys.where("openai") == "keyring"
+
+
+def test_a_keyring_that_drops_what_it_is_given_is_found_out(home: Home):
+    with pytest.raises(Refusal, match="did not keep it"):
+        keys_of(home, keyring.backends.null.Keyring()).set("openai", SECRET)
+
+
+def test_a_keyring_that_fails_tells_no_secret(home: Home):
+    keys = keys_of(home, FailingKeyring())
+    assert keys.get("openai") is None
+    with pytest.raises(Refusal) as caught:
+        keys.set("openai", SECRET)
+    assert "RuntimeError" in caught.value.message
+    assert "hush" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_which_keyrings_of_a_machine_are_used(monkeypatch: pytest.MonkeyPatch):
+    good = MemoryKeyring()
+    alt = type("PlaintextKeyring", (MemoryKeyring,), {"__module__": "keyrings.alt.file"})()
+
+    class Chain:
+        backends = (alt, keyring.backends.null.Keyring(), good)
+
+    for chosen, found in ((good, good), (Chain(), good)):
+        monkeypatch.setattr(keyring, "get_keyring", lambda chosen=chosen: chosen)
+        assert system_keyring() is found
+    for chosen in (alt, keyring.backends.null.Keyring(), keyring.backends.fail.Keyring()):
+        monkeypatch.setattr(keyring, "get_keyring", lambda chosen=chosen: chosen)
+        with pytest.raises(NoKeyring, match="no keyring that can be used"):
+            system_keyring()
+
+
+# -- files that must not be used
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o606, 0o660, 0o610])
+def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Home, mode: int):
+    keys = keys_of(home)
+    keys.set("openai", SECRET, consent_file=True)
+    file = home.config / "keys.json"
+    file.chmod(mode)
+    for act in (lambda: keys.get("openai"), lambda: keys.set("together", "sk-1", consent_file=True), keys.names):
+        with pytest.raises(Refusal) as caught:
+            act()
+        assert caught.value.code == "loose_keys"
+        assert f"chmod 600 '{file}'" in caught.value.fix
+    assert "others" in keys.badge()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a": null}', SECRET, "[" * 100_000, '"' + "x" * 70_000])
+def test_a_damaged_file_is_refused_and_its_text_is_not_repeated(home: Home, text: str):
+    home.config.mkdir(parents=True)
+    file = home.config / "keys.json"
+    file.write_text(text)
+    file.chmod(0o600)
+    with pytest.raises(Refusal) as caught:
+        keys_of(home).get("openai")
+    assert caught.value.code == "damaged_keys"
+    assert "hush" not in "".join(traceback.format_exception(caught.value))
+    assert file.read_text() == text
+
+
+def test_a_folder_or_a_pipe_in_place_of_the_file(home: Home):
+    import os
+
+    home.config.mkdir(parents=True)
+    (home.config / "keys.json").mkdir()
+    with pytest.raises(Refusal, match="no file"):
+        keys_of(home).get("openai")
+    (home.config / "keys.json").rmdir()
+    os.mkfifo(home.config / "keys.json", 0o600)
+    with pytest.raises(Refusal, match="no file"):
+        keys_of(home).get("openai")
+
+
+# -- no text holds one
+
+
+def test_a_key_is_in_no_text(home: Home):
+    keys = keys_of(home, MemoryKeyring())
+    keys.set("openai", SECRET)
+    key = keys.get("openai")
+    assert key is not None
+    for text in (repr(key), str(key), f"{key}", f"{key!r:>40}", repr([key]), repr(vars(keys)), repr(keys._answers)):
+        assert "hush" not in text
+    for store in (lambda: json.dumps(key), lambda: pickle.dumps(key), lambda: copy.deepcopy(key)):
+        with pytest.raises(TypeError) as caught:
+            store()
+        assert "hush" not in str(caught.value)
+    assert not hasattr(key, "__dict__")
+    assert keys.secrets() == (SECRET,), "known, so that it can be cut out of what is kept"
+
+
+def test_keys_are_compared_as_things_not_as_values():
+    assert Key("a", "file", "x") != Key("a", "file", "x")
+
+
+def test_the_keyring_is_loaded_only_when_it_is_asked(home: Home):
+    import subprocess
+
+    code = "import sys, engine.keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert key_stores.KEYRING_SECONDS == 3.0
