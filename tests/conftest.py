@@ -62,8 +62,12 @@ class Repository:
         path.mkdir(parents=True, exist_ok=True)
         self.git("init", "-q", "-b", "main")
 
-    def git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True)
+    def git(self, *arguments: str, at: str = "") -> str:
+        """Run git; a commit it makes was made `at` that time (ISO 8601), or now."""
+        dates = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at} if at else {}
+        done = subprocess.run(
+            ["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True, env=os.environ | dates
+        )
         return done.stdout.strip()
 
     def write(self, name: str, text: str) -> Path:
@@ -72,12 +76,12 @@ class Repository:
         file.write_text(text)
         return file
 
-    def commit(self, message: str, files: dict[str, str] | None = None) -> str:
-        """Write `files`, commit everything, return the commit's id."""
+    def commit(self, message: str, files: dict[str, str] | None = None, *, at: str = "") -> str:
+        """Write `files`, commit everything (`at` that time), return the commit's id."""
         for name, text in (files or {}).items():
             self.write(name, text)
         self.git("add", "-A")
-        self.git("commit", "-q", "--allow-empty", "-m", message)
+        self.git("commit", "-q", "--allow-empty", "-m", message, at=at)
         return self.git("rev-parse", "HEAD")
 
 

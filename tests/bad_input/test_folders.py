@@ -9,6 +9,7 @@ import pytest
 
 from engine.home import Home
 from tests.bad_input.conftest import Clawpy, contents, ok, process, refused
+from tests.cli.conftest import A_FORMER_DAY
 from tests.conftest import Repository
 
 
@@ -45,7 +46,7 @@ def test_a_folder_that_is_not_there(clawpy: Clawpy, plain: Path) -> None:
 
 
 def test_a_bare_repository(clawpy: Clawpy, repository: Repository, tmp_path: Path) -> None:
-    repository.commit("one", {"a.txt": "1\n"})
+    repository.commit("one", {"a.txt": "1\n"}, at=A_FORMER_DAY)
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
     before = contents(tmp_path / "bare.git")
     refused(clawpy("--workspace", str(tmp_path / "bare.git"), "predict", "--json"), "bare_repository", "clone it first")
@@ -70,9 +71,9 @@ def test_a_repository_without_commits(clawpy: Clawpy, repository: Repository) ->
 
 def test_submodules(clawpy: Clawpy, shop: Repository, tmp_path: Path) -> None:
     library = Repository(tmp_path / "library")
-    library.commit("one", {"lib.py": "x = 1\n"})
+    library.commit("one", {"lib.py": "x = 1\n"}, at=A_FORMER_DAY)
     shop.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.path), "vendor/lib")
-    shop.commit("a library")
+    shop.commit("a library", at=A_FORMER_DAY)
     shop.write("vendor/lib/lib.py", "x = 2\n")
     shop.write("cart.py", "total = 1\n")
     status = shop.git("status", "--porcelain")
@@ -88,7 +89,7 @@ def test_a_path_with_spaces_signs_and_unicode(
     clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     shop = Repository(tmp_path / name)
-    shop.commit("begin", {"cart.py": "total = 0\n"})
+    shop.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     monkeypatch.chdir(shop.path)
     predicted = ok(clawpy("predict", "--json"))
     assert predicted["errors"] == []
@@ -110,7 +111,7 @@ def test_a_path_that_is_no_text(clawpy: Clawpy, tmp_path: Path) -> None:
         shop = Repository(folder)
     except OSError:
         pytest.skip("this file system takes only UTF-8")
-    shop.commit("begin")
+    shop.commit("begin", at=A_FORMER_DAY)
     refused(clawpy("--workspace", str(folder), "predict", "--json"), "unfit_path", "not UTF-8", "rename")
 
 

@@ -17,6 +17,9 @@ from engine.home import Home
 from tests.conftest import Repository
 from tests.doors.stand_in import StandIn
 
+# A day's summary is offered at any hour when the day is over: these commits make the same cards all day long.
+A_FORMER_DAY = "2026-01-02T12:00:00+00:00"
+
 
 @dataclass
 class Said:
@@ -41,8 +44,8 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def shop(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository with one commit, and the current folder."""
-    repository.commit("begin", {"cart.py": "total = 0\n"})
+    """A repository with one commit of a former day, and the current folder."""
+    repository.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     monkeypatch.chdir(repository.path)
     return repository
 
