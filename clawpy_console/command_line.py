@@ -54,6 +54,10 @@ def _tasks(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     return {"action": "list", "state": options.state} | here
 
 
+def _export(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+    return {"what": options.what, "format": options.format}
+
+
 def _dnd(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     return {"off": True} if options.off else {"seconds": options.seconds}
 
@@ -184,6 +188,12 @@ def parser() -> argparse.ArgumentParser:
     recall.add_argument("--k", type=int, default=10, metavar="N", help="so many lines, from 1 to 1000; 10 by default")
     recall.add_argument("--agent", metavar="AGENT", help="as this agent would be told")
     recall.add_argument("--batch", metavar="FILE.jsonl", help='lines with "id", "query", "k"; - for standard input')
+    says = "bring out what was learnt from your decisions, as files to train a model on"
+    export = add("export", says, "clawpy export dpo --format together", _export)
+    export.add_argument("what", choices=("dpo", "sft"), help="preference pairs, or conversations")
+    export.add_argument(
+        "--format", choices=("plain", "together", "openai", "trl"), default="plain", help="the shape of pairs"
+    )
     check = add("check", "ask the content filter about a command or a prompt", 'clawpy check "rm -fr build"')
     check.description = f"{check.description} The exit code is 0 whatever the verdict is: read the verdict."
     check.add_argument("command", metavar="COMMAND", nargs="*")

@@ -522,6 +522,15 @@ def recall(document: Document, options: Mapping[str, Any], style: Style) -> str:
     return "\n".join(lines) if lines else "nothing is known about it"
 
 
+def export(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """Where what was learnt now lies."""
+    what = "pairs" if document["what"] == "dpo" else "conversations"
+    lines = [f"{document['records']:,} {what}, {document['new']:,} of them new: {_clean(document['file'])}"]
+    if document["weights"]:
+        lines.append(style.dim(f"their weights: {_clean(document['weights'])}"))
+    return "\n".join(lines)
+
+
 RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "predict": cards,
     "cards": cards,
@@ -549,6 +558,7 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "key": key,
     "remember": remember,
     "recall": recall,
+    "export": export,
     "check": check,
     "doctor": doctor,
     "simulate": simulation,

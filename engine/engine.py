@@ -47,6 +47,7 @@ from engine.execution.validation import Validation
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.feedback.calibration import IdentityCalibrator
 from engine.feedback.decisions import Decisions
+from engine.feedback.exporting import Exporter
 from engine.git import repository_root
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.discoveries import Correction
@@ -57,6 +58,7 @@ from engine.keys import Keys
 from engine.lock import HomeLock
 from engine.logs import keep_log
 from engine.memory.embedding import Endpoint
+from engine.memory.importing import talks
 from engine.memory.knowledge import Knowledge
 from engine.memory.ledger import Ledger, append
 from engine.memory.markdown import Markdown
@@ -106,6 +108,9 @@ NIGHT_LOOK = timedelta(minutes=10)
 
 IMPORT_EVERY = timedelta(hours=1)
 """So often other agents' transcripts are read on, where that is wished."""
+
+EXPORT_LOOK = timedelta(hours=1)
+"""So often it is looked whether a daily batch of preference pairs is due (SPEC 8.3)."""
 
 KEPT_LOOK = timedelta(hours=1)
 """So often it is looked which memories were kept long enough (SPEC 4.3)."""
@@ -168,6 +173,7 @@ class Engine:
         self.files = Markdown(home.agents, database=self.database, fault=self.hierarchy.file_fault)
         self._watching = Watching(self.files, report=self.report)
         self.feedback = Decisions(self.database, clock)
+        self.exporter = Exporter(self.database, home.data, conversations=lambda: talks(self.database))
         shared = PostgresStore(url) if (url := os.environ.get(SHARED_URL, "")) else None
         self.wisdom = Wisdom(
             self.database,
@@ -384,6 +390,7 @@ class Engine:
                 Job("wisdom", lambda: self.wisdom.interval, self.wisdom.round, lambda: brakes.stopped() is None),
                 Job("nightly", lambda: NIGHT_LOOK, self.knowledge.night, self.knowledge.nightly.wanted, kept=False),
                 Job("retention", lambda: KEPT_LOOK, self.memory.housekeeping, kept=False),
+                Job("export", lambda: EXPORT_LOOK, self._export, self._export_due, kept=False),
                 Job("transcripts", lambda: IMPORT_EVERY, self.memory.import_transcripts, self._imports),
             ),
             last_sign=lambda: self._last_sign(self.workspaces),
@@ -455,6 +462,7 @@ class Engine:
         self.safety.recover(self.sessions.of_prediction)
         words += self.cards.recover(self.safety.permits.unconsumed(), resume=resume)
         words += self.knowledge.recover()
+        self.exporter.recover()
         return words
 
     def start(self, *, schedule: bool) -> None:
@@ -517,6 +525,13 @@ class Engine:
     def _imports(self) -> bool:
         """Whether transcripts of other agents are imported: only where the settings name some."""
         return bool(self.settings.current.memory.transcripts)
+
+    def _export_due(self) -> bool:
+        """Whether the daily batch is to be brought out: only where `dpoExportEnabled` says so."""
+        return self.settings.current.dpo_export_enabled and self.exporter.due(self.clock.now())
+
+    def _export(self) -> None:
+        self.exporter.batch()
 
     def _stop_all(self, reason: str) -> None:
         """The kill switch: sessions and all their processes, and the one that speaks to models for them."""

@@ -503,6 +503,14 @@ class OperatorActed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairsExported(Event):
+    """A batch of preference pairs was brought out (SPEC 8.3)."""
+
+    pairs: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FaultReported(Event):
     """Something went wrong that work can go on without: said once, with what, where and how to mend it."""
 

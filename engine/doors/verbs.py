@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.doors import asking, conversing, doctor, guiding, recalling, remembering, wire
+from engine.doors import asking, conversing, doctor, guiding, recalling, remembering, training, wire
 from engine.doors import keys as key_door
 from engine.doors.arguments import Arguments
 from engine.doors.find import Found, find
@@ -477,6 +477,7 @@ VERBS: Mapping[str, Verb] = {
     "remember": _verb(remembering.remember, "lines", "first", "source", "settle"),
     "recall": _verb(recalling.recall, "query", "k", "agent", "workspaces", "lines"),
     "check": _verb(check, "command", "prompt", "lines", "cwd"),
+    "export": _verb(training.export, "what", "format", speaks=True),
     "key": _verb(key, "action", "name"),
     "doctor": _verb(examine, "workspaces", "online"),
 }

@@ -138,7 +138,7 @@ class Decisions:
         tx.session.add(row)
         if partner is not None:
             rejected = pairs.side(partner.prompt, partner.channel)
-            pairs.pair_with_rejection(tx, card, rejected, partner.confidence, partner.prediction_id)
+            pairs.pair_with_rejection(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)
         self._changed(tx)
 
     def take_back(self, tx: Transaction, prediction_id: str) -> None:

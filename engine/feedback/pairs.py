@@ -1,15 +1,14 @@
-"""Preference pairs (SPEC 8.2): what was approved, beside what was turned down shortly before.
-
-Built so far: the table of the seed and the pairing rule. Export comes later; `exported_at` waits for it.
-"""
+"""Preference pairs (SPEC 8.2): what was approved, beside what was turned down shortly before; and curated ones."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from sqlalchemy import Index, text
-from sqlmodel import Field, SQLModel, col, select
+from sqlalchemy import CheckConstraint, Column, Float, Index, text
+from sqlmodel import Field, Session, SQLModel, col, func, select
 
+from engine.feedback.records import ARROW, Preference
 from engine.storage.database import Transaction
 from engine.storage.types import utc
 from engine.values import DecidedCard
@@ -29,6 +28,7 @@ class DpoPair(SQLModel, table=True):
         Index("idx_dpo_exported", "exported_at", sqlite_where=text("exported_at IS NULL")),
         Index("ix_dpo_pairs_chosen", "chosen_prediction_id"),
         Index("ix_dpo_pairs_rejected", "rejected_prediction_id"),
+        CheckConstraint("weight > 0 AND weight <= 1", name="ck_dpo_pairs_weight"),
     )
 
     id: int | None = Field(default=None, primary_key=True)
@@ -42,17 +42,34 @@ class DpoPair(SQLModel, table=True):
     exported_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     chosen_prediction_id: str
     rejected_prediction_id: str
+    weight: float = Field(default=1.0, sa_column=Column(Float, server_default="1.0", nullable=False))
+
+    @property
+    def preference(self) -> Preference:
+        """The pair as it is trained on."""
+        assert self.id is not None
+        return Preference(
+            self.id, self.context, self.chosen, self.rejected, self.created_at, self.weight,
+            self.chosen_confidence, self.rejected_confidence,
+        )  # fmt: skip
+
+
+CURATED = ""
+"""The `chosen_prediction_id` of pairs that were imported: no card of ours stands behind them."""
 
 
 def side(prompt: str, channel: str) -> str:
     """One half of a pair as text."""
-    return f"{prompt} → {channel}"
+    return f"{prompt}{ARROW}{channel}"
 
 
 def pair_with_rejection(
-    tx: Transaction, approved: DecidedCard, rejected: str, confidence: float, rejected_id: str
+    tx: Transaction, approved: DecidedCard, rejected: str, confidence: float, rejected_id: str, weight: float = 1.0
 ) -> None:
-    """Store the pair of an approval and the rejection found for it (`rejected` is already `prompt → channel`)."""
+    """Store the pair of an approval and the rejection found for it (`rejected` is already `prompt → channel`).
+
+    `weight` is that of the rejection (SPEC 8.1), for an approval weighs 1.
+    """
     tx.session.add(
         DpoPair(
             context=approved.context,
@@ -63,6 +80,7 @@ def pair_with_rejection(
             created_at=tx.now,
             chosen_prediction_id=approved.prediction_id,
             rejected_prediction_id=rejected_id,
+            weight=weight,
         )
     )
 
@@ -84,3 +102,44 @@ def forget(tx: Transaction, prediction_id: str) -> None:
     )
     for pair in pairs:
         tx.session.delete(pair)
+
+
+def curate(tx: Transaction, sides: Iterable[tuple[str, str, str]]) -> int:
+    """Store pairs (context, chosen, rejected) that somebody made; those that are there already are passed over.
+    Returns how many are new."""
+    new = 0
+    for context, chosen, rejected in sides:
+        known = select(DpoPair.id).where(
+            DpoPair.context == context, DpoPair.chosen == chosen, DpoPair.rejected == rejected
+        )
+        if tx.session.exec(known).first() is not None:
+            continue
+        tx.session.add(
+            DpoPair(
+                context=context, chosen=chosen, rejected=rejected, created_at=tx.now,
+                chosen_prediction_id=CURATED, rejected_prediction_id=CURATED,
+            )
+        )  # fmt: skip
+        tx.session.flush()
+        new += 1
+    return new
+
+
+def unexported(session: Session) -> list[DpoPair]:
+    """Pairs that were not brought out yet, the oldest first."""
+    return list(session.exec(select(DpoPair).where(col(DpoPair.exported_at).is_(None)).order_by(col(DpoPair.id))))
+
+
+def exported(session: Session) -> list[DpoPair]:
+    """Pairs that were brought out, the oldest first."""
+    return list(session.exec(select(DpoPair).where(col(DpoPair.exported_at).is_not(None)).order_by(col(DpoPair.id))))
+
+
+def every(session: Session) -> list[DpoPair]:
+    """All pairs, the oldest first."""
+    return list(session.exec(select(DpoPair).order_by(col(DpoPair.id))))
+
+
+def count(session: Session, *, after: int = 0) -> int:
+    """How many pairs there are with an id above `after`."""
+    return int(session.exec(select(func.count(col(DpoPair.id))).where(col(DpoPair.id) > after)).one())

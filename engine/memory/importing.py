@@ -16,13 +16,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy
+from sqlmodel import col
+
 from engine.memory.capture import Remember
+from engine.memory.tables import MemoryRow
 from engine.storage import state
 from engine.storage.database import Database
 from engine.values import NewMemory, Refusal, Retention, sanitise
 from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
+
+IMPORTED = "imported"
+"""The tag of turns that came from a transcript."""
 
 BATCH = 200
 LONGEST_LINE = 4 * 1024 * 1024
@@ -138,6 +145,28 @@ class Importer:
         return turns, faults
 
 
+def talks(database: Database, *, limit: int = 20_000) -> list[tuple[str, str]]:
+    """What an agent said in an imported conversation and what the operator said to it next, the oldest first; of the
+    newest `limit` turns."""
+    with database.read() as session:
+        rows = session.execute(
+            sqlalchemy.select(MemoryRow.session, MemoryRow.speaker, MemoryRow.text)  # type: ignore[call-overload]
+            .where(sqlalchemy.cast(MemoryRow.tags, sqlalchemy.String).contains(f'"{IMPORTED}"'))
+            .where(col(MemoryRow.forgotten).is_(False))
+            .order_by(col(MemoryRow.seq).desc())
+            .limit(limit)
+        ).all()
+    said: dict[str, str] = {}
+    found = []
+    for conversation, speaker, text in reversed(rows):
+        before = said.pop(conversation, "")
+        if speaker == "assistant":
+            said[conversation] = text
+        elif speaker == "user" and before:
+            found.append((before, text))
+    return found
+
+
 def read_turn(raw: bytes, name: str) -> Turn | None:
     """A line of a transcript of Claude Code or Codex; None for one that is no turn of a person or a model. `name` is
     the session when the line does not say. Raises ValueError that says what is wrong. Pure."""
@@ -214,7 +243,7 @@ def _memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]) -
         speaker=turn.speaker,
         at=turn.at,
         source=source[-1_000:],
-        tags=("imported", turn.agent),
+        tags=(IMPORTED, turn.agent),
         retention=Retention.FOREVER,
         ref=turn.id,
         **details,

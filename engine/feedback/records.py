@@ -1,0 +1,220 @@
+"""What a model is trained on, line by line, in the shapes that providers take, and our own check of them (SPEC 8.3).
+
+Pure. Preference lines come in four shapes: `plain` is the seed's, `together` and `openai` share one, `trl` is the
+conversational form of TRL. None carries a weight: those stand in a file beside, a line for a line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+TASK = (
+    "You predict what the operator of a team of software agents wants done next. Read the situation and name the single"
+    " most valuable action now. "
+)
+
+INSTRUCTION = TASK + (
+    'Answer with one JSON object: {"prompt": string, "channel": string, "confidence": number from 0 to 1, "reasoning":'
+    " string}."
+)
+"""The system prompt of the Twin model (SPEC 2.3): what it is trained with is what it is asked with."""
+
+INSTRUCTION_OF_PAIRS = TASK + "Answer with the action and its channel: prompt → channel."
+"""The same for pairs, whose texts have no more than these two (SPEC 8.2)."""
+
+ARROW = " → "
+"""Between the two halves of a side: `prompt → channel` (SPEC 8.2)."""
+
+LONGEST = 200_000
+"""Characters of a line that are taken for training."""
+
+FAULTS_NAMED = 20
+"""So many faults of a file are told in words; the others are counted."""
+
+
+class Shape(StrEnum):
+    """How a preference file is written."""
+
+    PLAIN = "plain"
+    TOGETHER = "together"
+    OPENAI = "openai"
+    TRL = "trl"
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A pair of SPEC 8.2. `weight` in (0, 1] is that of its weaker signal; confidences in [0, 1], None for unknown."""
+
+    id: int
+    context: str
+    chosen: str
+    rejected: str
+    at: datetime
+    weight: float = 1.0
+    chosen_confidence: float | None = None
+    rejected_confidence: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One example of a conversation: what stood there, and what was said to it. Without a `system` of its own it is
+    an example of the Twin's own task."""
+
+    situation: str
+    answer: str
+    system: str = INSTRUCTION
+
+
+def answer(prompt: str, channel: str, confidence: float, reasoning: str) -> str:
+    """The reply that the Twin model is to give (SPEC 2.3)."""
+    fields = {"prompt": prompt, "channel": channel, "confidence": round(confidence, 2), "reasoning": reasoning}
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def preference_line(pair: Preference, shape: Shape) -> str:
+    """A pair as one line of JSON, without its line end."""
+    return json.dumps(_preference(pair, shape), ensure_ascii=False)
+
+
+def exchange_line(one: Exchange) -> str:
+    """A conversation as one line of JSON: `messages`, as Together, OpenAI and TRL take them."""
+    return json.dumps({"messages": [*_asked(one.situation, one.system), _said(one.answer)]}, ensure_ascii=False)
+
+
+def weight_line(pair: Preference) -> str:
+    """The weight of the pair on the same line of the file beside."""
+    return json.dumps({"pair": pair.id, "weight": pair.weight})
+
+
+def _preference(pair: Preference, shape: Shape) -> dict[str, Any]:
+    if shape is Shape.PLAIN:
+        confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}
+        metadata = {"timestamp": pair.at.isoformat().replace("+00:00", "Z"), **confidences}
+        return {"prompt": pair.context, "chosen": pair.chosen, "rejected": pair.rejected, "metadata": metadata}
+    asked = _asked(pair.context, INSTRUCTION_OF_PAIRS)
+    chosen, rejected = [_said(pair.chosen)], [_said(pair.rejected)]
+    if shape is Shape.TRL:
+        return {"prompt": asked, "chosen": chosen, "rejected": rejected}
+    return {"input": {"messages": asked}, "preferred_output": chosen, "non_preferred_output": rejected}
+
+
+def _asked(situation: str, system: str) -> list[dict[str, str]]:
+    return [{"role": "system", "content": system}, {"role": "user", "content": situation}]
+
+
+def _said(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+# -- reading and checking
+
+
+def read_preference(line: str) -> tuple[str, str, str]:
+    """(context, chosen, rejected) of a line in any of the shapes. Raises ValueError that says what is wrong."""
+    fields = _object(line)
+    if "input" in fields:
+        shape, prompt = Shape.TOGETHER, _mapping(fields["input"], "input").get("messages")
+        chosen, rejected = fields.get("preferred_output"), fields.get("non_preferred_output")
+    else:
+        shape = Shape.PLAIN if isinstance(fields.get("prompt"), str) else Shape.TRL
+        prompt, chosen, rejected = (fields.get(name) for name in ("prompt", "chosen", "rejected"))
+    if shape is Shape.PLAIN:
+        sides = _text(prompt, "prompt"), _text(chosen, "chosen"), _text(rejected, "rejected")
+    else:
+        sides = _situation(prompt), _one_answer(chosen, "the chosen side"), _one_answer(rejected, "the rejected side")
+    if sides[1] == sides[2]:
+        raise ValueError("the chosen and the rejected side are the same")
+    return sides
+
+
+def check_preferences(lines: Iterable[str]) -> list[str]:
+    """What is wrong with a preference file, in words with line numbers; empty when a provider can take it.
+
+    Providers' own checks accept any JSON lines and fail hours later: this is ours.
+    """
+    return _check(lines, lambda line: "\0".join(read_preference(line)))
+
+
+def check_exchanges(lines: Iterable[str]) -> list[str]:
+    """The same of a file of conversations: `messages` that end with an answer, roles in turn."""
+    return _check(lines, _read_exchange)
+
+
+def _check(lines: Iterable[str], read: Any) -> list[str]:
+    faults: list[str] = []
+    seen: dict[str, int] = {}
+    count = 0
+    for number, line in enumerate(lines, 1):
+        count = number
+        try:
+            if len(line) > LONGEST:
+                raise ValueError(f"longer than {LONGEST} characters")
+            content = read(line)
+            if (first := seen.setdefault(content, number)) != number:
+                raise ValueError(f"says the same as line {first}")
+        except ValueError as error:
+            faults.append(f"line {number}: {error}")
+    if not count:
+        faults.append("the file is empty")
+    more = len(faults) - FAULTS_NAMED
+    return faults if more <= 0 else [*faults[:FAULTS_NAMED], f"and {more} more"]
+
+
+def _read_exchange(line: str) -> str:
+    messages = _messages(_object(line).get("messages"), "messages")
+    roles = [role for role, _ in messages]
+    spoken = roles[1:] if roles[0] == "system" else roles
+    if not spoken or len(spoken) % 2 or any(role != ("user", "assistant")[at % 2] for at, role in enumerate(spoken)):
+        raise ValueError(f"roles must be user and assistant in turn after one system, not {', '.join(roles)}")
+    return "\0".join(f"{role} {text}" for role, text in messages)
+
+
+def _object(line: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error
+    return _mapping(found, "the line")
+
+
+def _mapping(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{what} is no object")
+    return value
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{what} is no text")
+    return value
+
+
+def _messages(value: object, what: str) -> list[tuple[str, str]]:
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise ValueError(f"{what} is no list of messages")
+    found = []
+    for one in value:
+        message = _mapping(one, "a message")
+        if message.get("role") not in ("system", "user", "assistant"):
+            raise ValueError(f"a message has the role {message.get('role')!r}")
+        found.append((message["role"], _text(message.get("content"), f"the content of a {message['role']} message")))
+    return found
+
+
+def _situation(value: object) -> str:
+    messages = _messages(value, "what was asked")
+    if messages[-1][0] != "user":
+        raise ValueError("what was asked must end with a user message")
+    return "\n\n".join(text for role, text in messages if role != "system")
+
+
+def _one_answer(value: object, what: str) -> str:
+    messages = _messages(value, what)
+    if [role for role, _ in messages] != ["assistant"]:
+        raise ValueError(f"{what} must be exactly one assistant message")
+    return messages[0][1]
