@@ -417,7 +417,7 @@ class Engine:
         """What waits for the operator (SPEC 9.3): what blocks an agent, then the longest first."""
         known = views.acknowledged(self.database)
         queue = views.waiting(self.changes, self.sessions, self.permissions, self.clock.now(), known)
-        return views.in_order([*queue, *self.knowledge.waiting()])
+        return views.in_order([*queue, *self.knowledge.waiting(), *self.wisdom.waiting()])
 
     def acknowledge(self, session_id: str) -> None:
         """The operator knows that this session was interrupted: it leaves the queue."""

@@ -375,11 +375,14 @@ class BubbleRefused(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBubbleFlushed(Event):
-    """Bubbles became, or joined, patterns of a leader (`subject`), in this order (SPEC 1.8)."""
+    """Bubbles became, or joined, patterns of a leader (`subject`), in this order (SPEC 1.8), with the confidence and
+    importance, 0 to 1, that took each through the gates."""
 
     bubbles: tuple[str, ...]
     patterns: tuple[str, ...]
     agents: tuple[str, ...]
+    confidences: tuple[float, ...]
+    importances: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

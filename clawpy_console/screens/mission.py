@@ -20,7 +20,7 @@ from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.stack import CardStack
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import AgentView, Card, Layer, Outcome, Refusal, Status, Task, Waiting
+from engine.values import AgentView, Card, FlushReport, Layer, Outcome, Refusal, Status, Task, Waiting
 
 LONG = 8
 """Agents beyond which those who never worked are folded."""
@@ -263,9 +263,35 @@ class MissionScreen(ConsoleScreen):
         waiting = next((one for one in self.known.waiting if one.id == message.row_id), None)
         if waiting is not None and waiting.kind == "fact":
             self.app.open_memory(Layer.PARA, waiting.id)
+        elif waiting is not None and waiting.kind == "bubble":
+            self._ask_to_flush(waiting)
         elif waiting is not None:
             change = next((one for one in self.known.changes if one.id == waiting.id), None)
             self.app.open_session(waiting.session_id or (change.session_id if change else ""))
+
+    def _ask_to_flush(self, waiting: Waiting) -> None:
+        """What agents found out goes up by itself; here it goes at a word (SPEC 1.8)."""
+        from clawpy_console.dialogs.confirm import Confirm
+
+        engine = self.app.live()
+        if engine is None:
+            return
+        question = f"{words.one_line(waiting.title)}\n\nIt becomes a pattern of its leader, who tells it to all below."
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.app.ask(engine.wisdom.flush, lambda report: self._flushed(report))
+
+        self.app.push_screen(Confirm("Send it up now?", question, key="F", word="send it up"), answered)
+
+    def _flushed(self, report: FlushReport) -> None:
+        went = sum(len(ids) for ids in report.flushed.values())
+        told = f"{words.count(went, 'discovery', 'discoveries')} went up" if went else "nothing could go up"
+        told += f"; {report.waiting} wait on" if report.waiting else ""
+        if report.failed:
+            told += f"; not shared yet: {report.failed}"
+        self.app.say(words.one_line(told), "warning" if report.failed or not went else "information")
+        self.app.renew(["changes"])
 
     @on(Queue.Dismissed)
     def _dismiss_waiting(self, message: Queue.Dismissed) -> None:

@@ -1,24 +1,26 @@
 """Learnings on their way up (SPEC 1.7, 1.8): judged when they come, kept in a table, flushed into leaders' patterns.
 
-A flush is one transaction: a bubble is a pattern and off the queue, or neither. What another home shares comes and
-goes by rows that may be exchanged any number of times (see `profiles`), so nothing is lost by a failure or doubled by
-trying again.
+A flush is one transaction: a bubble is a pattern and off the queue, or neither. One whose agent has another direct
+leader by then goes through the gates to that one. What another home shares comes and goes by rows that may be exchanged
+any number of times (see `profiles`), so nothing is lost by a failure or doubled by trying again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index
-from sqlmodel import Field, SQLModel, col, func, select
+from sqlmodel import Field, SQLModel, col, select
 
 from engine.events import BubbleQueued, BubbleRefused, MemoryBubbleFlushed
-from engine.hierarchy.agents import Agents
+from engine.hierarchy.agents import Agents, Lineage
 from engine.hierarchy.bubble import DirectLeader, judge, known_as
+from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.profiles import Profiles, pattern_key
 from engine.hierarchy.seeds import item_text
+from engine.hierarchy.tiers import capabilities
 from engine.storage.database import Database, Transaction
 from engine.storage.types import utc
 from engine.values import (
@@ -31,6 +33,7 @@ from engine.values import (
     Randomness,
     Refusal,
     Score,
+    Waiting,
 )
 
 
@@ -63,6 +66,16 @@ class BubbleRow(SQLModel, table=True):
     pattern: str = ""
 
 
+_QUEUED = (
+    select(BubbleRow)
+    .where(col(BubbleRow.state) == BubbleState.QUEUED.value)
+    .order_by(col(BubbleRow.leader), col(BubbleRow.importance).desc(), col(BubbleRow.at), col(BubbleRow.id))
+)
+
+MOST_WAITING = 500
+"""So many of the queue are looked at for the operator's."""
+
+
 class Bubbles:
     """The queue of one home. `exchange()` sends to and fetches from the shared leadership and returns in words what
     failed, "" for nothing; it never raises."""
@@ -93,37 +106,18 @@ class Bubbles:
             raise Refusal("bad_learning", f"{learning.id} says nothing", "give it a text")
         config = self._agents.config.current
         lineage = self._agents.lineage(learning.agent)
-        above = lineage.leaders[0] if lineage.leaders else None
-        missing = f"{learning.agent} has no leader: its chain {lineage.chain.words}"
 
         def work(tx: Transaction) -> Bubble:
             row = tx.session.exec(select(BubbleRow).where(col(BubbleRow.learning_id) == learning.id)).first()
             if row is not None and not _better(learning, row):
                 return _bubble(row)
-            leader = None
-            if above is not None:
-                profile = self._profiles.in_transaction(tx, above.id)
-                known = tuple((one.key, one.text) for one in profile.patterns)
-                leader = DirectLeader(above.id, above.tier, profile.domain or above.domain, known)
-            gates = judge(learning, tier=lineage.agent.tier, leader=leader, missing=missing, config=config)
             if row is None:
                 row = BubbleRow(
                     id=self._randomness.new_id("bub"), learning_id=learning.id, agent=learning.agent, leader="",
                     state="", text=said, category="", session="", workspace="", confidence=0.0, importance=0.0,
                     reasons={}, gates=[], at=tx.now,
                 )  # fmt: skip
-            _fill(row, learning, said, above.id if above else "", gates)
-            tx.session.add(row)
-            if gates[-1].passed:
-                tx.record(BubbleQueued(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
-            else:
-                last = gates[-1]
-                told = f"gate {last.number}, {last.name}"
-                tx.record(
-                    BubbleRefused(
-                        subject=row.id, workspace=row.workspace, agent=row.agent, gate=told, reason=last.reason
-                    )
-                )
+            self._judge(tx, row, learning, lineage, config)
             return _bubble(row)
 
         return self._database.write(work)
@@ -138,27 +132,77 @@ class Bubbles:
         with self._database.read() as session:
             return [_bubble(row) for row in session.exec(query)]
 
+    def waiting(self) -> Sequence[Waiting]:
+        """What of the queue the operator's has (SPEC 9.3): an entry for each leader, which says what keeps it, and with
+        nothing in the way that it goes up with the next round, or at a word."""
+        queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MOST_WAITING)))
+        of_leader: dict[str, list[Bubble]] = {}
+        for one in queued:
+            of_leader.setdefault(one.leader, []).append(one)
+        found = []
+        for leader, bubbles in of_leader.items():
+            first = bubbles[0]
+            what = f"“{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} discoveries"
+            kept = self._keeps(leader)
+            title = f"{what} for {leader}: {kept or 'goes up with the next round, or now'}"
+            if not kept and len(bubbles) > 1:
+                title = f"{what} for {leader} go up with the next rounds, or now"
+            found.append(Waiting("bubble", first.id, title, first.at))
+        return found
+
+    def _keeps(self, leader: str) -> str:
+        """Why nothing goes up to a leader, and what mends it; "" when it does."""
+        if not self._agents.config.current.bubble_max_per_cycle:
+            return "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
+        try:
+            view = self._agents.get(leader)
+        except Refusal:
+            return f"{leader} is not there; give its agents another leader"
+        if view.broken:
+            return f"its folder is broken: {view.broken}"
+        return "" if capabilities(view.tier).cloud_synced else f"tier {view.tier} leads nobody; give it another tier"
+
     def flush(self) -> FlushReport:
         """Let the weightiest of each leader's queue become patterns, at most `bubble_max_per_cycle` a leader. Local
         first: when the shared leadership fails, `failed` says so, and its part is made up for later."""
         failed = self._exchange()
-        most = self._agents.config.current.bubble_max_per_cycle
-        there = set(self._agents.ids())
-        report = self._database.write(lambda tx: self._flush(tx, most, there))
+        config, lineages = self._agents.config.current, self._lineages()
+        leaders = {row[1] for row in self._queue()} | {one.leaders[0].id for one in lineages.values() if one.leaders}
+        taking = {leader for leader in leaders if not self._keeps(leader)}
+        report = self._database.write(lambda tx: self._flush(tx, config, lineages, taking))
         if report.flushed:
             failed = self._exchange()
         return FlushReport(report.flushed, report.waiting, failed)
 
-    def _flush(self, tx: Transaction, most: int, there: set[str]) -> FlushReport:
-        queued = tx.session.exec(
-            select(BubbleRow)
-            .where(col(BubbleRow.state) == BubbleState.QUEUED.value)
-            .order_by(col(BubbleRow.leader), col(BubbleRow.importance).desc(), col(BubbleRow.at), col(BubbleRow.id))
-        ).all()
+    def _queue(self) -> Sequence[tuple[str, str]]:
+        """Who sent what is queued, and to whom."""
+        queued = col(BubbleRow.state) == BubbleState.QUEUED.value
+        with self._database.read() as session:
+            return session.exec(select(BubbleRow.agent, BubbleRow.leader).where(queued).distinct()).all()
+
+    def _lineages(self) -> Mapping[str, Lineage]:
+        """Where the agents of the queue stand now, by id; those whose folder is gone are left out."""
+        found = {}
+        for agent in {row[0] for row in self._queue()}:
+            try:
+                found[agent] = self._agents.lineage(agent)
+            except Refusal:
+                continue
+        return found
+
+    def _flush(
+        self, tx: Transaction, config: CascadeConfig, lineages: Mapping[str, Lineage], taking: set[str]
+    ) -> FlushReport:
+        for row in tx.session.exec(_QUEUED).all():
+            lineage = lineages.get(row.agent)
+            if lineage is not None and lineage.leaders and lineage.leaders[0].id != row.leader:
+                self._judge(tx, row, _bubble(row).learning, lineage, config)
+        tx.session.flush()
+        queued = tx.session.exec(_QUEUED).all()
         chosen: dict[str, list[BubbleRow]] = {}
         for row in queued:
             of_leader = chosen.setdefault(row.leader, [])
-            if row.leader in there and len(of_leader) < most:
+            if row.leader in taking and len(of_leader) < config.bubble_max_per_cycle:
                 of_leader.append(row)
         flushed = {}
         for leader, rows in chosen.items():
@@ -173,9 +217,34 @@ class Bubbles:
                     bubbles=flushed[leader],
                     patterns=tuple(row.pattern for row in rows),
                     agents=tuple(row.agent for row in rows),
+                    confidences=tuple(row.confidence for row in rows),
+                    importances=tuple(row.importance for row in rows),
                 )
             )
         return FlushReport(flushed, len(queued) - sum(map(len, flushed.values())))
+
+    def _judge(
+        self, tx: Transaction, row: BubbleRow, learning: Learning, lineage: Lineage, config: CascadeConfig
+    ) -> None:
+        """Ask the gates between a learning and its agent's direct leader, and keep in `row` what they said."""
+        above = lineage.leaders[0] if lineage.leaders else None
+        leader = None
+        if above is not None:
+            profile = self._profiles.in_transaction(tx, above.id)
+            known = tuple((one.key, one.text) for one in profile.patterns)
+            leader = DirectLeader(above.id, above.tier, profile.domain or above.domain, known)
+        missing = f"{learning.agent} has no leader: its chain {lineage.chain.words}"
+        gates = judge(learning, tier=lineage.agent.tier, leader=leader, missing=missing, config=config)
+        _fill(row, learning, item_text(learning.text), above.id if above else "", gates)
+        tx.session.add(row)
+        last = gates[-1]
+        if last.passed:
+            tx.record(BubbleQueued(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
+            return
+        told = f"gate {last.number}, {last.name}"
+        tx.record(
+            BubbleRefused(subject=row.id, workspace=row.workspace, agent=row.agent, gate=told, reason=last.reason)
+        )
 
     def _merge(self, tx: Transaction, row: BubbleRow) -> None:
         """Into the pattern that says it already, else into a new one."""
@@ -191,12 +260,6 @@ class Bubbles:
             self._profiles.write(tx, row.leader, "patterns", key, body, (*known.sources, source))
         row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED.value, key, tx.now
         tx.session.add(row)
-
-    def count(self, state: BubbleState) -> int:
-        """How many bubbles are in this state."""
-        with self._database.read() as session:
-            query = select(func.count()).select_from(BubbleRow).where(col(BubbleRow.state) == state.value)
-            return int(session.exec(query).one())
 
 
 def _better(learning: Learning, row: BubbleRow) -> bool:

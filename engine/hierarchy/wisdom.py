@@ -28,6 +28,7 @@ from engine.values import (
     PatternVersion,
     Randomness,
     TeachingState,
+    Waiting,
 )
 
 
@@ -122,6 +123,10 @@ class Wisdom:
         """Learnings on their way up, those refused and those that arrived, the newest first; with `agent` those that
         it sent or receives."""
         return self._bubbles.list(state=state, agent=agent, limit=limit)
+
+    def waiting(self) -> Sequence[Waiting]:
+        """What of the queue is among what waits for the operator (SPEC 9.3), by leader."""
+        return self._bubbles.waiting()
 
     def flush(self) -> FlushReport:
         """Let queued bubbles become patterns now (SPEC 1.8)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,68 @@ def test_bubbles_of_a_leader_that_went_away_wait(world: World) -> None:
     assert (report.flushed, report.waiting) == ({}, 1)
     (world.folder / "comms.json.kept").rename(world.folder / "lead" / "comms.json")
     assert len(world.wisdom.flush().flushed["lead"]) == 1
+
+
+def test_the_queue_is_among_what_waits_for_the_operator_by_leader(world: World, clock: FakeClock) -> None:
+    assert world.wisdom.waiting() == []
+    first = world.wisdom.offer(learning(1, importance=0.6))
+    [alone] = world.wisdom.waiting()
+    assert (alone.kind, alone.id, alone.since) == ("bubble", first.id, clock.now())
+    assert alone.title == "“alpha1 beta1 gamma1 delta1” for lead: goes up with the next round, or now"
+    clock.advance(timedelta(minutes=5))
+    world.wisdom.offer(learning(2, importance=0.9))
+    [both] = world.wisdom.waiting()
+    assert (both.id, both.since) == (alone.id, alone.since)  # it waits as long as its oldest
+    assert both.title == "2 discoveries for lead go up with the next rounds, or now"
+    world.wisdom.flush()
+    assert world.wisdom.waiting() == []
+
+
+def test_what_keeps_a_queue_is_said(world: World) -> None:
+    world.wisdom.offer(learning())
+
+    def said() -> str:
+        [one] = world.wisdom.waiting()
+        return one.title.partition(": ")[2]
+
+    world.configure(bubble_max_per_cycle=0)
+    assert said() == "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
+    world.configure(tier_assignments={"lead": 4})
+    assert said() == "tier 4 leads nobody; give it another tier"
+    assert (world.wisdom.flush().flushed, world.wisdom.flush().waiting) == ({}, 1)
+    world.configure()
+    (world.folder / "lead" / "comms.json").write_text("{")
+    assert said().startswith("its folder is broken: comms.json: ")
+    (world.folder / "lead").rename(world.folder / ".elsewhere")
+    assert said() == "lead is not there; give its agents another leader"
+
+
+def test_a_bubble_follows_its_agent_to_another_leader_through_the_gates(world: World) -> None:
+    world.wisdom.offer(learning(1))
+    world.wisdom.offer(learning(2))
+    world.wisdom.edit_profile("cto", "patterns", key="known", value="alpha2 beta2 gamma2 delta2")
+    world.agents.move("worker", "cto")
+    report = world.wisdom.flush()
+    assert {leader: len(ids) for leader, ids in report.flushed.items()} == {"cto": 1}
+    assert texts(world, "cto") == ["alpha1 beta1 gamma1 delta1"]
+    found = {one.learning.id: one for one in world.wisdom.bubbles()}
+    refused = found["learning:2"].refused_by
+    assert refused is not None
+    assert (found["learning:2"].leader, refused.reason) == ("cto", "cto knows it as known")
+
+
+def test_what_a_retired_worker_found_out_still_goes_up(world: World) -> None:
+    world.wisdom.offer(learning())
+    (world.folder / "worker").rename(world.folder / ".retired-worker")
+    assert len(world.wisdom.flush().flushed["lead"]) == 1
+
+
+def test_a_flush_says_how_sure_and_weighty_each_was(world: World) -> None:
+    world.wisdom.offer(learning(1, confidence=0.75, importance=0.6))
+    world.wisdom.offer(learning(2, confidence=0.9, importance=0.8))
+    world.wisdom.flush()
+    [event] = Ledger(world.database).latest(kinds=("MemoryBubbleFlushed",))
+    assert (event.payload["confidences"], event.payload["importances"]) == ([0.9, 0.75], [0.8, 0.6])
 
 
 # -- faults
