@@ -181,7 +181,7 @@ class Engine:
             clock=clock,
             randomness=randomness,
             count=tokenizer.count,
-            facts=self.ledger.since,
+            facts=self.ledger,
             seconds=self._session_seconds,
             correction=self._correction,
             decided=self._decided,

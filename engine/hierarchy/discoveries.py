@@ -7,20 +7,19 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any
 
 from engine.hierarchy.evidence import confidence, importance
-from engine.storage import state
 from engine.storage.database import Database
+from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.values import Basis, Bubble, Learning, Refusal, Touched
 
 log = logging.getLogger(__name__)
 
 CURSOR = "hierarchy.discoveries"
-PAGE = 500
 NAMED = 3
 """So many failing tests are named."""
 
@@ -29,21 +28,6 @@ QUOTED = 160
 
 MOST_WORDS = 8
 """Words of a category."""
-
-
-class Fact(Protocol):
-    """A row of the event ledger."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def subject(self) -> str: ...
-    @property
-    def workspace(self) -> str: ...
-    @property
-    def payload(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,58 +95,54 @@ class Discoveries:
         self,
         database: Database,
         *,
-        facts: Callable[[int, int], Sequence[Fact]],
+        facts: Facts,
         offer: Callable[[Learning], Bubble],
         seconds: Callable[[str], float],
         correction: Callable[[str], Correction | None],
     ) -> None:
-        """`facts(cursor, most)` are rows of the ledger; `seconds` how long a session took; `correction` what the
-        operator made of a card, None when it was not edited."""
-        self._database = database
-        self._facts = facts
+        """`seconds` says how long a session took; `correction` what the operator made of a card, None when it was not
+        edited."""
+        self._facts = FactsRead(database, facts, CURSOR, _tells)
         self._offer = offer
         self._seconds = seconds
         self._correction = correction
         self._busy = threading.Lock()
-        self._cursor: int | None = None
 
     def catch_up(self) -> int:
         """Take in all facts since the last time; returns how many learnings were offered. One thread at a time."""
         if not self._busy.acquire(blocking=False):
             return 0
         try:
-            return self._catch_up()
+            offered: list[Learning] = []
+            self._facts.each(lambda facts: offered.extend(self._offered(facts)))
+            return len(offered)
         finally:
             self._busy.release()
 
-    def _catch_up(self) -> int:
-        offered = 0
-        if self._cursor is None:
-            with self._database.read() as session:
-                self._cursor = int(state.get(session, CURSOR, 0))
-        while facts := self._facts(self._cursor, PAGE):
-            found = [learning for fact in facts if (learning := self._learning(fact)) is not None]
-            for learning in found:
-                try:
-                    self._offer(learning)
-                    offered += 1
-                except Refusal as refusal:  # its agent was retired meanwhile
-                    log.warning("%s was not offered: %s", learning.id, refusal)
-            at = facts[-1].id
-            if found or len(facts) == PAGE:
-                self._database.write(lambda tx, at=at: state.put(tx, CURSOR, at))  # type: ignore[misc]
-            self._cursor = at
-            if len(facts) < PAGE:
-                break
-        return offered
+    def _offered(self, facts: Iterable[Fact]) -> Iterator[Learning]:
+        for fact in facts:
+            learning = self._learning(fact)
+            if learning is None:
+                continue
+            try:
+                self._offer(learning)
+            except Refusal as refusal:  # its agent was retired meanwhile
+                log.warning("%s was not offered: %s", learning.id, refusal)
+            else:
+                yield learning
 
     def _learning(self, fact: Fact) -> Learning | None:
-        if fact.kind == "ValidationHealed" and fact.payload.get("agent") and fact.payload.get("failing"):
+        if fact.kind == "ValidationHealed":
             return healed(fact.subject, fact.workspace, fact.payload, self._seconds(fact.subject))
-        if fact.kind == "PredictionConfirmed" and fact.payload.get("edited"):
-            found = self._correction(fact.subject)
-            return None if found is None else corrected(fact.subject, fact.workspace, found)
-        return None
+        found = self._correction(fact.subject)
+        return None if found is None else corrected(fact.subject, fact.workspace, found)
+
+
+def _tells(fact: Fact) -> bool:
+    """Whether there is something to learn: a break that was mended, a prompt that was corrected."""
+    if fact.kind == "ValidationHealed":
+        return bool(fact.payload.get("agent") and fact.payload.get("failing"))
+    return fact.kind == "PredictionConfirmed" and bool(fact.payload.get("edited"))
 
 
 def _short(text: str) -> str:

@@ -10,13 +10,14 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.cascade import Cascade, SoulSeeds
 from engine.hierarchy.cascade_config import CascadeConfig
-from engine.hierarchy.discoveries import Correction, Discoveries, Fact
+from engine.hierarchy.discoveries import Correction, Discoveries
 from engine.hierarchy.guidance_block import Count
 from engine.hierarchy.profiles import Decided, Profiles
 from engine.hierarchy.prompt_part import LeadershipGuidance
 from engine.hierarchy.sharing import ProfileStore, Sharing
 from engine.hierarchy.teaching import Lesson, Teaching
 from engine.storage.database import Database
+from engine.storage.facts_read import Facts
 from engine.values import (
     Bubble,
     BubbleState,
@@ -35,9 +36,9 @@ from engine.values import (
 class Wisdom:
     """Guidance, teaching, bubbles and profiles of one home. Callable from any thread.
 
-    `count` says how many tokens a text is; `facts(cursor, most)` are rows of the ledger; `seconds` how long a session
-    took; `correction` what the operator made of a card; `decided` what leaders
-    decided in their own words; `store` the leadership shared with other machines, if any.
+    `count` says how many tokens a text is; `facts` is the ledger; `seconds` how long a session took; `correction` what
+    the operator made of a card; `decided` what leaders decided in their own words; `store` the leadership shared with
+    other machines, if any.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Wisdom:
         clock: Clock,
         randomness: Randomness,
         count: Count,
-        facts: Callable[[int, int], Sequence[Fact]],
+        facts: Facts,
         seconds: Callable[[str], float],
         correction: Callable[[str], Correction | None],
         decided: Decided = lambda leaders: {},

@@ -16,8 +16,8 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, func, or_
 from sqlmodel import Field, Session, SQLModel, col, desc, select
 
 from engine.memory.capturing import Captured, CaptureKind, capture, content_words
-from engine.memory.following import Fact
 from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Fact
 from engine.storage.types import utc
 from engine.values import Capture, NewMemory, Refusal, SessionView, TranscriptLine
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.memory.capture import Remember, SessionBook
-from engine.memory.following import Fact
+from engine.storage.facts_read import Fact
 from engine.values import Capture, ChangeSet, Layer, NewMemory, Refusal, SessionView, sanitise
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Following the ledger with a durable cursor (ARCHITECTURE rule 3): each fact handled once, and once again harmlessly.
+"""What memory does about facts of the ledger: each reader on its own, what fails tried again, then told of.
 
 A `Follower` is one reader with a cursor of its own. `Following` has a thread for all of them, for what they do reads
 files and asks models.
@@ -9,45 +9,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Any, Protocol
 
-from engine.storage import state
 from engine.storage.database import Database
+from engine.storage.facts_read import Fact, Facts, FactsRead
 
 log = logging.getLogger(__name__)
-
-PAGE = 500
-"""Rows of the ledger that are read at once."""
 
 TRIES = 3
 """So often a fact is tried whose handling raises; then it is told of and passed over, so that others are handled."""
 
 CLOSE_WAIT = 5.0
 """Seconds that `close` waits for a fact that is being handled; its cursor has not moved, so it comes again."""
-
-
-class Fact(Protocol):
-    """A row of the event ledger."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def at(self) -> datetime: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def subject(self) -> str: ...
-    @property
-    def workspace(self) -> str: ...
-    @property
-    def payload(self) -> dict[str, Any]: ...
-
-
-class Facts(Protocol):
-    """The event ledger."""
-
-    def since(self, cursor: int, limit: int = 500) -> Sequence[Fact]: ...
 
 
 class NotYet(Exception):
@@ -62,47 +34,30 @@ class Follower:
         self, name: str, database: Database, facts: Facts, kinds: frozenset[str], handle: Callable[[Fact], None]
     ) -> None:
         self.name = name
-        self._database = database
-        self._facts = facts
-        self._kinds = kinds
+        self._facts = FactsRead(database, facts, f"memory.follow.{name}", lambda fact: fact.kind in kinds)
         self._handle = handle
         self._tries = 0
         self._lock = threading.Lock()
 
-    @property
-    def cursor(self) -> int:
-        """The last fact that was handled."""
-        with self._database.read() as session:
-            return int(state.get(session, self._key, 0))
-
     def catch_up(self, going_on: Callable[[], bool] = lambda: True) -> list[str]:
         """Handle every fact since the last time, while `going_on()`. Returns in words what was passed over.
 
-        Raises nothing: what fails is tried again by the next call, `TRIES` times in all.
+        What handling raises is not raised here: it is tried again by the next call, `TRIES` times in all.
         """
-        with self._lock:
-            return self._catch_up(going_on)
-
-    def _catch_up(self, going_on: Callable[[], bool]) -> list[str]:
         passed: list[str] = []
-        cursor = self.cursor
-        while page := self._facts.since(cursor, PAGE):
-            done = cursor
-            for fact in page:
-                if not going_on():
-                    self._keep(cursor, done)
-                    return passed
-                if fact.kind in self._kinds:
-                    words = self._try(fact)
-                    if words is None:
-                        self._keep(cursor, done)
-                        return passed
-                    if words:
-                        passed.append(words)
-                done = fact.id
-            self._keep(cursor, done)
-            cursor = done
+        with self._lock:
+            self._facts.each(lambda facts: self._take(facts, going_on, passed))
         return passed
+
+    def _take(self, facts: Sequence[Fact], going_on: Callable[[], bool], passed: list[str]) -> int:
+        """Handle them in order; returns how many are done."""
+        for done, fact in enumerate(facts):
+            words = self._try(fact) if going_on() else None
+            if words is None:
+                return done
+            if words:
+                passed.append(words)
+        return len(facts)
 
     def _try(self, fact: Fact) -> str | None:
         """Handle one. "" when it is done, words when it is given up, None when it is to come again later."""
@@ -119,14 +74,6 @@ class Follower:
             return f"{fact.kind} of {fact.subject} was passed over: {error}"
         self._tries = 0
         return ""
-
-    def _keep(self, before: int, after: int) -> None:
-        if after != before:
-            self._database.write(lambda tx: state.put(tx, self._key, after))
-
-    @property
-    def _key(self) -> str:
-        return f"memory.follow.{self.name}"
 
 
 class Following:

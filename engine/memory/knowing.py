@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from engine import tokenizer
 from engine.memory import graph_score
@@ -14,6 +14,7 @@ from engine.memory.capturing import content_words
 from engine.memory.finding import Found
 from engine.memory.graph import TaskGraph
 from engine.memory.para import Para
+from engine.storage.facts_read import Fact
 from engine.values import GraphNode, Layer, Recalled, RecallQuery, Relation, ScorePart
 
 LEDGER_KINDS = (
@@ -47,23 +48,10 @@ _ARROWS = {
 }
 
 
-class Entry(Protocol):
-    @property
-    def id(self) -> int: ...
-    @property
-    def at(self) -> datetime: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def subject(self) -> str: ...
-    @property
-    def workspace(self) -> str: ...
-    @property
-    def payload(self) -> dict[str, Any]: ...
-
-
 class Entries(Protocol):
-    def latest(self, limit: int, *, kinds: tuple[str, ...]) -> Sequence[Entry]: ...
+    """The event ledger, from its end."""
+
+    def latest(self, limit: int, *, kinds: tuple[str, ...]) -> Sequence[Fact]: ...
 
 
 Near = Callable[[str, int], Sequence[tuple[str, float]]]
@@ -185,7 +173,7 @@ class FactSource:
         return Found(best)
 
 
-def told(entry: Entry) -> str:
+def told(entry: Fact) -> str:
     """A fact of the ledger in words."""
     payload = entry.payload
     if entry.kind == "SessionEnded":

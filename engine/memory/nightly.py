@@ -25,6 +25,7 @@ from engine.memory.para_file import GROUP, LONGEST_FACT
 from engine.memory.validation_runs import ValidationRuns
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Fact
 from engine.storage.types import utc
 from engine.values import Bucket, Capture, CheckResult, Refusal, SessionView, sanitise
 from engine.values.secrets import redact
@@ -111,21 +112,8 @@ class NoEvaluator:
         return None
 
 
-class Entry(Protocol):
-    @property
-    def kind(self) -> str: ...
-    @property
-    def subject(self) -> str: ...
-    @property
-    def workspace(self) -> str: ...
-    @property
-    def payload(self) -> dict[str, Any]: ...
-
-
 class DayLedger(Protocol):
-    def between(
-        self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000
-    ) -> Sequence[Entry]: ...
+    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> Sequence[Fact]: ...
 
 
 class DayCaptures(Protocol):

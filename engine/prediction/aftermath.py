@@ -14,10 +14,10 @@ from sqlmodel import col, select
 
 from engine.clock import Clock
 from engine.prediction.cards_store import Prediction, decided
-from engine.prediction.facts_read import FactsRead
-from engine.prediction.ports import Fact, Facts, History
+from engine.prediction.ports import History
 from engine.prediction.transitions import Transitions
 from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.storage.quick import ask
 from engine.storage.types import UtcDateTime
 from engine.values import DecidedBy, DecisionSignal, Outcome, Status

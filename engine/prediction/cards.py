@@ -36,10 +36,11 @@ from engine.prediction.intake import Intake
 from engine.prediction.lifecycle import Move
 from engine.prediction.own_prompts import checked, implied, own_row
 from engine.prediction.phases import phase_of
-from engine.prediction.ports import ActiveTime, Calibrator, Facts, History, Landings, Launcher, Rails
+from engine.prediction.ports import ActiveTime, Calibrator, History, Landings, Launcher, Rails
 from engine.prediction.routing import route
 from engine.prediction.transitions import Transitions, moved
 from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Facts
 from engine.storage.ids import beginning
 from engine.values import (
     UNDONE,

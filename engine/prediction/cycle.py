@@ -25,10 +25,11 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed, unavailable
 from engine.prediction.phases import phase_of
-from engine.prediction.ports import Calibrator, Facts, History, Launcher, Rails
+from engine.prediction.ports import Calibrator, History, Launcher, Rails
 from engine.prediction.routing import route
 from engine.prediction.twin import EmbeddedTwin, Query, Twin
 from engine.storage.database import Database
+from engine.storage.facts_read import Facts
 from engine.values import (
     Assignment,
     Band,

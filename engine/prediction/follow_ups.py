@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from engine.clock import Clock
-from engine.prediction.facts_read import FactsRead
-from engine.prediction.ports import Facts
 from engine.storage.database import Database
+from engine.storage.facts_read import Facts, FactsRead
 from engine.values import Card, Proposal, Refusal, SessionState, SessionView
 
 log = logging.getLogger(__name__)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlmodel import Session
 
@@ -71,28 +71,6 @@ class Landings(Protocol):
     def reverse(self, session_id: str) -> bool:
         """Undo what a session landed. False when nothing of it was ever decided; `Refusal` when later edits would be
         lost, or when it is undone, branched or discarded already."""
-
-
-class Fact(Protocol):
-    """A row of the event ledger."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def subject(self) -> str: ...
-
-    @property
-    def payload(self) -> dict[str, Any]: ...
-
-
-class Facts(Protocol):
-    """The event ledger (SPEC 4.2), read with a cursor."""
-
-    def since(self, cursor: int, limit: int = 500) -> Sequence[Fact]: ...
 
 
 class History(Protocol):

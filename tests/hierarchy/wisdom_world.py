@@ -93,7 +93,7 @@ def make_world(
         clock=clock,
         randomness=Randomness(seed),
         count=tokenizer.count,
-        facts=Ledger(database).since,
+        facts=Ledger(database),
         seconds=lambda session: 600.0,
         correction=correction,
         decided=decided,

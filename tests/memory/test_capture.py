@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.events import TaskAdded
 from engine.memory.capture import ENDED, Captures, corrected
 from engine.memory.capturing import LONGEST, SHORTEST, capture, classify, digest
 from engine.memory.following import TRIES, Follower, Following, NotYet
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database
+from engine.storage.facts_read import Fact
 from tests.memory.said import Book, ended, view
 
 
@@ -228,6 +230,34 @@ class TestFollowing:
         ended(database, view("session_3"))
         follower().catch_up()
         assert handled == [f"session_{number}" for number in range(4)]
+
+    def test_what_concerns_nobody_is_read_without_a_write(self, database: Database) -> None:
+        follower = Follower("test", database, Ledger(database), ENDED, lambda fact: None)
+        ended(database, view("session_1"))
+        follower.catch_up()
+        database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="Round totals")))
+        commits = database.commits
+        assert follower.catch_up() == []
+        assert database.commits == commits
+
+    def test_one_who_is_stopped_or_dies_in_the_middle_goes_on_there_or_before(self, database: Database) -> None:
+        handled: list[str] = []
+
+        def handle(fact: Fact) -> None:
+            if fact.subject == "session_3" and handled.count("session_2") < 2:
+                raise SystemExit  # as good as a crash: nobody handles it
+            handled.append(fact.subject)
+
+        def follower() -> Follower:
+            return Follower("test", database, Ledger(database), ENDED, handle)
+
+        for number in (1, 2, 3):
+            ended(database, view(f"session_{number}"))
+        follower().catch_up(lambda: not handled)
+        with pytest.raises(SystemExit):
+            follower().catch_up()
+        follower().catch_up()
+        assert handled == ["session_1", "session_2", "session_2", "session_3"]
 
     def test_what_is_not_ready_holds_up_what_comes_after(self, database: Database) -> None:
         ready = False

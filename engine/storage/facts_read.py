@@ -8,12 +8,38 @@ writes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Protocol
 
-from engine.prediction.ports import Fact, Facts
 from engine.storage import state
 from engine.storage.database import Database
 
 BATCH = 500
+"""Facts that are read at once."""
+
+
+class Fact(Protocol):
+    """A row of the event ledger (SPEC 4.2); see `engine.events`."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def subject(self) -> str: ...
+    @property
+    def workspace(self) -> str: ...
+    @property
+    def payload(self) -> dict[str, Any]: ...
+
+
+class Facts(Protocol):
+    """The event ledger, read with a cursor."""
+
+    def since(self, cursor: int, limit: int = BATCH) -> Sequence[Fact]:
+        """At most `limit` facts with an id above `cursor`, oldest first."""
 
 
 class FactsRead:
@@ -26,19 +52,22 @@ class FactsRead:
         self._concerns = concerns
         self._cursor: int | None = None
 
-    def each(self, handle: Callable[[Sequence[Fact]], object]) -> None:
-        """Hand over the facts of concern since the last time, oldest first. What `handle` raises is raised here, and
-        the same facts come again; it must not mind facts that it handled before."""
+    def each(self, handle: Callable[[Sequence[Fact]], int | None]) -> None:
+        """Hand over the facts of concern since the last time, oldest first, in batches.
+
+        `handle` returns how many it took, None for all. What it left comes the next time, with what is after it.
+        What it raises is raised here, and its whole batch comes again; it must not mind facts that it handled before.
+        """
         cursor = self._stored() if self._cursor is None else self._cursor
         while facts := self._facts.since(cursor, BATCH):
-            cursor = facts[-1].id
             concerning = [fact for fact in facts if self._concerns(fact)]
-            if concerning:
-                handle(concerning)
-            if concerning or len(facts) == BATCH:
+            taken = handle(concerning) if concerning else 0
+            left = concerning[len(concerning) if taken is None else taken :]
+            cursor = left[0].id - 1 if left else facts[-1].id
+            if len(left) < len(concerning) or (len(facts) == BATCH and not left):
                 self._store(cursor)
             self._cursor = cursor
-            if len(facts) < BATCH:
+            if left or len(facts) < BATCH:
                 return
 
     def _stored(self) -> int:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from engine.events import ChangeSetDiscarded, ChangeSetLanded
 from engine.memory.ledger import Ledger
-from engine.prediction.facts_read import BATCH, FactsRead
-from engine.prediction.ports import Fact
 from engine.storage import state
 from engine.storage.database import Database
+from engine.storage.facts_read import BATCH, Fact, FactsRead
 
 KEY = "test.cursor"
 
@@ -66,6 +65,41 @@ def test_a_whole_batch_of_no_concern_is_remembered(database: Database, facts: Fa
     land(database, BATCH + 1)
     assert read(facts) == []
     assert stored(database) == BATCH
+
+
+def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, facts: FactsRead) -> None:
+    seen: list[str] = []
+
+    def takes(most: int) -> Callable[[Sequence[Fact]], int]:
+        def handle(found: Sequence[Fact]) -> int:
+            seen.extend(fact.subject for fact in found[:most])
+            return most
+
+        return handle
+
+    for name in ("a", "b", "c"):
+        discard(database, name)
+    land(database)
+    facts.each(takes(2))
+    assert (seen, stored(database)) == (["a", "b"], 2)
+    commits = database.commits
+    facts.each(takes(0))
+    assert database.commits == commits, "nothing moved, nothing is written"
+    assert read(follower(database)) == ["c"], "also for the next engine"
+
+
+def test_nothing_of_a_later_batch_before_what_is_left(database: Database, facts: FactsRead) -> None:
+    for number in range(BATCH + 1):
+        discard(database, str(number))
+    sizes: list[int] = []
+
+    def all_but_one(found: Sequence[Fact]) -> int:
+        sizes.append(len(found))
+        return len(found) - 1
+
+    facts.each(all_but_one)
+    assert sizes == [BATCH]
+    assert read(facts) == [str(BATCH - 1), str(BATCH)]
 
 
 def test_what_could_not_be_handled_comes_again(database: Database, facts: FactsRead) -> None:
