@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import engine
 from engine import tokenizer, views
@@ -76,7 +77,7 @@ from engine.prediction.cycle import Predictions
 from engine.safety.safety import Safety
 from engine.settings_store import SettingsStore
 from engine.stand_ins import Contexts, StandIns
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.storage.files import sweep_temporaries
 from engine.tasks.board import TaskBoard
 from engine.values import (
@@ -88,6 +89,7 @@ from engine.values import (
     Randomness,
     Refusal,
     SessionState,
+    SessionView,
     Verdict,
     Waiting,
 )
@@ -210,7 +212,7 @@ class Engine:
         self.keys = Keys(home, clock=clock)
         self.models = ModelRouter(self.settings, self.keys, models=lambda agent: self.hierarchy.tools(agent).models)
         self.hiring = Hiring(self.settings, data=home.data, model_for=self.models.choose)
-        self.calls = Calls(self.database, randomness, secrets=self.keys.secrets)
+        self.calls = Calls(self.database, randomness, secrets=self.keys.secrets, told=self._told)
         self.recalling = RecalledPart(self.memory, self.settings)
         self.prompts = PromptAssembly(
             [
@@ -542,6 +544,12 @@ class Engine:
     def _activity(self) -> Mapping[str, tuple[str, int]]:
         """What agents are doing now, for the hierarchy: state and tokens by agent."""
         return {view.agent: (view.state.value, view.tokens) for view in self.sessions.running()}
+
+    def _told(self, tx: Transaction, session: SessionView, call_id: str, told: Mapping[str, Any]) -> None:
+        """A call of a model was made with a prompt of this provenance (SPEC 1.10)."""
+        self.wisdom.applied(
+            tx, told, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace
+        )
 
     def _card(self, card_id: str) -> Card | None:
         """A card as prompts are made of it; None for work that has none."""

@@ -340,12 +340,15 @@ class TierAssigned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuidanceApplied(Event):
-    """A prompt of an agent (`subject`) carried its leaders' guidance (SPEC 1.10); `items` lead to what was said."""
+    """A call of an agent's model (`subject` is the agent) carried its leaders' guidance (SPEC 1.10). `items` lead to
+    what was said, for instance `cto#patterns/api_first`, `wordings` tell how, in the same order."""
 
     session_id: str
+    call: str
     chain: tuple[str, ...]
     sources: tuple[str, ...]
     items: tuple[str, ...]
+    wordings: tuple[str, ...]
     tokens: int
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index, LargeBinary, String, cast, literal_column
 from sqlmodel import Field, Session, SQLModel, col, select
@@ -42,6 +42,9 @@ LONGEST_CHAIN = 10_000
 
 RECALLED_MOST = 2_000
 """So many calls are looked through for those that a memory was in."""
+
+CARRIED = "carried_from"
+"""In the provenance of a call that goes on: the call whose prompt it still carries."""
 
 REPLY_MOST = 100_000
 """Characters of an answer that are kept beside its call; the next call's messages have it whole."""
@@ -104,13 +107,30 @@ class ModelCallRow(SQLModel, table=True):
         )
 
 
+class Told(Protocol):
+    """Who keeps count of what prompts carried."""
+
+    def __call__(self, tx: Transaction, session: SessionView, call_id: str, told: Mapping[str, Any], /) -> None:
+        """A call with this provenance begins, in this transaction. Quick, and not raising."""
+
+
+def _nobody(tx: Transaction, session: SessionView, call_id: str, told: Mapping[str, Any], /) -> None:
+    """Where nobody keeps count."""
+
+
 class Calls:
     """The port `engine.calls`; also an observer of sessions. Methods may be called from any thread."""
 
     def __init__(
-        self, database: Database, randomness: Randomness, *, secrets: Callable[[], Iterable[str]] = tuple
+        self,
+        database: Database,
+        randomness: Randomness,
+        *,
+        secrets: Callable[[], Iterable[str]] = tuple,
+        told: Told = _nobody,
     ) -> None:
         """`secrets`: values that are never stored (SPEC 11.1), besides what looks like one."""
+        self._told = told
         self._database = database
         self._randomness = randomness
         self._secrets = secrets
@@ -141,6 +161,11 @@ class Calls:
         packed = pack(parts)
 
         def work(tx: Transaction) -> None:
+            carried: Mapping[str, Any] = {}  # what goes on carries what its conversation began with (SPEC 1.10)
+            if prompt is not None:
+                carried = prompt.provenance
+            elif (former := tx.session.get(ModelCallRow, follows)) is not None and former.provenance:
+                carried = {CARRIED: follows, **former.provenance}
             tx.session.add(
                 ModelCallRow(
                     id=call_id,
@@ -153,10 +178,12 @@ class Calls:
                     started_at=tx.now,
                     follows=follows,
                     notes=[redact(note, known) for note in prompt.notes] if prompt else [],
-                    provenance=dict(prompt.provenance) if prompt else {},
+                    provenance=dict(carried),
                     messages=packed,
                 )
             )
+            if prompt is not None:
+                self._told(tx, session, call_id, carried)
             tx.record(ModelCallBegan(subject=call_id, workspace=session.workspace, session_id=session.id))
 
         self._database.write(work)
@@ -233,14 +260,16 @@ class Calls:
             return [row.view for row in rows]
 
     def that_recalled(self, memory_id: str, limit: int = 20) -> list[ModelCall]:
-        """The calls whose prompt had this memory in it, newest first; of the newest `RECALLED_MOST` calls."""
+        """The calls whose prompt brought this memory in, newest first; of the newest `RECALLED_MOST` calls."""
         with self._database.read() as session:
             rowid: Any = literal_column("rowid")
+            provenance = cast(col(ModelCallRow.provenance), String)
             newest: Any = select(rowid).select_from(ModelCallRow).order_by(rowid.desc()).limit(RECALLED_MOST)
             query = (
                 select(ModelCallRow)
                 .where(rowid.in_(newest))
-                .where(cast(col(ModelCallRow.provenance), String).contains(json.dumps(memory_id), autoescape=True))
+                .where(provenance.contains(json.dumps(memory_id), autoescape=True))
+                .where(~provenance.contains(f'"{CARRIED}"', autoescape=True))
                 .order_by(rowid.desc())
                 .limit(limit)
             )

@@ -7,6 +7,7 @@ What is kept is looked at again after `m1_cache_ttl_seconds`, and at once when a
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,7 +21,7 @@ from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.seeds import seed_profile
 from engine.hierarchy.tiers import capabilities
 from engine.hierarchy.watched import Watched, signature
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Transaction
 from engine.values import Guidance, LeaderProfile, MovePreview, Refusal
 
 MOST_KEPT = 4_000
@@ -56,9 +57,8 @@ class _Kept:
 class Cascade:
     """Guidance for agents. Thread-safe."""
 
-    def __init__(self, database: Database, agents: Agents, profiles: Profiles, *, clock: Clock, count: Count) -> None:
+    def __init__(self, agents: Agents, profiles: Profiles, *, clock: Clock, count: Count) -> None:
         """`count` says how many tokens a text is."""
-        self._database = database
         self._agents = agents
         self._profiles = profiles
         self._clock = clock
@@ -92,27 +92,27 @@ class Cascade:
         there = self._make(self._agents.lineage(agent_id, under=reports_to), config, in_prompts=True)
         return MovePreview(agent_id, self.guidance(agent_id), there)
 
-    def applied(self, guidance: Guidance, session_id: str, workspace: str) -> None:
-        """A prompt carried this: written down soon, without waiting."""
-        told = guidance.provenance
+    def applied(
+        self, tx: Transaction, told: Mapping[str, Any], *, agent: str, call: str, session_id: str, workspace: str
+    ) -> None:
+        """A call of this agent's model carried what its provenance (`told`) says: its patterns served once more."""
+        if not told.get("guidance_applied"):
+            return
         items = tuple(told["guidance_items"])
-
-        def work(tx: Transaction) -> None:
-            self._profiles.used(tx, (split for one in items if (split := _pattern(one))))
-            tx.record(
-                GuidanceApplied(
-                    subject=guidance.agent,
-                    workspace=workspace,
-                    session_id=session_id,
-                    chain=guidance.chain,
-                    sources=tuple(told["guidance_sources"]),
-                    items=items,
-                    tokens=guidance.tokens,
-                )
+        self._profiles.used(tx, (split for one in items if (split := _pattern(one))))
+        tx.record(
+            GuidanceApplied(
+                subject=agent,
+                workspace=workspace,
+                session_id=session_id,
+                call=call,
+                chain=tuple(told["leadership_chain"]),
+                sources=tuple(told["guidance_sources"]),
+                items=items,
+                wordings=tuple(told["guidance_wordings"]),
+                tokens=told["guidance_tokens"],
             )
-
-        if guidance.lines:
-            self._database.submit(work)
+        )
 
     def _souls(self, lineage: Lineage) -> list[object]:
         found: list[object] = []

@@ -22,7 +22,6 @@ class LeadershipGuidance:
         told = self._cascade.guidance(request.agent)
         if not told.lines:
             return Contribution(None, told.provenance)
-        self._cascade.applied(told, request.session_id, request.workspace)
         notes = tuple(
             f"guidance of {hop.leader}: {len(hop.cut)} of its items had no room" for hop in told.hops if hop.cut
         )

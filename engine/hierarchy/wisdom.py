@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from engine.clock import Clock
 from engine.hierarchy.agents import Agents
@@ -16,7 +17,7 @@ from engine.hierarchy.profiles import Decided, Profiles
 from engine.hierarchy.prompt_part import LeadershipGuidance
 from engine.hierarchy.sharing import ProfileStore, Sharing
 from engine.hierarchy.teaching import Lesson, Teaching
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Facts
 from engine.values import (
     Bubble,
@@ -57,7 +58,7 @@ class Wisdom:
     ) -> None:
         self._agents = agents
         self._profiles = Profiles(database, SoulSeeds(agents), randomness=randomness, decided=decided)
-        self._cascade = Cascade(database, agents, self._profiles, clock=clock, count=count)
+        self._cascade = Cascade(agents, self._profiles, clock=clock, count=count)
         self._sharing = Sharing(database, self._profiles, store)
         self._teaching = Teaching(
             database, agents, lambda agent: self._cascade.guidance(agent, in_prompts=False), clock=clock
@@ -91,6 +92,12 @@ class Wisdom:
     def guidance(self, agent_id: str) -> Guidance:
         """What the agent's next prompt will carry, and what was cut. Raises `Refusal` `unknown_agent`."""
         return self._cascade.guidance(agent_id)
+
+    def applied(
+        self, tx: Transaction, told: Mapping[str, Any], *, agent: str, call: str, session_id: str, workspace: str
+    ) -> None:
+        """A call with this provenance was made: what it carried of its leaders is recorded (SPEC 1.10)."""
+        self._cascade.applied(tx, told, agent=agent, call=call, session_id=session_id, workspace=workspace)
 
     def preview_move(self, agent_id: str, reports_to: str) -> MovePreview:
         """The agent's guidance before and after a move. Raises `Refusal` as the move would."""

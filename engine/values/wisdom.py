@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -77,6 +78,11 @@ class GuidanceItem:
     tokens: int
     sources: tuple[PatternSource, ...] = ()
 
+    @property
+    def wording(self) -> str:
+        """Tells this wording of the item from others, without saying it."""
+        return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()[:12]
+
 
 @dataclass(frozen=True, slots=True)
 class GuidanceHop:
@@ -120,7 +126,8 @@ class Guidance:
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """For the record of a call (SPEC 1.10): `bubble_source_ids` are the agents whose findings it carries."""
+        """For the record of a call (SPEC 1.10): `bubble_source_ids` are the agents whose findings it carries;
+        `guidance_items` lead to each thing that was said, and `guidance_wordings` tell how it was worded then."""
         kept = [item for hop in self.hops for item in hop.kept]
         return {
             "leadership_chain": list(self.chain),
@@ -128,6 +135,8 @@ class Guidance:
             "bubble_source_ids": list(dict.fromkeys(one.agent for item in kept for one in item.sources)),
             "guidance_applied": bool(self.lines),
             "guidance_items": [item.ref for item in kept],
+            "guidance_wordings": [item.wording for item in kept],
+            "guidance_tokens": self.tokens,
         }
 
 

@@ -114,6 +114,28 @@ def test_a_conversation_is_stored_once_and_read_whole(world: World) -> None:
     assert world.calls.get(third).follows == second
 
 
+def test_every_call_of_a_guided_conversation_says_what_it_carries_and_is_told_of_once(world: World) -> None:
+    told: list[tuple[str, object]] = []
+    calls = Calls(
+        world.database,
+        Randomness(2),
+        told=lambda tx, session, call, said: told.append((call, said["leadership_chain"])),
+    )
+
+    def begin(**more: object) -> str:
+        return calls.begin(view(), provider="openai", model="m", run_kind="task", **more)  # type: ignore[arg-type]
+
+    first = begin(prompt=PROMPT)
+    second = begin(messages=[part("tool", "1 file", "tool")], follows=first)
+    third = begin(messages=[part("tool", "2 files", "tool")], follows=second)
+    assert told == [(first, ["cto"])]
+    assert [calls.get(one).provenance for one in (first, second, third)] == [
+        {"leadership_chain": ["cto"]},
+        {"leadership_chain": ["cto"], "carried_from": first},
+        {"leadership_chain": ["cto"], "carried_from": first},
+    ]
+
+
 def test_what_a_model_says_cannot_steer_the_terminal_that_shows_it(world: World) -> None:
     call = begin(world, prompt=PROMPT)
     world.calls.finish(call, state="failed", error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")

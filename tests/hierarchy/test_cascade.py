@@ -146,9 +146,13 @@ def test_a_prompt_carries_the_block_with_a_source_for_each_line(world: World) ->
     assert told["bubble_source_ids"] == ["worker"]
     assert told["guidance_applied"] is True
     assert json.loads(json.dumps(told)) == told
-    world.database.write(lambda tx: None)  # what was submitted is written by now
+    assert world.kinds().count("GuidanceApplied") == 0  # a prompt that nobody was sent
+    world.call("worker", "ses_9", "call_7")
     [event] = Ledger(world.database).latest(kinds=("GuidanceApplied",))
-    assert (event.subject, event.payload["session_id"]) == ("worker", "ses_9")
+    assert (event.subject, event.payload["session_id"], event.payload["call"]) == ("worker", "ses_9", "call_7")
+    kept = {item.ref: item.wording for hop in world.wisdom.guidance("worker").hops for item in hop.kept}
+    assert dict(zip(event.payload["items"], event.payload["wordings"], strict=True)) == kept
+    assert event.payload["tokens"] == world.wisdom.guidance("worker").tokens
     counted = {one.key: one.uses for one in world.wisdom.profile("lead").patterns}
     assert set(counted.values()) == {1}
     none = assembly.assemble(PromptRequest("lead", "koji-core", "/w", "mend"))

@@ -142,7 +142,7 @@ def test_two_homes_converge_and_no_pattern_is_lost(server: Path, tmp_path: Path,
                 world.wisdom.edit_profile("cto", "patterns", key=f"p{chance.randrange(4)}", value=text)
                 edited.add(text)
             elif what == "use":
-                world.wisdom._cascade.applied(world.wisdom.guidance("worker"), "ses", "")
+                world.call("worker")
             elif what == "teach":
                 world.wisdom.teach()
             else:

@@ -67,6 +67,13 @@ class World:
     def configure(self, **settings: object) -> None:
         self.config.write_text(json.dumps(settings))
 
+    def call(self, agent: str, session_id: str = "ses", call: str = "call_1", workspace: str = "") -> None:
+        """A call of the agent's model is made with what its leaders say now."""
+        told = self.wisdom.guidance(agent).provenance
+        self.database.write(
+            lambda tx: self.wisdom.applied(tx, told, agent=agent, call=call, session_id=session_id, workspace=workspace)
+        )
+
     def kinds(self) -> list[str]:
         return [entry.kind for entry in reversed(Ledger(self.database).latest(200))]
 
