@@ -15,16 +15,17 @@ GUTTER = 14
 
 def xray(document: Mapping[str, Any], options: Mapping[str, Any], style: Style) -> str:
     """The list of calls, or one call whole."""
-    session = document["session"]
-    lines = [f"{style.bold(_clean(session['id']))}  {_clean(session['prompt'])}"]
+    session, name = document["session"], _clean(document["id"])
+    lines = [f"{style.bold(name)}  {_clean(session['prompt'] if session else 'what of the day is kept')}"]
     if "call" in document:
         return "\n".join([*lines, *_whole(document, style)])
     for number, call in enumerate(document["calls"], 1):
         lines.append(f"  {number:>3}  {_call(call, style)}")
     if not document["calls"]:
-        lines.append(style.dim("  it made no call: a flow runs without a model"))
+        why = "a flow runs without a model" if session else "`model` of [memory] names none, or that day is not over"
+        lines.append(style.dim(f"  it made no call: {why}"))
     else:
-        lines.append(style.dim(f"  `clawpy xray {_clean(session['id'])} --call 1` shows what was sent"))
+        lines.append(style.dim(f"  `clawpy xray {name} --call 1` shows what was sent"))
     return "\n".join(lines)
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.config import SettingsSource
 from engine.execution.changesets import ChangeSets
+from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.toolchain import detect_all, linters
 from engine.execution.sessions import Sessions
 from engine.git import repository_root
@@ -21,7 +23,7 @@ from engine.prediction.earning import Earning
 from engine.safety.kill_switch import KillSwitch
 from engine.storage.database import Transaction
 from engine.tasks.board import TaskBoard
-from engine.values import ChangeState, Refusal, SessionView, TranscriptLine, Verdict
+from engine.values import Answer, ChangeState, Question, Refusal, SessionView, TranscriptLine, Verdict
 from engine.values import Task as TaskView
 
 
@@ -107,6 +109,18 @@ class Diaries:
 
     def append(self, agent: str, text: str) -> None:
         self.files.append(agent, "memory.md", text)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryModel:
+    """The model that the operator named for memory's own questions; see `values.Asks`."""
+
+    settings: SettingsSource
+    completions: Completions
+
+    def ask(self, question: Question) -> Answer | None:
+        named = self.settings.current.memory.model
+        return self.completions.ask(named, question) if named else None
 
 
 def top_folder(folder: str) -> str:

@@ -153,15 +153,17 @@ class MemorySettings(Section):
     """`[memory]`: what makes vectors of what is remembered (SPEC 4.3): "" is the model that comes with the program,
     `"PROVIDER:MODEL"` an OpenAI-compatible endpoint, to which everything remembered and asked then goes.
 
-    `recallTokens`: what recall may put into a prompt (SPEC 4.4); 0 and nothing is recalled. `transcripts`: folders of
-    other agents' transcripts that are imported, for instance `["~/.claude/projects"]`.
+    `model` sums sessions up and says at night which facts of the day are kept (SPEC 4.5, 4.8); "" and rules sum up, and
+    only the operator keeps facts. `recallTokens`: what recall may put into a prompt (SPEC 4.4); 0 and nothing is
+    recalled. `transcripts`: folders of other agents' transcripts that are imported, as `["~/.claude/projects"]`.
     """
 
     embedder: Annotated[str, Field(description=MODELS)] = ""
+    model: Annotated[str, Field(description=MODELS)] = ""
     recall_tokens: Annotated[int, Field(ge=0, le=20_000)] = 600
     transcripts: tuple[str, ...] = ()
 
-    @field_validator("embedder", mode="after")
+    @field_validator("embedder", "model", mode="after")
     @classmethod
     def _a_model(cls, value: str) -> str:
         if value and (fault := model_fault(value)):

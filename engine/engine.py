@@ -15,7 +15,7 @@ from typing import Any
 
 import engine
 from engine import tokenizer, views
-from engine.adapters import Actor, Brakes, Diaries, Landings, WhenOver, Work, find_tool, top_folder
+from engine.adapters import Actor, Brakes, Diaries, Landings, MemoryModel, WhenOver, Work, find_tool, top_folder
 from engine.autonomy.autonomy import Autonomy
 from engine.autonomy.heartbeat import Heartbeat, Page
 from engine.autonomy.schedule import Job
@@ -24,7 +24,7 @@ from engine.config import Autonomy as WorkspaceAutonomy
 from engine.doors.control import ControlServer
 from engine.doors.verbs import dispatch
 from engine.events import EngineStarted, EngineStopped, EventBus, FaultReported
-from engine.execution.calls import Calls
+from engine.execution.calls import Caller, Calls
 from engine.execution.changesets import ChangeSets
 from engine.execution.channels import Channels
 from engine.execution.ground import Grounds
@@ -39,6 +39,7 @@ from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.model.history import Histories
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.salvage import Salvage
@@ -89,7 +90,6 @@ from engine.values import (
     Randomness,
     Refusal,
     SessionState,
-    SessionView,
     Verdict,
     Waiting,
 )
@@ -267,6 +267,17 @@ class Engine:
             randomness=randomness,
             frame=judging,
         )
+        self.completions = Completions(
+            self.database,
+            host=self._host,
+            names=self.models,
+            keys=self.keys,
+            calls=self.calls,
+            costs=self.safety.costs,
+            clock=clock,
+            held=self._held,
+            secrets=self.keys.secrets,
+        )
         agents = AcpRunner(
             settings=self.settings,
             grounds=grounds,
@@ -354,6 +365,7 @@ class Engine:
             secrets=self.keys.secrets,
             transcripts=lambda: self.settings.current.memory.transcripts,
             workspace_of=top_folder,
+            model=MemoryModel(self.settings, self.completions),
         )
         self.memory.know(self.knowledge)
         watching = (self.cards, self.safety, self.tasks, self.calls, self.permissions, self.knowledge)
@@ -545,7 +557,7 @@ class Engine:
         """What agents are doing now, for the hierarchy: state and tokens by agent."""
         return {view.agent: (view.state.value, view.tokens) for view in self.sessions.running()}
 
-    def _told(self, tx: Transaction, session: SessionView, call_id: str, told: Mapping[str, Any]) -> None:
+    def _told(self, tx: Transaction, session: Caller, call_id: str, told: Mapping[str, Any]) -> None:
         """A call of a model was made with a prompt of this provenance (SPEC 1.10)."""
         self.wisdom.applied(
             tx, told, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace
@@ -621,11 +633,15 @@ class Engine:
             workspaces, last_input=None, ours={path: self._ours(path) for path in workspaces}
         )
 
+    def _held(self) -> str:
+        """Why nothing may run by itself now (SPEC 3.7); "" when it may."""
+        verdict = self.safety.kill_switch.ask()
+        return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
+
     def _unattended(self, workspace: str) -> str:
         """Why nothing may begin by itself in a workspace now, in words (SPEC 7.1, 7.3, 7.4); "" when it may."""
-        verdict = self.safety.kill_switch.ask()
-        if verdict.verdict is not Verdict.ALLOW:
-            return verdict.reason
+        if held := self._held():
+            return held
         settings = self.settings.current
         if not settings.autonomous_mode_enabled:
             return "autonomousModeEnabled is off"

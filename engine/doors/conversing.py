@@ -15,16 +15,21 @@ if TYPE_CHECKING:
 
 
 def xray(engine: Engine, arguments: Arguments) -> Document:
-    """The calls of a session; with `call`, a number from 1 or its id, that one's prompt, each line with its source."""
-    session = find(engine, arguments.needed("id")).session
-    if session is None:
-        raise Refusal("no_session", "nothing was run for this card yet", "approve it first: clawpy approve ID")
-    calls = engine.calls.for_session(session.id)
-    document: Document = {"session": wire.session(session), "calls": [call(one) for one in calls]}
+    """The calls of a session, or of the night after a day as `nightly:2026-01-05`; with `call`, a number from 1 or its
+    id, that one's prompt, each line with its source."""
+    named = arguments.needed("id")
+    session = None
+    if not named.startswith("nightly:"):
+        session = find(engine, named).session
+        if session is None:
+            raise Refusal("no_session", "nothing was run for this card yet", "approve it first: clawpy approve ID")
+        named = session.id
+    calls = engine.calls.for_session(named)
+    document: Document = {"id": named, "session": wire.session(session), "calls": [call(one) for one in calls]}
     wanted = arguments.anything("call")
     if wanted is None:
         return document
-    one = _chosen(calls, wanted, session.id)
+    one = _chosen(calls, wanted, named)
     document["call"] = call(one)
     document["prompt"] = [_part(part) for part in engine.calls.prompt(one.id)]
     document["reply"] = engine.calls.reply(one.id)

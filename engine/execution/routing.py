@@ -96,16 +96,16 @@ class ModelRouter:
         if self._hints is not None and (hint := self._hints.model(agent, channel, run_kind, prompt)) is not None:
             hinted, why = hint
             try:
-                return self._named(hinted, why)
+                return self.named(hinted, why)
             except Refusal:
                 pass  # learned in other times; what follows is what the operator says
         models = self._models(agent)
         for kind in (run_kind, DEFAULT):
             if chosen := models.get(kind):
-                return self._named(chosen, f"tools.json of {agent} names it for {kind}")
+                return self.named(chosen, f"tools.json of {agent} names it for {kind}")
         serving = self._settings.current.channels.get(channel)
         if serving is not None and serving.model:
-            return self._named(serving.model, f"channel {channel} names it")
+            return self.named(serving.model, f"channel {channel} names it")
         states = self.providers()
         for state in states:
             if state.usable and state.settings.model:
@@ -136,7 +136,8 @@ class ModelRouter:
             return ProviderState(name, settings, KEYLESS, named=True)
         return ProviderState(name, settings, "", f"not named in the settings: {_name_it(name)}")
 
-    def _named(self, model_id: str, reason: str) -> ModelChoice:
+    def named(self, model_id: str, reason: str) -> ModelChoice:
+        """The model `PROVIDER:MODEL`, which somebody named for a `reason`. Raises `Refusal` `no_model`."""
         if fault := model_fault(model_id):
             raise Refusal("no_model", f"{reason}: {fault}", "mend it there")
         provider, _, model = model_id.partition(":")

@@ -3,7 +3,6 @@ of the workspace."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,8 +10,6 @@ from typing import Protocol
 from engine.memory.capture import Remember, SessionBook
 from engine.storage.facts_read import Fact
 from engine.values import Capture, ChangeSet, Layer, NewMemory, Refusal, SessionView, sanitise
-
-log = logging.getLogger(__name__)
 
 MOST_WORDS = 120
 """Words of a summary (SPEC 4.5)."""
@@ -37,7 +34,7 @@ class Summariser(Protocol):
     """A model that sums a session up."""
 
     def summarise(self, record: SessionRecord, most_words: int, /) -> str:
-        """The summary; "" when no model is usable. May raise whatever a model call raises."""
+        """The summary; "" where none is named, or it gave none: who was asked has told of it."""
 
 
 class NoSummariser:
@@ -96,13 +93,8 @@ class ContextEngine:
         return SessionRecord(view, tuple(said), tuple(file.path for file in change.files) if change else ())
 
     def summary(self, record: SessionRecord) -> str:
-        """At most 120 words: the model's, or, without one or when it fails, made of the record."""
-        try:
-            told = self._summariser.summarise(record, MOST_WORDS)
-        except Exception:
-            log.warning("no model summed %s up; the record does", record.view.id, exc_info=True)
-            told = ""
-        return clipped(told, MOST_WORDS) or from_record(record)
+        """At most 120 words: the model's, or, where it gives none, made of the record."""
+        return clipped(self._summariser.summarise(record, MOST_WORDS), MOST_WORDS) or from_record(record)
 
 
 def reference(session_id: str) -> str:

@@ -111,6 +111,13 @@ def synthesis(day: Day) -> str:
     return text if len(text) <= LONGEST_DIGEST else text[: LONGEST_DIGEST - 1] + "…"
 
 
+def workspace_of(day: Day, source: str) -> str:
+    """The workspace of what the synthesis calls `source`, "" for none: what was learned there is told there."""
+    red = {session: place for session, (place, _) in (day.red or {}).items()}
+    said = {one.source: one.workspace for one in day.captures}
+    return {**red, **said, **{one.id: one.workspace for one in day.sessions}}.get(source, "")
+
+
 def _captured(day: Day, kind: str) -> list[Drafted]:
     found = []
     for one in sorted(day.captures, key=lambda one: (-one.seen, one.at, one.id)):

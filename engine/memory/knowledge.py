@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from engine.clock import Clock
 from engine.home import Home
 from engine.memory.capture import ENDED, Captures
-from engine.memory.context import ChangeBook, ContextEngine, Summariser
+from engine.memory.context import ChangeBook, ContextEngine
 from engine.memory.drafts import Drafts
 from engine.memory.following import Follower, Following
 from engine.memory.forget import CaptureStubs, Facts, Files, Forget, GraphTasks, Memories, Rows
@@ -24,15 +24,18 @@ from engine.memory.importing import Importer, ImportReport
 from engine.memory.knowing import FactSource, GraphSource, LedgerSource
 from engine.memory.ledger import Ledger
 from engine.memory.memory import MemoryPort
-from engine.memory.nightly import Diaries, Evaluator, Nightly, NightReport
+from engine.memory.models import ModelEvaluator, ModelSummariser
+from engine.memory.nightly import Diaries, Nightly, NightReport
 from engine.memory.para import Para
 from engine.memory.validation_runs import ValidationRuns
 from engine.storage.database import Database, Transaction
 from engine.values import (
+    Asks,
     ForgetPreview,
     ForgetReport,
     Layer,
     LayerState,
+    NobodyAsks,
     Refusal,
     SessionView,
     Task,
@@ -74,9 +77,10 @@ class Knowledge:
         secrets: Callable[[], Iterable[str]] = tuple,
         transcripts: Callable[[], Sequence[str]] = tuple,
         workspace_of: Callable[[str], str] = lambda folder: folder,
-        summariser: Summariser | None = None,
-        evaluator: Evaluator | None = None,
+        model: Asks | None = None,
     ) -> None:
+        """`model` sums sessions up and evaluates days where the operator named one."""
+        asks = model or NobodyAsks()
         self._memory = memory
         self.graph = TaskGraph(home.data, clock)
         self.para = Para(home.data / "para", database, clock)
@@ -88,7 +92,7 @@ class Knowledge:
             changes,
             memory.remember,
             known=lambda ref: memory.store.get(ref) is not None,
-            summariser=summariser,
+            summariser=ModelSummariser(asks, clock, report),
         )
         self.nightly = Nightly(
             database,
@@ -100,15 +104,15 @@ class Knowledge:
             drafts=self.drafts,
             diaries=diaries,
             runs=runs,
-            evaluator=evaluator,
+            evaluator=ModelEvaluator(asks),
         )
         likeness = _Summaries(memory)
         producer, linker = TaskProducer(self.graph, work), Linker(self.graph, likeness)
         self._following = Following(
             [
                 Follower("capture", database, ledger, ENDED, self.captures.handle),
-                Follower("context", database, ledger, ENDED, self.context.handle),
                 Follower("graph", database, ledger, KINDS, producer.handle),
+                Follower("context", database, ledger, ENDED, self.context.handle),  # may ask a model: the others first
                 Follower("likeness", database, ledger, LINKED, linker.handle),
             ],
             report,

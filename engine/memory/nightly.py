@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from sqlmodel import Field, SQLModel
 
 from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
-from engine.memory.day import MOST_FACTS, Day, DaySession, draft, heading, lines_for, synthesis
+from engine.memory.day import MOST_FACTS, Day, DaySession, draft, heading, lines_for, synthesis, workspace_of
 from engine.memory.drafts import Drafts
 from engine.memory.para import NewFact, Para
 from engine.memory.para_file import GROUP, LONGEST_FACT
@@ -27,7 +27,7 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact
 from engine.storage.types import utc
-from engine.values import Bucket, Capture, CheckResult, Refusal, SessionView, sanitise
+from engine.values import Bucket, Capture, CheckResult, NoAnswer, Refusal, SessionView, sanitise
 from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ TRIES = 3
 """Evaluations of one day: one, and two more when what it said could not be used."""
 
 LAST = "memory.nightly.last"
+NOTHING_KEPT = "the model found nothing to keep"
 SECRETLY = "it holds what looks like a secret"
 
 _KINDS = (
@@ -89,26 +90,28 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a model said, and what it cost in micro-dollars."""
+    """What a model said, and what it cost in micro-dollars; `fault` in words where that could not be read."""
 
     facts: tuple[Proposed, ...]
     cost: int
+    fault: str = ""
 
 
 class Evaluator(Protocol):
     """A model that says what of a day is durable enough to keep."""
 
-    def evaluate(self, synthesis: str, faults: Sequence[str], *, most: int, budget: int) -> Evaluation | None:
-        """At most `most` facts for at most `budget` micro-dollars; `faults` is what was wrong with the answer before.
+    def evaluate(self, day: str, synthesis: str, faults: Sequence[str], *, most: int, budget: int) -> Evaluation | None:
+        """At most `most` facts of a local day for at most `budget` micro-dollars; `faults` is what was wrong with the
+        answer before.
 
-        None when no model is usable. May raise whatever a model call raises.
+        None where no model is named. Raises `NoAnswer`.
         """
 
 
 class NoEvaluator:
     """Where there is no model."""
 
-    def evaluate(self, synthesis: str, faults: Sequence[str], *, most: int, budget: int) -> Evaluation | None:
+    def evaluate(self, day: str, synthesis: str, faults: Sequence[str], *, most: int, budget: int) -> Evaluation | None:
         return None
 
 
@@ -212,7 +215,7 @@ class Nightly:
             return NightReport(row.day, cost=row.cost_microusd, reason=row.reason)
         usable = [Proposed(**one) for one in row.facts]
         kept = self._para.add([_new_fact(one, read.date) for one in usable]) if usable else []
-        drafted = [] if usable else draft(read, self._para.facts())
+        drafted = [] if usable or row.reason == NOTHING_KEPT else draft(read, self._para.facts())
         said = tuple(self._write_diaries(read))
 
         def finish(tx: Transaction) -> int:
@@ -280,24 +283,27 @@ class Nightly:
         faults: tuple[str, ...] = ()
         while night.attempts < TRIES and night.cost < COST_CAP:
             try:
-                answer = self._evaluator.evaluate(text, faults, most=MOST_FACTS, budget=COST_CAP - night.cost)
-            except Exception as error:
-                log.warning("the evaluation of %s failed", day.date, exc_info=True)
-                night.reason = sanitise(f"the model failed: {error}")[:500]
+                answer = self._evaluator.evaluate(day.date, text, faults, most=MOST_FACTS, budget=COST_CAP - night.cost)
+            except NoAnswer as error:
+                log.warning("no model evaluated %s: %s", day.date, error)
+                night.attempts += 1
+                night.cost += error.cost
+                night.reason = sanitise(f"no model evaluated it, the rules draft: {error}")[:500]
+                night.runs.append((0, night.cost, (night.reason,)))
                 return night
             if answer is None:
                 night.reason = "no model: the operator decides"
                 return night
             night.attempts += 1
             night.cost += max(0, answer.cost)
-            faults = tuple(check(answer.facts, text))
+            faults = (answer.fault,) if answer.fault else tuple(check(answer.facts, text))
             night.runs.append((len(answer.facts), night.cost, faults))
             if night.cost > COST_CAP:
                 night.reason = f"it cost {night.cost / 1e6:.3f} dollars, more than {COST_CAP / 1e6:.2f}"
                 return night
             if not faults:
-                night.facts = list(answer.facts)
-                night.reason = "" if answer.facts else "the model found nothing to keep"
+                night.facts = [replace(one, workspace=workspace_of(day, one.source)) for one in answer.facts]
+                night.reason = "" if answer.facts else NOTHING_KEPT
                 return night
         why = faults[0] if faults else "it answered nothing"
         night.reason = f"given up after {night.attempts} tries: {why}"

@@ -18,6 +18,7 @@ from engine.values.agents import (
     ToolResult,
     ToolSpec,
 )
+from engine.values.asking import Answer, Asks, NoAnswer, NobodyAsks, Question
 from engine.values.base import MICRO, PartOfDay, Randomness, Refusal, dollars, microusd, part_of_day
 from engine.values.cards import (
     Band,
@@ -119,6 +120,8 @@ __all__ = [
     "Affected",
     "AgentFile",
     "AgentView",
+    "Answer",
+    "Asks",
     "Assignment",
     "Band",
     "Basis",
@@ -165,6 +168,8 @@ __all__ = [
     "MovePreview",
     "Neighbourhood",
     "NewMemory",
+    "NoAnswer",
+    "NobodyAsks",
     "Outcome",
     "ParaFact",
     "PartOfDay",
@@ -182,6 +187,7 @@ __all__ = [
     "PromptRequest",
     "PromptSource",
     "Proposal",
+    "Question",
     "RailState",
     "RailVerdict",
     "Randomness",

@@ -30,7 +30,7 @@ from engine.memory.nightly import (
 from engine.memory.para import NewFact, Para
 from engine.memory.validation_runs import ValidationRuns
 from engine.storage.database import Database
-from engine.values import Bucket, Capture, Refusal
+from engine.values import Bucket, Capture, NoAnswer, Refusal
 from tests.memory.said import NOW, Book, ended, view
 
 TODAY = date(2026, 1, 5)
@@ -56,8 +56,10 @@ class Model:
         self.cost = cost
         self.asked: list[tuple[tuple[str, ...], int]] = []
 
-    def evaluate(self, synthesis: str, faults: Sequence[str], *, most: int, budget: int) -> Evaluation | None:
-        assert most == MOST_FACTS
+    def evaluate(self, day: str, synthesis: str, faults: Sequence[str], *, most: int, budget: int) -> Evaluation | None:
+        assert (day, most) == (TODAY.isoformat(), MOST_FACTS)
+        if not self.answers:
+            raise NoAnswer("it is silent", self.cost)
         self.asked.append((tuple(faults), budget))
         return Evaluation(tuple(self.answers.pop(0)), self.cost)
 
@@ -205,11 +207,30 @@ class TestWithAModel:
         assert len(model.asked) == 1
 
     def test_a_model_that_fails_leaves_the_drafts(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
-        world = World(tmp_path, database, clock, Model())  # has no answer: IndexError
+        world = World(tmp_path, database, clock, Model())  # has no answer
         world.happen()
         report = world.nightly.run(TODAY)
-        assert report.drafted == 2
-        assert "the model failed" in report.reason
+        assert (report.promoted, report.drafted, report.cost) == (0, 2, 30_000)
+        assert report.reason == "no model evaluated it, the rules draft: it is silent"
+        said = Ledger(database).latest(1)[0]
+        assert (said.kind, said.payload["reason"]) == ("NightlyFinished", report.reason)
+        assert ValidationRuns(database).latest("")[0].check.failed == 1
+
+    def test_a_model_that_keeps_nothing_leaves_no_drafts(
+        self, tmp_path: Path, database: Database, clock: FakeClock
+    ) -> None:
+        world = World(tmp_path, database, clock, Model([]))
+        world.happen()
+        report = world.nightly.run(TODAY)
+        assert (report.promoted, report.drafted, report.reason) == (0, 0, "the model found nothing to keep")
+
+    def test_a_fact_belongs_to_the_workspace_it_comes_from(
+        self, tmp_path: Path, database: Database, clock: FakeClock
+    ) -> None:
+        world = World(tmp_path, database, clock, Model([GOOD]))
+        world.happen()
+        world.nightly.run(TODAY)
+        assert world.para.facts()[0].workspace == "/home/me/shop"
 
     def test_eight_facts_and_not_more(self) -> None:
         text = "[session_1] something"
@@ -289,13 +310,13 @@ class TestContext:
         assert (one.layer, one.session, one.kind) == ("E", "session_1", "summary")
         assert "parser.py" in one.text
 
-    def test_a_models_words_are_taken_and_clipped_its_failure_is_not(self) -> None:
+    def test_a_models_words_are_taken_and_clipped_without_any_the_record_is(self) -> None:
         book = Book()
 
         class Summing:
             def summarise(self, record: SessionRecord, most: int, /) -> str:
                 if record.view.id == "session_2":
-                    raise TimeoutError
+                    return ""
                 return " ".join(["told"] * 300)
 
         context = ContextEngine(book, Silent(), book, book.remember, known=book.known, summariser=Summing())

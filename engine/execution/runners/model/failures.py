@@ -47,6 +47,11 @@ def unavailable(failure: Failure) -> bool:
     return failure.kind not in _OF_THE_WORK
 
 
+def paid(failure: Failure) -> bool:
+    """Whether a provider may ask money for a request that failed."""
+    return failure.received > 0 or failure.kind in (Kind.SILENT, Kind.GONE, Kind.TOO_BIG)
+
+
 def told(failure: Failure, *, provider: str, model: str, address: str) -> tuple[str, str]:
     """What happened and how to mend it, in words."""
     status = f" ({failure.status})" if failure.status else ""

@@ -164,7 +164,8 @@ class ModelRunner:
 
     def _last_call(self, session_id: str) -> str:
         """The last call of a session that was answered, "" for none."""
-        answered = [call for call in self._calls.for_session(session_id) if call.state == "done"]
+        own = [call for call in self._calls.for_session(session_id) if call.run_kind in (TASK, HEAL, REPLY)]
+        answered = [call for call in own if call.state == "done"]
         followed = {call.follows for call in answered}
         return next((call.id for call in reversed(answered) if call.id not in followed), "")
 

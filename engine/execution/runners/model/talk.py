@@ -255,7 +255,7 @@ class Talk:
             raise
         if answer["is"] == "failed":
             failure = wire.failure_of(answer)
-            lost = self._broken_off(size, most, failure.received) if _paid(failure) else Usage(0, 0, 0)
+            lost = self._broken_off(size, most, failure.received) if failures.paid(failure) else Usage(0, 0, 0)
             self._end_call(call_id, "failed", lost, error=f"{failure.kind}: {failure.message}")
             raise _Failed(failure)
         usage = budget.used(
@@ -410,8 +410,3 @@ def _nudge(said: str, answer: Message) -> str:
     if answer["finish"] == "length":
         return CUT_OFF.format(most=answer["most"])
     return "" if said else EMPTY
-
-
-def _paid(failure: Failure) -> bool:
-    """Whether a provider may ask money for a request that failed."""
-    return failure.received > 0 or failure.kind in (Kind.SILENT, Kind.GONE, Kind.TOO_BIG)

@@ -1,0 +1,53 @@
+"""One question to a model, outside of the conversation of any session: what services hand to whoever can ask one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked. `purpose` is what its cost is booked as and the kind of run in the X-ray; `subject` the session
+    it is about, or another name among whose calls it is kept; `most_tokens` of the answer, `budget` in micro-dollars,
+    `seconds` from the asking to the end of the answer."""
+
+    purpose: str
+    subject: str
+    instructions: str
+    text: str
+    most_tokens: int
+    budget: int
+    seconds: float
+    agent: str = ""
+    workspace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model said, and what it cost in micro-dollars."""
+
+    text: str
+    cost: int
+
+
+class NoAnswer(Exception):
+    """The model could not be asked, failed, or was too slow, in words; `cost` micro-dollars were spent all the same."""
+
+    def __init__(self, message: str, cost: int = 0) -> None:
+        super().__init__(message)
+        self.cost = cost
+
+
+class Asks(Protocol):
+    """Asks the model that the operator named for it."""
+
+    def ask(self, question: Question, /) -> Answer | None:
+        """None where he named none. Raises `NoAnswer`. Takes as long as the question allows: not for a screen."""
+
+
+class NobodyAsks:
+    """Where no model is named."""
+
+    def ask(self, question: Question, /) -> Answer | None:
+        return None

@@ -1,0 +1,241 @@
+"""Single questions to a model: memory's summaries and its night, with a real model host, real calls and real costs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import date, timedelta
+
+import pytest
+from sqlmodel import col, select
+
+from engine import Engine
+from engine.memory.capture import CaptureRow
+from engine.safety.costs import CostEntry
+from engine.values import Layer, ModelCall, NoAnswer, Question
+from tests.conftest import MONDAY_MORNING
+from tests.execution.model.world import GPT, KEY, ModelWorld
+from tests.support.model_server import ModelServer, Reply
+
+MONDAY = date(2026, 1, 5)
+NIGHT = "nightly:2026-01-05"
+
+
+@pytest.fixture
+def engine(world: ModelWorld) -> Iterator[Engine]:
+    with world.opened() as engine:
+        engine.settings.set("memory.model", f"openai:{GPT}")
+        yield engine
+
+
+def question(**more: object) -> Question:
+    fields = {
+        "purpose": "summary", "subject": "session_1", "instructions": "Be brief.", "text": f"The key is {KEY}. Sum up.",
+        "most_tokens": 512, "budget": 50_000, "seconds": 30.0, "agent": "backend_builder",
+    }  # fmt: skip
+    return Question(**{**fields, **more})  # type: ignore[arg-type]
+
+
+def booked(engine: Engine) -> list[tuple[str, str, int]]:
+    with engine.database.read() as session:
+        rows = session.exec(select(CostEntry).where(col(CostEntry.prediction_id).is_(None)).order_by(col(CostEntry.id)))
+        return [(row.purpose, row.state, row.amount_microusd) for row in rows]
+
+
+def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
+    (call,) = engine.calls.for_session(subject)
+    return call
+
+
+class TestAQuestion:
+    def ask(self, engine: Engine, **more: object) -> str:
+        return engine.completions.ask(f"openai:{GPT}", question(**more)).text
+
+    def test_it_is_answered_booked_and_kept_without_secrets(self, engine: Engine, server: ModelServer) -> None:
+        server.script(Reply(text=f"It is mended, not {KEY}.", usage=(1_000, 100)))
+        assert self.ask(engine) == "It is mended, not [secret cut]."
+        assert server.requests[0].system == "Be brief."
+        assert KEY not in server.requests[0].users[0]
+        call = only_call(engine)
+        assert (call.state, call.run_kind, call.input_tokens, call.output_tokens) == ("done", "summary", 1_000, 100)
+        assert call.cost > 0
+        assert booked(engine) == [("summary", "settled", call.cost)]
+        assert [part.role for part in engine.calls.prompt(call.id)] == ["system", "user"]
+        assert engine.calls.reply(call.id) == "It is mended, not [secret cut]."
+
+    @pytest.mark.parametrize(
+        ("reply", "words"),
+        [
+            (Reply(status=500, error="overloaded"), "does not work at the moment"),
+            (Reply(status=401, error="no such key"), "clawpy key set openai"),
+            (Reply(text="The task was", finish="length"), "cut off"),
+            (Reply(text=""), "answered nothing"),
+        ],
+    )
+    def test_what_goes_wrong_is_said_and_booked(
+        self, engine: Engine, server: ModelServer, reply: Reply, words: str
+    ) -> None:
+        server.script(reply)
+        with pytest.raises(NoAnswer, match=words) as failed:
+            self.ask(engine)
+        call = only_call(engine)
+        assert (call.state, call.cost) == ("failed", failed.value.cost)
+        assert booked(engine) == [("summary", "settled", call.cost)]
+        assert len(server.requests) == 1, "nothing is tried again: the rules are there at once"
+
+    def test_a_slow_one_is_given_up_and_its_request_broken_off(
+        self, engine: Engine, world: ModelWorld, server: ModelServer
+    ) -> None:
+        never = threading.Event()
+
+        def answer(request: object) -> Reply:
+            world.clock.advance(timedelta(seconds=30))
+            return Reply(hold=never)
+
+        server.answer = answer
+        with pytest.raises(NoAnswer, match="no answer within 30 s"):
+            self.ask(engine)
+        assert server.requests[0].gone.wait(10)
+        assert only_call(engine).cost > 0, "a provider may ask money for what it read"
+
+    def test_no_cap_is_passed(self, engine: Engine, server: ModelServer) -> None:
+        engine.settings.set("crossPollCostCapPerHour", 0.0001)
+        with pytest.raises(NoAnswer, match="last hour"):
+            self.ask(engine)
+        with pytest.raises(NoAnswer, match="may cost more"):
+            self.ask(engine, budget=10)
+        assert server.requests == []
+        assert booked(engine) == []
+
+    def test_what_holds_the_engine_holds_it(self, engine: Engine, server: ModelServer) -> None:
+        engine.safety.stop("looking into something", "test")
+        with pytest.raises(NoAnswer, match="looking into something"):
+            self.ask(engine)
+        assert server.requests == []
+
+    def test_a_model_that_cannot_be_had_is_named_with_the_fix(self, engine: Engine) -> None:
+        with pytest.raises(NoAnswer, match="there is no provider nobody"):
+            engine.completions.ask("nobody:x", question())
+
+
+def ended(engine: Engine, world: ModelWorld, server: ModelServer) -> str:
+    """A session of the model that said something and is over; its id."""
+    server.script(Reply(text="Decision: we keep the old parser. It is done."))
+    return world.run("Look at the parser").id
+
+
+def summary(engine: Engine, session: str) -> str:
+    return next(one.text for one in engine.memory.entries(Layer.CONTEXT) if one.session == session)
+
+
+class TestSummaries:
+    def test_the_model_sums_a_session_up(self, engine: Engine, world: ModelWorld, server: ModelServer) -> None:
+        session = ended(engine, world, server)
+        server.script(Reply(text="The parser stays as it is, for its users know it."))
+        engine.knowledge.catch_up()
+        assert summary(engine, session) == "The parser stays as it is, for its users know it."
+        told = server.requests[-1].users[0]
+        assert "Task: Look at the parser" in told
+        assert "It said: Decision: we keep the old parser" in told
+        assert [call.run_kind for call in engine.calls.for_session(session)] == ["task", "summary"]
+        engine.knowledge.catch_up()
+        assert len(server.requests) == 2
+
+    def test_a_session_goes_on_after_its_own_last_answer(
+        self, engine: Engine, world: ModelWorld, server: ModelServer
+    ) -> None:
+        session = ended(engine, world, server)
+        server.script(Reply(text="A summary."), Reply(text="More was done."))
+        engine.knowledge.catch_up()
+        card = engine.cards.propose("go on", workspace=str(world.repository.path), continues=session)
+        approved = engine.cards.approve(card.id)
+        follow = world.finish(engine.sessions.get(approved.session_id or ""))
+        task = engine.calls.for_session(session)[0]
+        assert engine.calls.for_session(follow.id)[0].follows == task.id
+
+    def test_rules_do_it_when_the_model_fails_and_the_ledger_says_so_once(
+        self, engine: Engine, world: ModelWorld, server: ModelServer
+    ) -> None:
+        first = ended(engine, world, server)
+        server.script(Reply(status=500, error="overloaded"))
+        engine.knowledge.catch_up()
+        assert summary(engine, first).startswith("Task: Look at the parser.")
+        second = ended(engine, world, server)
+        engine.knowledge.catch_up()
+        assert summary(engine, second).startswith("Task: Look at the parser.")
+        assert len(server.requests) == 3, "it rests for five minutes"
+        faults = [row.payload for row in engine.ledger.latest(200) if row.kind == "FaultReported"]
+        assert [(one["where"], "summed up by rules" in one["message"]) for one in faults] == [("memory", True)]
+        world.clock.advance(timedelta(minutes=5))
+        third = ended(engine, world, server)
+        server.script(Reply(text="It answers again."))
+        engine.knowledge.catch_up()
+        assert summary(engine, third) == "It answers again."
+
+    def test_none_is_asked_where_none_is_named(self, engine: Engine, world: ModelWorld, server: ModelServer) -> None:
+        engine.settings.set("memory.model", "")
+        session = ended(engine, world, server)
+        engine.knowledge.catch_up()
+        assert summary(engine, session).startswith("Task: Look at the parser.")
+        assert len(server.requests) == 1
+
+
+class TestNight:
+    @pytest.fixture
+    def day(self, engine: Engine, world: ModelWorld) -> Engine:
+        workspace = str(world.repository.path)
+
+        def happened(tx: object) -> None:
+            tx.session.add(  # type: ignore[attr-defined]
+                CaptureRow(
+                    id="cap_1", kind="fact", text="The service listens on port 8000", tags=[], digest="d",
+                    session_id="session_1", line=3, agent="backend_builder", workspace=workspace,
+                    at=MONDAY_MORNING, last_session="session_1",
+                )
+            )  # fmt: skip
+
+        engine.database.write(happened)
+        return engine
+
+    def fact(self, source: str = "session_1:3", **more: str) -> Reply:
+        one = {"fact": "The service listens on port 8000", "category": "configuration", "bucket": "projects"}
+        return Reply(
+            text=f"```json\n{json.dumps({'facts': [{**one, 'group': 'shop', 'source': source, **more}]})}\n```"
+        )
+
+    def test_the_model_keeps_facts_of_the_day(self, day: Engine, world: ModelWorld, server: ModelServer) -> None:
+        source = day.memory.captures.entries()[0].source
+        server.script(self.fact(source))
+        report = day.knowledge.nightly.run(MONDAY)
+        assert (report.promoted, report.drafted, report.reason) == (1, 0, "")
+        kept = day.memory.para.facts()[0]
+        assert (kept.fact, kept.workspace) == ("The service listens on port 8000", str(world.repository.path))
+        assert report.cost == only_call(day, NIGHT).cost > 0
+        assert booked(day) == [("nightly", "settled", report.cost)]
+
+    def test_what_was_wrong_with_its_answer_is_told_it(self, day: Engine, server: ModelServer) -> None:
+        source = day.memory.captures.entries()[0].source
+        server.script(Reply(text="I would keep the port."), self.fact(source, bucket="cellar"), self.fact(source))
+        report = day.knowledge.nightly.run(MONDAY)
+        assert report.promoted == 1
+        assert "the answer is no JSON object" in server.requests[1].users[0]
+        assert "bucket 'cellar' is none of" in server.requests[2].users[0]
+        assert report.cost == sum(call.cost for call in day.calls.for_session(NIGHT))
+
+    def test_the_rules_draft_when_it_fails(self, day: Engine, server: ModelServer) -> None:
+        server.script(Reply(status=500, error="overloaded"))
+        report = day.knowledge.nightly.run(MONDAY)
+        assert (report.promoted, report.drafted) == (0, 1)
+        assert report.reason.startswith("no model evaluated it, the rules draft: openai does not work")
+        finished = next(row for row in day.ledger.latest(20) if row.kind == "NightlyFinished")
+        assert finished.payload["reason"] == report.reason
+
+    def test_the_calls_of_a_night_are_in_the_x_ray(self, day: Engine, server: ModelServer) -> None:
+        from engine.doors.verbs import dispatch
+
+        server.script(self.fact(day.memory.captures.entries()[0].source))
+        day.knowledge.nightly.run(MONDAY)
+        document = dispatch(day, "xray", {"id": NIGHT, "call": 1})
+        assert document["session"] is None
+        assert "port 8000" in json.dumps(document["prompt"])
