@@ -5,6 +5,7 @@ Part of the composition root; nothing is decided here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.toolchain import detect_all, linters
 from engine.execution.sessions import Sessions
-from engine.git import repository_root
+from engine.git import Git, repository_root
 from engine.memory.markdown import Markdown
 from engine.prediction.acting import Acting, Attempt
 from engine.prediction.context import ToolFound
@@ -25,6 +26,8 @@ from engine.storage.database import Transaction
 from engine.tasks.board import TaskBoard
 from engine.values import Answer, ChangeState, Question, Refusal, SessionView, TranscriptLine, Verdict
 from engine.values import Task as TaskView
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,18 @@ def top_folder(folder: str) -> str:
         return str(repository_root(Path(folder)))
     except Refusal:
         return folder
+
+
+def lost_files(workspace: str, paths: Sequence[str]) -> list[str]:
+    """Of these paths those that the repository had once and the folder has no longer; [] where git cannot say."""
+    folder = Path(workspace)
+    try:
+        git = Git(folder, timeout=5)
+        missing = [one for one in paths if not (folder / one).exists()]
+        return [one for one in missing if git.text("log", "-1", "--format=%H", "HEAD", "--", f":(literal){one}")]
+    except Refusal as refusal:
+        log.warning("%s was not looked through for files that are gone: %s", workspace, refusal)
+        return []
 
 
 @dataclass(frozen=True, slots=True)

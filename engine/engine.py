@@ -15,7 +15,18 @@ from typing import Any
 
 import engine
 from engine import tokenizer, views
-from engine.adapters import Actor, Brakes, Diaries, Landings, MemoryModel, WhenOver, Work, find_tool, top_folder
+from engine.adapters import (
+    Actor,
+    Brakes,
+    Diaries,
+    Landings,
+    MemoryModel,
+    WhenOver,
+    Work,
+    find_tool,
+    lost_files,
+    top_folder,
+)
 from engine.autonomy.autonomy import Autonomy
 from engine.autonomy.heartbeat import Heartbeat, Page
 from engine.autonomy.schedule import Job
@@ -188,6 +199,7 @@ class Engine:
             correction=self._correction,
             decided=self._decided,
             store=lambda: shared,
+            lost=lost_files,
         )
 
         # Rails

@@ -288,7 +288,10 @@ class ChangeSetBranched(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSetDiscarded(Event):
+    """Thrown away, or, when `continued_in` names a session, part of that one's change set now."""
+
     session_id: str
+    continued_in: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +360,46 @@ class WisdomTaught(Event):
     """The "Inherited Wisdom" of an agent's `soul.md` was written anew (SPEC 1.6)."""
 
     leaders: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeachingRefreshed(Event):
+    """A round of soul enrichment reached every worker (SPEC 1.6): so many souls were rewritten, so many said already
+    what they would."""
+
+    taught: int
+    unchanged: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuidanceFoundNoisy(Event):
+    """Something that leaders say (`subject`, for instance `cto#patterns/api_first`) goes with worse work of an agent.
+
+    Of `told` sessions that carried it `told_bad` ended badly, of `untold` of the same agent without it `untold_bad`;
+    with 99 % confidence its share is worse by more than `harm`, from 0 to 1 (see `hierarchy.outcomes`).
+    """
+
+    leader: str
+    agent: str
+    wording: str
+    told: int
+    told_bad: int
+    untold: int
+    untold_bad: int
+    harm: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuidanceFoundStale(Event):
+    """Something that leaders say (`subject`) has outlived its time: it is `days` old where `most` are the rule, or
+    names files that are `gone` (see `hierarchy.outcomes`). `told` sessions of the last 30 days carried it."""
+
+    leader: str
+    wording: str
+    days: int
+    most: int
+    told: int
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

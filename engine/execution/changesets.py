@@ -139,7 +139,9 @@ class ChangeSets(ChangeReader):
             tx,
             row.id,
             ChangeState.DISCARDED,
-            lambda one: ChangeSetDiscarded(subject=one.id, workspace=one.workspace, session_id=one.session_id),
+            lambda one: ChangeSetDiscarded(
+                subject=one.id, workspace=one.workspace, session_id=one.session_id, continued_in=by
+            ),
         )
         # Tidying up asks git and writes, which nobody may do on the thread that commits.
         tidy = threading.Thread(target=self._tidy, args=(changed,), name=f"clawpy-tidy-{changed.id}", daemon=True)

@@ -14,12 +14,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.events import WisdomTaught
+from engine.events import TeachingRefreshed, WisdomTaught
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.sections import write_section
 from engine.hierarchy.tiers import capabilities
 from engine.storage import state
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
 from engine.values import Guidance, GuidanceItem, Refusal, TeachingState, sanitise
 
@@ -81,7 +81,14 @@ class Teaching:
                 lessons.append(Lesson(agent_id, "skipped", sanitise(str(error))))
                 log.warning("%s was not taught: %s", agent_id, error)
         now = self._clock.now().isoformat()
-        self._database.write(lambda tx: state.put(tx, LAST, now))
+        did = [one.did for one in lessons]
+
+        def work(tx: Transaction) -> None:
+            state.put(tx, LAST, now)
+            if did and "skipped" not in did:
+                tx.record(TeachingRefreshed(taught=did.count("taught"), unchanged=did.count("unchanged")))
+
+        self._database.write(work)
         return lessons
 
     def state(self, agent_id: str) -> TeachingState:

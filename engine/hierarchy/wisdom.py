@@ -13,6 +13,7 @@ from engine.hierarchy.cascade import Cascade, SoulSeeds
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.discoveries import Correction, Discoveries
 from engine.hierarchy.guidance_block import Count
+from engine.hierarchy.guided import GuidedSessions, Lost
 from engine.hierarchy.profiles import Decided, Profiles
 from engine.hierarchy.prompt_part import LeadershipGuidance
 from engine.hierarchy.sharing import ProfileStore, Sharing
@@ -39,7 +40,7 @@ class Wisdom:
 
     `count` says how many tokens a text is; `facts` is the ledger; `seconds` how long a session took; `correction` what
     the operator made of a card; `decided` what leaders decided in their own words; `store` the leadership shared with
-    other machines, if any.
+    other machines, if any; `lost` which files a workspace had once.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Wisdom:
         correction: Callable[[str], Correction | None],
         decided: Decided = lambda leaders: {},
         store: Callable[[], ProfileStore | None] = lambda: None,
+        lost: Lost = lambda workspace, paths: (),
     ) -> None:
         self._agents = agents
         self._profiles = Profiles(database, SoulSeeds(agents), randomness=randomness, decided=decided)
@@ -69,6 +71,7 @@ class Wisdom:
         self._discoveries = Discoveries(
             database, facts=facts, offer=self._bubbles.offer, seconds=seconds, correction=correction
         )
+        self._guided = GuidedSessions(database, self._profiles, clock=clock, facts=facts, lost=lost)
         self.part = LeadershipGuidance(self._cascade)
         """The part "guidance" of every prompt."""
 
@@ -83,8 +86,10 @@ class Wisdom:
         return timedelta(seconds=self.config.m2_interval_seconds)
 
     def round(self) -> FlushReport:
-        """What comes round: the queue is flushed, and with `enable_m2` souls are taught (SPEC 1.6, 1.8)."""
+        """What comes round: the queue is flushed, what leaders say is looked through for what has outlived its time,
+        and with `enable_m2` souls are taught (SPEC 1.6, 1.8, 5.1)."""
         report = self.flush()
+        self._guided.review()
         if self.config.enable_m2:
             self._teaching.round()
         return report
@@ -124,7 +129,9 @@ class Wisdom:
         return self._bubbles.offer(learning)
 
     def discover(self) -> int:
-        """Offer what the ledger tells since the last time; returns how many learnings that were."""
+        """Take in what the ledger tells since the last time: what became of guided work, and what agents found out.
+        Returns how many learnings were offered."""
+        self._guided.catch_up()
         return self._discoveries.catch_up()
 
     def bubbles(self, *, state: BubbleState | None = None, agent: str = "", limit: int = 100) -> Sequence[Bubble]:

@@ -15,12 +15,13 @@ from sqlmodel import Session
 from engine.config import Autonomy, SettingsSource
 from engine.prediction.cards import Cards
 from engine.prediction.cards_store import Prediction, all_pending
-from engine.prediction.confidence import LIKE_APPROVED_FROM, wilson_lower_bound
+from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.earning import Earning, Record, earning
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import Calibrator, History, Launcher
 from engine.storage.database import Database
 from engine.values import Card, DecidedBy, Refusal, Verdict
+from engine.values.shares import wilson_lower_bound
 
 GATE = "gate"
 """The human gate among the rails (SPEC 3.6)."""

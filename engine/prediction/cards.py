@@ -30,7 +30,6 @@ from engine.prediction.cards_store import (
     last_triggered,
     trigger_of,
 )
-from engine.prediction.confidence import wilson_lower_bound
 from engine.prediction.flow_names import named_flow
 from engine.prediction.intake import Intake
 from engine.prediction.lifecycle import Move
@@ -60,6 +59,7 @@ from engine.values import (
     Verdict,
     part_of_day,
 )
+from engine.values.shares import wilson_lower_bound
 
 CODE = "koji-core"
 """The channel that flows of the operator's own go to when it is registered."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from math import sqrt
 
 from engine.values import Band, ConfidenceParts
 
@@ -20,7 +19,6 @@ COLD_START = 0.4
 CARD_FROM, SUGGESTED_FROM, ACT_FROM = 0.3, 0.6, 0.8
 """Lower ends of the bands; each band includes its lower end."""
 
-Z_ONE_SIDED_95 = 1.645
 LIKE_APPROVED_FROM = 0.8
 """Auto-execution needs Wilson's lower bound of the approval of like cards to be at least this."""
 
@@ -68,17 +66,3 @@ def urgency_of(evidence_at: datetime | None, now: datetime, usual: timedelta) ->
     if evidence_at is None or usual <= timedelta(0):
         return 0.5
     return min(max((now - evidence_at) / usual, 0.0), 1.0)
-
-
-def wilson_lower_bound(approved: int, decided: int, z: float = Z_ONE_SIDED_95) -> float:
-    """One-sided lower bound, in [0, 1], of the true share approved after `approved` of `decided`; 0 without decisions.
-
-    With z = 1.645 it reaches 0.8 from 11 of 11, 19 of 20, 26 of 28 on.
-    """
-    if not 0 <= approved <= decided:
-        raise ValueError(f"{approved} of {decided} is not a share")
-    if approved == 0:
-        return 0.0  # exactly, where the formula leaves a rest of rounding
-    share = approved / decided
-    spread = z * sqrt(share * (1 - share) / decided + z * z / (4 * decided * decided))
-    return max(0.0, (share + z * z / (2 * decided) - spread) / (1 + z * z / decided))

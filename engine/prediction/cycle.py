@@ -20,7 +20,7 @@ from engine.events import TriggerBlocked
 from engine.prediction import templates
 from engine.prediction.cards import Cards
 from engine.prediction.cards_store import Prediction, last_triggered, trigger_of
-from engine.prediction.confidence import band_of, confidence_of, urgency_of, wilson_lower_bound
+from engine.prediction.confidence import band_of, confidence_of, urgency_of
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed, unavailable
@@ -48,6 +48,7 @@ from engine.values import (
     prompt_words,
     sanitise,
 )
+from engine.values.shares import wilson_lower_bound
 
 log = logging.getLogger(__name__)
 

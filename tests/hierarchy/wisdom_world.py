@@ -12,6 +12,7 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.discoveries import Correction
+from engine.hierarchy.guided import Lost
 from engine.hierarchy.profiles import Decided
 from engine.hierarchy.sharing import ProfileStore
 from engine.hierarchy.wisdom import Wisdom
@@ -86,6 +87,7 @@ def make_world(
     correction: Callable[[str], Correction | None] = lambda card: None,
     decided: Decided = lambda leaders: {},
     store: Callable[[], ProfileStore | None] = lambda: None,
+    lost: Lost = lambda workspace, paths: (),
     seed: int = 1,
     members: Sequence[tuple[str, str, int]] = (
         ("ceo", "owner", 1), ("cto", "ceo", 2), ("lead", "cto", 3), ("worker", "lead", 4), ("junior", "worker", 5),
@@ -105,6 +107,7 @@ def make_world(
         correction=correction,
         decided=decided,
         store=store,
+        lost=lost,
     )
     world = World(folder, config, agents, wisdom, database, clock)
     for name, under, tier in members:

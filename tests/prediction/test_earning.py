@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.prediction.confidence import wilson_lower_bound
 from engine.prediction.earning import Earning, Record, earning
+from engine.values.shares import wilson_lower_bound
 
 
 def told(*records: Record, autonomous: bool = True, phase: int = 1, decisions: int = 30, act: str = "act") -> Earning:

@@ -1,0 +1,221 @@
+"""Follows what becomes of guided sessions, and tells once of guidance that is noisy or stale (SPEC 1.10, 5.1)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from sqlalchemy import JSON, CheckConstraint, Column, Index
+from sqlmodel import Field, SQLModel, col, delete, select
+
+from engine.clock import Clock
+from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
+from engine.hierarchy.guidance_block import Speaker, items
+from engine.hierarchy.outcomes import (
+    CHANGE_FACTS,
+    FRESH,
+    RECENT,
+    SESSION_FACTS,
+    Age,
+    Guided,
+    judged,
+    outlived,
+    paths,
+    tallies,
+)
+from engine.hierarchy.profiles import Profiles
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.storage.types import utc
+from engine.values import LeaderProfile
+
+CURSOR = "hierarchy.guided"
+
+MOST_PATHS = 50
+"""So many file names of one leader's items are looked for in a workspace."""
+
+Lost = Callable[[str, Sequence[str]], Sequence[str]]
+"""Of these paths those that the repository of a workspace had once and has no longer."""
+
+
+class GuidedSession(SQLModel, table=True):
+    """A session that was guided: what it was told, by item and wording, and how it stands (see `outcomes.judged`)."""
+
+    __tablename__ = "guided_sessions"
+    __table_args__ = (
+        CheckConstraint("state IN ('','open','good','bad')", name="ck_guided_sessions_state"),
+        Index("ix_guided_sessions_agent", "agent", "at"),
+        Index("ix_guided_sessions_at", "at"),
+    )
+
+    session_id: str = Field(primary_key=True)
+    agent: str
+    workspace: str
+    items: dict[str, str] = Field(sa_column=Column(JSON, nullable=False))
+    state: str = ""
+    at: datetime = Field(sa_column=utc())
+
+
+class GuidanceFinding(SQLModel, table=True):
+    """What was told of already: an item in one wording, `agent` for whom it is noisy, "" when it is stale."""
+
+    __tablename__ = "guidance_findings"
+    __table_args__ = (CheckConstraint("kind IN ('noisy','stale')", name="ck_guidance_findings_kind"),)
+
+    kind: str = Field(primary_key=True)
+    ref: str = Field(primary_key=True)
+    wording: str = Field(primary_key=True)
+    agent: str = Field(primary_key=True)
+    at: datetime = Field(sa_column=utc())
+
+
+class GuidedSessions:
+    """Keeps guided sessions and what became of them. Callable from any thread."""
+
+    def __init__(
+        self, database: Database, profiles: Profiles, *, clock: Clock, facts: Facts, lost: Lost = lambda at, names: ()
+    ) -> None:
+        self._database = database
+        self._profiles = profiles
+        self._clock = clock
+        self._facts = FactsRead(database, facts, CURSOR, _concerns)
+        self._lost = lost
+        self._busy = threading.Lock()
+
+    def catch_up(self) -> None:
+        """Take in what happened since the last time, and tell of what proved noisy. One thread at a time."""
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            self._facts.each(lambda facts: self._database.write(lambda tx: self._take(tx, facts)))
+        finally:
+            self._busy.release()
+
+    def review(self) -> None:
+        """Tell of what was said in the last 30 days though it had outlived its time, and give up rows that count no
+        more."""
+        now = self._clock.now()
+        with self._database.read() as session:
+            said = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - FRESH)).all()
+        found = self._stale(said, now)
+
+        def work(tx: Transaction) -> None:
+            for key, event in found:
+                _tell(tx, key, event)
+            tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= now - RECENT))
+
+        self._database.write(work)
+
+    def _take(self, tx: Transaction, facts: Sequence[Fact]) -> None:
+        decided: set[str] = set()
+        for fact in facts:
+            if fact.kind == "GuidanceApplied":
+                _guided(tx, fact)
+                continue
+            session = fact.subject if fact.kind in SESSION_FACTS else str(fact.payload.get("session_id", ""))
+            row = tx.session.get(GuidedSession, session)
+            if row is None:
+                continue
+            before, row.state = row.state, judged(fact.kind, fact.payload, row.state)
+            tx.session.add(row)
+            if row.state != before and row.state in ("good", "bad"):
+                decided.add(row.agent)
+        for agent in sorted(decided):
+            _tell_noisy(tx, agent)
+
+    def _stale(
+        self, said: Iterable[GuidedSession], now: datetime
+    ) -> list[tuple[tuple[str, str, str, str], GuidanceFoundStale]]:
+        told: Counter[tuple[str, str]] = Counter()
+        where: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for row in said:
+            for one in row.items.items():
+                told[one] += 1
+                where[one].add(row.workspace)
+        leaders = sorted({ref.partition("#")[0] for ref, _ in told})
+        found = []
+        for leader, profile in self._profiles.load(leaders).items():
+            past = _past(leader, profile, now)
+            looked = 0
+            for item in items(Speaker(leader, 0, 0, profile), len):
+                key = item.ref, item.wording
+                if key not in told:
+                    continue
+                names = paths(item.text)[: MOST_PATHS - looked]
+                looked += len(names)
+                gone = sorted({name for at in where[key] if at and names for name in self._lost(at, names)})
+                age = past.get(item.ref)
+                if not gone and age is None:
+                    continue
+                event = GuidanceFoundStale(
+                    subject=item.ref,
+                    leader=leader,
+                    wording=item.wording,
+                    days=age.days if age else 0,
+                    most=age.most if age else 0,
+                    told=told[key],
+                    gone=tuple(gone),
+                )
+                found.append((("stale", *key, ""), event))
+        return found
+
+
+def _past(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, Age]:
+    """What of a profile is past its time."""
+    dated = [(f"{leader}#patterns/{one.key}", outlived(one, now)) for one in profile.patterns]
+    dated += [(f"{leader}#recent-decisions/{one.id}", outlived(one, now)) for one in profile.decisions]
+    return {ref: age for ref, age in dated if age is not None}
+
+
+def _guided(tx: Transaction, fact: Fact) -> None:
+    told = fact.payload
+    said = dict(zip(told["items"], told.get("wordings", ()), strict=False))
+    if not told["session_id"] or not said:
+        return
+    row = tx.session.get(GuidedSession, told["session_id"])
+    if row is None:
+        row = GuidedSession(
+            session_id=told["session_id"], agent=fact.subject, workspace=fact.workspace, items={}, at=fact.at
+        )
+    row.items = {**row.items, **said}
+    tx.session.add(row)
+
+
+def _tell_noisy(tx: Transaction, agent: str) -> None:
+    """Of what an agent was told and does worse with than without."""
+    rows = tx.session.exec(
+        select(GuidedSession)
+        .where(col(GuidedSession.agent) == agent, col(GuidedSession.at) > tx.now - RECENT)
+        .where(col(GuidedSession.state).in_(("good", "bad")))
+    ).all()
+    counted = tallies(Guided(agent, row.items, row.state == "bad") for row in rows)
+    for item, tally in sorted(counted.items(), key=lambda one: one[0].ref):
+        if not tally.noisy:
+            continue
+        event = GuidanceFoundNoisy(
+            subject=item.ref,
+            leader=item.ref.partition("#")[0],
+            agent=agent,
+            wording=item.wording,
+            told=tally.told,
+            told_bad=tally.told_bad,
+            untold=tally.untold,
+            untold_bad=tally.untold_bad,
+            harm=round(tally.harm, 4),
+        )
+        _tell(tx, ("noisy", item.ref, item.wording, agent), event)
+
+
+def _tell(tx: Transaction, key: tuple[str, str, str, str], event: Event) -> None:
+    """Once of each item in each wording."""
+    if tx.session.get(GuidanceFinding, key) is not None:
+        return
+    kind, ref, wording, agent = key
+    tx.session.add(GuidanceFinding(kind=kind, ref=ref, wording=wording, agent=agent, at=tx.now))
+    tx.record(event)
+
+
+def _concerns(fact: Fact) -> bool:
+    return fact.kind == "GuidanceApplied" or fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS

@@ -1,0 +1,282 @@
+"""What became of guided work, and what it says of the guidance: noisy, stale, refreshed (SPEC 1.10, 5.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.adapters import lost_files
+from engine.clock import FakeClock
+from engine.events import (
+    ChangeSetDiscarded,
+    ChangeSetLanded,
+    ChangeSetReady,
+    Event,
+    LandingUndone,
+    SessionEnded,
+    ValidationFailed,
+)
+from engine.hierarchy.outcomes import FRESH, LASTING, LEAST, Age, Guided, Tally, Told, judged, outlived, paths, tallies
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database
+from engine.values import LeaderDecision, Pattern
+from engine.values.shares import difference_lower_bound
+from tests.conftest import Repository
+from tests.hierarchy.wisdom_world import World, learning, make_world
+
+NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
+
+READY, ENDED = "ChangeSetReady", "SessionEnded"
+LANDED, BRANCHED, DISCARDED, UNDONE = "ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"
+
+
+# -- pure
+
+
+def stands(*facts: tuple[str, dict[str, object]]) -> str:
+    state = ""
+    for kind, payload in facts:
+        state = judged(kind, payload, state)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ([(ENDED, {"state": "succeeded"})], "good"),
+        ([(ENDED, {"state": "failed"})], "bad"),
+        ([(ENDED, {"state": "blocked"})], "bad"),
+        ([(ENDED, {"state": "cancelled"})], ""),
+        ([(ENDED, {"state": "interrupted"})], ""),
+        ([(READY, {}), (ENDED, {"state": "succeeded"})], "open"),
+        ([(READY, {}), (ENDED, {"state": "succeeded"}), (LANDED, {})], "good"),
+        ([(READY, {}), (ENDED, {"state": "succeeded"}), (BRANCHED, {})], "good"),
+        ([(READY, {}), (ENDED, {"state": "succeeded"}), (DISCARDED, {})], "bad"),
+        ([(READY, {}), (ENDED, {"state": "succeeded"}), (DISCARDED, {"continued_in": "sess_2"})], ""),
+        ([(READY, {}), (ENDED, {"state": "succeeded"}), (LANDED, {}), (UNDONE, {})], "bad"),
+        ([("ValidationFailed", {}), (READY, {}), (ENDED, {"state": "succeeded"})], "bad"),
+        ([("ValidationFailed", {}), (ENDED, {"state": "succeeded"}), (LANDED, {})], "good"),  # he took it all the same
+    ],
+)
+def test_how_a_guided_session_stands(facts: list[tuple[str, dict[str, object]]], expected: str) -> None:
+    assert stands(*facts) == expected
+    assert stands(*facts, *facts) == expected  # read again after a crash
+
+
+@pytest.mark.parametrize(
+    ("tally", "noisy"),
+    [
+        (Tally(LEAST, LEAST, LEAST, 0), True),
+        (Tally(LEAST - 1, LEAST - 1, 100, 0), False),  # too few with it
+        (Tally(100, 100, LEAST - 1, 0), False),  # too few without
+        (Tally(10, 6, 10, 0), True),
+        (Tally(10, 5, 10, 1), False),  # chance makes as much of ten
+        (Tally(10, 7, 10, 1), True),
+        (Tally(100, 30, 100, 30), False),
+        (Tally(1000, 350, 1000, 300), True),
+        (Tally(1000, 300, 1000, 350), False),
+    ],
+)
+def test_noisy_at_its_boundary(tally: Tally, noisy: bool) -> None:
+    assert tally.noisy is noisy
+    assert -1 <= tally.harm <= 1
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
+def test_the_bound_never_says_more_than_was_seen(a: int, b: int, c: int, d: int) -> None:
+    told, untold = a + b, c + d
+    bound = difference_lower_bound(a, told, c, untold)
+    assert -1 <= bound <= 1
+    if told and untold:
+        assert bound <= a / told - c / untold
+
+
+def test_what_an_agent_was_told_is_counted_against_its_own_other_work() -> None:
+    found = tallies(
+        [
+            Guided("worker", {"lead#patterns/x": "w1", "lead#principles/1": "w"}, True),
+            Guided("worker", {"lead#patterns/x": "w2", "lead#principles/1": "w"}, False),
+            Guided("other", {"lead#patterns/x": "w1"}, False),
+        ]
+    )
+    assert found[Told("worker", "lead#patterns/x", "w1")] == Tally(1, 1, 1, 0)  # another wording is another thing
+    assert found[Told("worker", "lead#principles/1", "w")] == Tally(2, 1, 0, 0)
+    assert found[Told("other", "lead#patterns/x", "w1")] == Tally(1, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("pattern", LASTING), ("decision", FRESH)])
+def test_stale_at_its_boundary(kind: str, most: timedelta) -> None:
+    def aged(age: timedelta | None) -> Age | None:
+        at = None if age is None else NOW - age
+        return outlived(Pattern("k", "t", at=at) if kind == "pattern" else LeaderDecision("d", "t", at), NOW)
+
+    assert (FRESH.days, LASTING.days) == (30, 180)
+    assert aged(None) is None  # what stands in a soul has no date
+    assert aged(most) is None
+    assert aged(most + TICK) == Age(most.days, most.days)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("run tests/test_cart.py::test_0, tests/test_b.py and 2 more", ("tests/test_cart.py", "tests/test_b.py")),
+        ("see https://example.org/a/b.html", ()),
+        ("look into ~/notes/a.md or /etc/hosts.conf", ()),
+        ("and/or 1/2 v1.2/x", ()),
+        ("src/a-b/c_d.tsx.", ("src/a-b/c_d.tsx",)),
+    ],
+)
+def test_what_looks_like_a_file(text: str, found: tuple[str, ...]) -> None:
+    assert paths(text) == found
+
+
+# -- in the ledger
+
+
+@dataclass
+class Work:
+    """Guided sessions and how they end."""
+
+    world: World
+    number: int = 0
+    sessions: list[str] = field(default_factory=list)
+
+    def do(self, *, bad: bool, workspace: str = "/srv/shop") -> None:
+        self.number += 1
+        session = f"sess_{self.number}"
+        self.world.call("worker", session, f"call_{self.number}", workspace)
+        self.told(SessionEnded(subject=session, prediction_id="", state="failed" if bad else "succeeded",
+                               summary="", cost=0))  # fmt: skip
+        self.world.wisdom.discover()
+
+    def told(self, event: Event) -> None:
+        self.world.database.write(lambda tx: tx.record(event))
+
+    def facts(self, kind: str) -> list[dict[str, object]]:
+        return [one.payload | {"subject": one.subject} for one in Ledger(self.world.database).latest(50, kinds=(kind,))]
+
+
+@pytest.fixture
+def work(tmp_path: Path, database: Database, clock: FakeClock) -> Work:
+    return Work(make_world(tmp_path, database, clock))
+
+
+def test_guidance_with_which_work_goes_worse_is_told_once(work: Work) -> None:
+    for _ in range(10):
+        work.do(bad=False)
+    work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip the tests when it is late")
+    for _ in range(9):
+        work.do(bad=True)
+    assert work.facts("GuidanceFoundNoisy") == []  # nine are too few
+    work.do(bad=True)
+    [found] = work.facts("GuidanceFoundNoisy")
+    assert found["subject"] == "lead#patterns/rush"
+    assert (found["leader"], found["agent"]) == ("lead", "worker")
+    assert [found[one] for one in ("told", "told_bad", "untold", "untold_bad")] == [10, 10, 10, 0]
+    assert float(str(found["harm"])) > 0.3
+    work.do(bad=True)
+    assert len(work.facts("GuidanceFoundNoisy")) == 1
+    work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip slow tests when it is late")
+    for _ in range(10):
+        work.do(bad=True)
+    assert len(work.facts("GuidanceFoundNoisy")) == 2  # the new wording is a new thing
+
+
+def test_the_word_of_the_operator_counts_for_changes(work: Work) -> None:
+    for bad in (False, True):
+        if bad:
+            work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip the tests when it is late")
+        for number in range(10):
+            session, change = f"sess_{bad}_{number}", f"change_{bad}_{number}"
+            work.world.call("worker", session)
+            work.told(ChangeSetReady(subject=change, session_id=session, files=1))
+            work.told(SessionEnded(subject=session, prediction_id="", state="succeeded", summary="", cost=0))
+            work.told(ChangeSetLanded(subject=change, session_id=session, files=1))
+            if bad:
+                work.told(LandingUndone(subject=change, session_id=session))
+    work.world.wisdom.discover()
+    [found] = work.facts("GuidanceFoundNoisy")
+    assert (found["told_bad"], found["untold_bad"]) == (10, 0)
+
+
+def test_what_does_no_harm_is_not_accused(work: Work) -> None:
+    for number in range(24):
+        if number == 12:
+            work.world.wisdom.edit_profile("lead", "patterns", key="new", value="Write it down")
+        work.do(bad=number % 3 == 0)
+    assert work.facts("GuidanceFoundNoisy") == []
+
+
+def test_old_sessions_count_no_more(work: Work, clock: FakeClock) -> None:
+    for _ in range(10):
+        work.do(bad=False)
+    clock.advance(timedelta(days=90))
+    work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip the tests when it is late")
+    for _ in range(12):
+        work.do(bad=True)
+    assert work.facts("GuidanceFoundNoisy") == []
+
+
+def test_facts_about_other_sessions_change_nothing(work: Work) -> None:
+    for event in (
+        ValidationFailed(subject="sess_x", agent="worker", attempts=1, cost=0, failing=(), reason=""),
+        ChangeSetDiscarded(subject="change_x", session_id="sess_x"),
+    ):
+        work.told(event)
+    work.world.wisdom.discover()
+    assert work.facts("GuidanceFoundNoisy") == []
+
+
+def test_a_decision_that_is_recent_no_more_is_told_once(work: Work, clock: FakeClock) -> None:
+    work.world.wisdom.edit_profile("lead", "decisions", key="d1", value="We move to FastAPI")
+    clock.advance(timedelta(days=30))
+    work.do(bad=False)
+    work.world.wisdom.round()
+    assert work.facts("GuidanceFoundStale") == []
+    clock.advance(timedelta(days=1))
+    work.world.wisdom.round()
+    [found] = work.facts("GuidanceFoundStale")
+    assert (found["subject"], found["days"], found["most"], found["told"]) == ("lead#recent-decisions/d1", 31, 30, 1)
+    work.world.wisdom.round()
+    assert len(work.facts("GuidanceFoundStale")) == 1
+
+
+def test_what_was_not_said_lately_is_not_called_stale(work: Work, clock: FakeClock) -> None:
+    work.world.wisdom.edit_profile("lead", "decisions", key="d1", value="We move to FastAPI")
+    clock.advance(timedelta(days=31))
+    work.world.wisdom.round()
+    assert work.facts("GuidanceFoundStale") == []
+
+
+def test_guidance_that_names_files_that_are_gone_is_stale(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    shop = Repository(tmp_path / "shop")
+    shop.write("tests/test_cart.py", "def test_0(): pass\n")
+    shop.commit("a test")
+    world = make_world(tmp_path, database, clock, lost=lost_files)
+    work = Work(world)
+    world.wisdom.offer(learning(1, text="In shop run tests/test_cart.py::test_0 and docs/never.py before handing over"))
+    world.wisdom.flush()
+    work.do(bad=False, workspace=str(shop.path))
+    world.wisdom.round()
+    assert work.facts("GuidanceFoundStale") == []
+    (shop.path / "tests" / "test_cart.py").unlink()
+    world.wisdom.round()
+    [found] = work.facts("GuidanceFoundStale")
+    assert found["gone"] == ["tests/test_cart.py"]  # what never was there is not gone
+    assert (found["leader"], found["told"], found["days"]) == ("lead", 1, 0)
+
+
+def test_a_round_that_reached_every_worker_is_a_refresh(work: Work) -> None:
+    work.world.wisdom.teach()
+    assert [(one["taught"], one["unchanged"]) for one in work.facts("TeachingRefreshed")] == [(2, 0)]
+    work.world.wisdom.teach()
+    assert work.facts("TeachingRefreshed")[0] == {"subject": "", "taught": 0, "unchanged": 2}
+    (work.world.folder / "junior" / "soul.md").unlink()
+    work.world.wisdom.teach()
+    assert len(work.facts("TeachingRefreshed")) == 2  # one was skipped: no refresh
