@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, Column, Index, bindparam
+from sqlalchemy import JSON, Column, Connection, Index, bindparam
 from sqlmodel import Field, Session, SQLModel, col, desc, select
 
 from engine.events import Event
@@ -33,6 +33,36 @@ class MemoryEvent(SQLModel, table=True):
     subject: str = ""
     workspace: str = ""
     payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+
+
+class EventDay(SQLModel, table=True):
+    """How many events of a kind a workspace had on a day (UTC, `2026-01-05`).
+
+    A trigger counts each row in the transaction that writes it, so that no crash lies between the two; a row that is
+    given up later stays counted: days go, sums are kept.
+    """
+
+    __tablename__ = "memory_event_days"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    kind: str = Field(primary_key=True)
+    day: str = Field(primary_key=True)
+    workspace: str = Field(primary_key=True)
+    number: int
+
+
+COUNTING = (
+    "CREATE TRIGGER memory_events_counted AFTER INSERT ON memory_events BEGIN "
+    "INSERT INTO memory_event_days (kind, day, workspace, number) "
+    "VALUES (new.kind, substr(new.at, 1, 10), new.workspace, 1) "
+    "ON CONFLICT (kind, day, workspace) DO UPDATE SET number = number + 1; END"
+)
+"""The statement that makes the sums follow the rows."""
+
+
+@sqlalchemy.event.listens_for(MemoryEvent.__table__, "after_create")  # type: ignore[attr-defined]
+def _count(_target: object, connection: Connection, **_: object) -> None:
+    connection.exec_driver_sql(COUNTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +95,26 @@ def append(session: Session, event: Event, at: datetime) -> None:
     )
 
 
+_ENTRIES = sqlalchemy.select(
+    col(MemoryEvent.id),
+    col(MemoryEvent.at),
+    col(MemoryEvent.kind),
+    col(MemoryEvent.subject),
+    col(MemoryEvent.workspace),
+    col(MemoryEvent.payload),
+)
 _SINCE = (
-    sqlalchemy.select(
-        col(MemoryEvent.id),
-        col(MemoryEvent.at),
-        col(MemoryEvent.kind),
-        col(MemoryEvent.subject),
-        col(MemoryEvent.workspace),
-        col(MemoryEvent.payload),
-    )
-    .where(col(MemoryEvent.id) > bindparam("cursor"))
+    _ENTRIES.where(col(MemoryEvent.id) > bindparam("cursor"))
     .order_by(col(MemoryEvent.id))
     .limit(bindparam("most"))
 )
+_PER_DAY = (
+    sqlalchemy.select(col(EventDay.day), sqlalchemy.func.sum(col(EventDay.number)))
+    .where(col(EventDay.kind) == bindparam("kind"))
+    .where(col(EventDay.day) >= bindparam("first"), col(EventDay.day) <= bindparam("last"))
+    .group_by(col(EventDay.day))
+)
+_PER_DAY_THERE = _PER_DAY.where(col(EventDay.workspace) == bindparam("workspace"))
 
 
 class Ledger:
@@ -89,7 +126,7 @@ class Ledger:
 
     def latest(self, limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[LedgerEntry]:
         """The newest entries first, at most `limit`; page on with `before` = the last id seen."""
-        query = select(MemoryEvent).limit(limit)
+        query = _ENTRIES.limit(limit)
         if before is not None:
             query = query.where(col(MemoryEvent.id) < before)
         if not kinds:
@@ -116,29 +153,28 @@ class Ledger:
     def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> list[LedgerEntry]:
         """Entries of some kinds from `start` until before `end`, oldest first."""
         query = (
-            select(MemoryEvent)
-            .where(col(MemoryEvent.kind).in_(kinds), col(MemoryEvent.at) >= start, col(MemoryEvent.at) < end)
+            _ENTRIES.where(col(MemoryEvent.kind).in_(kinds), col(MemoryEvent.at) >= start, col(MemoryEvent.at) < end)
             .order_by(col(MemoryEvent.id))
             .limit(limit)
         )
         return self._entries(query)
 
-    def per_day(self, kind: str, start: datetime, end: datetime) -> dict[str, int]:
-        """How many events of a kind each day had between two instants, by date in UTC; days without are left out."""
-        day = sqlalchemy.func.substr(sqlalchemy.type_coerce(col(MemoryEvent.at), sqlalchemy.String), 1, 10)
-        query = (
-            sqlalchemy.select(day, sqlalchemy.func.count())
-            .where(col(MemoryEvent.kind) == kind, col(MemoryEvent.at) >= start, col(MemoryEvent.at) < end)
-            .group_by(day)
-        )
+    def per_day(self, kind: str, start: datetime, end: datetime, *, workspace: str | None = None) -> dict[str, int]:
+        """How many events of a kind each day had, by date in UTC, from the day of `start` to the one of `end`, both
+        whole; days without are left out. In one `workspace`, or in all. Read from sums that are kept: as quick for a
+        year as for a week, and right for days whose rows were given up."""
+        days = {name: at.astimezone(UTC).date().isoformat() for name, at in (("first", start), ("last", end))}
+        if workspace is None:
+            query, values = _PER_DAY, {"kind": kind, **days}
+        else:
+            query, values = _PER_DAY_THERE, {"kind": kind, "workspace": workspace, **days}
         with self._database.read() as session:
-            return {str(date): int(number) for date, number in session.connection().execute(query)}
+            return {str(day): int(number) for day, number in ask(session, query, values)}
 
     def about(self, subject: str, limit: int = 100) -> list[LedgerEntry]:
         """What happened to `subject`, oldest first."""
-        return self._entries(
-            select(MemoryEvent).where(col(MemoryEvent.subject) == subject).order_by(col(MemoryEvent.id)).limit(limit)
-        )
+        query = _ENTRIES.where(col(MemoryEvent.subject) == subject)
+        return self._entries(query.order_by(col(MemoryEvent.id)).limit(limit))
 
     def layer(self) -> LayerState:
         """How layer B stands (SPEC 9.5). Its rows are counted by their ids: exact but for days that were given up."""
@@ -152,7 +188,4 @@ class Ledger:
 
     def _entries(self, query: Any) -> list[LedgerEntry]:
         with self._database.read() as session:
-            return [
-                LedgerEntry(row.id or 0, row.at, row.kind, row.subject, row.workspace, row.payload)
-                for row in session.exec(query)
-            ]
+            return [LedgerEntry(*row) for row in session.connection().execute(query)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,32 @@ def test_the_ledger_reads_by_cursor_kind_and_subject(database: Database) -> None
     assert len(ledger.latest(kinds=("TaskAdded",))) == 5
     assert [entry.payload["title"] for entry in ledger.about("task_1")] == ["1", "3"]
     assert [entry.id for entry in ledger.latest(2, before=4)] == [3, 2]
+
+
+def test_the_ledger_keeps_sums_by_day_that_outlive_its_rows(database: Database, clock: FakeClock) -> None:
+    begin = clock.now()
+    for workspace in ("/a", "/a", "/b"):
+        database.write(lambda tx, at=workspace: tx.record(TaskAdded(subject="t", title="x", workspace=at)))
+    clock.advance(timedelta(days=2))
+    database.write(lambda tx: tx.record(TaskAdded(subject="t", title="x", workspace="/a")))
+    ledger = Ledger(database)
+    first, last = begin.date().isoformat(), clock.now().date().isoformat()
+    assert ledger.per_day("TaskAdded", begin, clock.now()) == {first: 3, last: 1}
+    assert ledger.per_day("TaskAdded", begin, clock.now(), workspace="/b") == {first: 1}
+    assert ledger.per_day("TaskAdded", begin + timedelta(days=1), clock.now()) == {last: 1}
+    assert ledger.per_day("Nothing", begin, clock.now()) == {}
+    database.write(lambda tx: tx.session.connection().exec_driver_sql("DELETE FROM memory_events"))
+    assert ledger.per_day("TaskAdded", begin, clock.now()) == {first: 3, last: 1}
+
+
+def test_an_event_that_is_rolled_back_is_not_counted(database: Database, clock: FakeClock) -> None:
+    def fails(tx: Transaction) -> None:
+        tx.record(TaskAdded(subject="t", title="x"))
+        raise RuntimeError("on second thought")
+
+    with pytest.raises(RuntimeError):
+        database.write(fails)
+    assert Ledger(database).per_day("TaskAdded", clock.now(), clock.now()) == {}
 
 
 def test_settings_of_the_connection(database: Database) -> None:

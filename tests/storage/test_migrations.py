@@ -95,3 +95,19 @@ def test_a_copy_is_made_before_anything_changes(tmp_path: Path) -> None:
     copy = migrations.back_up(path, "0001")
     assert copy == tmp_path / "backups" / "clawpy-0001.db"
     assert schema(copy) == schema(path)
+
+
+def test_events_of_an_older_home_are_in_the_sums_by_day(tmp_path: Path) -> None:
+    path = tmp_path / "clawpy.db"
+    migrations._upgrade(path, "0010")
+    with closing(sqlite3.connect(path)) as connection:
+        for hour in (1, 2):
+            row = (f"2026-01-05T{hour:02}:00:00.000000Z", "TaskAdded", "t", "/a", "{}")
+            connection.execute(
+                "INSERT INTO memory_events (at, kind, subject, workspace, payload) VALUES (?, ?, ?, ?, ?)", row
+            )
+        connection.commit()
+    migrations.bring_up_to_date(path)
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT kind, day, workspace, number FROM memory_event_days").fetchall()
+    assert rows == [("TaskAdded", "2026-01-05", "/a", 2)]

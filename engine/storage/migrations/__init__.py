@@ -56,7 +56,7 @@ def back_up(path: Path, version: str) -> Path:
     return target
 
 
-def _upgrade(path: Path) -> None:
+def _upgrade(path: Path, to: str = "head") -> None:
     from alembic import command
     from alembic.config import Config
     from sqlalchemy import create_engine, event
@@ -77,7 +77,7 @@ def _upgrade(path: Path) -> None:
             connection.commit()
             config.attributes["connection"] = connection
             with connection.begin():
-                command.upgrade(config, "head")
+                command.upgrade(config, to)
                 broken = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
                 if broken:
                     raise Refusal(
