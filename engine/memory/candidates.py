@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
+from engine.memory.features import READ
 from engine.storage.database import Database
 from engine.values import Layer
 
@@ -46,13 +46,12 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A memory as the ranking needs it."""
+    """A memory as the ranking needs it, but for its text."""
 
     seq: int
     id: str
     ref: str
     layer: Layer
-    text: str
     kind: str
     speaker: str
     session: str
@@ -60,46 +59,123 @@ class Row:
     at: datetime
 
 
+SCORED_MOST = 4_000
+"""So many memories are compared by their words: more, and a question of everyday words takes seconds. In a store that
+has more of them the rarest words of a question choose, and of a word that is everywhere the newest lines."""
+
+SPEAKERS_MOST = 2_000
+"""A store with more speakers than this is no conversation; their names are not looked for in a question."""
+
+
 class Candidates:
     """Reads from one home's database. From any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._frequency: dict[str, int] = {}
+        self._counted_at = 0
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """A view of one moment. Not to be kept open."""
+        with self._database.read() as session:
+            driver = session.connection().connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+            yield Reader(driver, self._narrowed)
+
+    def _narrowed(self, words: Sequence[str], connection: sqlite3.Connection) -> tuple[list[str], int]:
+        """Those of `words` by which at most about `SCORED_MOST` memories are found, and the first number to look at."""
+        (newest,) = connection.execute("SELECT ifnull(max(seq), 0) FROM memories").fetchone()
+        if newest <= SCORED_MOST:
+            return list(words), 0
+        if newest > 1.1 * self._counted_at or len(self._frequency) > 50_000:
+            self._frequency, self._counted_at = {}, newest
+        known = self._frequency
+        for word in words:
+            if word not in known:
+                query = "SELECT count(*) FROM (SELECT 1 FROM memories_fts WHERE memories_fts MATCH ? LIMIT ?)"
+                (known[word],) = connection.execute(query, (_quoted([word]), SCORED_MOST + 1)).fetchone()
+        rare: list[str] = []
+        total = 0
+        for word in sorted(words, key=lambda one: known[one]):
+            total += known[word]
+            if rare and total > SCORED_MOST:
+                break
+            rare.append(word)
+        if known[rare[0]] <= SCORED_MOST:
+            return rare, 0
+        query = "SELECT rowid FROM memories_fts WHERE memories_fts MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?"
+        found = connection.execute(query, (_quoted(rare), SCORED_MOST)).fetchone()
+        return rare, found[0] if found else 0
+
+
+class Reader:
+    """Reads from one connection, in one thread."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        narrowed: Callable[[Sequence[str], sqlite3.Connection], tuple[list[str], int]],
+    ) -> None:
+        self._connection = connection
+        self._narrowed = narrowed
+
+    def speakers(self) -> list[str]:
+        """Everybody who ever said something, at most one more than `SPEAKERS_MOST`."""
+        return [row[0] for row in self._connection.execute(_SPEAKERS, (SPEAKERS_MOST + 1,))]
 
     def by_words(self, words: Sequence[str], scope: Scope, most: int) -> dict[int, float]:
         """BM25 of the `most` best that have any of the words, by their number (`seq`)."""
-        wanted = " OR ".join('"' + word.replace('"', "") + '"' for word in words if word)
-        if not wanted:
+        words = [word for word in words if word.strip('"')]
+        if not words:
             return {}
-        with self._reading() as connection:
-            if scope.everything:
-                # The full-text table alone can keep its best without reading a row; what is out of scope goes later.
-                query = "SELECT rowid, -rank FROM memories_fts WHERE memories_fts MATCH ? ORDER BY rank LIMIT ?"
-                return dict(connection.execute(query, (wanted, most)))
-            condition, values = scope.condition()
+        words, first = self._narrowed(words, self._connection)
+        if scope.everything:
+            # The full-text table alone can keep its best without reading a row; what is out of scope goes later.
             query = (
-                "SELECT f.rowid, -f.rank FROM memories_fts f JOIN memories m ON m.seq = f.rowid "
-                f"WHERE f.memories_fts MATCH ? AND {condition} ORDER BY f.rank LIMIT ?"
+                "SELECT rowid, -rank FROM memories_fts WHERE memories_fts MATCH ? AND rowid >= ? ORDER BY rank LIMIT ?"
             )
-            return dict(connection.execute(query, (wanted, *values, most)))
-
-    def beside(self, seqs: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """The memory before and the one after in the same session, 0 where there is none."""
-        with self._reading() as connection:
-            return {
-                row[0]: (row[1] or 0, row[2] or 0) for row in connection.execute(_BESIDE, (json.dumps(list(seqs)),))
-            }
-
-    def rows(self, seqs: Iterable[int], scope: Scope) -> dict[int, Row]:
-        """Memories by their number; those out of scope are left out."""
+            return dict(self._connection.execute(query, (_quoted(words), first, most)))
         condition, values = scope.condition()
         query = (
-            "SELECT m.seq, m.id, m.ref, m.layer, m.text, m.kind, m.speaker, m.session, m.source, m.at FROM memories m "
+            "SELECT f.rowid, -f.rank FROM memories_fts f JOIN memories m ON m.seq = f.rowid "
+            f"WHERE f.memories_fts MATCH ? AND f.rowid >= ? AND {condition} ORDER BY f.rank LIMIT ?"
+        )
+        return dict(self._connection.execute(query, (_quoted(words), first, *values, most)))
+
+    def beside(self, seqs: Iterable[int]) -> dict[int, tuple[list[int], list[int]]]:
+        """The two memories before, the nearer one first, and the two after in the same session."""
+        return {
+            row[0]: (_numbers(row[1]), _numbers(row[2]))
+            for row in self._connection.execute(_BESIDE, (json.dumps(list(seqs)),))
+        }
+
+    def lines(self, seqs: Iterable[int], scope: Scope) -> list[tuple[int, str, str, str]]:
+        """(number, session, speaker, instant as it is stored) of memories; those out of scope are left out."""
+        condition, values = scope.condition()
+        query = (
+            "SELECT m.seq, m.session, m.speaker, m.at FROM memories m "
             f"WHERE m.seq IN (SELECT value FROM json_each(?)) AND {condition}"
         )
-        with self._reading() as connection:
-            found = connection.execute(query, (json.dumps(list(seqs)), *values)).fetchall()
-        return {row[0]: _row(row) for row in found}
+        return self._connection.execute(query, (json.dumps(list(seqs)), *values)).fetchall()
+
+    def rows(self, seqs: Iterable[int]) -> dict[int, Row]:
+        """Memories by their number."""
+        query = (
+            "SELECT seq, id, ref, layer, kind, speaker, session, source, at FROM memories "
+            "WHERE seq IN (SELECT value FROM json_each(?))"
+        )
+        found = self._connection.execute(query, (json.dumps(list(seqs)),))
+        return {
+            seq: Row(seq, id, ref, Layer(layer), kind, speaker, session, source, instant(at))
+            for seq, id, ref, layer, kind, speaker, session, source, at in found
+        }
+
+    def texts(self, seqs: Iterable[int], most: int | None = READ) -> dict[int, str]:
+        """The texts of memories by their number, their first `most` characters."""
+        text = "text" if most is None else f"substr(text, 1, {most:d})"
+        query = f"SELECT seq, {text} FROM memories WHERE seq IN (SELECT value FROM json_each(?))"
+        return dict(self._connection.execute(query, (json.dumps(list(seqs)),)))
 
     def tokens(self, seqs: Iterable[int]) -> list[tuple[int, bytes]]:
         """(number, what is kept of the token vectors) of each chunk of memories."""
@@ -107,34 +183,38 @@ class Candidates:
             "SELECT seq, tokens FROM memory_chunks WHERE seq IN (SELECT value FROM json_each(?)) "
             "AND tokens IS NOT NULL ORDER BY seq, ordinal"
         )
-        with self._reading() as connection:
-            return list(connection.execute(query, (json.dumps(list(seqs)),)))
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._database.read() as session:
-            driver = session.connection().connection.driver_connection
-            assert isinstance(driver, sqlite3.Connection)
-            yield driver
+        return list(self._connection.execute(query, (json.dumps(list(seqs)),)))
 
 
 _BESIDE = (
     "SELECT m.seq, "
-    "(SELECT max(p.seq) FROM memories p WHERE p.session = m.session AND p.seq < m.seq), "
-    "(SELECT min(n.seq) FROM memories n WHERE n.session = m.session AND n.seq > m.seq) "
+    "(SELECT group_concat(seq) FROM (SELECT p.seq FROM memories p WHERE p.session = m.session AND p.seq < m.seq "
+    "ORDER BY p.seq DESC LIMIT 2)), "
+    "(SELECT group_concat(seq) FROM (SELECT n.seq FROM memories n WHERE n.session = m.session AND n.seq > m.seq "
+    "ORDER BY n.seq LIMIT 2)) "
     "FROM memories m WHERE m.seq IN (SELECT value FROM json_each(?)) AND m.session <> ''"
 )
+_SPEAKERS = (
+    # From each to the next by the index: DISTINCT would read all of it.
+    "WITH RECURSIVE known(speaker) AS (SELECT min(speaker) FROM memories WHERE speaker > '' UNION ALL "
+    "SELECT (SELECT min(m.speaker) FROM memories m WHERE m.speaker > known.speaker) FROM known "
+    "WHERE known.speaker IS NOT NULL LIMIT ?) SELECT speaker FROM known WHERE speaker IS NOT NULL"
+)
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return " OR ".join('"' + word.replace('"', "") + '"' for word in words)
+
+
+def _numbers(joined: str | int | None) -> list[int]:
+    return [] if joined is None else [int(one) for one in str(joined).split(",")]
 
 
 def _marks(values: Sequence[str]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _row(row: tuple[Any, ...]) -> Row:
-    seq, id, ref, layer, text, kind, speaker, session, source, at = row
-    return Row(seq, id, ref, Layer(layer), text, kind, speaker, session, source, _instant(at))
-
-
-def _instant(text: str) -> datetime:
+def instant(text: str) -> datetime:
+    """An instant as it is stored."""
     at = datetime.fromisoformat(text)
     return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -48,15 +48,16 @@ READ = 4_000
 class Pool:
     """Candidates and their neighbours, column by column.
 
-    `before` and `after` are the places in the pool of the turn before and after in the same session, -1 where there is
-    none. `words` is BM25, 0 where a search by words did not find it; `meaning` the cosine with the question, NaN where
-    it is not known.
+    `texts` are those of the lines that are looked at closely, and of the lines beside them, at most `READ` characters
+    of each; "" for others. `times` may be None. `before` and `after` are the places in the pool of the turn before and
+    after in the same session, -1 where there is none. `words` is BM25, 0 where a search by words did not find it;
+    `meaning` the cosine with the question, NaN where it is not known.
     """
 
-    texts: Sequence[str]
+    texts: list[str]
     speakers: Sequence[str]
     sessions: Sequence[str]
-    times: Sequence[datetime | None]
+    times: list[datetime | None]
     before: Places
     after: Places
     words: Vector
@@ -64,7 +65,14 @@ class Pool:
     now: datetime | None = None
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.sessions)
+
+    def around(self, places: Places) -> Places:
+        """These places and those beside them."""
+        import numpy
+
+        every = numpy.unique(numpy.concatenate([places, self.before[places], self.after[places]]))
+        return every[every >= 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +137,18 @@ def close_look(
     """All features of the rows at `places`, by name; `matched` is what `token_vectors.match` says of those rows."""
     import numpy
 
-    texts = [pool.texts[place][:READ] for place in places]
+    texts = [pool.texts[place] for place in places]
     some = question.asked and (question.asked & {one.casefold() for one in pool.speakers})
     asked = look.asked[places]
     other = (1.0 - asked) if some else numpy.zeros_like(asked)
     before, after = pool.before[places], pool.after[places]
     asks = numpy.array([_asks(text) for text in pool.texts], numpy.float32)
     asking = asks[places]
-    counts = _counted(question, pool.texts)
-    lengths = numpy.array([min(len(text), READ) for text in pool.texts], numpy.float32)
+    around = pool.around(places)
+    counts = _counted(question, pool.texts, around)
+    lengths = numpy.array([len(text) for text in pool.texts], numpy.float32)
     there = (counts > 0).sum(axis=0)
-    worth = numpy.log((len(pool) + 1) / (there + 0.5)).clip(0.05).astype(numpy.float32)
+    worth = numpy.log((len(around) + 1) / (there + 0.5)).clip(0.05).astype(numpy.float32)
     window = counts[places] + _from(counts, before) + _from(counts, after)
     window_lengths = lengths[places] + _from(lengths, before) + _from(lengths, after)
     total = float(worth.sum())
@@ -191,16 +200,20 @@ def _recent(pool: Pool, places: Places) -> Vector:
     return numpy.exp(-numpy.array(ages) / RECENT_DAYS).astype(numpy.float32)
 
 
-def _counted(question: Question, texts: Sequence[str]) -> Matrix:
-    """How often each of the question's terms is in each text."""
+def _counted(question: Question, texts: Sequence[str], places: Places) -> Matrix:
+    """How often each of the question's terms is in each of the texts at `places`; 0 for the others."""
     import numpy
 
     counts = numpy.zeros((len(texts), max(1, len(question.terms))), numpy.float32)
-    column = {term: place for place, term in enumerate(question.terms)}
-    for place, text in enumerate(texts):
-        for word in _WORD.findall(text[:READ].casefold()):
-            at = column.get(stem(word))
-            if at is not None:
+    column = {term: number for number, term in enumerate(question.terms)}
+    columns: dict[str, list[int]] = {}  # of what stands between two spaces: most of it comes many times
+    for place in places.tolist():
+        for piece in texts[place].casefold().split():
+            found = columns.get(piece)
+            if found is None:
+                terms = (stem(word) for word in _WORD.findall(piece))
+                found = columns[piece] = [column[term] for term in terms if term in column]
+            for at in found:
                 counts[place, at] += 1
     return counts
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from dataclasses import dataclass, replace
@@ -11,11 +12,10 @@ from datetime import datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from engine.memory.candidates import Candidates, Row, Scope
+from engine.memory.candidates import SPEAKERS_MOST, Candidates, Reader, Row, Scope, instant
 from engine.memory.features import FOUND_MOST, MEANING_SHARE, WORDS_SHARE, Pool, first_look
 from engine.memory.question import EMPTY, Question, read
 from engine.memory.ranking import CLOSE_MOST, Ranked, rank
-from engine.memory.store import MemoryStore
 from engine.memory.token_vectors import match
 from engine.memory.vectors import Read, Vectors
 from engine.values import Layer, Recalled, RecallQuery, ScorePart
@@ -35,9 +35,6 @@ POOL_MOST = 160
 DECAY_SHARE, DECAY_DAYS = 0.3, 14.0
 """Tasks fade: score = 0.7 * score + 0.3 * exp(-age in days / 14) (SPEC 4.6)."""
 
-ROLE_FALLBACK_MOST = 2_000
-"""A store with more speakers than this is no conversation; their names are not looked for in a question."""
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -49,11 +46,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """All that the ranking knows about one question: for benchmarks and for fitting the weights."""
+    """All that the ranking knows about one question: for benchmarks and for fitting the weights. `rows` are those of
+    `places`, by place."""
 
     question: Question
     pool: Pool
-    rows: tuple[Row, ...]
+    rows: Mapping[int, Row]
+    texts: Mapping[int, str]
     places: Places
     matched: tuple[Vector, Vector]
     ranked: tuple[Ranked, ...]
@@ -66,9 +65,8 @@ class StoredMemories:
     layers = frozenset({Layer.VECTORS, Layer.CONTEXT})
     name = "memories (C, E)"
 
-    def __init__(self, candidates: Candidates, store: MemoryStore, vectors: Vectors) -> None:
+    def __init__(self, candidates: Candidates, vectors: Vectors) -> None:
         self._candidates = candidates
-        self._store = store
         self._vectors = vectors
 
     def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
@@ -82,10 +80,12 @@ class StoredMemories:
 
         layers = self.layers if query.layers is None else self.layers & query.layers
         scope = Scope(query.workspace, query.agent, layers)
-        speakers = self._store.speakers()
-        question = read(query.text, speakers if len(speakers) <= ROLE_FALLBACK_MOST else (), now=now)
-        asking = _aside(lambda: self._vectors.read(question.nameless))
-        words = self._candidates.by_words(question.words, scope, FOUND_MOST if scope.everything else SCOPED_MOST)
+        most = FOUND_MOST if scope.everything else SCOPED_MOST
+        with self._candidates.reading() as reader:
+            speakers = reader.speakers()
+            question = read(query.text, speakers if len(speakers) <= SPEAKERS_MOST else (), now=now)
+            asking = _aside(lambda: self._vectors.read(question.nameless))
+            words = reader.by_words(question.words, scope, most)
         asked: Read | None = None
         trouble = ""
         try:
@@ -96,87 +96,79 @@ class StoredMemories:
             trouble = "found by words alone: the embedder did not answer in time"
         near: dict[int, float] = {}
         if asked is not None:
-            most = FOUND_MOST if scope.everything else SCOPED_MOST
             hits = self._vectors.search(asked.vector, most, layers=layers, within=CANDIDATES_WITHIN)
-            for hit in hits.hits:
-                near.setdefault(hit.seq, hit.similarity)
+            near = {hit.seq: hit.similarity for hit in hits.hits}
             if not hits.served:
                 trouble = f"found by words alone: {hits.words}"
-        pool, rows = self._pool(scope, words, near, None if asked is None else asked.vector, now)
-        if not rows:
-            empty = numpy.zeros(0, numpy.float32)
-            return Looked(question, pool, (), numpy.zeros(0, numpy.int64), (empty, empty), (), trouble)
-        look = first_look(question, pool)
-        places = look.order()[:CLOSE_MOST]
-        matched = self._matched(question, asked, [rows[place].seq for place in places])
-        ranked = rank(question, pool, look, places, matched, most=query.k)
-        return Looked(question, pool, tuple(rows), places, matched, tuple(ranked), trouble)
+        with self._candidates.reading() as reader:
+            seqs, stored, pool = self._pool(reader, scope, words, near, None if asked is None else asked.vector, now)
+            if not seqs:
+                empty = numpy.zeros(0, numpy.float32)
+                return Looked(question, pool, {}, {}, numpy.zeros(0, numpy.int64), (empty, empty), (), trouble)
+            for place in range(len(seqs)) if question.whens else ():
+                pool.times[place] = instant(stored[place])
+            look = first_look(question, pool)
+            places = look.order()[:CLOSE_MOST]
+            for place in places.tolist():
+                pool.times[place] = instant(stored[place])
+            around = pool.around(places).tolist()
+            texts = reader.texts(seqs[place] for place in around)
+            for place in around:
+                pool.texts[place] = texts.get(seqs[place], "")
+            chosen = [seqs[place] for place in places]
+            matched = _matched(question, asked, chosen, reader.tokens(chosen) if asked is not None else [])
+            ranked = rank(question, pool, look, places, matched, most=query.k)
+            rows = reader.rows(chosen)
+            whole = reader.texts((seqs[one.place] for one in ranked), most=None)
+        by_place = {int(place): rows[seqs[place]] for place in places}
+        said = {one.place: whole[seqs[one.place]] for one in ranked}
+        return Looked(question, pool, by_place, said, places, matched, tuple(ranked), trouble)
 
     def _pool(
-        self, scope: Scope, words: dict[int, float], near: dict[int, float], vector: Any, now: datetime
-    ) -> tuple[Pool, list[Row]]:
-        """The best of both searches, with their neighbours."""
+        self,
+        reader: Reader,
+        scope: Scope,
+        words: Mapping[int, float],
+        near: Mapping[int, float],
+        vector: Any,
+        now: datetime,
+    ) -> tuple[list[int], list[str], Pool]:
+        """The best of both searches and their neighbours: numbers, instants as they are stored, and a pool of what is
+        known of them without texts and times."""
         import numpy
 
         chosen = _chosen(words, near)
-        beside = self._candidates.beside(chosen)
-        once = {one for pair in beside.values() for one in pair if one} - set(chosen)
-        if once:
-            beside |= self._candidates.beside(once)
-        wanted = dict.fromkeys(chosen) | dict.fromkeys(one for pair in beside.values() for one in pair if one)
-        known = self._candidates.rows(wanted, scope)
-        rows = [known[seq] for seq in wanted if seq in known]
-        unknown = [row.seq for row in rows if row.seq not in near]
+        former: dict[int, int] = {}
+        later: dict[int, int] = {}
+        for seq, (before, after) in reader.beside(chosen).items():
+            chain = [*reversed(before), seq, *after]
+            for one, other in itertools.pairwise(chain):
+                later[one], former[other] = other, one
+        lines = reader.lines(dict.fromkeys(chosen) | later | former, scope)
+        seqs = [line[0] for line in lines]
+        unknown = [seq for seq in seqs if seq not in near]
         if vector is not None and unknown:
-            near = near | self._vectors.similarities(vector, unknown)
-        place = {row.seq: number for number, row in enumerate(rows)}
-        before = numpy.array([place.get(beside.get(row.seq, (0, 0))[0], -1) for row in rows], numpy.int64)
-        after = numpy.array([place.get(beside.get(row.seq, (0, 0))[1], -1) for row in rows], numpy.int64)
-        # A neighbour of a neighbour was read only for its score: what lies beyond it is not known.
-        back = numpy.flatnonzero(before >= 0)
-        after[before[back]] = back
-        ahead = numpy.flatnonzero(after >= 0)
-        before[after[ahead]] = ahead
+            near = {**near, **self._vectors.similarities(vector, unknown)}
+        place = {seq: number for number, seq in enumerate(seqs)}
         pool = Pool(
-            texts=[row.text for row in rows],
-            speakers=[row.speaker for row in rows],
-            sessions=[row.session for row in rows],
-            times=[row.at for row in rows],
-            before=before,
-            after=after,
-            words=numpy.array([words.get(row.seq, 0.0) for row in rows], numpy.float32),
-            meaning=numpy.array([near.get(row.seq, math.nan) for row in rows], numpy.float32),
+            texts=[""] * len(lines),
+            speakers=[line[2] for line in lines],
+            sessions=[line[1] for line in lines],
+            times=[None] * len(lines),
+            before=numpy.array([place.get(former.get(seq, 0), -1) for seq in seqs], numpy.int64),
+            after=numpy.array([place.get(later.get(seq, 0), -1) for seq in seqs], numpy.int64),
+            words=numpy.array([words.get(seq, 0.0) for seq in seqs], numpy.float32),
+            meaning=numpy.array([near.get(seq, math.nan) for seq in seqs], numpy.float32),
             now=now,
         )
-        return pool, rows
-
-    def _matched(self, question: Question, asked: Read | None, seqs: Sequence[int]) -> tuple[Vector, Vector]:
-        """Token by token; of a memory of several chunks the best one counts."""
-        import numpy
-
-        average, worst = numpy.zeros(len(seqs), numpy.float32), numpy.zeros(len(seqs), numpy.float32)
-        if asked is None or not asked.kept:
-            return average, worst
-        chunks = self._candidates.tokens(seqs)
-        called = set(question.text.casefold().split()) - set(question.nameless.casefold().split())
-        telling = [
-            row
-            for row, piece in enumerate(asked.tokens)
-            if piece[:1].isalnum() and piece not in EMPTY and piece not in called
-        ]
-        means, leasts = match(asked.kept, telling, [one for _, one in chunks])
-        place = {seq: number for number, seq in enumerate(seqs)}
-        at = numpy.array([place[seq] for seq, _ in chunks], numpy.int64)
-        numpy.maximum.at(average, at, means)
-        numpy.maximum.at(worst, at, leasts)
-        return average, worst
+        return seqs, [line[3] for line in lines], pool
 
     def _recalled(self, looked: Looked, one: Ranked, now: datetime) -> Recalled:
         row = looked.rows[one.place]
         recalled = Recalled(
             id=row.id,
             layer=row.layer,
-            text=row.text,
+            text=looked.texts[one.place],
             score=one.score,
             parts=one.parts,
             reason=one.reason,
@@ -198,7 +190,30 @@ def faded(one: Recalled, now: datetime) -> Recalled:
     return replace(one, score=sum(part.value * part.weight for part in parts), parts=parts)
 
 
-def _chosen(words: dict[int, float], near: dict[int, float]) -> list[int]:
+def _matched(
+    question: Question, asked: Read | None, seqs: Sequence[int], chunks: Sequence[tuple[int, bytes]]
+) -> tuple[Vector, Vector]:
+    """Token by token; of a memory of several chunks the best one counts."""
+    import numpy
+
+    average, worst = numpy.zeros(len(seqs), numpy.float32), numpy.zeros(len(seqs), numpy.float32)
+    if asked is None or not asked.kept or not chunks:
+        return average, worst
+    called = set(question.text.casefold().split()) - set(question.nameless.casefold().split())
+    telling = [
+        row
+        for row, piece in enumerate(asked.tokens)
+        if piece[:1].isalnum() and piece not in EMPTY and piece not in called
+    ]
+    means, leasts = match(asked.kept, telling, [one for _, one in chunks])
+    place = {seq: number for number, seq in enumerate(seqs)}
+    at = numpy.array([place[seq] for seq, _ in chunks], numpy.int64)
+    numpy.maximum.at(average, at, means)
+    numpy.maximum.at(worst, at, leasts)
+    return average, worst
+
+
+def _chosen(words: Mapping[int, float], near: Mapping[int, float]) -> list[int]:
     """The numbers that both searches together put first, at most `POOL_MOST`, best first."""
     best = max(words.values(), default=1.0) or 1.0
     ordered = sorted(near.values(), reverse=True)[:FOUND_MOST]

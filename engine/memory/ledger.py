@@ -104,9 +104,7 @@ _ENTRIES = sqlalchemy.select(
     col(MemoryEvent.payload),
 )
 _SINCE = (
-    _ENTRIES.where(col(MemoryEvent.id) > bindparam("cursor"))
-    .order_by(col(MemoryEvent.id))
-    .limit(bindparam("most"))
+    _ENTRIES.where(col(MemoryEvent.id) > bindparam("cursor")).order_by(col(MemoryEvent.id)).limit(bindparam("most"))
 )
 _PER_DAY = (
     sqlalchemy.select(col(EventDay.day), sqlalchemy.func.sum(col(EventDay.number)))

@@ -65,7 +65,7 @@ class MemoryPort:
         )
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
-        self.finding = StoredMemories(Candidates(database), self.store, self.vectors)
+        self.finding = StoredMemories(Candidates(database), self.vectors)
         self.recaller = Recaller([self.finding], clock=clock)
         if not meaning:
             self.close()

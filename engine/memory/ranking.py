@@ -83,7 +83,7 @@ def _reason(question: Question, pool: Pool, found: Mapping[str, Vector], row: in
     text = pool.texts[place]
     said = []
     if found["coverage"][row] > 0:
-        present = set(stems(text[:4_000]))
+        present = set(stems(text))
         words = [word for word in question.words if stem(word) in present]
         said.append("says " + ", ".join(words[:5]))
     if found["meaning"][row] > 0 and (found["meaning"][row] >= TELLING or not said):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -39,17 +40,6 @@ BATCH = 200
 
 _UNWRITABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
 """NUL ends a text for half of SQLite's functions, and half a character cannot be written as UTF-8."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A stretch of the text of memory `seq`: characters `start` to `stop`."""
-
-    id: int
-    seq: int
-    ordinal: int
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +188,6 @@ class MemoryStore:
                 found |= {row[0]: row[1] for row in ask(session, _FORMER_SEQ, {"seqs": some}) if row[1] is not None}
         return found
 
-    def speakers(self) -> list[str]:
-        """Everybody who ever said something."""
-        with self._database.read() as session:
-            query = sa.select(col(MemoryRow.speaker)).where(col(MemoryRow.speaker) != "").distinct()
-            return [row[0] for row in session.connection().execute(query)]
-
     def count(self, layer: Layer | None = None) -> int:
         """How many memories there are that are not forgotten."""
         return self.standing(layer)[0]
@@ -251,15 +235,6 @@ class MemoryStore:
             )
         return stored
 
-    def chunks(self, ids: Iterable[int]) -> dict[int, Chunk]:
-        """Chunks by their id."""
-        found: dict[int, Chunk] = {}
-        with self._database.read() as session:
-            for some in _batches(list(ids)):
-                for row in ask(session, _CHUNKS, {"ids": some}):
-                    found[row[0]] = Chunk(*row)
-        return found
-
     def chunks_of(self, seqs: Iterable[int]) -> dict[int, list[int]]:
         """The chunk ids of memories, in the order of the text."""
         found: dict[int, list[int]] = {}
@@ -277,13 +252,17 @@ class MemoryStore:
                 found |= {row[0]: row[1] for row in ask(session, _VECTORS, {"ids": some})}
         return found
 
-    def token_vectors(self, chunk_ids: Iterable[int]) -> dict[int, bytes]:
-        """What the re-ranker keeps of chunks, by chunk id; those without are left out."""
-        found: dict[int, bytes] = {}
+    def vectors_of(self, *, seqs: Sequence[int] = (), chunks: Sequence[int] = ()) -> list[tuple[int, int, bytes]]:
+        """(chunk id, seq, vector) of memories, or of chunks: a plain read, as recall asks for hundreds."""
+        name, wanted = ("c.seq", seqs) if seqs else ("c.id", chunks)
+        query = (
+            "SELECT c.id, c.seq, v.vector FROM memory_chunks c JOIN memory_vectors v ON v.chunk_id = c.id "
+            f"WHERE {name} IN (SELECT value FROM json_each(?))"
+        )
         with self._database.read() as session:
-            for some in _batches(list(chunk_ids)):
-                found |= {row[0]: row[1] for row in ask(session, _TOKENS, {"ids": some}) if row[1] is not None}
-        return found
+            driver = session.connection().connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection)
+            return driver.execute(query, (json.dumps(list(wanted)),)).fetchall()
 
     def vector_page(self, model: str, after: int, limit: int) -> list[tuple[int, int, Layer, bytes]]:
         """(chunk id, seq, layer, vector) of what `model` made, by growing chunk id: how an index reads all of it."""
@@ -455,16 +434,12 @@ _PENDING = (
     .limit(sa.bindparam("most"))
 )
 _PENDING_COUNT = sa.select(sa.func.count()).where(_OTHER_MODEL, ~col(MemoryRow.forgotten))
-_CHUNKS = sa.select(
-    col(ChunkRow.id), col(ChunkRow.seq), col(ChunkRow.ordinal), col(ChunkRow.start), col(ChunkRow.stop)
-).where(col(ChunkRow.id).in_(_many("ids")))
 _CHUNKS_OF = (
     sa.select(col(ChunkRow.seq), col(ChunkRow.id))
     .where(col(ChunkRow.seq).in_(_many("seqs")))
     .order_by(col(ChunkRow.seq), col(ChunkRow.ordinal))
 )
 _VECTORS = sa.select(col(VectorRow.chunk_id), col(VectorRow.vector)).where(col(VectorRow.chunk_id).in_(_many("ids")))
-_TOKENS = sa.select(col(ChunkRow.id), col(ChunkRow.tokens)).where(col(ChunkRow.id).in_(_many("ids")))
 _VECTOR_PAGE = (
     sa.select(col(VectorRow.chunk_id), col(ChunkRow.seq), col(MemoryRow.layer), col(VectorRow.vector))
     .join(ChunkRow, col(ChunkRow.id) == col(VectorRow.chunk_id))

@@ -57,7 +57,8 @@ def match(question: bytes, telling: Sequence[int], texts: Sequence[bytes | None]
         return average, least
     rows = _rows(b"".join(texts[place] or b"" for place in known))
     starts = numpy.cumsum([0] + [len(texts[place] or b"") // DIMENSIONS for place in known[:-1]])
-    best = numpy.maximum.reduceat(rows @ asked.T, starts, axis=0)
+    near = numpy.einsum("ij,kj->ik", rows, asked)  # not `@`: see `vectors.products`
+    best = numpy.maximum.reduceat(near, starts, axis=0)
     average[known] = numpy.clip(best.mean(axis=1), 0.0, 1.0)
     least[known] = numpy.clip(best.min(axis=1), 0.0, 1.0)
     return average, least

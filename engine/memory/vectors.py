@@ -32,12 +32,15 @@ PAGE = 2_000
 QUESTIONS = 256
 """Vectors of questions that are kept."""
 
+CHUNKS_A_HIT = 4
+"""So many chunks are looked at for each memory that is wanted, since long ones have several that are near."""
+
 BOTH = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk that was found, and the number of its memory."""
+    """A memory that was found, by its number, and the chunk of it that is nearest."""
 
     chunk_id: int
     seq: int
@@ -46,8 +49,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What dense search found, best first. `served`: "exact", "chroma", or "" when nothing could search; then `words`
-    says why."""
+    """What dense search found, best first, each memory once. `served`: "exact", "chroma", or "" when nothing could
+    search; then `words` says why."""
 
     hits: tuple[Hit, ...]
     served: str
@@ -100,7 +103,7 @@ class Vectors:
         return None if made is None else numpy.stack([numpy.frombuffer(one.vector, dtype="<f4") for one in made])
 
     def search(self, query: Matrix, k: int, *, layers: frozenset[Layer] = BOTH, within: float = MAX_DISTANCE) -> Hits:
-        """The `k` nearest chunks `within` a squared L2. `query` is one vector."""
+        """The `k` nearest memories `within` a squared L2. `query` is one vector."""
         exact = self._all()
         if exact is not None:
             return Hits(tuple(exact.search(query, k, layers, within)), "exact")
@@ -111,7 +114,7 @@ class Vectors:
                 state = self._index.state
                 return Hits((), "", f"the index is {state.state}" + (f": {state.words}" if state.words else ""))
             found += [number for number, distance in nearest if distance <= within]
-        return Hits(tuple(self._rescored(query, found)[:k]), "chroma")
+        return Hits(tuple(_best_of_each(_rescored(query, self._store.vectors_of(chunks=found)), k)), "chroma")
 
     def similarities(self, query: Matrix, seqs: Iterable[int]) -> dict[int, float]:
         """How near memories are, exactly: the best of each one's chunks. Those without vectors are left out."""
@@ -119,11 +122,8 @@ class Vectors:
         exact = self._all()
         if exact is not None:
             return exact.similarities(query, wanted)
-        chunks = [number for some in self._store.chunks_of(wanted).values() for number in some]
-        found: dict[int, float] = {}
-        for hit in self._rescored(query, chunks):
-            found.setdefault(hit.seq, hit.similarity)
-        return found
+        hits = _rescored(query, self._store.vectors_of(seqs=wanted))
+        return {hit.seq: hit.similarity for hit in _best_of_each(hits, len(hits))}
 
     def matrix(self) -> tuple[Sequence[int], Sequence[int], Matrix] | None:
         """Chunk ids, numbers of their memories and their vectors, a row a chunk, where all are held in memory; else
@@ -166,21 +166,6 @@ class Vectors:
                 self._questions.popitem(last=False)
         return [known[key] for key in wanted]
 
-    def _rescored(self, query: Matrix, chunk_ids: Sequence[int]) -> list[Hit]:
-        import numpy
-
-        vectors = self._store.vectors(chunk_ids)
-        if not vectors:
-            return []
-        owners = self._store.chunks(vectors)
-        near = numpy.frombuffer(b"".join(vectors.values()), dtype="<f4").reshape(len(vectors), -1) @ query
-        hits = [
-            Hit(number, owners[number].seq, float(value))
-            for number, value in zip(vectors, near, strict=True)
-            if number in owners
-        ]
-        return sorted(hits, key=lambda hit: (-hit.similarity, hit.chunk_id))
-
     def _all(self) -> _Exact | None:
         """All vectors, read when they are first asked for; None when they are too many."""
         model = self._model()
@@ -199,6 +184,37 @@ class Vectors:
             elif len(self._exact) > EXACT_MOST:
                 self._exact = None
             return self._exact
+
+
+def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[Hit]:
+    """(id, number of the memory, vector) of chunks as hits, best first."""
+    import numpy
+
+    if not chunks:
+        return []
+    matrix = numpy.frombuffer(b"".join(vector for _, _, vector in chunks), dtype="<f4").reshape(len(chunks), -1)
+    near = products(matrix, query)
+    hits = [Hit(number, seq, value) for (number, seq, _), value in zip(chunks, near.tolist(), strict=True)]
+    return sorted(hits, key=lambda hit: (-hit.similarity, hit.chunk_id))
+
+
+def _best_of_each(hits: Iterable[Hit], k: int) -> list[Hit]:
+    """The first `k` memories of hits that are best first, each by its best chunk."""
+    found: dict[int, Hit] = {}
+    for hit in hits:
+        if hit.seq not in found:
+            if len(found) == k:
+                break
+            found[hit.seq] = hit
+    return list(found.values())
+
+
+def products(matrix: Matrix, vector: Matrix) -> Matrix:
+    """The product of each row with a vector, on the thread that asks: `@` would have several threads wait for each
+    other, which takes ten times as long on a busy machine, and keeps the cores from the screen."""
+    import numpy
+
+    return numpy.asarray(numpy.einsum("ij,j->i", matrix, vector))
 
 
 class _Exact:
@@ -253,16 +269,18 @@ class _Exact:
             matrix, size = self._matrix, len(self._chunks)
         if matrix is None:
             return []
-        near = matrix[:size] @ query
+        near = products(matrix[:size], query)
         least = 1 - within / 2
-        most = min(size, k if layers >= BOTH else size)
+        most = min(size, CHUNKS_A_HIT * k if layers >= BOTH else size)
         best = numpy.argpartition(-near, most - 1)[:most] if most < size else numpy.arange(size)
-        hits = [
-            Hit(self._chunks[row], self._seqs[row], float(near[row]))
-            for row in best[numpy.argsort(-near[best], kind="stable")]
-            if near[row] >= least and self._layers[row] in layers
-        ]
-        return hits[:k]
+        best = best[near[best] >= least]
+        best = best[numpy.argsort(-near[best], kind="stable")]
+        hits = (
+            Hit(self._chunks[row], self._seqs[row], value)
+            for row, value in zip(best.tolist(), near[best].tolist(), strict=True)
+            if self._layers[row] in layers
+        )
+        return _best_of_each(hits, k)
 
     def similarities(self, query: Matrix, seqs: Sequence[int]) -> dict[int, float]:
         import numpy
@@ -272,10 +290,10 @@ class _Exact:
             matrix = self._matrix
         if not rows:
             return {}
-        near = matrix[numpy.fromiter((row for _, row in rows), dtype=numpy.int64)] @ query
+        near = products(matrix[numpy.fromiter((row for _, row in rows), dtype=numpy.int64)], query)
         found: dict[int, float] = {}
-        for (seq, _), value in zip(rows, near, strict=True):
-            found[seq] = max(found.get(seq, -1.0), float(value))
+        for (seq, _), value in zip(rows, near.tolist(), strict=True):
+            found[seq] = max(found.get(seq, -1.0), value)
         return found
 
     def rows(self) -> tuple[Sequence[int], Sequence[int], Matrix]:

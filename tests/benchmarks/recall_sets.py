@@ -127,9 +127,9 @@ def plain(port: MemoryPort, text: str, most: int = 50) -> tuple[tuple[str, ...],
     all words of the question as they stand, its vector as it stands."""
     from engine.memory.candidates import Scope
 
-    reading = port.finding._candidates
     said = [word for word in re.findall(r"\w+", text) if word]
-    words = reading.by_words(said, Scope(), 300)
+    with port.finding._candidates.reading() as reader:
+        words = reader.by_words(said, Scope(), 300)
     vector = port.vectors.embed([text])
     assert vector is not None
     near: dict[int, float] = {}
