@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import gc
 import importlib
 import logging
 import threading
@@ -31,6 +30,7 @@ from clawpy_console.deck import Deck
 from clawpy_console.knowing import KnowingApp
 from clawpy_console.known import TOPICS
 from clawpy_console.looks import Looks
+from clawpy_console.pauses import Pauses
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from engine.home import Home
@@ -110,6 +110,7 @@ class ConsoleApp(KnowingApp):
         self._blurred_at: datetime | None = None
         self._heard_at: datetime | None = None
         self._ticking: Timer | None = None
+        self._pauses = Pauses()
         self.looks = Looks(self, self._last)
 
     def run(self, **options: Any) -> Any:
@@ -174,7 +175,7 @@ class ConsoleApp(KnowingApp):
         self.engine = engine
         self.opening = ""
         if not self.is_headless:
-            gc.freeze()  # all that was imported stays anyway; a full collection over it would hold the loop for 100 ms
+            self._pauses.begin()
         if self._stop_asked:
             self._stop_in_thread(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
@@ -189,7 +190,7 @@ class ConsoleApp(KnowingApp):
         from clawpy_console.dialogs.take_over import TakeOver
 
         self.opening = "not open"
-        self._each_screen(frozenset())
+        self._draw_known(frozenset())
         if refusal.code == "home_held" and headless_holder(self.home):
             self.push_screen(TakeOver(refusal))
         else:
@@ -206,7 +207,7 @@ class ConsoleApp(KnowingApp):
         return self.known.holds if self._own_stop is None else (self._own_stop, *self.known.holds)
 
     def known_moved(self, changed: frozenset[str]) -> None:
-        self._each_screen(changed)
+        self._draw_known(changed)
         if "sessions" in changed and self.known.running and self._ticking is not None:
             self._tick()  # from now on every second, not at the next full minute
         self._set_title()
@@ -214,24 +215,27 @@ class ConsoleApp(KnowingApp):
     def known_read(self) -> None:
         self._greet_after_absence()
 
-    def _each_screen(self, changed: frozenset[str]) -> None:
-        for screen in self.screen_stack:
-            if isinstance(screen, ConsoleScreen) and screen.ready:
-                screen.refresh_known(changed)
+    def _in_sight(self) -> ConsoleScreen | None:
+        """The screen that is drawn on. One that a dialog covers is a picture; it catches up when it comes up again."""
+        top = self.screen_stack[-1] if self.screen_stack else None  # none while the app ends
+        return top if isinstance(top, ConsoleScreen) and top.ready else None
+
+    def _draw_known(self, changed: frozenset[str]) -> None:
+        if (screen := self._in_sight()) is not None:
+            screen.refresh_known(changed)
 
     @on(EngineMoved)
     def _moved(self, message: EngineMoved) -> None:
         self.renew(message.topics)
-        if self.screen_stack and isinstance(self.screen, ConsoleScreen) and self.screen.ready:
-            self.screen.engine_moved(message.topics)
+        if (screen := self._in_sight()) is not None:
+            screen.engine_moved(message.topics)
         if "settings" in message.topics and self.engine is not None:
             self.run_worker(self.looks.take(self.engine), group="settings", exclusive=True)
 
     @on(OutputGrew)
     def _grew(self, message: OutputGrew) -> None:
-        top = self.screen_stack[-1] if self.screen_stack else None  # none while the app ends
-        if isinstance(top, ConsoleScreen) and top.ready:  # what a dialog covers catches up later
-            top.output_grew(message.sessions)
+        if (screen := self._in_sight()) is not None:
+            screen.output_grew(message.sessions)
 
     @on(Noticed)
     def _noticed(self, message: Noticed) -> None:
@@ -256,10 +260,10 @@ class ConsoleApp(KnowingApp):
         """Bring times up to date: every second while something runs, else once a minute."""
         if self.engine is None:
             return
+        self._pauses.collect()
         now = self.now()
-        for screen in self.screen_stack:
-            if isinstance(screen, ConsoleScreen) and screen.ready:
-                screen.tick(now)
+        if (screen := self._in_sight()) is not None:
+            screen.tick(now)
         told = (self.known.autonomy.next_change, self.known.autonomy.next_cycle)
         if any(one is not None and one <= now for one in told):
             self.renew(["autonomy"])  # what was to come has come: a next one may stand
@@ -307,6 +311,7 @@ class ConsoleApp(KnowingApp):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, (events.Key, events.MouseDown)):
+            self._pauses.pressed()
             self._operator_acted(event.key if isinstance(event, events.Key) else "")
         await super().on_event(event)
 
@@ -336,7 +341,7 @@ class ConsoleApp(KnowingApp):
         """The kill switch: at once, in a thread of its own, waiting for nobody (SPEC 3.7)."""
         self._stop_asked = True
         self._own_stop = Hold("stop", "F12 pressed: nothing starts, what ran is being ended", self.now())
-        self._each_screen(frozenset({"holds"}))
+        self._draw_known(frozenset({"holds"}))
         if self.engine is not None:
             self._stop_in_thread(self.engine)
 
@@ -363,7 +368,7 @@ class ConsoleApp(KnowingApp):
             self._stop_asked = False
             self.say(f"{word} lifted")
             self.renew(["costs", "autonomy"])
-            self._each_screen(frozenset({"holds"}))
+            self._draw_known(frozenset({"holds"}))
 
         self.ask(lambda: engine.safety.resume(word), done)
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePath
 
 from rich.cells import cell_len, set_cell_size
+from textual.content import Content
 
 from engine.values import MICRO, Card, RailVerdict, Verdict
 
@@ -87,6 +88,11 @@ def crop(text: str, width: int) -> str:
 def fit(text: str, width: int) -> str:
     """`text` cropped or padded to exactly `width` cells."""
     return set_cell_size(crop(text, width), width)
+
+
+def rows(line: Content, width: int) -> list[Content]:
+    """`line` wrapped to `width` cells; itself where it fits."""
+    return [line] if line.cell_length <= width else line.wrap(width)
 
 
 def risk(card: Card) -> str:

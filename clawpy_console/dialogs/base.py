@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from rich.segment import Segment, Segments
+from rich.segment import Segment
 from rich.style import Style
+from textual.geometry import Region
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
+from textual.strip import Strip
 
 from clawpy_console.widgets.whole import WholeScreen
 
@@ -19,36 +20,34 @@ class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the fi
     """A modal screen over a picture of the one behind it.
 
     Textual draws that picture anew whenever a part of the dialog is drawn, and mixes colours for each of its
-    thousands of segments, which would hold the event loop. Here it is drawn once for a size and a colour.
+    thousands of segments, which would hold the event loop. Here it is drawn once for a size and a colour. A dialog
+    that fills the terminal anyway has the class `-alone`: nothing is drawn behind it.
     """
 
-    _behind: tuple[object, Segments] | None = None
+    _picture: tuple[object, list[Strip]] | None = None
 
     def on_screen_resume(self) -> None:
-        self._behind = None
+        self._picture = None
 
-    def render(self) -> Any:
+    def render_lines(self, crop: Region) -> list[Strip]:
         """The picture behind the dialog."""
-        behind = super().render()
-        if not isinstance(behind, BackgroundScreen):
-            return behind
-        key = (self.size, behind.color)
-        if self._behind is None or self._behind[0] != key:
-            options = self.app.console_options.update_width(self.size.width)
-            drawn = self.app.console.render(behind.screen._compositor, options)
-            self._behind = (key, Segments(_dimmed(drawn, behind)))
-        return self._behind[1]
+        key = (self.size, self.styles.background)
+        if self._picture is None or self._picture[0] != key:
+            behind = self.render()
+            if not isinstance(behind, BackgroundScreen):
+                return super().render_lines(crop)
+            self._picture = (key, _dimmed(behind.screen._compositor.render_strips(), behind))
+        lines = self._picture[1][crop.y : crop.bottom]
+        return lines if crop.column_span == (0, self.size.width) else [line.crop(crop.x, crop.right) for line in lines]
 
 
-def _dimmed(segments: Iterable[Segment], behind: BackgroundScreen) -> list[Segment]:
+def _dimmed(strips: list[Strip], behind: BackgroundScreen) -> list[Strip]:
     dim: dict[Style | None, Style | None] = {}
-    result = []
-    for segment in segments:
-        if segment.control:
-            result.append(segment)
-            continue
+
+    def dimmed(segment: Segment) -> Segment:
         if segment.style not in dim:
             [one] = behind.process_segments([Segment(" ", segment.style)], behind.color)
             dim[segment.style] = one.style
-        result.append(Segment(segment.text, dim[segment.style]))
-    return result
+        return Segment(segment.text, dim[segment.style])
+
+    return [Strip([dimmed(segment) for segment in strip], strip.cell_length) for strip in strips]

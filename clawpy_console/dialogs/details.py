@@ -113,10 +113,10 @@ class Details(Dialog[None]):
     """
 
     BINDINGS = bindings("details")
+    DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#details"
     DEFAULT_CSS = """
     Details #editor { height: auto; min-height: 3; max-height: 9; }
-    Details .part { height: auto; }
     Details KeyLine { background: $surface; dock: bottom; padding: 0; margin-top: 1; }
     Details #refused { color: $wrong; height: auto; display: none; }
     Details #details { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
@@ -128,12 +128,14 @@ class Details(Dialog[None]):
         super().__init__()
         self._card = card
         self._rails = card.verdicts  # until the engine was asked anew
+        self._like = "…"
         self._armed = False
 
     def show(self, card: Card) -> None:
         """Be the details of `card` from now on. Before the first showing, or while another screen is on top."""
+        if card.id != self._card.id:
+            self._like, self._rails = "…", card.verdicts
         self._card = card
-        self._rails = card.verdicts
         self._armed = False
         if self.is_mounted:
             self._begin()
@@ -152,7 +154,7 @@ class Details(Dialog[None]):
                 yield Static(id="edited", classes="heading", markup=False)
                 yield TextArea(id="editor", show_line_numbers=False, tab_behavior="focus")
                 yield Static(id="refused", markup=False)
-                yield Static(id="why", classes="part", markup=False)
+                yield Drawn(id="why")
             yield KeyLine()
 
     def on_mount(self) -> None:
@@ -161,12 +163,14 @@ class Details(Dialog[None]):
     def _begin(self) -> None:
         flow = self._card.assignment.flow
         self.query_one("#frame").border_subtitle = Content(self._card.id)
-        self.query_one("#edited", Static).update(Content(f"PARAMETERS OF {flow}" if flow else "PROMPT"))
-        self.query_one("#editor", TextArea).load_text(self._text)
+        self.query_one("#edited", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
+        editor = self.query_one("#editor", TextArea)
+        if editor.text != self._text:
+            editor.load_text(self._text)
         self.query_one("#refused").display = False
         self.query_one("#details").scroll_home(animate=False)
         self.set_focus(self.query_one("#details"))
-        self._draw("…")
+        self._draw()
         engine = self.app.engine
         if engine is not None:
             self.run_worker(self._ask(engine), group="details", exclusive=True)
@@ -183,9 +187,10 @@ class Details(Dialog[None]):
             return
         self._card = card
         like = f"approved {approved} of {total}" if total else "never decided before"
-        self._draw(f"{like}{f', {words.one_line(said)}' if said else ''}")
+        self._like = f"{like}{f', {words.one_line(said)}' if said else ''}"
+        self._draw()
 
-    def _draw(self, like: str) -> None:
+    def _draw(self) -> None:
         card = self._card
         head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
         self.query_one("#head", Drawn).show(lambda width: [headline(card, width), Content(""), *head.wrap(width)])
@@ -200,7 +205,7 @@ class Details(Dialog[None]):
         lines += [title("RAILS NOW"), *(rail_line(one) for one in self._rails), Content("")]
         lines += [
             title("WORK"),
-            fact("like this", like),
+            fact("like this", self._like),
             fact("cost", f"est. {words.money(card.estimate)}"),
             fact("runs", runs_words(card)),
             *([fact("goes on", continued)] if (continued := continues_words(card)) else []),
@@ -212,7 +217,7 @@ class Details(Dialog[None]):
         ]  # fmt: skip
         if card.note:
             lines.append(fact("note", words.one_line(card.note)))
-        self.query_one("#why", Static).update(Content("\n").join(lines))
+        self.query_one("#why", Drawn).show(lambda width: [row for line in lines for row in words.rows(line, width)])
 
     def _refuse(self, text: str) -> None:
         line = self.query_one("#refused", Static)

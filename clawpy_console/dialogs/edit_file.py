@@ -27,6 +27,7 @@ class EditFile(Dialog[bool]):
     """
 
     BINDINGS = bindings("edit")
+    DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#mine"
     DEFAULT_CSS = """
     EditFile #mine { height: 1fr; }

@@ -42,6 +42,7 @@ class WouldRecall(Dialog[Recalled | None]):
 
     BINDINGS = [*bindings("recalled"), *bindings("panes")]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal")]
+    DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#task"
     DEFAULT_CSS = """
     WouldRecall #task { margin: 0; }

@@ -39,6 +39,7 @@ class XRay(Dialog[PromptSource | None]):
 
     BINDINGS = [*bindings("xray"), *bindings("panes")]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
+    DEFAULT_CLASSES = "-alone"
     AUTO_FOCUS = "#calls"
     DEFAULT_CSS = """
     XRay #body { height: 1fr; }

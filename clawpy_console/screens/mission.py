@@ -113,6 +113,7 @@ class MissionScreen(ConsoleScreen):
             self._draw_lists(self.known, now)
 
     def _draw_lists(self, known: Known, now: datetime) -> None:
+        now = now.replace(microsecond=0)  # all clocks turn together, once a second, not each at its own moment
         self.query_one("#agents", Rows).show(_agent_rows(known))
         self.query_one("#tasks", Rows).show([_task_row(one, known, now) for one in _tasks_in_order(known.tasks)])
         self.query_one("#queue", Rows).show([_queue_row(one, now) for one in known.waiting])
@@ -187,8 +188,9 @@ class MissionScreen(ConsoleScreen):
     def greet(self, lines: list[Content]) -> None:
         """Show a few lines above the stack until a key is pressed; none hides them."""
         greeting = self.query_one("#greeting", Static)
-        greeting.display = bool(lines)
-        greeting.update(Content("\n").join(lines))
+        if lines or greeting.display:  # every key asks for none; a layout for it would delay what the key does
+            greeting.display = bool(lines)
+            greeting.update(Content("\n").join(lines))
 
     # The stack
 

@@ -5,38 +5,64 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.visual import Visual
 from textual.widget import Widget
 
+from clawpy_console.widgets.selecting import lit
+
 Draw = Callable[[int], Sequence[Content]]
-"""`draw(width)`: the lines for a width in cells."""
+"""`draw(width)`: the lines for a width in cells; what is wider is cut."""
 
 
 class Drawn(Widget):
-    """Shows what `draw` gives for its present width, and asks again when the width changes."""
+    """Shows what `draw` gives for its present width, and asks again when the width changes.
+
+    Only lines that changed are drawn again: a line that stands costs a key nothing.
+    """
 
     DEFAULT_CSS = "Drawn { height: auto; }"
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._draw: Draw = lambda width: ()
-        self._drawn: Content | None = None
+        self._drawn: tuple[int, tuple[Content, ...]] = (0, ())  # a width, and the lines for it
 
     def show(self, draw: Draw) -> None:
         """Draw with `draw` from now on; nothing happens on screen when the lines are the same."""
+        width, before = self._drawn
         self._draw = draw
-        now = self._lines(self.content_size.width)
-        if self._drawn is None or not now.is_same(self._drawn):
-            lines = -1 if self._drawn is None else self._drawn.plain.count("\n")
-            self._drawn = now
-            self.refresh(layout=self.styles.is_auto_height and now.plain.count("\n") != lines)
+        now = tuple(draw(max(1, width)))
+        self._drawn = (width, now)
+        if len(now) != len(before) and self.styles.is_auto_height:
+            self.refresh(layout=True)
+            return
+        rows = max(len(now), len(before))
+        changed = [y for y in range(rows) if not (y < len(now) and y < len(before) and now[y].is_same(before[y]))]
+        if changed:
+            self.refresh(*(Region(0, y, max(1, width), 1) for y in changed))
 
-    def _lines(self, width: int) -> Content:
-        return Content("\n").join(self._draw(max(1, width)))
+    def _lines(self, width: int) -> tuple[Content, ...]:
+        width = max(1, width)
+        if self._drawn[0] != width:
+            self._drawn = (width, tuple(self._draw(width)))
+        return self._drawn[1]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._draw(max(1, width)))
+        return len(self._lines(width))
 
     def render(self) -> Content:
-        self._drawn = self._lines(self.content_size.width)
-        return self._drawn
+        """All lines as one text: what is selected and copied."""
+        return Content("\n").join(self._lines(self.content_size.width))
+
+    def render_line(self, y: int) -> Strip:
+        width = self.content_size.width
+        lines = self._lines(width)
+        if y >= len(lines):
+            return Strip.blank(width, self.visual_style.rich_style)
+        [strip] = Visual.to_strips(self, lines[y], width, 1, self.visual_style, apply_selection=False)
+        if self.text_selection is not None and (marked := self.text_selection.get_span(y)) is not None:
+            start, end = marked
+            strip = lit(self, strip, start, strip.cell_length if end == -1 else end)
+        return strip.apply_offsets(0, y)

@@ -19,6 +19,7 @@ from textual.strip import Strip
 
 from clawpy_console import words
 from clawpy_console.actions import bindings
+from clawpy_console.widgets.selecting import lit
 
 TRANSCRIPT = {
     "command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ",
@@ -175,7 +176,7 @@ class LinesView(ScrollView, can_focus=True):
         selection = self.text_selection
         if selection is not None and (marked := selection.get_span(number)) is not None:
             start, end = marked
-            drawn = self._mark(drawn, start - before, strip.cell_length if end == -1 else end - before)
+            drawn = lit(self, drawn, start - before, strip.cell_length if end == -1 else end - before)
         return drawn.apply_offsets(before, number)
 
     def _segments(self, number: int, part: int, base: Style) -> list[Segment]:
@@ -192,12 +193,6 @@ class LinesView(ScrollView, can_focus=True):
             return text[part * room : (part + 1) * room]
         pieces = chop_cells(text, room)
         return pieces[part] if part < len(pieces) else ""
-
-    def _mark(self, strip: Strip, start: int, end: int) -> Strip:
-        style = self.screen.get_component_rich_style("screen--selection")
-        start, end = max(0, start), max(0, min(end, strip.cell_length))
-        parts = [strip.crop(0, start), strip.crop(start, end).apply_style(style), strip.crop(end)]
-        return Strip.join(parts)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         lines = [self._before(number) + text for number, (_, text) in enumerate(self._lines)]

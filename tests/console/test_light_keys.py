@@ -1,0 +1,156 @@
+"""What a key must not cost: layouts, drawings and pauses that nobody asked for."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.content import Content
+from textual.geometry import Offset
+from textual.selection import Selection
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.dialogs.help import Help
+from clawpy_console.pauses import DUE, OVERDUE, QUIET, Pauses
+from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.rows import Rows
+from tests.console.conftest import live, until
+from tests.console.stand_in import NOW, StandIn
+
+
+async def test_a_key_that_changes_nothing_lays_nothing_out(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("escape")  # puts the first run's line away
+        layouts: list[object] = []
+        console.screen.screen_layout_refresh_signal.subscribe(console.screen, layouts.append, immediate=True)
+        await pilot.press("x", "x", "x")
+        assert layouts == []
+
+
+async def test_clocks_of_running_tasks_turn_together(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        tasks = console.screen.query_one("#tasks", Rows)
+        seen = set()
+        for tenth in range(10):
+            console.screen.tick(NOW.replace(microsecond=0) + timedelta(seconds=tenth / 10))
+            seen.add(tasks._rows)
+        assert len(seen) == 1
+
+
+async def test_a_screen_under_a_dialog_stands_still_and_catches_up(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        mission = console.screen
+        drawn: list[frozenset[str]] = []
+        mission.draw = drawn.append  # type: ignore[method-assign]
+        await console.push_screen(Help())
+        console.learn({"phase": "phase 2: another"})
+        console._tick()
+        await pilot.pause()
+        assert drawn == []
+        await pilot.press("escape")
+        await until(pilot, lambda: drawn, "for the screen to come up")
+        assert drawn[0] == frozenset(), "everything is drawn again"
+
+
+class Lines(App[None]):
+    """Three drawn lines, and which of them were asked for."""
+
+    CSS = "Drawn { width: 20; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    def compose(self) -> ComposeResult:
+        app = self
+
+        class Noting(Drawn):
+            def render_line(self, y: int):  # type: ignore[no-untyped-def]
+                app.asked.append(y)
+                return super().render_line(y)
+
+        yield Noting()
+
+
+async def test_only_the_lines_that_changed_are_drawn_again() -> None:
+    app = Lines()
+    async with app.run_test(size=(40, 5)) as pilot:
+        drawn = app.query_one(Drawn)
+        drawn.show(lambda width: [Content("one"), Content("two"), Content("three")])
+        await pilot.pause()
+        assert drawn.size.height == 3
+        app.asked.clear()
+        drawn.show(lambda width: [Content("one"), Content.styled("two", "bold"), Content("three")])
+        await pilot.pause()
+        assert app.asked == [1], "a change of style alone is one"
+        app.asked.clear()
+        drawn.show(lambda width: [Content("one"), Content.styled("two", "bold"), Content("three")])
+        await pilot.pause()
+        assert app.asked == []
+        drawn.show(lambda width: [Content("four")])
+        await pilot.pause()
+        assert drawn.size.height == 1
+
+
+async def test_drawn_lines_can_be_selected() -> None:
+    app = Lines()
+    async with app.run_test(size=(40, 5)) as pilot:
+        drawn = app.query_one(Drawn)
+        drawn.show(lambda width: [Content("one"), Content("two"), Content("three")])
+        await pilot.pause()
+        chosen = Selection(Offset(1, 1), Offset(2, 2))
+        app.screen.selections = {drawn: chosen}
+        await pilot.pause()
+        marked = app.screen.get_component_rich_style("screen--selection").bgcolor
+        styled = ["".join(one.text for one in drawn.render_line(y) if one.style and one.style.bgcolor == marked)
+                  for y in range(3)]  # fmt: skip
+        assert styled == ["", "wo", "th"]
+        assert drawn.get_selection(chosen) == ("wo\nth", "\n")
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """Puts the interpreter's collector and its switch interval back."""
+    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.collect()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+    sys.setswitchinterval(interval)
+
+
+def test_full_collections_wait_until_nobody_types(collector: None) -> None:
+    now = [0.0]
+    pauses = Pauses(lambda: now[0])
+
+    def young(count: int) -> None:
+        for _ in range(count):
+            gc.collect(1)
+
+    def waiting() -> int:
+        return gc.get_count()[2]
+
+    pauses.collect()  # before the beginning the interpreter does it by itself
+    pauses.begin()
+    young(DUE)
+    pauses.pressed()
+    now[0] = QUIET - 0.1
+    pauses.collect()
+    assert waiting() >= DUE, "a key was pressed just now"
+    now[0] = QUIET
+    pauses.collect()
+    assert waiting() == 0
+    young(DUE // 2)
+    pauses.collect()
+    assert waiting() >= DUE // 2, "none is due"
+    pauses.pressed()
+    young(OVERDUE)
+    pauses.collect()
+    assert waiting() == 0, "who types on and on does not keep the rubbish for ever"
