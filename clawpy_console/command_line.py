@@ -276,6 +276,18 @@ def _wisdom_parsers(add: Add, plain: dict[str, Any]) -> None:
     shown.add_argument("--agent", metavar="AGENT", help="those that it sent or receives")
     action("flush", "let what is queued become patterns of its leaders now", "clawpy bubbles flush")
 
+    def here(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+        scope = where.scope(needed=True)
+        if len(scope) > 1:
+            raise WrongUse("learnings belong to one workspace; name one")
+        return {"action": options.action or "list", "workspace": scope[0]}
+
+    says = "show what was learnt in a workspace, or have it written into its AGENTS.md"
+    action = _actions(add("learnings", says, "clawpy learnings list", here), plain, required=False)
+    action("list", "show what was learnt here and counts, with who found it out", "clawpy learnings list")
+    says = "make a card that writes it into one marked section of AGENTS.md; you land the diff"
+    action("write", says, "clawpy learnings write")
+
 
 def _tasks_parser(add: Add, plain: dict[str, Any]) -> None:
     action = _actions(add("tasks", "show and change the task board", "clawpy tasks list", _tasks), plain)

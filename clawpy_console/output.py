@@ -353,6 +353,20 @@ def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str
     return "\n".join(lines) or "nobody sent anything up"
 
 
+def learnings(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """What was learnt in a workspace, or the card that would write it down."""
+    if "predictions" in document:
+        left = document["leftOut"]
+        told = [style.dim(f"{_count(left, 'older one')} left out: a card takes no more")] if left else []
+        return "\n".join([cards(document, options, style), *told])
+    lines = []
+    for one in document["learnings"]:
+        lines.append(_clean(one["text"]))
+        way = f"{one['targetAgent']} → {one['leader']}, {_time(one['at'])}"
+        lines.append("    " + style.dim(_clean(f"{way}  {one['session']}")))
+    return "\n".join(lines) or "nothing that was found out here went up yet"
+
+
 def _coding(agents: Sequence[Document], style: Style) -> list[str]:
     lines = ["", style.bold("coding agents")] if agents else []
     for one in agents:
@@ -552,6 +566,7 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "agents": agents,
     "guidance": guidance,
     "bubbles": bubbles,
+    "learnings": learnings,
     "permissions": permissions,
     "tasks": tasks,
     "config": config,

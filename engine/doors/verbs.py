@@ -471,6 +471,7 @@ VERBS: Mapping[str, Verb] = {
         agents, "action", "id", "reportsTo", "title", "archetype", "domain", "channel", "tier", speaks=True
     ),
     "guidance": _verb(guiding.guidance, "id", "reportsTo"),
+    "learnings": _verb(guiding.learnings, "action", "workspace", speaks=True),
     "bubbles": _verb(guiding.bubbles, "action", "state", "agent", "limit", speaks=True),
     "tasks": _verb(tasks, "action", "id", "title", "channel", "workspace", "state", "limit", speaks=True),
     "config": _verb(config, "action", "key", "value", speaks=True),

@@ -29,6 +29,7 @@ from engine.values import (
     FlushReport,
     GateResult,
     Learning,
+    Learnt,
     PatternSource,
     Randomness,
     Refusal,
@@ -131,6 +132,25 @@ class Bubbles:
             query = query.where((col(BubbleRow.agent) == agent) | (col(BubbleRow.leader) == agent))
         with self._database.read() as session:
             return [_bubble(row) for row in session.exec(query)]
+
+    def learnt(self, workspace: str) -> Sequence[Learnt]:
+        """What was found out in a workspace and counts, the newest first, in the wording its leader has now; what
+        was taken out again is left out."""
+        query = (
+            select(BubbleRow)
+            .where(col(BubbleRow.state) == BubbleState.FLUSHED.value, col(BubbleRow.workspace) == workspace)
+            .order_by(col(BubbleRow.flushed_at).desc(), col(BubbleRow.id))
+        )
+        with self._database.read() as session:
+            rows = session.exec(query).all()
+        profiles = self._profiles.load(sorted({row.leader for row in rows}))
+        said = {(name, one.key): one.text for name, profile in profiles.items() for one in profile.patterns}
+        found: dict[tuple[str, str], Learnt] = {}
+        for row in rows:
+            key = row.leader, row.pattern
+            if key in said and key not in found and row.flushed_at is not None:
+                found[key] = Learnt(said[key], row.leader, row.pattern, row.agent, row.session, row.flushed_at)
+        return list(found.values())
 
     def waiting(self) -> Sequence[Waiting]:
         """What of the queue the operator's has (SPEC 9.3): an entry for each leader, which says what keeps it, and with

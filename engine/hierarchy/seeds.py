@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engine.hierarchy.sections import without_section
 from engine.values import LeaderDecision, LeaderProfile, Pattern, sanitise
+from engine.values.sections import INHERITED, without_section
 
 MOST_ITEMS = 60
 LONGEST = 600
@@ -69,7 +69,7 @@ def slug(text: str) -> str:
 
 def _items(soul: str) -> Iterator[tuple[str, str]]:
     section, fence = "", ""
-    for line in without_section(soul).splitlines():
+    for line in without_section(soul, INHERITED).splitlines():
         opened = re.match(r"\s{0,3}(```+|~~~+)", line)
         if fence:
             fence = "" if opened and opened[1].startswith(fence) else fence

@@ -16,12 +16,12 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.events import TeachingRefreshed, WisdomTaught
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.sections import write_section
 from engine.hierarchy.tiers import capabilities
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
 from engine.values import Guidance, GuidanceItem, Refusal, TeachingState, sanitise
+from engine.values.sections import INHERITED, write_section
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Teaching:
         if file.stat().st_size > LARGEST_SOUL:
             raise ValueError(f"{file} is larger than {LARGEST_SOUL} bytes")
         before = file.read_bytes()
-        return before, write_section(before, inherited(self._guidance(agent_id)))
+        return before, write_section(before, inherited(self._guidance(agent_id)), INHERITED)
 
 
 def _diff(before: bytes, after: bytes) -> str:

@@ -27,6 +27,7 @@ from engine.values import (
     Guidance,
     LeaderProfile,
     Learning,
+    Learnt,
     MovePreview,
     PatternVersion,
     Randomness,
@@ -138,6 +139,10 @@ class Wisdom:
         """Learnings on their way up, those refused and those that arrived, the newest first; with `agent` those that
         it sent or receives."""
         return self._bubbles.list(state=state, agent=agent, limit=limit)
+
+    def learnt(self, workspace: str) -> Sequence[Learnt]:
+        """What was found out in a workspace and is a pattern of a leader now, the newest first (SPEC 1.12)."""
+        return self._bubbles.learnt(workspace)
 
     def waiting(self) -> Sequence[Waiting]:
         """What of the queue is among what waits for the operator (SPEC 9.3), by leader."""

@@ -37,14 +37,14 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
     """The flow that a prompt names, and what it says about its parameters; None for prose.
 
     `run_tests`, `Run the tests`, `draft the change-log` and what `ALIASES` has name a flow; so does
-    `run_tests paths=src`, where parameters follow.
+    `run_tests paths=src` or `run_tests {"paths": ["src"]}`, where parameters follow.
     """
     meant = _bare(prompt)
     for flow in flows:
         if meant in (_bare(name) for name in (flow, *ALIASES.get(flow, ()))):
             return flow, ""
     first, _, rest = prompt.partition(" ")
-    return (first, rest.strip()) if first in flows and "=" in rest else None
+    return (first, rest.strip()) if first in flows and ("=" in rest or rest.lstrip().startswith("{")) else None
 
 
 def _bare(text: str) -> str:

@@ -206,6 +206,19 @@ class Learning:
     workspace: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Something that was found out in a workspace and is a pattern of a leader now, in that leader's wording: by whom
+    and in which session it was found out, and when it went up."""
+
+    text: str
+    leader: str
+    pattern: str
+    agent: str
+    session: str
+    at: datetime
+
+
 class BubbleState(StrEnum):
     """Where a learning on its way up is."""
 

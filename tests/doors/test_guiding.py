@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +14,10 @@ from clawpy_console.output import RENDER, Style
 from clawpy_console.where import Where
 from engine import Engine, Home, open_engine
 from engine.doors.verbs import dispatch
+from engine.execution.runners.flows.write_agents_md import lessons_in
 from engine.stand_ins import StandIns
-from engine.values import Refusal
+from engine.values import ChangeState, Refusal, SessionState
+from tests.conftest import Repository
 from tests.hierarchy.wisdom_world import learning
 
 PLAIN = Style(False)
@@ -80,3 +84,41 @@ def test_a_tier_is_assigned_and_given_back(engine: Engine) -> None:
     with pytest.raises(Refusal) as refused:
         dispatch(engine, "agents", {"action": "tier", "id": "gardener", "tier": "six"})
     assert refused.value.code == "bad_tier"
+
+
+def test_what_was_learnt_in_a_workspace_is_written_down_as_a_reviewed_change(tmp_path: Path) -> None:
+    """From a discovery to a landed line of AGENTS.md (SPEC 1.12), with a real session and a real change set."""
+    shop = Repository(tmp_path / "shop")
+    shop.commit("begin", {"AGENTS.md": "Use tabs.\n"})
+    here = str(shop.path)
+    opened = open_engine(Home.locate(tmp_path / "home"), workspaces=[here], start_schedule=False)
+    try:
+        with pytest.raises(Refusal) as nothing:
+            dispatch(opened, "learnings", {"action": "write", "workspace": here})
+        assert nothing.value.code == "nothing_learnt"
+        found = replace(
+            learning(1, text='set foo=bar, {"a": 1} <!-- first', category="backend tests", agent="backend_builder"),
+            workspace=here,
+        )
+        opened.wisdom.offer(found)
+        opened.wisdom.offer(replace(found, id="learning:2", text="elsewhere things differ", workspace="/elsewhere"))
+        opened.wisdom.flush()
+        listed = dispatch(opened, "learnings", {"action": "list", "workspace": here})
+        assert [one["text"] for one in listed["learnings"]] == [found.text]
+        assert "backend_builder → backend_lead" in RENDER["learnings"](listed, {}, PLAIN)
+        document = dispatch(opened, "learnings", {"action": "write", "workspace": here})
+        [card] = document["predictions"]
+        assert found.text in card["prompt"]
+        assert found.text in RENDER["learnings"](document, {}, PLAIN)
+        opened.cards.approve(card["id"])
+        session = opened.sessions.of_prediction(card["id"])
+        assert session is not None
+        assert opened.sessions.wait(session.id, 30).state is SessionState.SUCCEEDED
+        [change] = opened.changes.list(state=ChangeState.WAITING)
+        assert (shop.path / "AGENTS.md").read_text() == "Use tabs.\n"  # nothing lands by itself
+        opened.changes.land(change.id)
+        said = (shop.path / "AGENTS.md").read_bytes()
+        assert said.startswith(b"Use tabs.\n\n<!-- clawpy:learnt -->\n")
+        assert lessons_in(said) == [found.text]
+    finally:
+        opened.close()

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.sections import CLOSE, OPEN, find_section, write_section
 from engine.storage.database import Database
+from engine.values.sections import INHERITED, find_section, write_section
 from tests.hierarchy.wisdom_world import World, make_world
 
 
@@ -19,6 +19,8 @@ from tests.hierarchy.wisdom_world import World, make_world
 def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
     return make_world(tmp_path, database, clock)
 
+
+OPEN, CLOSE = INHERITED.opening, INHERITED.closing
 
 PIECES = st.lists(
     st.one_of(
@@ -36,9 +38,9 @@ BODIES = st.one_of(st.text(max_size=60), st.sampled_from(["", OPEN, CLOSE, f"{CL
 @example(b"no newline at the end", "body", "")
 @example(f"{OPEN}stray\n{OPEN}\nold\n{CLOSE} tail {CLOSE}".encode(), "body", "other")
 def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, other: str) -> None:
-    once = write_section(data, body)
-    assert write_section(once, body) == once
-    before, after = find_section(data), find_section(once)
+    once = write_section(data, body, INHERITED)
+    assert write_section(once, body, INHERITED) == once
+    before, after = find_section(data, INHERITED), find_section(once, INHERITED)
     if before is None:
         assert once.startswith(data)
         if not body:
@@ -52,14 +54,14 @@ def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, other:
         assert once[: after[0]] == data[: before[0]]
         assert once[after[1] :] == data[before[1] :]
     if body:
-        assert write_section(write_section(once, other), body) == once
+        assert write_section(write_section(once, other, INHERITED), body, INHERITED) == once
 
 
 def test_line_ends_are_those_of_the_file() -> None:
-    assert write_section(b"# A\r\ntext", "one\ntwo") == (
+    assert write_section(b"# A\r\ntext", "one\ntwo", INHERITED) == (
         f"# A\r\ntext\r\n\r\n{OPEN}\r\none\r\ntwo\r\n{CLOSE}\r\n".encode()
     )
-    assert write_section(b"", "one") == f"{OPEN}\none\n{CLOSE}\n".encode()
+    assert write_section(b"", "one", INHERITED) == f"{OPEN}\none\n{CLOSE}\n".encode()
 
 
 def test_workers_are_taught_and_leaders_are_not(world: World) -> None:

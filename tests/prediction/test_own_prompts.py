@@ -52,6 +52,7 @@ def test_anything_more_is_prose(prompt: str) -> None:
 
 def test_parameters_may_follow_the_name() -> None:
     assert named_flow("run_tests paths=src", FLOWS) == ("run_tests", "paths=src")
+    assert named_flow('run_tests {"paths": ["src"]}', FLOWS) == ("run_tests", '{"paths": ["src"]}')
 
 
 def test_every_alias_names_its_flow_and_no_other_and_the_flow_takes_what_is_implied() -> None:

@@ -7,14 +7,36 @@ make no such pair are text like any other.
 from __future__ import annotations
 
 import re
-
-OPEN = "<!-- clawpy:inherited-wisdom -->"
-CLOSE = "<!-- /clawpy:inherited-wisdom -->"
+from dataclasses import dataclass
 
 
-def find_section(data: bytes, *, opening: str = OPEN, closing: str = CLOSE) -> tuple[int, int] | None:
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The comments around a section. `name` tells it from other sections."""
+
+    name: str
+
+    @property
+    def opening(self) -> str:
+        """What stands before it."""
+        return f"<!-- {self.name} -->"
+
+    @property
+    def closing(self) -> str:
+        """What stands after it."""
+        return f"<!-- /{self.name} -->"
+
+
+INHERITED = Marks("clawpy:inherited-wisdom")
+"""In a `soul.md`: what the agent's leaders know (SPEC 1.6)."""
+
+LEARNT = Marks("clawpy:learnt")
+"""In an `AGENTS.md`: what was learnt in the project (SPEC 1.12)."""
+
+
+def find_section(data: bytes, marks: Marks) -> tuple[int, int] | None:
     """Where the section is, marks included; None when there is none."""
-    first, last = opening.encode(), closing.encode()
+    first, last = marks.opening.encode(), marks.closing.encode()
     at = data.find(first)
     while at >= 0:
         end = data.find(last, at + len(first))
@@ -27,17 +49,17 @@ def find_section(data: bytes, *, opening: str = OPEN, closing: str = CLOSE) -> t
     return None
 
 
-def write_section(data: bytes, body: str, *, opening: str = OPEN, closing: str = CLOSE) -> bytes:
+def write_section(data: bytes, body: str, marks: Marks) -> bytes:
     """`data` with `body` (lines separated by "\\n", without marks) as its section.
 
     A new section comes at the end, after an empty line; with an empty body none is made, and one that is there keeps
     its marks only. Line ends are those of the file.
     """
-    found = find_section(data, opening=opening, closing=closing)
+    found = find_section(data, marks)
     if not body and found is None:
         return data
     newline = _newline(data)
-    lines = [opening, *(neutral(body, opening, closing).split("\n") if body else ()), closing]
+    lines = [marks.opening, *(neutral(body, marks).split("\n") if body else ()), marks.closing]
     section = newline.join(line.encode(errors="replace") for line in lines)
     if found is not None:
         return data[: found[0]] + section + data[found[1] :]
@@ -49,16 +71,25 @@ def write_section(data: bytes, body: str, *, opening: str = OPEN, closing: str =
     return data + gap + section + newline
 
 
-def without_section(text: str) -> str:
+def read_section(data: bytes, marks: Marks) -> str:
+    """What the section says, without its marks, lines separated by "\\n"; "" when there is none."""
+    found = find_section(data, marks)
+    if found is None:
+        return ""
+    inner = data[found[0] + len(marks.opening.encode()) : found[1] - len(marks.closing.encode())]
+    return "\n".join(inner.decode(errors="replace").splitlines()).strip("\n")
+
+
+def without_section(text: str, marks: Marks) -> str:
     """`text` without what the section says."""
     data = text.encode(errors="replace")
-    found = find_section(data)
+    found = find_section(data, marks)
     return text if found is None else (data[: found[0]] + data[found[1] :]).decode()
 
 
-def neutral(body: str, opening: str = OPEN, closing: str = CLOSE) -> str:
+def neutral(body: str, marks: Marks) -> str:
     """`body` in which nothing is a mark."""
-    for mark in (opening, closing):
+    for mark in (marks.opening, marks.closing):
         body = body.replace(mark, mark.replace("<", "&lt;", 1))
     return body
 
