@@ -48,7 +48,8 @@ def _tasks(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     scope = where.scope()
     here = {"workspace": scope[0]} if scope else {}
     if options.action == "add":
-        return {"action": "add", "title": " ".join(options.title), "channel": options.channel or ""} | here
+        new = {"action": "add", "title": " ".join(options.title), "channel": options.channel or ""}
+        return new | here | ({"needs": options.needs} if options.needs else {})
     if options.action == "done":
         return {"action": "done", "id": options.id}
     return {"action": "list", "state": options.state} | here
@@ -296,6 +297,7 @@ def _tasks_parser(add: Add, plain: dict[str, Any]) -> None:
     new = action("add", "add a task", 'clawpy tasks add "cart rounding"')
     new.add_argument("title", nargs="+", metavar="TITLE")
     new.add_argument("--channel", help="the channel it concerns")
+    new.add_argument("--needs", metavar="ID", action="append", help="a task to be done first; may be given again")
     action("done", "mark a task done", "clawpy tasks done 7k2m").add_argument("id", metavar="ID")
 
 

@@ -404,6 +404,8 @@ def tasks(document: Document, options: Mapping[str, Any], style: Style) -> str:
     lines = []
     for one in found:
         note = "  " + style.dim(_clean(one["note"])) if one["note"] else ""
+        if one["waitsFor"] and one["state"] == "open":
+            note += "  " + style.wants(f"waits for {', '.join(map(_clean, one['waitsFor']))}")
         sign = signs.get(one["state"], "?")
         lines.append(f"{sign} {one['state']:7}  {style.dim(_clean(one['id']))}  {_clean(one['title'])}{note}")
     return "\n".join(lines) or "no tasks"

@@ -92,8 +92,8 @@ class Work:
     def continues(self, session_id: str) -> str:
         return self.sessions.continues(session_id)
 
-    def needs(self, session_id: str) -> Sequence[str]:
-        return ()  # nothing here says yet that one session waits for another
+    def needing(self, task_id: str) -> Sequence[TaskView]:
+        return self.tasks.needing(task_id)
 
     def running(self) -> Sequence[str]:
         return [one.id for one in self.sessions.running()]

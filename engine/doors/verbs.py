@@ -372,7 +372,12 @@ def tasks(engine: Engine, arguments: Arguments) -> Document:
                 f"there is no channel {sanitise(channel)}",
                 "one of " + ", ".join(engine.settings.current.channels),
             )
-        one = engine.tasks.add(arguments.needed("title"), channel=channel, workspace=arguments.text("workspace"))
+        one = engine.tasks.add(
+            arguments.needed("title"),
+            channel=channel,
+            workspace=arguments.text("workspace"),
+            needs=arguments.texts("needs"),
+        )
         return {"task": wire.task(one)}
     if action == "done":
         return {"task": wire.task(engine.tasks.done(arguments.needed("id")))}
@@ -473,7 +478,7 @@ VERBS: Mapping[str, Verb] = {
     "guidance": _verb(guiding.guidance, "id", "reportsTo"),
     "learnings": _verb(guiding.learnings, "action", "workspace", speaks=True),
     "bubbles": _verb(guiding.bubbles, "action", "state", "agent", "limit", speaks=True),
-    "tasks": _verb(tasks, "action", "id", "title", "channel", "workspace", "state", "limit", speaks=True),
+    "tasks": _verb(tasks, "action", "id", "title", "channel", "workspace", "needs", "state", "limit", speaks=True),
     "config": _verb(config, "action", "key", "value", speaks=True),
     "remember": _verb(remembering.remember, "lines", "first", "source", "settle"),
     "recall": _verb(recalling.recall, "query", "k", "agent", "workspaces", "lines"),

@@ -196,6 +196,8 @@ def task(one: Task) -> Document:
         "updatedAt": instant(one.updated_at),
         "session": one.session_id,
         "note": one.note,
+        "needs": list(one.needs),
+        "waitsFor": list(one.waits_for),
     }
 
 

@@ -11,7 +11,7 @@ from engine.memory.following import NotYet
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_score import similar
 from engine.storage.facts_read import Fact
-from engine.values import GraphNode, Refusal, Relation, SessionState, SessionView, Task
+from engine.values import GraphEdge, GraphNode, Refusal, Relation, SessionState, SessionView, Task
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ class Work(Protocol):
     def continues(self, session_id: str, /) -> str:
         """The session that this one goes on with, "" for none."""
 
-    def needs(self, session_id: str, /) -> Sequence[str]:
-        """Sessions whose success this one depends on, as far as it is known."""
+    def needing(self, task_id: str, /) -> Sequence[Task]:
+        """Tasks of the board that need this one done first."""
 
 
 class Likeness(Protocol):
@@ -90,15 +90,17 @@ class TaskProducer:
             self._relate(view.id, Relation.DERIVED_FROM, continued)
         elif former is not None and former.task_id != view.id and former.success is not True:
             self._relate(view.id, Relation.DERIVED_FROM, former.task_id)  # the same again: a retry
-        for needed in self._work.needs(view.id):
-            node = self._graph.get(needed)
-            if node is not None and node.success is False:
-                self._relate(needed, Relation.BLOCKS, view.id)
 
     def _task(self, task_id: str) -> None:
         task = self._work.task(task_id)
-        if task.source == "session":
-            return  # the session itself is the task
+        if task.source != "session":  # else the session itself is the task
+            self._board_task(task)
+        for needed in task.needs:
+            self._blocks(self._work.task(needed), task)
+        for waiting in self._work.needing(task.id):
+            self._blocks(task, waiting)
+
+    def _board_task(self, task: Task) -> None:
         before = self._graph.get(task.id)
         node = GraphNode(
             task_id=task.id,
@@ -111,6 +113,26 @@ class TaskProducer:
         self._graph.put(node if before is None else replace(node, timestamp=max(before.timestamp, node.timestamp)))
         if task.session_id and self._graph.get(task.session_id) is not None:
             self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
+
+    def _blocks(self, needed: Task, waiting: Task) -> None:
+        """The failure of a session that worked on a task blocks those that need it, until the task is done."""
+        if needed.state == "done":
+            for edge in self._edges(waiting.id):
+                if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked(edge.source, needed):
+                    self._graph.cut(edge.source, Relation.BLOCKS, waiting.id)
+        elif needed.session_id and OUTCOMES.get(self._work.session(needed.session_id).state) is False:
+            self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
+
+    def _worked(self, session_id: str, task: Task) -> bool:
+        if session_id == task.session_id:
+            return True
+        return any(
+            (edge.source, edge.relation, edge.target) == (session_id, Relation.DERIVED_FROM, task.id)
+            for edge in self._edges(session_id)
+        )
+
+    def _edges(self, task_id: str) -> Sequence[GraphEdge]:
+        return self._graph.neighbourhood(task_id).edges if self._graph.get(task_id) is not None else ()
 
     def _relate(self, source: str, relation: Relation, target: str) -> None:
         try:

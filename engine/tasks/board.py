@@ -5,11 +5,12 @@ It watches sessions: one that starts makes the card's task run, or adds one; one
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from sqlalchemy import CheckConstraint, Index
-from sqlmodel import Field, SQLModel, col, desc, select
+from sqlalchemy import JSON, CheckConstraint, Column, Index, String, cast
+from sqlmodel import Field, Session, SQLModel, col, desc, select
 
 from engine.events import TaskAdded, TaskChanged
 from engine.storage.database import Database, Transaction
@@ -50,6 +51,8 @@ class TaskRow(SQLModel, table=True):
     updated_at: datetime = Field(sa_column=utc())
     session_id: str | None = Field(default=None, index=True)
     note: str = ""
+    needs: list[str] = Field(default_factory=list, sa_column=Column(JSON, server_default="[]", nullable=False))
+    """Tasks that are to be done before. They are older than this one, so that they never form a circle."""
 
 
 class TaskBoard:
@@ -70,7 +73,9 @@ class TaskBoard:
         if state is not None:
             query = query.where(col(TaskRow.state) == state)
         with self._database.read() as session:
-            return [_view(row) for row in session.exec(query)]
+            rows = list(session.exec(query))
+            undone = _undone(session, rows)
+            return [_view(row, undone) for row in rows]
 
     def get(self, task_id: str) -> Task:
         """One task by its id or the beginning of it. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
@@ -83,16 +88,30 @@ class TaskBoard:
                 if len(found) > 1:
                     raise Refusal("ambiguous_id", f"{task_id} begins more than one id", "write more of it")
                 row = found[0] if found else None
-        if row is None:
-            raise Refusal("unknown_task", f"there is no task {sanitise(task_id)}", "see `clawpy tasks list`")
-        return _view(row)
+            if row is None:
+                raise Refusal("unknown_task", f"there is no task {sanitise(task_id)}", "see `clawpy tasks list`")
+            return _view(row, _undone(session, [row]))
 
-    def add(self, title: str, *, channel: str = "", workspace: str = "") -> Task:
-        """A new open task of the operator's. Raises `Refusal` `bad_title`."""
+    def needing(self, task_id: str) -> Sequence[Task]:
+        """The tasks that need this one done first."""
+        says = cast(col(TaskRow.needs), String).contains(f'"{task_id}"', autoescape=True)
+        with self._database.read() as session:
+            rows = list(session.exec(select(TaskRow).where(says)))
+            undone = _undone(session, rows)
+            return [_view(row, undone) for row in rows]
+
+    def add(self, title: str, *, channel: str = "", workspace: str = "", needs: Sequence[str] = ()) -> Task:
+        """A new open task of the operator's, which `needs` other tasks done first: ids or their beginnings.
+
+        Raises `Refusal` `bad_title`, and as `get`.
+        """
         words = sanitise(title).strip()
         if not words or len(words) > LONGEST_TITLE:
             raise Refusal("bad_title", f"a title has 1 to {LONGEST_TITLE} characters", "say what is to be done")
-        return self._database.write(lambda tx: self._add(tx, words, channel, workspace, "open", "operator", None))
+        needed = list(dict.fromkeys(self.get(one).id for one in needs))
+        return self._database.write(
+            lambda tx: self._add(tx, words, channel, workspace, "open", "operator", None, needed)
+        )
 
     def add_due(self, transaction: Transaction, title: str, channel: str, workspace: str = "") -> str:
         """An open task for an item of a heartbeat that came due (SPEC 4.1); returns its id."""
@@ -114,7 +133,7 @@ class TaskBoard:
             if row.state == "running":
                 raise Refusal("task_running", f"{row.id} is being worked on", "stop its session or wait for its end")
             self._change(tx, row, "done", "")
-            return _view(row)
+            return _view(row, _undone(tx.session, [row]))
 
         return self._database.write(finish)
 
@@ -154,6 +173,7 @@ class TaskBoard:
         state: str,
         source: str,
         session_id: str | None,
+        needs: Sequence[str] = (),
     ) -> Task:
         row = TaskRow(
             id=self._randomness.new_id("task"),
@@ -165,11 +185,12 @@ class TaskBoard:
             created_at=transaction.now,
             updated_at=transaction.now,
             session_id=session_id,
+            needs=list(needs),
         )
         transaction.session.add(row)
         transaction.session.flush()
         transaction.record(TaskAdded(subject=row.id, workspace=workspace, title=title))
-        return _view(row)
+        return _view(row, _undone(transaction.session, [row]))
 
     def _change(self, transaction: Transaction, row: TaskRow, state: str, note: str) -> None:
         row.note = sanitise(note)[:LONGEST_TITLE]
@@ -181,7 +202,15 @@ class TaskBoard:
         transaction.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
 
 
-def _view(row: TaskRow) -> Task:
+def _undone(session: Session, rows: Iterable[TaskRow]) -> set[str]:
+    """Those of the tasks which `rows` need that are not done."""
+    needed = {one for row in rows for one in row.needs}
+    if not needed:
+        return set()
+    return set(session.exec(select(TaskRow.id).where(col(TaskRow.id).in_(needed), col(TaskRow.state) != "done")))
+
+
+def _view(row: TaskRow, undone: set[str]) -> Task:
     return Task(
         id=row.id,
         title=row.title,
@@ -193,4 +222,6 @@ def _view(row: TaskRow) -> Task:
         updated_at=row.updated_at,
         session_id=row.session_id,
         note=row.note,
+        needs=tuple(row.needs),
+        waits_for=tuple(one for one in row.needs if one in undone),
     )

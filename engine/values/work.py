@@ -163,7 +163,8 @@ class LandPreview:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One entry of the task board. state: open, running, done, failed."""
+    """One entry of the task board. state: open, running, done, failed. It needs other tasks done first: `needs` are all
+    of them, `waits_for` those that are not done yet."""
 
     id: str
     title: str
@@ -175,6 +176,8 @@ class Task:
     updated_at: datetime
     session_id: str | None = None
     note: str = ""
+    needs: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,6 @@ class Book:
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tasks: dict[str, Task] = field(default_factory=dict)
     followed: dict[str, str] = field(default_factory=dict)
-    needed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     remembered: dict[str, NewMemory] = field(default_factory=dict)
     times: int = 0
 
@@ -83,8 +82,8 @@ class Book:
     def continues(self, session_id: str) -> str:
         return self.followed.get(session_id, "")
 
-    def needs(self, session_id: str) -> Sequence[str]:
-        return self.needed.get(session_id, ())
+    def needing(self, task_id: str) -> Sequence[Task]:
+        return [one for one in self.tasks.values() if task_id in one.needs]
 
     def for_session(self, session_id: str) -> ChangeSet | None:
         files = self.files.get(session_id)

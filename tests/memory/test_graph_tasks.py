@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -92,14 +93,24 @@ class TestProducer:
         # The fourth is the second once more, which had succeeded: no retry.
         assert derived == {("session_2", "session_1"), ("session_3", "session_2")}
 
-    def test_a_failed_dependency_blocks(self, producer: TaskProducer, graph: TaskGraph, book: Book) -> None:
+    def test_a_failure_blocks_what_needs_it_until_that_is_done(
+        self, producer: TaskProducer, graph: TaskGraph, book: Book
+    ) -> None:
+        build = Task("task_1", "Build", "open", "", "/home/me/shop", "operator", NOW, NOW, "session_1")
+        deploy = Task("task_2", "Deploy", "open", "", "/home/me/shop", "operator", NOW, NOW, needs=("task_1",))
+        book.tasks = {"task_1": build, "task_2": deploy}
         book.add(view("session_1", prompt="Build", state=SessionState.FAILED))
-        book.add(view("session_2", prompt="Deploy", state=SessionState.BLOCKED))
-        book.needed["session_2"] = ("session_1", "nobody")
-        producer.handle(fact("SessionEnded", "session_1"))
+        for kind, subject in (("TaskAdded", "task_1"), ("SessionEnded", "session_1"), ("TaskAdded", "task_2")):
+            producer.handle(fact(kind, subject, title="x"))
+        producer.handle(fact("TaskChanged", "task_1", state="open"))
+        (edge,) = graph.neighbourhood("task_2").edges
+        assert (edge.source, edge.relation, edge.invalidated) == ("session_1", Relation.BLOCKS, False)
+        book.add(view("session_2", prompt="Build", state=SessionState.SUCCEEDED))
+        book.tasks["task_1"] = replace(build, state="done", session_id="session_2")
         producer.handle(fact("SessionEnded", "session_2"))
-        (edge,) = graph.neighbourhood("session_2").edges
-        assert (edge.source, edge.relation) == ("session_1", Relation.BLOCKS)
+        producer.handle(fact("TaskChanged", "task_1", state="done"))
+        (edge,) = graph.neighbourhood("task_2").edges
+        assert edge.invalidated
 
     def test_tasks_of_the_board_and_overlaps(self, producer: TaskProducer, graph: TaskGraph, book: Book) -> None:
         board = Task("task_1", "Tidy", "open", "", "/home/me/shop", "operator", NOW, NOW, "session_1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -146,6 +147,12 @@ def test_tasks_of_sessions_and_done_ones_do_not_count() -> None:
     tasks = [task("a", timedelta(days=9), state="done"), task("b", timedelta(days=9), session_id="ses_1")]
     assert tasks_signal(tasks, NOW).relevance == 0.0
     assert tasks_signal(tasks, NOW).evidence == ("no open tasks",)
+
+
+def test_a_task_that_waits_for_another_is_not_offered() -> None:
+    waiting = replace(task("deploy the cart", timedelta(days=9)), waits_for=("task_2",))
+    assert tasks_signal([waiting], NOW).evidence == ("no open tasks",)
+    assert related_task([waiting], "Run the tests of cart.py") is None
 
 
 def test_a_related_task_counts_in_full_others_half() -> None:

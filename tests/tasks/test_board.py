@@ -136,3 +136,16 @@ def test_a_session_that_ends_before_it_starts_changes_nothing(
 ) -> None:
     database.write(lambda tx: board.session_ended(tx, replace(session, state=SessionState.CANCELLED)))
     assert board.list() == []
+
+
+def test_a_task_waits_for_those_that_it_needs(board: TaskBoard) -> None:
+    build, test = board.add("Build"), board.add("Test")
+    deploy = board.add("Deploy", needs=[build.id, test.id[:9], build.id])
+    assert deploy.needs == deploy.waits_for == (build.id, test.id)
+    assert [one.id for one in board.needing(build.id)] == [deploy.id]
+    board.done(build.id)
+    assert board.get(deploy.id).waits_for == (test.id,)
+    board.done(test.id)
+    assert {one.title: one.waits_for for one in board.list()} == {"Build": (), "Test": (), "Deploy": ()}
+    with pytest.raises(Refusal, match="there is no task nobody"):
+        board.add("Fly", needs=["nobody"])

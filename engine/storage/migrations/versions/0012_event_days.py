@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0012"
-down_revision = "0010"
+down_revision = "0011"
 
 COUNTING = (
     "CREATE TRIGGER memory_events_counted AFTER INSERT ON memory_events BEGIN "
