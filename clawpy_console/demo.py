@@ -6,6 +6,7 @@ The project is a little shop in Python. Its tests need nothing but Python: pytes
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -130,7 +131,9 @@ HISTORY: tuple[tuple[float, str, Mapping[str, str]], ...] = (
 
 @contextmanager
 def throw_away() -> Iterator[tuple[Path, Path]]:
-    """A home and a project in a folder of their own, both removed at the end; gives their paths."""
+    """A home and a project in a folder of their own, both removed at the end; gives their paths. What is made up
+    here is shared with no other machine."""
+    os.environ.pop("CLAWPY_SHARED_DATABASE_URL", None)
     folder = Path(tempfile.mkdtemp(prefix="clawpy-demo-")).resolve()
     try:
         yield folder / "home", make_project(folder / "shop", datetime.now(UTC))

@@ -134,6 +134,26 @@ def top_folder(folder: str) -> str:
         return folder
 
 
+class Projects:
+    """The project that a workspace is a clone of: the first commit of its history, which all its clones have."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def of(self, workspace: str) -> str:
+        """ "" where git cannot say, and for a history that is cut off."""
+        if not self._known.get(workspace):
+            try:
+                git = Git(Path(workspace), timeout=10)
+                whole = git.text("rev-parse", "--is-shallow-repository") == "false"
+                roots = git.text("rev-list", "--max-parents=0", "HEAD", allowed=(0, 128)).split() if whole else []
+            except Refusal as refusal:
+                log.warning("%s is no project that could be shared: %s", workspace, refusal)
+                roots = []
+            self._known[workspace] = min(roots, default="")
+        return self._known[workspace]
+
+
 def lost_files(workspace: str, paths: Sequence[str]) -> list[str]:
     """Of these paths those that the repository had once and the folder has no longer; [] where git cannot say."""
     folder = Path(workspace)

@@ -21,6 +21,7 @@ from engine.adapters import (
     Diaries,
     Landings,
     MemoryModel,
+    Projects,
     WhenOver,
     Work,
     find_tool,
@@ -34,7 +35,7 @@ from engine.clock import Clock, SystemClock
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.doors.control import ControlServer
 from engine.doors.verbs import dispatch
-from engine.events import EngineStarted, EngineStopped, EventBus, FaultReported
+from engine.events import CloudMemoryRecalled, EngineStarted, EngineStopped, EventBus, FaultReported
 from engine.execution.calls import Caller, Calls
 from engine.execution.changesets import ChangeSets
 from engine.execution.channels import Channels
@@ -77,6 +78,8 @@ from engine.memory.ledger import Ledger, append
 from engine.memory.markdown import Markdown
 from engine.memory.memory import MemoryPort
 from engine.memory.prompt_part import RecalledPart
+from engine.memory.summaries import SummarySharing, from_others
+from engine.memory.summaries_postgres import PostgresSummaries
 from engine.memory.validation_runs import ValidationRuns
 from engine.memory.watching import Watching
 from engine.prediction.acting import Acting
@@ -115,6 +118,9 @@ SHARED_URL = "CLAWPY_SHARED_DATABASE_URL"
 
 FAR_BACK = 200
 """So many of the latest decisions, the operator's and captured ones, are looked through."""
+
+SHARE_EVERY = timedelta(minutes=5)
+"""How often summaries are exchanged with other machines, where they share any."""
 
 NIGHT_LOOK = timedelta(minutes=10)
 """So often it is looked whether a day is over that memory has not worked through (SPEC 4.8)."""
@@ -187,7 +193,8 @@ class Engine:
         self._watching = Watching(self.files, report=self.report)
         self.feedback = Decisions(self.database, clock)
         self.exporter = Exporter(self.database, home.data, conversations=lambda: talks(self.database))
-        shared = PostgresStore(url) if (url := os.environ.get(SHARED_URL, "")) else None
+        url = "" if stand_ins.throw_away else os.environ.get(SHARED_URL, "")  # what is made up is shared with nobody
+        shared = PostgresStore(url) if url else None
         self.wisdom = Wisdom(
             self.database,
             self.hierarchy,
@@ -380,6 +387,17 @@ class Engine:
             model=MemoryModel(self.settings, self.completions),
         )
         self.memory.know(self.knowledge)
+        shared_summaries = PostgresSummaries(url) if url else None
+        projects = Projects()
+        self.summaries = SummarySharing(
+            self.database,
+            self.memory.store,
+            lambda: shared_summaries,
+            origin=self.wisdom.origin,
+            projects=lambda: {workspace: projects.of(workspace) for workspace in self.workspaces},
+            remember=self.memory.add,
+            gone=self.memory.gone,
+        )
         watching = (self.cards, self.safety, self.tasks, self.calls, self.permissions, self.knowledge)
         for observer in (*watching, WhenOver(lambda: self.autonomy.poke())):
             self.sessions.observe(observer)
@@ -414,6 +432,7 @@ class Engine:
             ),
             jobs=(
                 Job("wisdom", lambda: self.wisdom.interval, self.wisdom.round, lambda: brakes.stopped() is None),
+                Job("summaries", lambda: SHARE_EVERY, self.summaries.exchange, self.summaries.wanted, kept=False),
                 Job("nightly", lambda: NIGHT_LOOK, self.knowledge.night, self.knowledge.nightly.wanted, kept=False),
                 Job("retention", lambda: KEPT_LOOK, self.memory.housekeeping, kept=False),
                 Job("export", lambda: EXPORT_LOOK, self._export, self._export_due, kept=False),
@@ -574,6 +593,10 @@ class Engine:
         self.wisdom.applied(
             tx, told, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace
         )
+        memories, origins = from_others(told.get("memory_sources", ()))
+        if memories:
+            about = {"subject": session.agent, "workspace": session.workspace, "session_id": session.id}
+            tx.record(CloudMemoryRecalled(**about, call=call_id, memories=memories, origins=origins))
 
     def _card(self, card_id: str) -> Card | None:
         """A card as prompts are made of it; None for work that has none."""

@@ -441,10 +441,22 @@ class ProfileEdited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudSyncFailed(Event):
-    """The shared leadership could not be reached (SPEC 1.8, 1.9); what is unsent waits."""
+    """What machines share could not be sent or fetched (SPEC 1.8, 1.9, 4.5): `subject` is "leadership" or "summaries".
+    What is unsent waits."""
 
     message: str
     unsent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudMemoryRecalled(Event):
+    """A call of an agent's model (`subject` is the agent) was served summaries that other machines shared (SPEC 4.5):
+    which `memories`, and from which homes."""
+
+    session_id: str
+    call: str
+    memories: tuple[str, ...]
+    origins: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,31 +1,19 @@
-"""A leadership that several machines share, in a PostgreSQL (SPEC 1.9); Supabase is one.
-
-Two tables that only grow. Every row gets a number from one sequence, and whoever writes holds one lock until its
-commit: so numbers become visible in their order, and who read up to one of them missed nothing below it.
-"""
+"""A leadership that several machines share, in a PostgreSQL (SPEC 1.9); Supabase is one. Two tables that only grow."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.hierarchy.profiles import SECTIONS, Entry, Use
 from engine.hierarchy.sharing import Fetched
-from engine.values import PatternSource, Refusal
-
-if TYPE_CHECKING:
-    import psycopg
+from engine.storage.shared import SharedDatabase, lock
+from engine.values import PatternSource
 
 PAGE = 1_000
 """Rows that are fetched at once."""
-
-CONNECT_SECONDS = 5
-STATEMENT_MS = 10_000
-LOCK = 0x636C6177
-"""The advisory lock of writers."""
 
 SCHEMA = (
     "CREATE SEQUENCE IF NOT EXISTS clawpy_wisdom_seq",
@@ -55,20 +43,16 @@ _NUMBERS = (
 
 
 class PostgresStore:
-    """The shared tables behind one database URL. Each call has a connection of its own, so that none goes stale.
-
-    Methods raise what psycopg raises, and `Refusal` `no_psycopg` where that is not installed.
-    """
+    """The shared tables behind one database URL. Methods raise what `SharedDatabase.connect` raises."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self.name = hashlib.sha256(url.encode()).hexdigest()[:12]
-        self._made = False
+        self._shared = SharedDatabase(url, SCHEMA)
+        self.name = self._shared.name
 
     def push(self, entries: Sequence[Entry], uses: Sequence[Use]) -> None:
         """Add rows, all or none."""
-        with self._connect() as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        with self._shared.connect() as connection:
+            lock(connection)
             cursor = connection.cursor()
             cursor.executemany(
                 _ENTRY,
@@ -84,7 +68,7 @@ class PostgresStore:
 
     def fetch(self, cursor: int) -> Fetched:
         """The next rows after `cursor`, at most `PAGE`."""
-        with self._connect() as connection:
+        with self._shared.connect() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             numbers = connection.execute(_NUMBERS, (cursor, cursor, PAGE)).fetchall()
             if not numbers:
@@ -104,29 +88,6 @@ class PostgresStore:
             [Use(leader, key, origin, count, at.astimezone(UTC)) for leader, key, origin, count, at in uses],
             last,
         )
-
-    def _connect(self) -> psycopg.Connection[Any]:
-        try:
-            import psycopg
-        except ImportError as error:
-            raise Refusal(
-                "no_psycopg",
-                "the shared leadership is in a PostgreSQL, and psycopg is not installed",
-                "install clawpy-console[postgres]",
-            ) from error
-        options = f"-c statement_timeout={STATEMENT_MS}"
-        connection = psycopg.connect(self._url, connect_timeout=CONNECT_SECONDS, options=options)
-        if not self._made:
-            try:
-                with connection.transaction():
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-                    for statement in SCHEMA:
-                        connection.execute(statement)
-            except BaseException:
-                connection.close()
-                raise
-            self._made = True
-        return connection
 
 
 def _entry(row: Sequence[Any]) -> Entry:

@@ -202,6 +202,12 @@ class Profiles:
         """What this home is called in shared rows; stored with the first of them."""
         return self._origin
 
+    def lasting_origin(self) -> str:
+        """The same, stored if it was not."""
+        if not self._known:
+            self._database.write(self._keep_origin)
+        return self._origin
+
     def load(self, leaders: Sequence[str]) -> dict[str, LeaderProfile]:
         """The profiles of `leaders`."""
         decided = self._decided(leaders)
@@ -267,9 +273,7 @@ class Profiles:
         sources: tuple[PatternSource, ...] = (),
     ) -> Entry:
         """A new version of an item, newer than all that are known of it."""
-        if not self._known:
-            state.put(tx, ORIGIN, self._origin)
-            tx.after_commit(lambda: setattr(self, "_known", True))
+        self._keep_origin(tx)
         last = tx.session.exec(
             select(func.max(col(WisdomEntry.at))).where(
                 col(WisdomEntry.leader) == leader, col(WisdomEntry.section) == section, col(WisdomEntry.key) == key
@@ -318,14 +322,17 @@ class Profiles:
                     set_={"uses": WisdomUse.uses + 1, "last_used_at": fresh.excluded.last_used_at, "unsent": True},
                 )
             )
-        if not self._known:
-            state.put(tx, ORIGIN, self._origin)
-            tx.after_commit(lambda: setattr(self, "_known", True))
+        self._keep_origin(tx)
 
     def in_transaction(self, tx: Transaction, leader: str) -> LeaderProfile:
         """The profile as the transaction sees it, without what was captured."""
         tx.session.flush()
         return self._profiles(tx.session, [leader], {})[leader]
+
+    def _keep_origin(self, tx: Transaction) -> None:
+        if not self._known:
+            state.put(tx, ORIGIN, self._origin)
+            tx.after_commit(lambda: setattr(self, "_known", True))
 
     def _profiles(
         self, session: Session, leaders: Sequence[str], decided: Mapping[str, Sequence[LeaderDecision]]

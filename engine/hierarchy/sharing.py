@@ -6,19 +6,14 @@ again. A failure never blocks work; it is told of once, as `CloudSyncFailed`, un
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.events import CloudSyncFailed
 from engine.hierarchy.profiles import Entry, Profiles, Use, confirm, forget_sent, unsent
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.values import sanitise
-
-log = logging.getLogger(__name__)
+from engine.storage.shared import Outage
 
 CURSOR = "hierarchy.shared_cursor"
 STORE = "hierarchy.shared_store"
@@ -54,22 +49,23 @@ class Sharing:
         self._database = database
         self._profiles = profiles
         self._store = store
-        self._busy = threading.Lock()
-        self._failing = False
+        self._outage = Outage(database, "leadership", self._waiting)
 
     def exchange(self) -> str:
         """Send what is unsent and fetch what is new. Returns in words what failed, "" for nothing; never raises."""
-        with self._busy:
-            try:
-                store = self._store()
-                if store is not None:
-                    self._meet(store)
-                    self._send(store)
-                    self._fetch(store)
-            except Exception as error:  # whatever a connection does: work goes on, and it is told
-                return self._failed(error)
-            self._failing = False
-            return ""
+        return self._outage.guard(self._exchange)
+
+    def _exchange(self) -> None:
+        store = self._store()
+        if store is not None:
+            self._meet(store)
+            self._send(store)
+            self._fetch(store)
+
+    def _waiting(self) -> int:
+        with self._database.read() as session:
+            entries, uses = unsent(session)
+        return len(entries) + len(uses)
 
     def _meet(self, store: ProfileStore) -> None:
         """A store that is not the one of the last time has nothing of ours yet."""
@@ -106,14 +102,3 @@ class Sharing:
                 state.put(tx, key, found.cursor)
 
             self._database.write(take)
-
-    def _failed(self, error: Exception) -> str:
-        said = sanitise(str(error).strip() or type(error).__name__)[:400]
-        log.warning("the shared leadership could not be reached: %s", said)
-        if not self._failing:
-            self._failing = True
-            with self._database.read() as session:
-                entries, uses = unsent(session)
-            waiting = len(entries) + len(uses)
-            self._database.write(lambda tx: tx.record(CloudSyncFailed(message=said, unsent=waiting)))
-        return said

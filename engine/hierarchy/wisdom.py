@@ -81,6 +81,10 @@ class Wisdom:
         """`wisdom_cascade_config.json` as it is now."""
         return self._agents.config.current
 
+    def origin(self) -> str:
+        """What this home is called in what machines share."""
+        return self._profiles.lasting_origin()
+
     @property
     def interval(self) -> timedelta:
         """How often `round` is to be called."""

@@ -1,0 +1,102 @@
+"""What machines share: a PostgreSQL behind one URL (SPEC 1.9, 4.5), and how a failure to reach it is told.
+
+Every row has a number of its table's sequence, and whoever writes holds one lock until its commit: so numbers become
+visible in their order, and who read up to one of them missed nothing below it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from engine.events import CloudSyncFailed
+from engine.storage.database import Database
+from engine.values import Refusal, sanitise
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 5
+STATEMENT_MS = 10_000
+LOCK = 0x636C6177
+"""The advisory lock of writers."""
+
+
+class SharedDatabase:
+    """One database URL. Each `connect` is a connection of its own, so that none goes stale; the `schema` (statements
+    that may be repeated) is made with the first."""
+
+    def __init__(self, url: str, schema: Sequence[str]) -> None:
+        self._url = url
+        self._schema = tuple(schema)
+        self.name = hashlib.sha256(url.encode()).hexdigest()[:12]
+        """Tells one from another, without secrets."""
+        self._made = False
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Used as a context it commits, or rolls back what failed. Raises what psycopg raises, and `Refusal`
+        `no_psycopg` where that is not installed."""
+        try:
+            import psycopg
+        except ImportError as error:
+            raise Refusal(
+                "no_psycopg",
+                "what machines share is in a PostgreSQL, and psycopg is not installed",
+                "install clawpy-console[postgres]",
+            ) from error
+        options = f"-c statement_timeout={STATEMENT_MS}"
+        connection = psycopg.connect(self._url, connect_timeout=CONNECT_SECONDS, options=options)
+        if not self._made:
+            try:
+                with connection.transaction():
+                    lock(connection)
+                    for statement in self._schema:
+                        connection.execute(statement)
+            except BaseException:
+                connection.close()
+                raise
+            self._made = True
+        return connection
+
+
+def lock(connection: psycopg.Connection[Any]) -> None:
+    """Be the only one who writes, until this transaction ends."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+
+
+class Outage:
+    """Has exchanges follow each other, and a failure told of once, as `CloudSyncFailed`, until one succeeds."""
+
+    def __init__(self, database: Database, what: str, waiting: Callable[[], int]) -> None:
+        """`what` is shared, in words; `waiting()` how many rows have not been sent."""
+        self._database = database
+        self._what = what
+        self._waiting = waiting
+        self._busy = threading.Lock()
+        self._failing = False
+
+    def guard(self, exchange: Callable[[], object]) -> str:
+        """Do it. Returns in words what failed, "" for nothing; never raises what a connection raises."""
+        with self._busy:
+            try:
+                exchange()
+            except Exception as error:  # whatever a connection does: work goes on, and it is told
+                return self._failed(error)
+            self._failing = False
+            return ""
+
+    def _failed(self, error: Exception) -> str:
+        said = sanitise(str(error).strip() or type(error).__name__)[:400]
+        log.warning("%s could not be shared: %s", self._what, said)
+        if not self._failing:
+            self._failing = True
+            waiting = self._waiting()
+            self._database.write(
+                lambda tx: tx.record(CloudSyncFailed(subject=self._what, message=said, unsent=waiting))
+            )
+        return said
