@@ -6,30 +6,32 @@ arrows that hold no longer are marked. Arrows of `blocks`, and those of `derived
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
+from engine.memory.graph_arrows import circles, reaches
 from engine.memory.graph_file import GraphFiles, Record
+from engine.memory.graph_records import LONGEST_DESCRIPTION, LONGEST_TITLE, node_of, short, snapshot, task_record
 from engine.values import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
 
 log = logging.getLogger(__name__)
-
-LONGEST_TITLE = 200
-LONGEST_DESCRIPTION = 600
-"""Characters of a task that the graph holds in memory; the session's own record has it whole."""
 
 MOST_NEIGHBOURS = 200
 """Neighbours of one task that are shown."""
 
 COMPACT_LINES = 2_000
 """A journal of so many lines, and of half as many as there are tasks, becomes part of the snapshot."""
+
+FREEZE_EVERY = 5_000
+"""After so many records that were read the collector of garbage is told to leave alone what there is: it would look
+through a large graph again and again, 150 ms at a time, and find nothing."""
 
 READY_WAIT = 2.0
 """Seconds that a question waits for the graph to be read; longer, and it is refused."""
@@ -49,11 +51,12 @@ class TaskGraph:
         self._ready = threading.Event()
         self._loader: threading.Thread | None = None
         self._error: OSError | None = None
+        self._taken = 0
         self._closed = False
         self._lines = 0
         self._nodes: dict[str, GraphNode] = {}
         self._out: dict[str, tuple[GraphEdge, ...]] = {}
-        self._in: dict[str, tuple[str, ...]] = {}
+        self._in: dict[str, list[str]] = {}
         self._named: dict[tuple[str, str], str] = {}
         self.progress = 0.0
         self.faults: tuple[str, ...] = ()
@@ -70,14 +73,15 @@ class TaskGraph:
         """Read the files, in this thread."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            loaded = self._files.load(self._take, self._tell)
+            loaded = self._files.load(self._take_many, self._tell)
+            circles = self._opened()
         except OSError as error:
             log.exception("the task graph cannot be read")
             self._error = error
             self.faults = (f"the task graph cannot be read: {error.strerror or error}",)
         else:
             self._lines = loaded.lines
-            self.faults = tuple(sanitise(one) for one in loaded.faults)
+            self.faults = tuple(sanitise(one) for one in (*circles, *loaded.faults))
             self.progress = 1.0
         self._ready.set()
 
@@ -121,7 +125,7 @@ class TaskGraph:
         """The newest task of this title in a workspace."""
         self._need()
         with self._lock:
-            found = self._named.get((workspace, _short(title, LONGEST_TITLE)))
+            found = self._named.get((workspace, short(title, LONGEST_TITLE)))
             return self._nodes[found] if found else None
 
     def newest(self, *, words: str = "", workspace: str | None = None, limit: int = 200) -> list[GraphNode]:
@@ -168,14 +172,14 @@ class TaskGraph:
         self._need()
         node = replace(
             node,
-            title=_short(node.title, LONGEST_TITLE),
-            description=_short(node.description, LONGEST_DESCRIPTION),
+            title=short(node.title, LONGEST_TITLE),
+            description=short(node.description, LONGEST_DESCRIPTION),
             workspace=sys.intern(node.workspace),
             agent=sys.intern(node.agent),
         )
         with self._lock:
             if self._nodes.get(node.task_id) != node:
-                self._write({"task": _task(node)})
+                self._write({"task": task_record(node)})
         self._grown()
 
     def relate(self, source: str, relation: Relation, target: str, weight: float = 1.0) -> bool:
@@ -189,7 +193,7 @@ class TaskGraph:
             former = self._edge(source, relation, target)
             if former is not None and not former.invalidated:
                 return False
-            if relation in ACYCLIC and self._reaches(target, relation, source):
+            if relation in ACYCLIC and reaches(self._out, self._in, target, relation, source):
                 raise Refusal(
                     "cycle", f"{target} leads to {source} by `{relation}` already", "turn the arrow round, or leave it"
                 )
@@ -231,7 +235,7 @@ class TaskGraph:
                 journal = self._files.begin_journal()
                 nodes, out = list(self._nodes.values()), self._out.copy()
                 self._lines = 0
-            self._files.replace(journal, _snapshot(nodes, out))
+            self._files.replace(journal, snapshot(nodes, out))
 
     def blank(self, wanted: Callable[[str], bool]) -> list[str]:
         """Empty and invalidate tasks whose words are `wanted`; their ids. What they said is gone from the files too
@@ -275,10 +279,33 @@ class TaskGraph:
         self._lines += 1
         self._take(record)
 
+    def _take_many(self, record: Record) -> None:
+        self._take(record)
+        self._taken += 1
+        if self._taken % FREEZE_EVERY == 0:
+            gc.freeze()
+
+    def _opened(self) -> list[str]:
+        """Open circles of arrows that must not have any: only a hand that wrote in the file can have drawn them. The
+        arrow that closes one is taken as holding no longer; in words, which and how it is mended."""
+        said = []
+        for relation in ACYCLIC:
+            for circle in circles(self._out, relation):
+                source, target = circle[-1], circle[0]
+                way = " → ".join((*circle[:8], *(["…", source] if len(circle) > 8 else []), target))
+                said.append(
+                    f"{self._files.snapshot.name}: {way} is a circle of `{relation}`; {source} → {target} is taken as "
+                    "holding no longer. Quit, take the arrow that is wrong out of the file, and start again"
+                )
+                former = self._edge(source, relation, target)
+                assert former is not None, "the circle was made of it"
+                self._link(replace(former, invalidated=True))
+        return said
+
     def _take(self, record: Record) -> None:
         """Put a record into memory; twice is as once. Raises ValueError and the like for one that makes no sense."""
         if "task" in record:
-            node = _node(record["task"])
+            node = node_of(record["task"])
             self._nodes[node.task_id] = node
             if node.title:
                 self._named[node.workspace, node.title] = node.task_id
@@ -296,13 +323,11 @@ class TaskGraph:
             raise ValueError("no task, edge or cut")
 
     def _link(self, edge: GraphEdge) -> None:
-        kept = tuple(
-            one for one in self._out.get(edge.source, ()) if (one.relation, one.target) != (edge.relation, edge.target)
-        )
+        former = self._out.get(edge.source, ())
+        kept = (one for one in former if (one.relation, one.target) != (edge.relation, edge.target))
         self._out[edge.source] = (*kept, edge)
-        sources = self._in.get(edge.target, ())
-        if edge.source not in sources:
-            self._in[edge.target] = (*sources, edge.source)
+        if all(one.target != edge.target for one in former):
+            self._in.setdefault(edge.target, []).append(edge.source)
 
     def _edge(self, source: str, relation: Relation, target: str) -> GraphEdge | None:
         edges = self._out.get(source, ())
@@ -314,32 +339,6 @@ class TaskGraph:
             if source in self._nodes:
                 edges += [edge for edge in self._out.get(source, ()) if edge.target == task_id]
         return sorted(edges, key=lambda edge: edge.invalidated)[:MOST_NEIGHBOURS]
-
-    def _reaches(self, start: str, relation: Relation, goal: str) -> bool:
-        """Whether arrows of one relation lead from `start` to `goal`. Looked for from both ends at once, so that a task
-        that nothing points to yet, as every new one, costs nothing however deep the graph is."""
-        ahead, behind = deque([start]), deque([goal])
-        seen_ahead, seen_behind = {start}, {goal}
-        while ahead and behind:
-            for target in self._targets(ahead.popleft(), relation):
-                if target in seen_behind:
-                    return True
-                if target not in seen_ahead:
-                    seen_ahead.add(target)
-                    ahead.append(target)
-            for source in self._sources(behind.popleft(), relation):
-                if source in seen_ahead:
-                    return True
-                if source not in seen_behind:
-                    seen_behind.add(source)
-                    behind.append(source)
-        return False
-
-    def _targets(self, task_id: str, relation: Relation) -> list[str]:
-        return [one.target for one in self._out.get(task_id, ()) if one.relation is relation and not one.invalidated]
-
-    def _sources(self, task_id: str, relation: Relation) -> list[str]:
-        return [source for source in self._in.get(task_id, ()) if task_id in self._targets(source, relation)]
 
     def _grown(self) -> None:
         """Compact in the background when the journal has become long."""
@@ -355,57 +354,3 @@ class TaskGraph:
             self.compact()
         except OSError:
             log.exception("the task graph could not be compacted; its journals are whole")
-
-
-def _snapshot(nodes: Sequence[GraphNode], out: dict[str, tuple[GraphEdge, ...]]) -> Iterator[Record]:
-    for node in nodes:
-        edges = [
-            [edge.relation.value, edge.target, edge.weight, *(["invalidated"] if edge.invalidated else [])]
-            for edge in out.get(node.task_id, ())
-        ]
-        yield {"task": _task(node), "edges": edges}
-
-
-def _task(node: GraphNode) -> Record:
-    return {
-        "task_id": node.task_id,
-        "title": node.title,
-        "timestamp": node.timestamp.timestamp(),
-        "success": node.success,
-        "description": node.description,
-        "workspace": node.workspace,
-        "agent": node.agent,
-        "invalidated_at": node.invalidated_at.timestamp() if node.invalidated_at else None,
-        "why": node.why,
-    }
-
-
-def _node(record: Record) -> GraphNode:
-    success, ended = record.get("success"), record.get("invalidated_at")
-    if not isinstance(record["task_id"], str) or not record["task_id"]:
-        raise ValueError("a task without an id")
-    if success not in (True, False, None):
-        raise ValueError(f"success is {success!r}, not true, false or null")
-    return GraphNode(
-        task_id=record["task_id"],
-        title=_short(str(record.get("title", "")), LONGEST_TITLE),
-        timestamp=_instant(record["timestamp"]),
-        success=success,
-        description=_short(str(record.get("description", "")), LONGEST_DESCRIPTION),
-        workspace=sys.intern(str(record.get("workspace", ""))),
-        agent=sys.intern(str(record.get("agent", ""))),
-        invalidated_at=None if ended is None else _instant(ended),
-        why=str(record.get("why", "")),
-    )
-
-
-def _instant(stamp: float) -> datetime:
-    try:
-        return datetime.fromtimestamp(stamp, UTC)
-    except (OverflowError, OSError) as error:
-        raise ValueError(f"{stamp} is no time") from error
-
-
-def _short(text: str, longest: int) -> str:
-    clean = sanitise(text).strip()
-    return clean if len(clean) <= longest else clean[: longest - 1].rstrip() + "…"

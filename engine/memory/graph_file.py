@@ -16,12 +16,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.storage.files import sync_folder, write_atomic
+from engine.storage.files import AT_ONCE, sync_folder, write_atomic
 
 VERSION = 1
 SNAPSHOT = "task_graph.json"
@@ -108,16 +108,10 @@ class GraphFiles:
     def replace(self, journal: int, records: Iterable[Record]) -> None:
         """Make `records` the snapshot that `journal` goes on from, and remove the journals before that one.
 
-        One task is dumped at a time: a single dump of a large graph would hold the interpreter for a third of a
-        second. Raises OSError; the files then still say the same as before.
+        One task is dumped and written at a time: a single dump of a large graph would hold the interpreter for a third
+        of a second. Raises OSError; the files then still say the same as before.
         """
-        parts = [f'{{"version": {VERSION}, "journal": {journal}, "tasks": [']
-        separator = "\n"
-        for record in records:
-            parts.append(separator + _dump(record))
-            separator = ",\n"
-        parts.append("\n]}\n")
-        write_atomic(self.snapshot, "".join(parts).encode(errors="replace"))
+        write_atomic(self.snapshot, _lines(journal, records))
         for number, path in self._journals().items():
             if number < journal:
                 path.unlink(missing_ok=True)
@@ -151,18 +145,18 @@ class GraphFiles:
         if not self.snapshot.exists():
             return 0
         size = max(1, self.snapshot.stat().st_size)
-        with self.snapshot.open(encoding="utf-8", errors="replace") as file:
-            head = _HEAD.fullmatch(file.readline().rstrip("\n"))
+        with self.snapshot.open("rb", buffering=AT_ONCE) as file:
+            head = _HEAD.fullmatch(file.readline().decode(errors="replace").rstrip("\n"))
             if head is None:
                 return self._read_other_layout(offer, loaded)
             ended = False
             read = 0
             for number, line in enumerate(file, 2):
                 read += len(line)
-                if line.startswith("]}"):
+                if line.startswith(b"]}"):
                     ended = True
                     break
-                offer(line.strip().removesuffix(","), f"{SNAPSHOT} line {number}")
+                offer(line.decode(errors="replace").strip().removesuffix(","), f"{SNAPSHOT} line {number}")
                 if number % 1_000 == 0:
                     progress(min(1.0, read / size))
         if not ended:
@@ -184,7 +178,7 @@ class GraphFiles:
 
     def _replay(self, path: Path, offer: Callable[[str, str], None], loaded: Loaded) -> None:
         whole = 0
-        with path.open("rb") as file:
+        with path.open("rb", buffering=AT_ONCE) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     break
@@ -213,6 +207,15 @@ def _aside(path: Path) -> Path:
         number += 1
     path.rename(target)
     return target
+
+
+def _lines(journal: int, records: Iterable[Record]) -> Iterator[bytes]:
+    yield f'{{"version": {VERSION}, "journal": {journal}, "tasks": ['.encode()
+    separator = "\n"
+    for record in records:
+        yield (separator + _dump(record)).encode(errors="replace")
+        separator = ",\n"
+    yield b"\n]}\n"
 
 
 def _dump(record: Record) -> str:

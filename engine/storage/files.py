@@ -7,15 +7,22 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 TEMPORARY = ".clawpy-tmp-"
 """Prefix of temporary files; whatever carries it at start-up is a leftover."""
 
+AT_ONCE = 1024 * 1024
+"""Bytes that go to the disk, or come from it, at once. Each time the interpreter is let go of for an instant too short
+for another thread to get hold of it, and that one's waiting begins anew: with the usual 8 KB, while many small pieces
+are read or written, all other threads stand still for half a second at a time."""
 
-def write_atomic(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Replace the file at `path` by `data`, whole and on disk, or leave the old one untouched.
+
+def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None = None) -> None:
+    """Replace the file at `path` by `data`, whole and on disk, or leave the old one untouched. What is large comes in
+    pieces, so that it need not be in memory at once.
 
     A symbolic link is followed, so that the link stays. `mode` are permission bits; by default those of the old
     file, or 0600 for a new one. Raises OSError when the disk is full or the folder cannot be written.
@@ -28,8 +35,8 @@ def write_atomic(path: Path, data: bytes, *, mode: int | None = None) -> None:
             mode = 0o600
     descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=target.parent)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        with os.fdopen(descriptor, "wb", buffering=AT_ONCE) as file:
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())

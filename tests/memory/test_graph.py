@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.memory import graph_file
-from engine.memory.graph import LONGEST_DESCRIPTION, TaskGraph
+from engine.memory.graph import TaskGraph
+from engine.memory.graph_arrows import circles
+from engine.memory.graph_records import LONGEST_DESCRIPTION
 from engine.memory.graph_score import recency, score, semantic, similar
-from engine.values import ACYCLIC, GraphNode, Refusal, Relation
+from engine.values import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
@@ -273,6 +275,46 @@ class TestFiles:
         again = opened(tmp_path)
         assert everything(again) == before
         again.close()
+
+    def test_a_circle_drawn_by_hand_is_named_and_opened_and_the_rest_is_read(
+        self, graph: TaskGraph, tmp_path: Path
+    ) -> None:
+        for name in "abcd":
+            graph.put(node(name))
+        graph.relate("a", Relation.BLOCKS, "b")
+        graph.relate("b", Relation.BLOCKS, "c")
+        graph.relate("c", Relation.RELATED_TO, "a")
+        graph.relate("d", Relation.DERIVED_FROM, "a")
+        graph.compact()
+        graph.close()
+        file = tmp_path / "task_graph.json"
+        by_hand = file.read_text().replace('["related_to","a",1.0]', '["blocks","a",1.0]')
+        file.write_text(by_hand)
+        again = opened(tmp_path)
+        assert len(again) == 4
+        (fault,) = again.faults
+        assert "a → b → c → a is a circle of `blocks`; c → a is taken as holding no longer" in fault
+        assert "take the arrow that is wrong out of the file" in fault
+        held = [(edge.source, edge.target) for edge, _ in again.neighbours(["c"])]
+        assert held == [("b", "c")]
+        assert again.neighbourhood("d").edges[0].relation is Relation.DERIVED_FROM
+        with pytest.raises(Refusal, match="leads to"):
+            again.relate("c", Relation.BLOCKS, "a")
+        again.close()
+        assert file.read_text() == by_hand, "the file is the operator's until he has mended it, or it is compacted"
+
+    @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=30))
+    def test_without_the_arrows_that_close_them_there_are_no_circles(self, drawn: list[tuple[int, int]]) -> None:
+        arrows = {str(one): [str(b) for a, b in drawn if a == one] for one in range(8)}
+
+        def out() -> dict[str, list[GraphEdge]]:
+            return {a: [GraphEdge(a, Relation.BLOCKS, b, 1.0) for b in targets] for a, targets in arrows.items()}
+
+        for circle in list(circles(out(), Relation.BLOCKS)):
+            steps = zip(circle, [*circle[1:], circle[0]], strict=True)
+            assert all(b in arrows[a] or (a, b) == (circle[-1], circle[0]) for a, b in steps)
+            arrows[circle[-1]] = [one for one in arrows[circle[-1]] if one != circle[0]]
+        assert list(circles(out(), Relation.BLOCKS)) == []
 
     def test_a_snapshot_that_is_no_json_is_kept_aside_and_named(self, graph: TaskGraph, tmp_path: Path) -> None:
         graph.put(node("a"))
