@@ -71,8 +71,8 @@ class ChangeReader:
     def written_by_us(self, workspace: str) -> dict[str, int]:
         """Files that recent landings and undos wrote: path relative to `workspace` -> the `mtime_ns` we left."""
         with self._database.read() as session:
-            written = ask(session, _WRITTEN, {"workspace": workspace}).scalars().all()
-        return {path: time for one in reversed(written) for path, time in one.items()}
+            written = ask(session, _WRITTEN, {"workspace": workspace})
+        return {path: time for (one,) in reversed(written) for path, time in one.items()}
 
     def _of_session(self, session_id: str) -> ChangeSetRow | None:
         with self._database.read() as session:

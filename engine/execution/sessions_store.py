@@ -223,5 +223,5 @@ _USUAL_COST = sqlalchemy.select(func.avg(_LATEST.c.cost_microusd))
 
 def usual_cost(session: Session, runner: str, channel: str) -> int | None:
     """Mean cost in micro-dollars of the latest sessions of this runner on this channel; None before the first."""
-    mean = ask(session, _USUAL_COST, {"runner": runner, "channel": channel}).scalar_one()
+    mean = ask(session, _USUAL_COST, {"runner": runner, "channel": channel}).scalar()
     return None if mean is None else round(mean)

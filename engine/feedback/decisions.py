@@ -178,16 +178,16 @@ class Decisions:
 
     def total(self, session: Session) -> int:
         """How many cards a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
-        return int(ask(session, _TOTAL).scalar_one())
+        return int(ask(session, _TOTAL).scalar())
 
     def consecutive_rejections(self, session: Session, after: int = 0) -> int:
         """How many of a person's latest decisions in a row were dismissals (SPEC 3.6); of those with ids above `after`
         when only these are to count."""
-        return int(ask(session, _REJECTED_IN_A_ROW, {"after": after}).scalar_one())
+        return int(ask(session, _REJECTED_IN_A_ROW, {"after": after}).scalar())
 
     def newest(self, session: Session) -> int:
         """The id of the newest decision, taken back or not; 0 before the first. Ids grow."""
-        return int(ask(session, _NEWEST).scalar_one())
+        return int(ask(session, _NEWEST).scalar())
 
     def approvals_of_like(self, session: Session, kind: str, channel: str, workspace: str) -> tuple[int, int]:
         """(approved, decided) of the operator's own decisions on like cards (SPEC 2.5).
@@ -195,7 +195,7 @@ class Decisions:
         An approval of something he first edited, or later undid or discarded, is decided but not approved: what would
         have run by itself was not what he wanted.
         """
-        rows = ask(session, _LIKE, {"kind": kind, "channel": channel, "workspace": workspace}).all()
+        rows = ask(session, _LIKE, {"kind": kind, "channel": channel, "workspace": workspace})
         decided = sum(count for _, _, count in rows)
         approved = sum(count for signal, edited, count in rows if signal == DecisionSignal.APPROVED and not edited)
         return approved, decided

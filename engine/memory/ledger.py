@@ -8,10 +8,10 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, Column, Connection, Index, bindparam
-from sqlmodel import Field, Session, SQLModel, col, desc, select
+from sqlmodel import Field, SQLModel, col, desc, select
 
 from engine.events import Event
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask
 from engine.storage.types import utc
 from engine.values import Layer, LayerState
@@ -80,13 +80,12 @@ class LedgerEntry:
 _APPEND = sqlalchemy.insert(MemoryEvent)
 
 
-def append(session: Session, event: Event, at: datetime) -> None:
+def append(transaction: Transaction, event: Event) -> None:
     """Write one event; the database calls this inside the transaction that made the event true."""
-    ask(
-        session,
+    transaction.ask(
         _APPEND,
         {
-            "at": at,
+            "at": transaction.now,
             "kind": event.kind,
             "subject": event.subject,
             "workspace": event.workspace,

@@ -211,7 +211,7 @@ class MemoryStore:
     def pending_count(self, model: str) -> int:
         """How many those are."""
         with self._database.read() as session:
-            return int(ask(session, _PENDING_COUNT, {"model": model}).scalar_one())
+            return int(ask(session, _PENDING_COUNT, {"model": model}).scalar())
 
     def put_chunks(self, tx: Transaction, model: str, made: Mapping[int, Sequence[NewChunk]]) -> list[tuple[int, int]]:
         """Store the chunks of memories with their vectors, in place of former ones; a memory that was deleted or
@@ -385,11 +385,13 @@ _COLUMNS = [
     col(MemoryRow.ref),
     col(MemoryRow.seq),
 ]
+_NAMES = [column.key for column in sa.select(*_COLUMNS).selected_columns]
 
 
-def _memory(row: Any) -> Memory:
-    layer, retention, tags = Layer(row.layer), Retention(row.retention), tuple(row.tags)
-    return Memory(**(dict(row._mapping) | {"layer": layer, "retention": retention, "tags": tags}))
+def _memory(row: Sequence[Any]) -> Memory:
+    found = dict(zip(_NAMES, row, strict=True))
+    layer, retention, tags = Layer(found["layer"]), Retention(found["retention"]), tuple(found["tags"])
+    return Memory(**(found | {"layer": layer, "retention": retention, "tags": tags}))
 
 
 def _batches(items: Sequence[T]) -> Iterable[Sequence[T]]:

@@ -22,6 +22,7 @@ from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.safety import burn, cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.quick import ask
 from engine.storage.types import UtcDateTime, utc
 from engine.values import Burn, CostState, Refusal, SessionState, SessionView, Trigger, Verdict, microusd
 
@@ -353,7 +354,7 @@ class Costs:
         """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
         begin = cost.windows(self._clock.local())
         values = {"hour": begin.hour, "day": begin.day, "month": begin.month, "agent": agent}
-        held, hour, day, month = session.connection().execute(_sums_query(agent is not None), values).one()
+        held, hour, day, month = ask(session, _sums_query(agent is not None), values).one()
         return held + hour, held + day, held + month
 
 

@@ -131,7 +131,7 @@ def recent(session: Session, now: datetime) -> list[Link]:
 
 def record(transaction: Transaction, link: Link) -> None:
     """Store `link`."""
-    ask(transaction.session, _RECORD, asdict(link))
+    transaction.ask(_RECORD, asdict(link))
 
 
 def forget(transaction: Transaction) -> None:

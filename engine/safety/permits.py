@@ -130,7 +130,7 @@ class Permits:
 
     def expired(self, transaction: Transaction) -> list[str]:
         """Void what ran out unused; returns the cards' ids, whose reservations the caller gives back."""
-        out = ask(transaction.session, _RUN_OUT, {"now": transaction.now}).all()
+        out = ask(transaction.session, _RUN_OUT, {"now": transaction.now})
         for permit_id, _ in out:
             transaction.session.get_one(PermitRow, permit_id).revoked_at = transaction.now
         return [prediction_id for _, prediction_id in out]

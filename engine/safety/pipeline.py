@@ -345,7 +345,7 @@ class Pipeline:
 
 def last_unattended(session: Session) -> datetime | None:
     """When the last trigger that no operator approved was let through: what the rate limiter counts from."""
-    last: datetime | None = ask(session, _LAST_UNATTENDED).scalar_one_or_none()
+    last: datetime | None = ask(session, _LAST_UNATTENDED).scalar()
     return last
 
 

@@ -12,15 +12,15 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Executable, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 
@@ -28,6 +28,7 @@ from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.storage import erasing, migrations
 from engine.storage.files import damaged_fix
+from engine.storage.quick import Rows, driver_of, run
 from engine.values import Refusal
 
 log = logging.getLogger(__name__)
@@ -37,33 +38,65 @@ T = TypeVar("T")
 GROUP_COMMIT = 64
 """At most so many queued writes share one commit."""
 
+MOST_RESTING = 8
+"""So many connections that nobody reads with are kept open."""
+
 
 def _SCRUB(_: Any) -> None:  # noqa: N802 (a mark, only ever compared)
     """Queued in the place of a write: see `Database.scrub`."""
 
 
-Recorder = Callable[[Session, Event, datetime], None]
-
-
 class Transaction:
-    """What a write works with: an open session, and the facts that become true when it commits."""
+    """What a write works with, and the facts that become true when it commits."""
 
-    def __init__(self, session: Session, now: datetime, recorder: Recorder) -> None:
-        self.session = session
+    def __init__(self, connection: Connection, now: datetime, recorder: Recorder, *, alone: bool) -> None:
         self.now = now
+        self._connection = connection
         self._recorder = recorder
+        self._alone = alone
+        self._session: Session | None = None
         self._events: list[Event] = []
         self._after: list[Callable[[], None]] = []
+
+    @property
+    def session(self) -> Session:
+        """The ORM's way to the database; begun when it is first asked for, since much is written without it."""
+        if self._session is None:
+            self._session = Session(
+                self._connection,
+                join_transaction_mode="rollback_only" if self._alone else "create_savepoint",
+                expire_on_commit=False,
+            )
+        return self._session
+
+    def ask(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
+        """`quick.ask` in this transaction."""
+        if self._session is not None:
+            self._session.flush()
+        return run(driver_of(self._connection), statement, values)
 
     def record(self, event: Event) -> None:
         """Write `event` to the ledger now, in this transaction; publish it once the transaction is committed."""
         if not event.volatile:
-            self._recorder(self.session, event, self.now)
+            self._recorder(self, event)
         self._events.append(event)
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Run `action` on the writer thread once this transaction is on disk. It must be quick and not write."""
         self._after.append(action)
+
+    def __enter__(self) -> None:
+        """The work begins."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """It is over: what its session has not written yet is, unless something was raised."""
+        if self._session is not None:
+            with self._session:
+                if kind is None:
+                    self._session.commit()
+
+
+Recorder = Callable[[Transaction, Event], None]
 
 
 class Database:
@@ -87,6 +120,7 @@ class Database:
         self._writer_engine = _sqlite(path, read_only=False, durable=durable)
         self._reader_engine = _sqlite(path, read_only=True, durable=durable)
         self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._resting: list[_Reader] = []
         self._closed = False
         self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="clawpy-writer", daemon=True)
@@ -113,8 +147,15 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session on one consistent snapshot that cannot write. Do not keep it open across slow work."""
-        with Session(self._reader_engine, expire_on_commit=False) as session, explained(self.path):
-            yield session
+        with explained(self.path):
+            reader = self._resting.pop() if self._resting else _Reader(self._reader_engine)
+            try:
+                yield reader.begin()
+            finally:
+                if reader.end() and not self._closed and len(self._resting) < MOST_RESTING:
+                    self._resting.append(reader)
+                else:
+                    reader.close()
 
     def scrub(self) -> bool:
         """Have what was erased leave the file too; see `erasing.scrub`. Waits for what is queued; nobody writes
@@ -136,11 +177,14 @@ class Database:
             self._closed = True
             self._queue.put(None)
         self._thread.join()
+        while self._resting:
+            self._resting.pop().close()
         self._reader_engine.dispose()
         self._writer_engine.dispose()
 
     def _run(self) -> None:
         with self._writer_engine.connect() as connection:
+            connection.begin()  # for as long as it lives: its transactions are begun and ended below, at the driver
             while (job := self._queue.get()) is not None:
                 if job[0] is _SCRUB:
                     self._answered([job[1]], partial(self._scrub_now, connection, job[1]))
@@ -176,9 +220,7 @@ class Database:
     def _scrub_now(self, connection: Connection, future: Future[Any]) -> None:
         try:
             with explained(self.path):
-                driver = connection.connection.driver_connection
-                assert isinstance(driver, sqlite3.Connection)
-                future.set_result(erasing.scrub(driver))
+                future.set_result(erasing.scrub(driver_of(connection)))
         except Exception as error:
             future.set_exception(error)
 
@@ -189,17 +231,13 @@ class Database:
         failed: list[tuple[Future[Any], BaseException]] = []
         alone = len(jobs) == 1
         try:
-            with explained(self.path), connection.begin():
+            with explained(self.path), _begun(connection) as driver:
                 for work, future in jobs:
                     try:
-                        with Session(
-                            connection,
-                            join_transaction_mode="rollback_only" if alone else "create_savepoint",
-                            expire_on_commit=False,
-                        ) as session:
-                            transaction = Transaction(session, self._clock.now(), self._recorder)
-                            result = work(transaction)
-                            session.commit()
+                        with nullcontext() if alone else _savepoint(driver):
+                            transaction = Transaction(connection, self._clock.now(), self._recorder, alone=alone)
+                            with transaction:
+                                result = work(transaction)
                         done.append((future, result, transaction))
                     except Exception as error:
                         if alone or _ends_transaction(error):
@@ -225,9 +263,69 @@ class Database:
             future.set_exception(reason)
 
 
+class _Reader:
+    """A connection for reading with its session, kept for who reads next: making either anew costs more than asking.
+
+    For SQLAlchemy one transaction lasts as long as the connection; the snapshots in it are begun and ended at the
+    driver.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._connection = engine.connect()
+        self._transaction = self._connection.begin()
+        self._driver = driver_of(self._connection)
+        self._session = Session(self._connection, join_transaction_mode="rollback_only", expire_on_commit=False)
+
+    def begin(self) -> Session:
+        """Take a snapshot, at the first statement."""
+        self._driver.execute("BEGIN")
+        return self._session
+
+    def end(self) -> bool:
+        """Let the snapshot go. False when something went wrong in it, so that the connection is of no more use."""
+        self._session.close()
+        if self._driver.in_transaction:
+            self._driver.execute("ROLLBACK")
+        return self._transaction.is_active
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+@contextmanager
+def _begun(connection: Connection) -> Iterator[sqlite3.Connection]:
+    """A transaction, committed in the end, or rolled back when something is raised."""
+    driver = driver_of(connection)
+    driver.execute("BEGIN IMMEDIATE")
+    try:
+        yield driver
+        driver.execute("COMMIT")
+    finally:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK")
+        if not connection.in_transaction():  # a session rolled back for SQLAlchemy what lasts as long as the connection
+            connection.begin()
+
+
+@contextmanager
+def _savepoint(driver: sqlite3.Connection) -> Iterator[None]:
+    """Part of a transaction: when something is raised, this part is undone."""
+    driver.execute("SAVEPOINT job")
+    try:
+        yield
+    except BaseException:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK TO job")
+        raise
+    finally:
+        if driver.in_transaction:
+            driver.execute("RELEASE job")
+
+
 def _ends_transaction(error: Exception) -> bool:
     """True for faults of the file itself: SQLite has then rolled back everything, not just one savepoint."""
-    text = str(error.orig) if isinstance(error, DBAPIError) else ""
+    text = str(error.orig) if isinstance(error, DBAPIError) else str(error) if isinstance(error, sqlite3.Error) else ""
     return any(word in text for word in ("disk is full", "disk I/O error", "malformed", "readonly"))
 
 
@@ -279,12 +377,5 @@ def _sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
         if read_only:
             cursor.execute("PRAGMA query_only=ON")
         cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # Straight to the driver: SQLAlchemy's way there costs more than the statement, and comes with each read.
-        driver = connection.connection.driver_connection
-        assert isinstance(driver, sqlite3.Connection)
-        driver.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     return engine

@@ -1,20 +1,126 @@
-"""Statements that are asked often: built once, executed without the ORM's detours.
+"""Statements that are asked often: built once, compiled once, given to SQLite's driver as text and plain values.
 
-Building a `select` costs more than SQLite needs to answer it. So what is asked on every decision is a module's
-constant, with `bindparam`s, and is executed here.
+Building a `select` costs more than SQLite needs to answer it, and so does SQLAlchemy's way from one to the driver and
+back. So what is asked on every decision is a module's constant, with `bindparam`s, and is executed here.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Executable
-from sqlalchemy.engine import Result
+from sqlalchemy import Connection, Executable
+from sqlalchemy.dialects.sqlite import pysqlite
+from sqlalchemy.sql import Insert, Select
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlmodel import Session
 
+_DIALECT = pysqlite.dialect()
 
-def ask(session: Session, statement: Executable, values: Mapping[str, Any] | None = None) -> Result[*tuple[Any, ...]]:
-    """Execute a prepared statement in the session's transaction; what the session has not written yet is, first."""
+
+class Rows(list[tuple[Any, ...]]):
+    """What a statement found, in its order, each row with the values of its columns."""
+
+    def first(self) -> tuple[Any, ...] | None:
+        """The first row, None when there is none."""
+        return self[0] if self else None
+
+    def one(self) -> tuple[Any, ...]:
+        """The only row. Raises ValueError when there are none or several."""
+        (row,) = self
+        return row
+
+    def scalar(self) -> Any:
+        """The first column of the first row, None when there is none."""
+        return self[0][0] if self else None
+
+
+def ask(session: Session, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
+    """Execute a module's constant in the session's transaction; what the session has not written yet is, first.
+
+    An insert names the same columns each time. Raises what the driver raises.
+    """
     session.flush()
-    return session.connection().execute(statement, values)
+    return run(driver_of(session.connection()), statement, values)
+
+
+def run(driver: sqlite3.Connection, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
+    """The same, in whatever transaction `driver` is in."""
+    given = values or {}
+    prepared = _known.get(statement)
+    if prepared is None:
+        prepared = _known[statement] = _Prepared(statement, given)
+    return prepared.run(driver, given)
+
+
+def driver_of(connection: Connection) -> sqlite3.Connection:
+    """SQLite's own connection beneath SQLAlchemy's."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
+class _Prepared:
+    """A statement as the driver takes it, and how values become columns and columns values."""
+
+    def __init__(self, statement: Executable, values: Mapping[str, Any]) -> None:
+        assert isinstance(statement, Select | Insert)
+        compiled = statement.compile(
+            dialect=_DIALECT, column_keys=list(values) if isinstance(statement, Insert) else None
+        )
+        assert isinstance(compiled, SQLCompiler)
+        self._compiled = compiled
+        self._in = {
+            name: convert
+            for name, bind in compiled.binds.items()
+            if (convert := bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT)) is not None
+        }
+        columns = statement.selected_columns if isinstance(statement, Select) else ()
+        self._out = [
+            (place, convert)
+            for place, column in enumerate(columns)
+            if (convert := column.type.dialect_impl(_DIALECT).result_processor(_DIALECT, None)) is not None
+        ]
+        first = compiled.construct_expanded_state(values)
+        self._text = "" if compiled.post_compile_params else first.statement
+        self._order = [(name, self._in.get(name)) for name in first.positiontup or ()]
+        self._fixed = {name: value for name, value in first.parameters.items() if name not in values}
+
+    def run(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> Rows:
+        if self._text:
+            fixed = self._fixed
+            bound = [
+                value if convert is None else convert(value)
+                for name, convert in self._order
+                for value in (values[name] if name in values else fixed[name],)
+            ]
+            found = driver.execute(self._text, bound).fetchall()
+        else:
+            found = driver.execute(*self._expanded(values)).fetchall()
+        if not self._out:
+            return Rows(found)
+        rows = Rows()
+        for one in found:
+            row = list(one)
+            for place, convert in self._out:
+                row[place] = convert(row[place])
+            rows.append(tuple(row))
+        return rows
+
+    def _expanded(self, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """Text and columns of a statement with an `IN` of as many values as there are this time."""
+        state = self._compiled.construct_expanded_state(values)
+        converts = dict(self._in)
+        for name, several in state.parameter_expansion.items():
+            if name in self._in:
+                converts |= dict.fromkeys(several, self._in[name])
+        bound = []
+        for name in state.positiontup or ():
+            convert, value = converts.get(name), state.parameters[name]
+            bound.append(value if convert is None else convert(value))
+        return state.statement, bound
+
+
+_known: WeakKeyDictionary[Executable, _Prepared] = WeakKeyDictionary()

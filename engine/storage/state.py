@@ -28,10 +28,10 @@ _PUT = _NEW.on_conflict_do_update(index_elements=["key"], set_={"value": _NEW.ex
 
 def get(session: Session, key: str, default: Any = None) -> Any:
     """The value under `key`, or `default`."""
-    row = ask(session, _GET, {"name": key}).one_or_none()
+    row = ask(session, _GET, {"name": key}).first()
     return default if row is None else row[0]
 
 
 def put(transaction: Transaction, key: str, value: Any) -> None:
     """Store a JSON-able `value` under `key`."""
-    ask(transaction.session, _PUT, {"key": key, "value": value})
+    transaction.ask(_PUT, {"key": key, "value": value})

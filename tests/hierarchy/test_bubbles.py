@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import Executable
 
 from engine.clock import FakeClock
 from engine.events import EventBus, PredictionConfirmed, ValidationHealed
@@ -22,7 +24,8 @@ from engine.hierarchy.evidence import confidence, importance
 from engine.hierarchy.profiles import Entry, Use
 from engine.hierarchy.sharing import Fetched
 from engine.memory.ledger import Ledger, append
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
+from engine.storage.quick import Rows
 from engine.values import Basis, BubbleState, Learning, Refusal, Score, Touched
 from tests.conftest import MONDAY_MORNING
 from tests.hierarchy.wisdom_world import World, learning, make_world
@@ -291,12 +294,18 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
         if seen[0] == step:
             raise RuntimeError(f"the power went at statement {step}")
 
-    engine = database._writer_engine
+    def asked(transaction: Transaction, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
+        count()
+        return ask(transaction, statement, values)
+
+    engine, ask = database._writer_engine, Transaction.ask
     sqlalchemy.event.listen(engine, "before_cursor_execute", count)
-    try:
-        yield seen
-    finally:
-        sqlalchemy.event.remove(engine, "before_cursor_execute", count)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Transaction, "ask", asked)
+        try:
+            yield seen
+        finally:
+            sqlalchemy.event.remove(engine, "before_cursor_execute", count)
 
 
 def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World) -> None:
