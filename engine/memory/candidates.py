@@ -177,13 +177,12 @@ class Reader:
         query = f"SELECT seq, {text} FROM memories WHERE seq IN (SELECT value FROM json_each(?))"
         return dict(self._connection.execute(query, (json.dumps(list(seqs)),)))
 
-    def tokens(self, seqs: Iterable[int]) -> list[tuple[int, bytes]]:
-        """(number, what is kept of the token vectors) of each chunk of memories."""
+    def tokens(self, chunks: Iterable[int]) -> dict[int, bytes]:
+        """What is kept of the token vectors of chunks, by their number; those of which nothing is kept are left out."""
         query = (
-            "SELECT seq, tokens FROM memory_chunks WHERE seq IN (SELECT value FROM json_each(?)) "
-            "AND tokens IS NOT NULL ORDER BY seq, ordinal"
+            "SELECT id, tokens FROM memory_chunks WHERE id IN (SELECT value FROM json_each(?)) AND tokens IS NOT NULL"
         )
-        return list(self._connection.execute(query, (json.dumps(list(seqs)),)))
+        return dict(self._connection.execute(query, (json.dumps(list(chunks)),)))
 
 
 _BESIDE = (

@@ -17,7 +17,7 @@ from engine.memory.features import FOUND_MOST, MEANING_SHARE, WORDS_SHARE, Pool,
 from engine.memory.question import EMPTY, Question, read
 from engine.memory.ranking import CLOSE_MOST, Ranked, rank
 from engine.memory.token_vectors import match
-from engine.memory.vectors import Read, Vectors
+from engine.memory.vectors import Hit, Read, Vectors
 from engine.values import Layer, Recalled, RecallQuery, ScorePart
 
 if TYPE_CHECKING:
@@ -94,14 +94,16 @@ class StoredMemories:
                 trouble = f"found by words alone: {self._vectors.trouble or 'questions cannot be embedded'}"
         except Late:
             trouble = "found by words alone: the embedder did not answer in time"
-        near: dict[int, float] = {}
+        near: Mapping[int, Hit] = {}
         if asked is not None:
             hits = self._vectors.search(asked.vector, most, layers=layers, within=CANDIDATES_WITHIN)
-            near = {hit.seq: hit.similarity for hit in hits.hits}
+            near = {hit.seq: hit for hit in hits.hits}
             if not hits.served:
                 trouble = f"found by words alone: {hits.words}"
         with self._candidates.reading() as reader:
-            seqs, stored, pool = self._pool(reader, scope, words, near, None if asked is None else asked.vector, now)
+            seqs, stored, near, pool = self._pool(
+                reader, scope, words, near, None if asked is None else asked.vector, now
+            )
             if not seqs:
                 empty = numpy.zeros(0, numpy.float32)
                 return Looked(question, pool, {}, {}, numpy.zeros(0, numpy.int64), (empty, empty), (), trouble)
@@ -116,7 +118,8 @@ class StoredMemories:
             for place in around:
                 pool.texts[place] = texts.get(seqs[place], "")
             chosen = [seqs[place] for place in places]
-            matched = _matched(question, asked, chosen, reader.tokens(chosen) if asked is not None else [])
+            chunks = [near[seq].chunk_id if seq in near else 0 for seq in chosen]
+            matched = _matched(question, asked, chunks, reader.tokens(chunks))
             ranked = rank(question, pool, look, places, matched, most=query.k)
             rows = reader.rows(chosen)
             whole = reader.texts((seqs[one.place] for one in ranked), most=None)
@@ -129,12 +132,12 @@ class StoredMemories:
         reader: Reader,
         scope: Scope,
         words: Mapping[int, float],
-        near: Mapping[int, float],
+        near: Mapping[int, Hit],
         vector: Any,
         now: datetime,
-    ) -> tuple[list[int], list[str], Pool]:
-        """The best of both searches and their neighbours: numbers, instants as they are stored, and a pool of what is
-        known of them without texts and times."""
+    ) -> tuple[list[int], list[str], Mapping[int, Hit], Pool]:
+        """The best of both searches and their neighbours: numbers, instants as they are stored, how near each is, and a
+        pool of what is known of them without texts and times."""
         import numpy
 
         chosen = _chosen(words, near)
@@ -148,7 +151,7 @@ class StoredMemories:
         seqs = [line[0] for line in lines]
         unknown = [seq for seq in seqs if seq not in near]
         if vector is not None and unknown:
-            near = {**near, **self._vectors.similarities(vector, unknown)}
+            near = {**near, **self._vectors.nearest(vector, unknown)}
         place = {seq: number for number, seq in enumerate(seqs)}
         pool = Pool(
             texts=[""] * len(lines),
@@ -158,10 +161,10 @@ class StoredMemories:
             before=numpy.array([place.get(former.get(seq, 0), -1) for seq in seqs], numpy.int64),
             after=numpy.array([place.get(later.get(seq, 0), -1) for seq in seqs], numpy.int64),
             words=numpy.array([words.get(seq, 0.0) for seq in seqs], numpy.float32),
-            meaning=numpy.array([near.get(seq, math.nan) for seq in seqs], numpy.float32),
+            meaning=numpy.array([near[seq].similarity if seq in near else math.nan for seq in seqs], numpy.float32),
             now=now,
         )
-        return seqs, [line[3] for line in lines], pool
+        return seqs, [line[3] for line in lines], near, pool
 
     def _recalled(self, looked: Looked, one: Ranked, now: datetime) -> Recalled:
         row = looked.rows[one.place]
@@ -191,37 +194,31 @@ def faded(one: Recalled, now: datetime) -> Recalled:
 
 
 def _matched(
-    question: Question, asked: Read | None, seqs: Sequence[int], chunks: Sequence[tuple[int, bytes]]
+    question: Question, asked: Read | None, chunks: Sequence[int], kept: Mapping[int, bytes]
 ) -> tuple[Vector, Vector]:
-    """Token by token; of a memory of several chunks the best one counts."""
+    """Token by token; of a memory of several chunks the nearest one counts."""
     import numpy
 
-    average, worst = numpy.zeros(len(seqs), numpy.float32), numpy.zeros(len(seqs), numpy.float32)
-    if asked is None or not asked.kept or not chunks:
-        return average, worst
+    if asked is None or not asked.kept:
+        return numpy.zeros(len(chunks), numpy.float32), numpy.zeros(len(chunks), numpy.float32)
     called = set(question.text.casefold().split()) - set(question.nameless.casefold().split())
     telling = [
         row
         for row, piece in enumerate(asked.tokens)
         if piece[:1].isalnum() and piece not in EMPTY and piece not in called
     ]
-    means, leasts = match(asked.kept, telling, [one for _, one in chunks])
-    place = {seq: number for number, seq in enumerate(seqs)}
-    at = numpy.array([place[seq] for seq, _ in chunks], numpy.int64)
-    numpy.maximum.at(average, at, means)
-    numpy.maximum.at(worst, at, leasts)
-    return average, worst
+    return match(asked.kept, telling, [kept.get(number) for number in chunks])
 
 
-def _chosen(words: Mapping[int, float], near: Mapping[int, float]) -> list[int]:
+def _chosen(words: Mapping[int, float], near: Mapping[int, Hit]) -> list[int]:
     """The numbers that both searches together put first, at most `POOL_MOST`, best first."""
     best = max(words.values(), default=1.0) or 1.0
-    ordered = sorted(near.values(), reverse=True)[:FOUND_MOST]
+    ordered = sorted((hit.similarity for hit in near.values()), reverse=True)[:FOUND_MOST]
     top, floor = (ordered[0], ordered[-1]) if ordered else (1.0, 0.0)
     span = max(top - floor, 1e-6)
 
     def fused(seq: int) -> float:
-        meaning = max(0.0, (near[seq] - floor) / span) if seq in near else 0.0
+        meaning = max(0.0, (near[seq].similarity - floor) / span) if seq in near else 0.0
         return WORDS_SHARE * words.get(seq, 0.0) / best + MEANING_SHARE * meaning
 
     return sorted(words.keys() | near.keys(), key=lambda seq: (-fused(seq), seq))[:POOL_MOST]

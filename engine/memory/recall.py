@@ -32,6 +32,9 @@ MOST = 1_000
 COUNTED_MOST = 8_000
 """Characters up to which tokens are counted where no budget asks for them; else they are estimated."""
 
+COMPARED = 4_000
+"""Characters that are compared whatever their case and spaces; what follows is the same to the letter."""
+
 FACTS_MOST = 5
 """So many facts stand before everything else; more of them take their place by score."""
 
@@ -211,7 +214,7 @@ def _once(ordered: Sequence[Recalled]) -> list[Recalled]:
     said: set[tuple[str, str, str]] = set()
     ids: set[tuple[Layer, str]] = set()
     for one in ordered:
-        text = " ".join(one.text.casefold().split())
+        text = f"{' '.join(one.text[:COMPARED].casefold().split())} {hash(one.text[COMPARED:])}"
         key = (text, one.speaker.casefold(), one.at.date().isoformat() if one.at else "")
         if (one.layer, one.id) in ids or key in said or layers.get(text, one.layer) is not one.layer:
             continue

@@ -203,10 +203,12 @@ class MemoryStore:
 
     # -- chunks and vectors
 
-    def pending(self, model: str, limit: int) -> list[Memory]:
-        """Memories whose vectors are missing or were made by another model, oldest first."""
+    def pending(self, model: str, limit: int, *, characters: int = LONGEST) -> list[Memory]:
+        """Memories whose vectors are missing or were made by another model, oldest first, with the first `characters`
+        of their text."""
+        values = {"model": model, "most": limit, "characters": characters}
         with self._database.read() as session:
-            return [_memory(row) for row in ask(session, _PENDING, {"model": model, "most": limit})]
+            return [_memory(row) for row in ask(session, _PENDING, values)]
 
     def pending_count(self, model: str) -> int:
         """How many those are."""
@@ -429,8 +431,9 @@ _LATER = (
     .limit(sa.bindparam("most"))
 )
 _OTHER_MODEL = sa.or_(col(MemoryRow.model) < sa.bindparam("model"), col(MemoryRow.model) > sa.bindparam("model"))
+_BEGINNING = sa.func.substr(col(MemoryRow.text), 1, sa.bindparam("characters")).label("text")
 _PENDING = (
-    sa.select(*_COLUMNS)
+    sa.select(*(_BEGINNING if one is _COLUMNS[2] else one for one in _COLUMNS))
     .where(_OTHER_MODEL, ~col(MemoryRow.forgotten))
     .order_by(col(MemoryRow.seq))
     .limit(sa.bindparam("most"))

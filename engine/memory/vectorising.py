@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 BATCH = 64
 """Memories whose vectors are made and stored together."""
 
+PARTS_MOST = 256
+"""Chunks after which such a batch is full."""
+
 PATIENCE = (1.0, 5.0, 30.0, 300.0)
 """Seconds to wait after the first, second, ... failure in a row."""
 
@@ -147,17 +150,17 @@ class Vectoriser:
     def _some(self) -> bool:
         """Make vectors for the oldest that have none; True when there may be more."""
         embedder, model = self._embedder(), self.model
-        found = self._store.pending(model, BATCH)
+        found = self._store.pending(model, BATCH, characters=passages.READ)
         if not found:
             self._made(model, [])
             return False
         parts = self._plan(found)
         texts = [part.head + part.one.text[part.start : part.stop] for part in parts]
         made = embedder.embed(texts, keep=[len(part.head) for part in parts])
-        chunks: dict[int, list[NewChunk]] = {one.seq: [] for one in found}
+        chunks: dict[int, list[NewChunk]] = {part.one.seq: [] for part in parts}
         for part, one in zip(parts, made, strict=True):
             chunks[part.one.seq].append(NewChunk(part.start, part.stop, one.vector, one.kept or None))
-        layers = {one.seq: one.layer for one in found}
+        layers = {part.one.seq: part.one.layer for part in parts}
         stored = self._database.write(lambda tx: self._store.put_chunks(tx, model, chunks))
         vectors = {seq: [chunk.vector for chunk in some] for seq, some in chunks.items()}
         self._made(model, [NewVector(number, seq, layers[seq], vectors[seq].pop(0)) for number, seq in stored])
@@ -167,11 +170,12 @@ class Vectoriser:
         known = {one.seq: one for one in found}
         former = self._store.former([one.seq for one in found if one.session])
         known |= self._store.by_seq(number for number in former.values() if number not in known)
-        parts = []
+        parts: list[_Part] = []
         for one in found:
-            text = one.text[: passages.READ]
-            offsets = [] if passages.short(text) else self._offsets(text)
+            if len(parts) >= PARTS_MOST:
+                break
+            offsets = [] if passages.short(one.text) else self._offsets(one.text)
             before = known.get(former.get(one.seq, 0))
-            for start, stop in passages.chunks(offsets, len(text)):
+            for start, stop in passages.chunks(offsets, len(one.text)):
                 parts.append(_Part(one, start, stop, passages.head(one, None if start else before)))
         return parts

@@ -116,14 +116,14 @@ class Vectors:
             found += [number for number, distance in nearest if distance <= within]
         return Hits(tuple(_best_of_each(_rescored(query, self._store.vectors_of(chunks=found)), k)), "chroma")
 
-    def similarities(self, query: Matrix, seqs: Iterable[int]) -> dict[int, float]:
-        """How near memories are, exactly: the best of each one's chunks. Those without vectors are left out."""
+    def nearest(self, query: Matrix, seqs: Iterable[int]) -> dict[int, Hit]:
+        """How near memories are, exactly, by number: each by its best chunk. Those without vectors are left out."""
         wanted = list(seqs)
         exact = self._all()
         if exact is not None:
-            return exact.similarities(query, wanted)
+            return exact.nearest(query, wanted)
         hits = _rescored(query, self._store.vectors_of(seqs=wanted))
-        return {hit.seq: hit.similarity for hit in _best_of_each(hits, len(hits))}
+        return {hit.seq: hit for hit in _best_of_each(hits, len(hits))}
 
     def matrix(self) -> tuple[Sequence[int], Sequence[int], Matrix] | None:
         """Chunk ids, numbers of their memories and their vectors, a row a chunk, where all are held in memory; else
@@ -282,19 +282,23 @@ class _Exact:
         )
         return _best_of_each(hits, k)
 
-    def similarities(self, query: Matrix, seqs: Sequence[int]) -> dict[int, float]:
+    def nearest(self, query: Matrix, seqs: Sequence[int]) -> dict[int, Hit]:
         import numpy
 
         with self._lock:
-            rows = [(seq, row) for seq in seqs for row in self._of.get(seq, ())]
+            rows = [row for seq in seqs for row in self._of.get(seq, ())]
             matrix = self._matrix
         if not rows:
             return {}
-        near = products(matrix[numpy.fromiter((row for _, row in rows), dtype=numpy.int64)], query)
-        found: dict[int, float] = {}
-        for (seq, _), value in zip(rows, near.tolist(), strict=True):
-            found[seq] = max(found.get(seq, -1.0), value)
-        return found
+        near = products(matrix[numpy.array(rows, numpy.int64)], query)
+        best = numpy.argsort(-near, kind="stable").tolist()
+        values = near.tolist()
+        return {
+            hit.seq: hit
+            for hit in _best_of_each(
+                (Hit(self._chunks[rows[place]], self._seqs[rows[place]], values[place]) for place in best), len(rows)
+            )
+        }
 
     def rows(self) -> tuple[Sequence[int], Sequence[int], Matrix]:
         import numpy
