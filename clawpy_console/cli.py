@@ -181,7 +181,8 @@ def _ask(options: argparse.Namespace, where: Where) -> int:
 
     document = call(where.home, options.verb, options.build(options, where), workspaces=where.all(), opener=open_engine)
     _print(document, options, where)
-    return REFUSED if options.verb == "approve" and failed(document) else DONE
+    refused = document.get("forgotten") is False or (options.verb == "approve" and failed(document))
+    return REFUSED if refused else DONE
 
 
 def _print(document: dict[str, Any], options: argparse.Namespace, where: Where) -> None:

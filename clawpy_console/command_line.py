@@ -195,6 +195,15 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--format", choices=("plain", "together", "openai", "trl"), default="plain", help="the shape of pairs"
     )
+    _drafts_parser(add, plain)
+    says = "take an entry of memory, or everything that holds some words, out of every store for good"
+    forget = add(
+        "forget", says, "clawpy forget 'my phone number is 555 0101' --yes",
+        lambda options, where: {"what": " ".join(options.what), "yes": options.yes},
+    )  # fmt: skip
+    forget.description = f"{forget.description} Without --yes it shows what that touches, and ends with 1."
+    forget.add_argument("what", metavar="ID|WORDS", nargs="+", help="the whole id of an entry, or its very words")
+    forget.add_argument("--yes", action="store_true", help="do it; it cannot be taken back")
     check = add("check", "ask the content filter about a command or a prompt", 'clawpy check "rm -fr build"')
     check.description = f"{check.description} The exit code is 0 whatever the verdict is: read the verdict."
     check.add_argument("command", metavar="COMMAND", nargs="*")
@@ -299,6 +308,21 @@ def _tasks_parser(add: Add, plain: dict[str, Any]) -> None:
     new.add_argument("--channel", help="the channel it concerns")
     new.add_argument("--needs", metavar="ID", action="append", help="a task to be done first; may be given again")
     action("done", "mark a task done", "clawpy tasks done 7k2m").add_argument("id", metavar="ID")
+
+
+def _drafts_parser(add: Add, plain: dict[str, Any]) -> None:
+    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+        named = {name: getattr(options, name, None) for name in ("id", "edit")}
+        return {"action": options.action or "list"} | {name: value for name, value in named.items() if value}
+
+    says = "show the facts that wait for your word, keep or dismiss them"
+    action = _actions(add("drafts", says, "clawpy drafts", build), plain, required=False)
+    action("list", "show what waits, longest first", "clawpy drafts list")
+    keep = action("promote", "keep one as a fact", 'clawpy drafts promote 7k2m --edit "the service listens on 8001"')
+    keep.add_argument("id", metavar="ID", help="the draft's id, or its beginning")
+    keep.add_argument("--edit", metavar="TEXT", help="in other words")
+    turn = action("dismiss", "turn one down; the same words are not drafted again", "clawpy drafts dismiss 7k2m")
+    turn.add_argument("id", metavar="ID", help="the draft's id, or its beginning")
 
 
 def _permissions_parser(add: Add, plain: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, TextIO
 
+from clawpy_console.memory_text import drafts, forget
 from clawpy_console.simulation_text import simulation
 from clawpy_console.xray_text import replied, xray
 from engine.values import Refusal, sanitise
@@ -575,6 +576,8 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "key": key,
     "remember": remember,
     "recall": recall,
+    "drafts": drafts,
+    "forget": forget,
     "export": export,
     "check": check,
     "doctor": doctor,

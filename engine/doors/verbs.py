@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.doors import asking, conversing, doctor, guiding, recalling, remembering, training, wire
+from engine.doors import asking, conversing, deciding, doctor, guiding, recalling, remembering, training, wire
 from engine.doors import keys as key_door
 from engine.doors.arguments import Arguments
 from engine.doors.find import Found, find
@@ -481,6 +481,8 @@ VERBS: Mapping[str, Verb] = {
     "tasks": _verb(tasks, "action", "id", "title", "channel", "workspace", "needs", "state", "limit", speaks=True),
     "config": _verb(config, "action", "key", "value", speaks=True),
     "remember": _verb(remembering.remember, "lines", "first", "source", "settle"),
+    "drafts": _verb(deciding.drafts, "action", "id", "edit", speaks=True),
+    "forget": _verb(deciding.forget, "what", "yes", speaks=True),
     "recall": _verb(recalling.recall, "query", "k", "agent", "workspaces", "lines"),
     "check": _verb(check, "command", "prompt", "lines", "cwd"),
     "export": _verb(training.export, "what", "format", speaks=True),

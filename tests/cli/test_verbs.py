@@ -27,7 +27,7 @@ from tests.doors.stand_in import StandIn, asked, card
 VERBS = (
     "predict", "cards", "propose", "approve", "dismiss", "snooze", "undo", "work", "land", "branch", "discard",
     "status", "stop", "resume", "doctor", "agents", "tasks", "config", "check", "xray", "reply",
-    "permissions", "key",
+    "permissions", "key", "drafts", "forget",
 )  # fmt: skip
 
 
