@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,16 +16,29 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.ledger import append
+from engine.storage import database as storage
+from engine.storage import migrations
 from engine.storage.database import Database
 
+# Child processes keep their bytecode, as they do at an operator's. Where a container forbids it every one of the some
+# hundreds that the tests start would compile SQLAlchemy and Chroma again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 MONDAY_MORNING = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no collection of garbage need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def _own_git_identity(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """git neither reads the developer's configuration nor needs one."""
     config = tmp_path_factory.getbasetemp() / "gitconfig"
-    config.write_text("[user]\n\tname = Test\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n")
+    config.write_text("[user]\n\tname = Test\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n[core]\n\tfsync = none\n")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for variable in ("CLAWPY_HOME", "CLAWPY_SHARED_DATABASE_URL", "UV_PROJECT_ENVIRONMENT"):
@@ -35,6 +51,43 @@ def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in [name for name in os.environ if name.startswith("CLAWPY_") and name.endswith("_API_KEY")]:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], bytes]:
+    """Gives a database that has all migrations and nothing in it; it is made once, when the first test asks."""
+    migrate = migrations._upgrade
+
+    @cache
+    def make() -> bytes:
+        path = tmp_path_factory.mktemp("migrated") / "clawpy.db"
+        migrate(path)
+        return path.read_bytes()
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _quick_homes(migrated: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new database is a copy of one that was migrated once, and no write waits for the disk: nobody pulls the plug.
+
+    The folders that look at just this override the fixture and take both as they are.
+    """
+    migrate, connect = migrations._upgrade, storage._sqlite
+
+    def copy(path: Path) -> None:
+        if path.exists():
+            migrate(path)
+            return
+        try:
+            path.write_bytes(migrated())
+        except OSError:  # a full disk or one that cannot be written: let the real one say so
+            path.unlink(missing_ok=True)
+            migrate(path)
+
+    monkeypatch.setattr(migrations, "_upgrade", copy)
+    monkeypatch.setattr(storage, "_sqlite", lambda path, **how: connect(path, **how | {"durable": False}))
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture

@@ -1,0 +1,10 @@
+"""What is measured is what operators get: databases migrated afresh, writes that wait for the disk."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _quick_homes() -> None:
+    """As they are."""
