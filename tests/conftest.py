@@ -27,6 +27,16 @@ sys.dont_write_bytecode = False
 
 MONDAY_MORNING = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
+GIT_CONFIG = """\
+[user]
+    name = Test
+    email = test@example.org
+[init]
+    defaultBranch = main
+[core]
+    fsync = none
+"""
+
 
 def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: no collection of garbage need look at it again."""
@@ -38,7 +48,7 @@ def pytest_collection_finish() -> None:
 def _own_git_identity(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """git neither reads the developer's configuration nor needs one."""
     config = tmp_path_factory.getbasetemp() / "gitconfig"
-    config.write_text("[user]\n\tname = Test\n\temail = test@example.org\n[init]\n\tdefaultBranch = main\n[core]\n\tfsync = none\n")
+    config.write_text(GIT_CONFIG)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for variable in ("CLAWPY_HOME", "CLAWPY_SHARED_DATABASE_URL", "UV_PROJECT_ENVIRONMENT"):

@@ -131,7 +131,8 @@ class SafetyScreen(ConsoleScreen):
     def draw(self, changed: frozenset[str]) -> None:
         known, now = self.known, self.app.now()
         if changed & MOVE_THE_RAILS and self.is_current:
-            self._read_again(now)
+            # Not the autonomy: while a cycle is due its next time is now, another one with each reading.
+            self.app.renew(["rails", "phase"])
         low = self.size.height < 34
         self._draw_moments(now)
         title = Content.assemble("COST  ", gauges.legend())

@@ -16,6 +16,7 @@ import pytest
 
 from engine import tokenizer
 from engine.clock import FakeClock
+from engine.hierarchy import watched
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.wisdom import Wisdom
 from engine.storage.database import Database
@@ -57,10 +58,12 @@ def percentile(times: list[float], share: float) -> float:
     return sorted(times)[min(len(times) - 1, int(len(times) * share))]
 
 
-def test_guidance_at_the_bottom_of_a_deep_chain(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+def test_guidance_at_the_bottom_of_a_deep_chain(
+    tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched, "SETTLED_NS", 0)  # what was written just now is read once, as if it lay there for long
     world = make_world(tmp_path, database, clock, members=())
     fill(world)
-    time.sleep(0.1)  # files that were just written are read twice, as they may change again unseen
     tokenizer.count("load")
     cold = []
     for _ in range(COLD):

@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytest_textual_snapshot import SVGImageExtension
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from engine.home import Home
-from tests.console.stand_in import NOW, StandIn
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 
 SVGImageExtension.file_extension = "svg"  # syrupy 7 renamed it
 
@@ -26,6 +30,22 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _style_sheets_are_parsed_once() -> Iterator[None]:
+    """The same text with the same variables gives the same rules; Textual forgets them with each app."""
+    parse, known = Stylesheet._parse_rules, dict[tuple[Any, ...], list[RuleSet]]()
+
+    def parse_once(self: Stylesheet, *what: Any, **how: Any) -> list[RuleSet]:
+        key = (what, *sorted(how.items()), *sorted(self._variables.items()))
+        if key not in known:
+            known[key] = parse(self, *what, **how)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", parse_once)
+        yield
 
 
 @pytest.fixture

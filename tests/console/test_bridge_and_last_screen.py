@@ -20,7 +20,8 @@ from engine.events import EventBus, PredictionCreated, SessionEnded, SessionOutp
 from engine.home import Home
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
-from tests.console.stand_in import NOW, StandIn
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 
 
 def test_every_event_is_either_drawn_or_known_not_to_be() -> None:

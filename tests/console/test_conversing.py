@@ -22,7 +22,8 @@ from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
 from engine.values import Refusal, SessionState
 from tests.console.conftest import live, screen_text, until
-from tests.console.stand_in import AGENT, SHOP, SOUL_FILE, StandIn, permissions
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
 
 WIDE = (120, 40)
 

@@ -14,7 +14,8 @@ from engine.home import Home
 from engine.values import Refusal
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
-from tests.console.stand_in import NOW, StandIn
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 
 HEAVY = (
     "sqlalchemy", "sqlmodel", "alembic", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",

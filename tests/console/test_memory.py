@@ -11,7 +11,8 @@ from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
 from engine.values import Layer, PromptSource, Refusal, SourceKind, Waiting
 from tests.console.conftest import live, screen_text, until
-from tests.console.stand_in import NOW, StandIn
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 from tests.console.test_snapshots import SIZES, run
 
 WIDE = (200, 60)

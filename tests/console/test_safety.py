@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,8 @@ from engine.home import Home
 from engine.values import RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
 from tests.console.conftest import live, screen_text, until
-from tests.console.stand_in import BLOG, NOW, SHOP, StandIn, ago, burns
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
 
@@ -66,6 +68,16 @@ async def test_the_first_that_blocked_is_lit_and_what_follows_was_not_reached(
         assert "┏" in text  # told by its border too, not by its colour alone
         assert "not reached" in text
         assert "✗ content: deletes outside the workspace" in text
+
+
+async def test_a_cycle_that_is_due_now_is_read_once_and_not_over_and_over(console: ConsoleApp, engine: StandIn) -> None:
+    asked = itertools.count()
+    engine.autonomy.next_cycle = lambda: NOW + timedelta(microseconds=next(asked))
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_safety(pilot)
+        before = next(asked)
+        await pilot.pause(0.2)
+        assert next(asked) == before + 1
 
 
 async def test_gauges_tell_spent_from_reserved_and_say_when_the_cap_comes(console: ConsoleApp) -> None:

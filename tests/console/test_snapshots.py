@@ -75,7 +75,7 @@ def test_themes(console: ConsoleApp, engine: StandIn, snap_compare, theme: str) 
 
 
 def test_without_colour(home, engine: StandIn, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.console.stand_in import NOW
+    from tests.console.stand_in_data import NOW
 
     monkeypatch.setenv("NO_COLOR", "1")
     app = ConsoleApp(lambda: engine, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]

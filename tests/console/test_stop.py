@@ -8,7 +8,8 @@ from clawpy_console.app import ConsoleApp
 from engine.home import Home
 from engine.values import Refusal
 from tests.console.conftest import live, screen_text, until
-from tests.console.stand_in import NOW, StandIn
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 
 PLACES = {
     "mission": (),

@@ -17,7 +17,8 @@ from clawpy_console.dialogs.take_over import TakeOver
 from engine.home import Home
 from engine.values import Refusal
 from tests.console.conftest import live, screen_text, until
-from tests.console.stand_in import NOW, StandIn
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 
 
 class Held:

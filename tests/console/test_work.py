@@ -10,7 +10,8 @@ from clawpy_console.widgets.transcript import Transcript
 from engine.events import SessionOutput
 from engine.values import Refusal, TranscriptLine
 from tests.console.conftest import live, screen_text, until
-from tests.console.stand_in import NOW, StandIn
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 
 CHANGE = "chg_000000000001"
 

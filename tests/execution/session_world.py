@@ -36,6 +36,7 @@ from engine.values import (
 )
 
 PYTHON = sys.executable
+SLEEP = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"
 
 
 def until(condition: Callable[[], object], seconds: float = 8.0) -> None:

@@ -1,0 +1,130 @@
+"""Sessions: stop ends the whole family of processes within a second (SPEC 3.7)."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+
+import psutil
+
+from engine.execution.journal import CALLS_MOST
+from engine.execution.live import LiveSession
+from engine.execution.processes import marked
+from engine.execution.runners.flow import FlowUnable
+from engine.git import Git
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database
+from engine.values import Outcome, SessionState
+from tests.execution.session_world import SLEEP, World, shell, until
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_stop_ends_the_family_within_a_second(world: World) -> None:
+    family = (
+        "import os,signal,subprocess,sys,time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print(os.getpid(), flush=True)\n"
+        f"subprocess.Popen([sys.executable, '-c', {'import signal; signal.signal(15, signal.SIG_IGN); ' + SLEEP!r}],"
+        " start_new_session=True)\n"
+        "time.sleep(60)"
+    )
+    view = world.start(lambda live: shell(live, family))
+    until(lambda: len(world.texts(view)) == 2)
+    pids = [int(text) for text in world.texts(view)]
+    began = time.monotonic()
+    world.sessions.stop(view.id, "the operator said so")
+    ended = world.sessions.wait(view.id, 5)
+    assert time.monotonic() - began < 1.0
+    assert not any(alive(pid) for pid in pids)
+    assert marked(view.id) == []
+    assert ended.state is SessionState.CANCELLED
+    assert ended.summary == "the operator said so"
+    assert world.watcher.ended[0][1].outcome is Outcome.CANCELLED
+    world.sessions.stop(view.id, "again")
+    assert world.sessions.get(view.id).summary == "the operator said so"
+
+
+def test_stop_all_ends_what_runs_and_what_waits_within_a_second(world: World) -> None:
+    views = [world.start(lambda live: shell(live, SLEEP)) for _ in range(4)]
+    until(lambda: all(world.texts(view) for view in views[:2]))
+    began = time.monotonic()
+    assert world.sessions.stop_all("F12") == 4
+    assert time.monotonic() - began < 1.0
+    assert {world.state(view) for view in views} == {SessionState.CANCELLED}
+    assert len(world.runner.begun) == 2
+    assert len(world.watcher.ended) == 4
+
+
+def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -> None:
+    release = threading.Event()
+
+    def stubborn(live: LiveSession) -> str:
+        live.charge(10_000)
+        live.afford(30_000)
+        release.wait(20)
+        live.charge(1_000)
+        return "too late"
+
+    view = world.start(stubborn)
+    until(lambda: world.runner.begun)
+    began = time.monotonic()
+    world.sessions.stop(view.id, "enough")
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    assert time.monotonic() - began < 1.2
+    release.set()
+    until(lambda: not any(thread.name == f"clawpy-{view.id}" for thread in threading.enumerate()))
+    assert world.sessions.get(view.id).summary == "enough"
+    assert world.sessions.get(view.id).cost == 40_000, "a call that nobody told the price of counts as was reserved"
+    assert len(world.watcher.ended) == 1
+
+
+def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database: Database) -> None:
+    def work(live: LiveSession) -> str:
+        for number in range(CALLS_MOST + 1):
+            live.journal.used(f"exec:{number}")
+        for _ in range(2):
+            live.journal.erred("edit", "not\x1b[0m there, sk-abcdefghijklmnopqrstuvwx")
+        raise FlowUnable("no more")
+
+    view = world.run(work)
+    world.run(lambda live: "nothing of note")
+    used, erred = (Ledger(database).latest(kinds=(kind,)) for kind in ("ToolsUsed", "AgentErred"))
+    assert [one.subject for one in (*used, *erred)] == [view.id, view.id]
+    assert used[0].payload["calls"] == [f"exec:{number}" for number in range(CALLS_MOST)]
+    assert erred[0].payload["tool"] == "edit"
+    assert "sk-abc" not in erred[0].payload["message"]
+    assert "\x1b" not in erred[0].payload["message"]
+
+
+def test_the_kill_switch_ends_what_runs(world: World) -> None:
+    view = world.start(lambda live: shell(live, SLEEP))
+    until(lambda: world.texts(view))
+    began = time.monotonic()
+    world.brakes.reason = "clawpy stop"
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    assert time.monotonic() - began < 1.0
+    assert world.sessions.get(view.id).summary == "clawpy stop"
+
+
+def test_git_of_a_session_ends_with_it(world: World) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
+
+    def work(live: LiveSession) -> str:
+        git = live.git(Git(live.folder))
+        git.output("-c", "alias.wait=!sleep 60", "wait")
+        return "not reached"
+
+    view = world.start(work)
+    until(lambda: len(marked(view.id)) >= 2)
+    began = time.monotonic()
+    world.sessions.stop(view.id, "enough")
+    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    assert time.monotonic() - began < 1.0
+    assert marked(view.id) == []
