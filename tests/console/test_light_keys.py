@@ -19,7 +19,8 @@ from clawpy_console.pauses import DUE, OVERDUE, QUIET, Pauses
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Rows
 from tests.console.conftest import live, until
-from tests.console.stand_in import NOW, StandIn
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 
 
 async def test_a_key_that_changes_nothing_lays_nothing_out(console: ConsoleApp) -> None:
