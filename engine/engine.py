@@ -385,6 +385,7 @@ class Engine:
             transcripts=lambda: self.settings.current.memory.transcripts,
             workspace_of=top_folder,
             model=MemoryModel(self.settings, self.completions),
+            others=(self.wisdom.texts,),
         )
         self.memory.know(self.knowledge)
         shared_summaries = PostgresSummaries(url) if url else None

@@ -307,7 +307,7 @@ class Profiles:
             )
             new += tx.session.connection().execute(larger).rowcount
         if new:
-            tx.after_commit(self._changed)
+            tx.after_commit(self.changed)
         return new
 
     def used(self, tx: Transaction, keys: Iterable[tuple[str, str]]) -> None:
@@ -350,7 +350,8 @@ class Profiles:
             found[one] = profile_of(seed, stored[one], counted[one])
         return found
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """What leaders say is not what it was: prompts are made anew."""
         self.version += 1
 
 

@@ -12,6 +12,7 @@ from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.cascade import Cascade, SoulSeeds
 from engine.hierarchy.cascade_config import CascadeConfig
 from engine.hierarchy.discoveries import Correction, Discoveries
+from engine.hierarchy.forgetting import WisdomTexts
 from engine.hierarchy.guidance_block import Count
 from engine.hierarchy.guided import GuidedSessions, Lost
 from engine.hierarchy.profiles import Decided, Profiles
@@ -73,6 +74,8 @@ class Wisdom:
             database, facts=facts, offer=self._bubbles.offer, seconds=seconds, correction=correction
         )
         self._guided = GuidedSessions(database, self._profiles, clock=clock, facts=facts, lost=lost)
+        self.texts = WisdomTexts(database, self._profiles, shared=lambda: store() is not None)
+        """What is searched, and emptied, when somebody's words are forgotten."""
         self.part = LeadershipGuidance(self._cascade)
         """The part "guidance" of every prompt."""
 

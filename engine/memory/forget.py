@@ -44,10 +44,13 @@ LEFT = (
     "worktrees, repositories and anything else outside of this home",
     "the settings",
     "names of folders and of workspaces",
+    "former wordings of leaders' patterns, and their names, on machines that share a database with this one",
 )
 """What forgetting does not touch."""
 
-_ROWS_ELSEWHERE = frozenset({"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts"})
+_ROWS_ELSEWHERE = frozenset(
+    {"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "wisdom_entries"}
+)
 
 
 class Store(Protocol):

@@ -16,6 +16,11 @@ FEWEST_WORDS = 5
 MOST_WORDS = 400
 """Words of one pattern; a longer text is looked for by the letter, and by its lines."""
 
+HEAD_WORDS = 8
+LONGEST_CUT = 2_000
+"""A longer text is found where it is quoted and cut, too: its first words, and at most so many characters up to an
+ellipsis."""
+
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
 
 
@@ -29,10 +34,13 @@ class Wanted:
             raise Refusal("too_short", f"what is to be forgotten has {SHORTEST} letters or more", "write more of it")
         short = [text for text in self.texts if len(text.split()) <= MOST_WORDS]
         self._long = tuple(text for text in self.texts if len(text.split()) > MOST_WORDS)
-        patterns = [r"\s+".join(map(re.escape, text.split())) for text in sorted(short, key=len, reverse=True)]
-        self._pattern = re.compile(
-            "|".join(f"(?<!\\w){one}(?!\\w)" if one else "(?!)" for one in patterns) or "(?!)", re.IGNORECASE
-        )
+        whole = [f"(?<!\\w){_spaced(text.split())}(?!\\w)" for text in sorted(short, key=len, reverse=True)]
+        cut = [
+            f"(?<!\\w){_spaced(text.split()[:HEAD_WORDS])}(?!\\w)[^\\n…]{{0,{LONGEST_CUT}}}…"
+            for text in self.texts
+            if len(text.split()) > HEAD_WORDS
+        ]
+        self._pattern = re.compile("|".join([*whole, *cut]) or "(?!)", re.IGNORECASE)
 
     def holds(self, text: str) -> bool:
         """Whether `text` holds any of it."""
@@ -49,6 +57,10 @@ class Wanted:
         for one in self._long:
             text = text.replace(one, " " * len(one.encode()))
         return self._pattern.sub(lambda found: " " * len(found[0].encode()), text)
+
+
+def _spaced(words: Iterable[str]) -> str:
+    return r"\s+".join(map(re.escape, words))
 
 
 def pieces(text: str) -> list[str]:

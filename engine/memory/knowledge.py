@@ -16,7 +16,7 @@ from engine.memory.capture import ENDED, Captures
 from engine.memory.context import ChangeBook, ContextEngine
 from engine.memory.drafts import Drafts
 from engine.memory.following import Follower, Following
-from engine.memory.forget import CaptureStubs, Facts, Files, Forget, GraphTasks, Memories, Rows
+from engine.memory.forget import CaptureStubs, Facts, Files, Forget, GraphTasks, Memories, Rows, Store
 from engine.memory.forget_files import HomeFiles
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_tasks import KINDS, LINKED, Linker, TaskProducer
@@ -78,8 +78,10 @@ class Knowledge:
         transcripts: Callable[[], Sequence[str]] = tuple,
         workspace_of: Callable[[str], str] = lambda folder: folder,
         model: Asks | None = None,
+        others: Sequence[Store] = (),
     ) -> None:
-        """`model` sums sessions up and evaluates days where the operator named one."""
+        """`model` sums sessions up and evaluates days where the operator named one; `others` are stores beside memory's
+        own in which somebody's words can be."""
         asks = model or NobodyAsks()
         self._memory = memory
         self.graph = TaskGraph(home.data, clock)
@@ -125,6 +127,7 @@ class Knowledge:
                 CaptureStubs(database),
                 Facts(self.para),
                 GraphTasks(self.graph),
+                *others,
                 Files(HomeFiles(_folders(home))),
                 Rows(database),
             ],

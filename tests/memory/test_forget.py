@@ -16,13 +16,26 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
+from engine.execution.runners.model.completions import Caller
 from engine.home import Home
 from engine.memory.forgetting import Wanted, pieces
 from engine.memory.para import NewFact
 from engine.stand_ins import StandIns
 from engine.storage import erasing
 from engine.storage.database import Database
-from engine.values import GraphNode, Layer, NewMemory, Refusal, Relation
+from engine.values import (
+    GraphNode,
+    Layer,
+    Learning,
+    NewMemory,
+    PromptLine,
+    PromptPart,
+    PromptSource,
+    Refusal,
+    Relation,
+    Score,
+    SourceKind,
+)
 from tests.conftest import MONDAY_MORNING
 
 SECRET = "Henrietta Vandersloot lives at 12 Ash Lane"
@@ -130,6 +143,35 @@ def test_an_entry_is_forgotten_by_its_id(engine: Engine, tmp_path: Path) -> None
     assert holders(tmp_path / "home") == []
 
 
+def test_what_came_of_it_goes_too_patterns_bubbles_and_prompts(engine: Engine, tmp_path: Path) -> None:
+    told = f"{SECRET} and wants every letter answered within the very same day that it came in"
+    wisdom = engine.wisdom
+    wisdom.edit_profile("backend_lead", "patterns", value=told)
+    wisdom.edit_profile("backend_lead", "principles", value=[told, KEPT])
+    quoted = f"On koji-core the operator wants “{told[:50]}…” rather than “{KEPT}”"
+    learning = Learning(
+        "corrected:pred_1", quoted, "letters", "backend_builder", "session_1", Score(0.9, ()), Score(0.9, ())
+    )
+    wisdom.offer(learning)
+    engine.calls.begin(
+        Caller("session_1", "backend_builder", ""), provider="openai", model="x", run_kind="task",
+        messages=[PromptPart("recalled", (PromptLine(f"- {told[:60]}…", PromptSource(SourceKind.MEMORY)),), "user")],
+    )  # fmt: skip
+    assert SECRET in wisdom.guidance("backend_builder").block
+    preview = engine.memory.forget_preview(told)
+    assert dict(preview.counts)["wisdom"] == 2
+    engine.memory.forget(preview.wanted)
+    assert "vandersloot" not in wisdom.guidance("backend_builder").block.lower(), "at once, not after 300 s"
+    assert wisdom.profile("backend_lead").principles == (KEPT,)
+    assert not any("vandersloot" in bubble.learning.text.lower() for bubble in wisdom.bubbles())
+    call = engine.calls.for_session("session_1")[0]
+    assert "Vandersloot" not in "".join(part.text for part in engine.calls.prompt(call.id))
+    with closing(sqlite3.connect(engine.home.database)) as database:
+        for table in ("wisdom_entries", "wisdom_uses", "bubbles", "memory_events", "guidance_findings"):
+            rows = database.execute(f"SELECT * FROM {table}").fetchall()
+            assert "henrietta_vandersloot" not in str(rows), "the name of the pattern"
+
+
 def test_too_little_is_refused(engine: Engine) -> None:
     for what in ("", "ab", " . "):
         with pytest.raises(Refusal) as refusal:
@@ -194,6 +236,15 @@ class TestWanted:
     def test_a_long_text_is_looked_for_by_the_letter(self) -> None:
         text = " ".join(f"word{number}" for number in range(1_000))
         assert Wanted([text]).removed(f"<{text}>") == "<>"
+
+    def test_what_was_quoted_and_cut_is_found(self) -> None:
+        text = "The operator of this shop lives in Utrecht and never answers before noon"
+        wanted = Wanted([text])
+        quoted = f"wants “{text[:50]}…” instead"
+        assert wanted.holds(quoted)
+        assert wanted.removed(quoted) == "wants “” instead"
+        assert not wanted.holds(f"wants “{text[:40]}…” instead"), "seven words may be anybody's"
+        assert not wanted.holds("The operator of this shop lives in Utrecht, as one does"), "no quote"
 
     def test_pieces_are_the_whole_and_what_is_long_enough_of_it(self) -> None:
         text = "Yes. We met her at the old mill. Fine.\nShe paid for all of the tickets"
