@@ -42,16 +42,20 @@ class Chroma:
             )
             if (one.metadata or {}).get("stamp") != stamp:
                 raise ValueError(f"{name} was made of other vectors ({one.metadata})")
+            self._collections[layer] = one
             total = one.count()
             ids: list[int] = []
             while len(ids) < total:
-                page = one.get(include=[], limit=PAGE, offset=len(ids))["ids"]
+                page = self.ids(layer, len(ids), PAGE)
                 if not page:
                     raise ValueError(f"{name} counts {total} and holds {len(ids)}")
-                ids += [int(number) for number in page]
-            self._collections[layer] = one
+                ids += page
             found[layer] = ids
         return found
+
+    def ids(self, layer: str, offset: int, limit: int) -> list[int]:
+        """A page of the ids that a layer has."""
+        return [int(number) for number in self._collections[layer].get(include=[], limit=limit, offset=offset)["ids"]]
 
     def add(self, layer: str, ids: Sequence[int], vectors: bytes) -> None:
         """Add vectors, or replace them."""

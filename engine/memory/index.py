@@ -25,6 +25,7 @@ AT_ONCE = 16
 """Vectors of one request: Chroma holds the helper's interpreter lock while it takes them in."""
 
 PAGE = 512
+IDS_AT_ONCE = 5_000
 SAMPLE = 8
 """So many vectors must find themselves when an index is opened."""
 
@@ -48,7 +49,8 @@ _FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """`state` is off (nothing to index yet), building, ready or degraded; `words` say why; `progress` in [0, 1]."""
+    """`state` is off (nothing to index yet), opening, building, ready or degraded; `words` say why; `progress` of what
+    is built, in [0, 1]."""
 
     state: str
     words: str = ""
@@ -74,6 +76,7 @@ class Index:
         self._busy = False
         self._closed = False
         self._look = False
+        self._compare = False
         self._dropped: list[int] = []
         self._opened: tuple[int, int, str] | None = None  # helper's life, inode, model
         self._mark = 0
@@ -98,8 +101,15 @@ class Index:
                 self._thread.start()
             self._condition.notify_all()
 
+    def compare(self) -> None:
+        """Compare it with the database while it goes on answering: what is missing comes in, what is no more goes, and
+        where that is much it is built again. Returns at once; where none is open there is nothing to do."""
+        if self._is_open():
+            self._compare = True
+            self.wake()
+
     def check(self) -> None:
-        """Compare it with the database, and mend it if need be. Returns at once."""
+        """Open it anew, compare it with the database, and mend it if need be. Returns at once."""
         self._look = True
         self._failures = 0
         self.wake()
@@ -184,8 +194,11 @@ class Index:
 
     def _sync(self) -> None:
         if self._look or not self._is_open():
-            self._look = False
+            self._look = self._compare = False
             self._open()
+        elif self._compare:
+            self._compare = False
+            self._reconcile()
         self._take_out()
         self._take_in()
         if self._churn > max(500, CHURN * self._count):
@@ -204,29 +217,50 @@ class Index:
             return 0
 
     def _open(self) -> None:
-        self._say("building", "it is looked at", 0.0)
+        if self._state.state != "building":
+            self._say("opening", "it is being opened")
         model = self._model()
         with self._condition:
             self._dropped = []
         self.folder.mkdir(parents=True, exist_ok=True)
-        there = self._inode() != 0
         answer = self._ask(OPEN_SECONDS, do="open", folder=str(self.folder), stamp=model)
         wanted = self._store.indexed(model)
         for name, ids in answer.head["ids"].items():
-            layer, found = Layer(name), set(ids)
-            surplus = found.difference(wanted[layer])
-            missing = sorted(set(wanted[layer]) - found)
-            if len(surplus) > SLIGHT + CHURN * len(found):
-                raise Unsound(f"it holds {len(surplus)} of {len(found)} that are no more")
-            self._prove(layer, sorted(found - surplus), model)
-            if there and missing and not found:
-                log.info("the index of layer %s is filled", name)
-            self._remove(layer, sorted(surplus))
-            self._add(layer, missing, model)
+            self._mend(Layer(name), set(ids), wanted[Layer(name)], model)
         every = [number for ids in wanted.values() for number in ids]
         self._mark = max(every, default=0)
         self._count, self._churn = len(every), 0
         self._opened = (self._helper.life, self._inode(), model)
+
+    def _reconcile(self) -> None:
+        """`_open` without opening it, a page of ids at a time: questions are answered in between."""
+        model = self._model()
+        mended = 0
+        for layer in (Layer.VECTORS, Layer.CONTEXT):
+            found: set[int] = set()
+            at = 0
+            while not self._closed:
+                ids = self._ask(CHANGE_SECONDS, do="ids", layer=layer.value, offset=at, limit=IDS_AT_ONCE).head["ids"]
+                found.update(ids)
+                at += len(ids)
+                if len(ids) < IDS_AT_ONCE:
+                    break
+            # What came since the last page was taken in is none of its faults.
+            wanted = [number for number in self._store.indexed(model)[layer] if number <= self._mark]
+            mended += self._mend(layer, found, wanted, model)
+        if mended:
+            log.warning("the index differed from the database in %d places; it is mended", mended)
+
+    def _mend(self, layer: Layer, found: set[int], wanted: Sequence[int], model: str) -> int:
+        """Have a layer hold what it should; how many it lacked or had too much. Raises `Unsound`."""
+        surplus = found.difference(wanted)
+        missing = sorted(set(wanted) - found)
+        if len(surplus) > SLIGHT + CHURN * len(found):
+            raise Unsound(f"it holds {len(surplus)} of {len(found)} that are no more")
+        self._prove(layer, sorted(found - surplus), model)
+        self._remove(layer, sorted(surplus))
+        self._add(layer, missing, model)
+        return len(surplus) + len(missing)
 
     def _prove(self, layer: Layer, ids: Sequence[int], model: str) -> None:
         """A few vectors must find themselves. Raises `Unsound`."""

@@ -166,7 +166,9 @@ class MemoryPort:
             self.index.check()
 
     def housekeeping(self) -> None:
-        """What comes round: memories that their tier keeps no longer go (SPEC 4.3)."""
+        """What comes round: memories that their tier keeps no longer go (SPEC 4.3), and the index is held against the
+        database (SPEC 4.10)."""
+        self.index.compare()
         running = self._running()
 
         def work(tx: Transaction) -> None:

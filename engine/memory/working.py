@@ -96,6 +96,8 @@ class Lanes:
         match head["do"]:
             case "open":
                 return Message({"ids": self._index.open(head["folder"], head["stamp"])})
+            case "ids":
+                return Message({"ids": self._index.ids(head["layer"], head["offset"], head["limit"])})
             case "add":
                 self._index.add(head["layer"], head["ids"], message.body)
                 return Message({})

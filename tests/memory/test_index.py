@@ -106,6 +106,46 @@ def test_an_index_that_another_changed_is_built_again(many: MemoryPort) -> None:
     found_again(many)
 
 
+def test_what_is_missing_or_too_much_is_found_while_it_answers(
+    many: MemoryPort, caplog: pytest.LogCaptureFixture
+) -> None:
+    index, store = many.index, many.store
+    gone = store.indexed(many.vectoriser.model)[Layer.VECTORS][40]
+    vector = store.vectors([gone])[gone]
+    index._helper.ask(do="delete", layer="C", ids=[gone], timeout=LONG)
+    index._helper.ask(vector, do="add", layer="C", ids=[999_999], timeout=LONG)
+    seen = []
+
+    def answered() -> bool:
+        seen.append(nearest(many, "word17 thing3"))
+        return "differed from the database in 2 places" in caplog.text
+
+    many.housekeeping()
+    until(answered)
+    assert set(seen) == {("word17 thing3", "chroma")}, "it never stops answering"
+    assert index.wait(LONG)
+    ids = index._helper.ask(do="ids", layer="C", offset=0, limit=1_000, timeout=LONG).head["ids"]
+    assert sorted(ids) == store.indexed(many.vectoriser.model)[Layer.VECTORS]
+
+
+def test_a_small_home_is_not_said_to_be_building_at_its_start(
+    many: MemoryPort, make_memory: Making, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many.close()
+    again = make_memory(embedder=WordVectors())
+    states: list[tuple[str, str]] = []
+    say = again.index._say
+
+    def noted(*told: object) -> None:
+        say(*told)  # type: ignore[arg-type]
+        states.extend((one.state, one.words) for one in again.layers() if one.layer is Layer.VECTORS)
+
+    monkeypatch.setattr(again.index, "_say", noted)
+    again.start()
+    assert again.index.wait(LONG)
+    assert set(states) == {("ready", "")}
+
+
 def test_the_next_engine_takes_up_what_a_crash_left(many: MemoryPort, make_memory: Making) -> None:
     many.close()
     again = make_memory(embedder=WordVectors())
