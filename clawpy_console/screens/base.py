@@ -59,7 +59,9 @@ class ConsoleScreen(WholeScreen[None]):
     @property
     def ready(self) -> bool:
         """True while the screen's widgets are there to be drawn on."""
-        return self._complete and self.is_attached and self.is_running and bool(self.query(KeyLine))
+        # Among its children alone: each key asks this for each binding, and a query would look at the whole tree.
+        there = any(isinstance(one, KeyLine) for one in self.children)
+        return self._complete and there and self.is_attached and self.is_running
 
     @property
     def pane(self) -> str:
