@@ -111,6 +111,8 @@ class ConsoleApp(KnowingApp):
         self._heard_at: datetime | None = None
         self._ticking: Timer | None = None
         self._pauses = Pauses()
+        self._greeting = False
+        self._title = ""
         self.looks = Looks(self, self._last)
 
     def run(self, **options: Any) -> Any:
@@ -252,7 +254,10 @@ class ConsoleApp(KnowingApp):
     def _set_title(self) -> None:
         waits, runs = len(self.known.waiting), len(self.known.running)
         parts = [f"{waits} waiting" if waits else "", f"{runs} running" if runs else ""]
-        alerts.title(self, " · ".join(["clawpy", *(part for part in parts if part)]))
+        title = " · ".join(["clawpy", *(part for part in parts if part)])
+        if title != self._title:
+            self._title = title
+            alerts.title(self, title)
 
     # Time
 
@@ -300,6 +305,7 @@ class ConsoleApp(KnowingApp):
             self.ask(lambda: since_then(engine, since, self.now()), self._greet)
 
     def _greet(self, lines: list[Content]) -> None:
+        self._greeting = bool(lines)
         for screen in self.screen_stack:
             if isinstance(screen, MissionScreen):
                 if screen.ready:
@@ -318,8 +324,9 @@ class ConsoleApp(KnowingApp):
     def _operator_acted(self, key: str) -> None:
         """A key or a click: the operator is there. Told to the engine at most twice a minute."""
         now = self.now()
-        if self._greeted and (self._last.welcomed or key == "escape"):
+        if self._greeting and (self._last.welcomed or key == "escape"):
             self._greet([])
+        if self._greeted and key == "escape" and not self._last.welcomed:
             self._last = dataclasses.replace(self._last, welcomed=True)
         engine = self.engine
         if engine is None or (self._heard_at is not None and now - self._heard_at < timedelta(seconds=30)):

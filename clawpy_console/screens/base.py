@@ -41,12 +41,14 @@ class ConsoleScreen(WholeScreen[None]):
 
     app: ConsoleApp  # type: ignore[assignment]
     _complete = False
+    _key_line: KeyLine
 
     def compose(self) -> ComposeResult:
         yield StatusBar(self.MODE)
         yield Banner()
         yield from self.body()
-        yield KeyLine()
+        self._key_line = KeyLine()
+        yield self._key_line
 
     def body(self) -> ComposeResult:
         """The widgets between the status line and the key line."""
@@ -59,9 +61,8 @@ class ConsoleScreen(WholeScreen[None]):
     @property
     def ready(self) -> bool:
         """True while the screen's widgets are there to be drawn on."""
-        # Among its children alone: each key asks this for each binding, and a query would look at the whole tree.
-        there = any(isinstance(one, KeyLine) for one in self.children)
-        return self._complete and there and self.is_attached and self.is_running
+        # Each key asks this for each binding, and a query would look at the whole tree.
+        return self._complete and self._key_line in self.children and self.is_attached and self.is_running
 
     @property
     def pane(self) -> str:
@@ -76,13 +77,14 @@ class ConsoleScreen(WholeScreen[None]):
 
     def on_screen_resume(self) -> None:
         self.refresh_known(frozenset())
-        self.query_one(KeyLine).look()
+        self._key_line.look()
 
     def on_resize(self, event: events.Resize) -> None:
         self.tick(self.app.now())
 
     def refresh_known(self, changed: frozenset[str]) -> None:
-        """Draw what is known. `changed` names the fields of `Known` that moved; empty means all."""
+        """Draw what is known, what shows times included. `changed` names the fields of `Known` that moved; empty means
+        all."""
         self.tick(self.app.now())
         keys = {word: shown_key(action, self.app.keymap) for word, action in RESUME.items()}
         self.query_one(Banner).show(self.app.holds, keys)
@@ -115,7 +117,7 @@ class ConsoleScreen(WholeScreen[None]):
         if column:
             for one in set(self.COLUMNS.values()):
                 self.set_class(one == column, f"-at-{one}")
-        self.query_one(KeyLine).look()
+        self._key_line.look()
 
     def _go(self, by: int) -> None:
         panes = list(self.PANES)

@@ -93,8 +93,8 @@ class MissionScreen(ConsoleScreen):
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:
-        known, now = self.known, self.app.now()
-        if not changed or changed & {"cards", "autonomy", "workspaces"}:
+        known = self.known
+        if not changed or changed & {"cards", "recent", "autonomy", "workspaces"}:
             stack = self.query_one("#stack", CardStack)
             stack.show(self._filtered(self.app.deck.over(known.cards)), empty=self._empty_words(known))
         if not changed or changed & {"sessions"}:
@@ -104,12 +104,10 @@ class MissionScreen(ConsoleScreen):
             title = f"LIVE  {newest.channel}  {words.name(newest.workspace)}" if newest else "LIVE"
             self.put("#live-title", Content(title))
             self.query_one("#live", Transcript).follow(newest, self.app.transcript)
-        self._draw_lists(known, now)
-        self._draw_below(known, now)
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
-        if self.query("#tasks"):
+        if self._complete:
             self._draw_lists(self.known, now)
 
     def _draw_lists(self, known: Known, now: datetime) -> None:
@@ -188,9 +186,8 @@ class MissionScreen(ConsoleScreen):
     def greet(self, lines: list[Content]) -> None:
         """Show a few lines above the stack until a key is pressed; none hides them."""
         greeting = self.query_one("#greeting", Static)
-        if lines or greeting.display:  # every key asks for none; a layout for it would delay what the key does
-            greeting.display = bool(lines)
-            greeting.update(Content("\n").join(lines))
+        greeting.display = bool(lines)
+        greeting.update(Content("\n").join(lines))
 
     # The stack
 

@@ -92,13 +92,12 @@ class WorkScreen(Conversing):
         self.put("#tabs", Content.styled("  │  ", "$faint").join(drawn) + hint)
 
     def draw(self, changed: frozenset[str]) -> None:
-        self._draw_sessions(self.app.now())
         if not changed or changed & {"sessions", "changes", "permissions"}:
             self._draw_session()
 
     def tick(self, now: datetime) -> None:
         super().tick(now)
-        if self.query("#sessions"):
+        if self._complete:
             self._draw_sessions(now)
             self._draw_about(now)
             self._draw_asked(now)

@@ -1,9 +1,10 @@
-"""A screen that is drawn whole when it comes up."""
+"""A screen that is drawn whole when it comes up, and styled only when the styles changed."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
+from textual import events
 from textual.screen import Screen
 
 Answer = TypeVar("Answer")
@@ -14,12 +15,22 @@ class WholeScreen(Screen[Answer]):
 
     Textual asks for the whole of a screen to be drawn when it comes up, and forgets it when a layout falls into the
     same frame: only what the layout moved is drawn then, and a dialog that is gone stays in sight.
+
+    Textual also matches every widget of a screen that comes up with every style rule, and has what it matched drawn
+    anew, as if the theme had changed meanwhile. Here that is done when it did.
     """
 
     _owed = False
+    _styled = -1  # the app's count of style changes when this screen was last up
 
     def on_mount(self) -> None:
         self.screen_layout_refresh_signal.subscribe(self, self._laid_out, immediate=True)
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.ScreenResume):
+            event.refresh_styles = self._styled != self.app._css_update_count
+            self._styled = self.app._css_update_count
+        await super().on_event(event)
 
     def on_screen_resume(self) -> None:
         self._owed = True

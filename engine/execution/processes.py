@@ -28,6 +28,9 @@ GRACE = 0.3
 GIVE_UP = 0.9
 """Seconds after which killing stops waiting for the dead to be gone."""
 
+NICE = 10
+"""What is added to our own niceness for what agents run: the operator's keys and programs come first (SPEC 11.4)."""
+
 CHUNK = 65_536
 _POLL = 0.1
 _DRAIN = 0.2
@@ -114,6 +117,7 @@ class Processes:
             )
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._leaders[process.pid] = psutil.Process(process.pid)
+        _give_way(process.pid)
         return process
 
     def finish(self, process: subprocess.Popen[bytes]) -> None:
@@ -171,6 +175,17 @@ class Processes:
                         return False
                 elif await_end(process, _POLL if end is None else min(_POLL, end - now)):
                     return False
+
+
+def _give_way(leader: int) -> None:
+    """Have the group of `leader`, and what it starts, wait for everybody else when the processors are busy."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended already
+        os.setpriority(os.PRIO_PGRP, leader, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
+    # Where Linux shares the processors among terminal sessions (sched_autogroup), the niceness of a process counts
+    # only within its own, and a command has a session of its own. That has a niceness too; who is not root may set
+    # one every 0.1 s, so that of a burst only some give way.
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{leader}/autogroup").write_text(str(NICE))
 
 
 def end_processes(session_id: str, leaders: Iterable[psutil.Process] = (), grace: float = GRACE) -> bool:

@@ -3,8 +3,10 @@
     pytest -m benchmark -s tests/benchmarks/test_key_latency.py
 
 Once a session streams 1,000 lines a second and prediction cycles run one after the other; once twenty agents talk to
-a model and run commands. Keys go in through tmux and the screen is polled; one look costs 2 to 4 ms, which is part of
-the figure. Bar: p95 of at least 200 keys <= 50 ms, of at least 100 beside the agents.
+a model and run commands. Keys go in through tmux and the screen is polled, which is part of the figure; so are the
+10 ms for which a lone Escape waits for the rest of a longer sequence (`clawpy_console/__init__.py`). What the machine,
+tmux and Textual take of it is measured turn by turn in the same run: the floor, an app of one line that counts the
+keys. Bar: p95 of at least 200 keys <= 50 ms, of at least 100 beside the agents.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -86,6 +89,54 @@ class Cycles:
         self._thread.join(30)
 
 
+FLOOR = """
+from textual.app import App
+from textual.widgets import Static
+
+class Floor(App):
+    pressed = 0
+
+    def compose(self):
+        yield Static("pressed 0")
+
+    def on_key(self):
+        self.pressed += 1
+        self.query_one(Static).update(f"pressed {self.pressed}")
+
+Floor().run()
+"""
+
+
+class Floor:
+    """The least that a key costs here and now."""
+
+    def __init__(self, beside: Terminal) -> None:
+        self._terminal = beside
+        self._pressed = 0
+        began = beside.start([sys.executable, "-c", FLOOR], cwd=Path("/"), environment={"TEXTUAL_ANIMATIONS": "none"})
+        beside.wait_for("pressed 0", began, timeout=60)
+
+    def key(self) -> float:
+        """Press one; milliseconds until it shows."""
+        time.sleep(SETTLE)
+        self._pressed += 1
+        return self._terminal.wait_for(rf"pressed {self._pressed}\b", self._terminal.send("s"), timeout=10)
+
+
+def table(still: Sequence[float], times: Mapping[str, Sequence[float]], floor: Sequence[float], what: str) -> float:
+    """Print every key's row, all keys, the floor and how they compare; the p95 of all keys."""
+    every = [one for values in times.values() for one in values]
+    print()
+    print(row("nothing running", still))
+    for key, values in times.items():
+        print(row(f"{key}, {what}", values))
+    print(row(f"all {len(every)} keys", every))
+    print(row("floor: an app of one line, beside it", floor))
+    p95 = percentile(every, 0.95)
+    print(f"p95 {p95:.1f} ms (bar 50), {p95 / percentile(floor, 0.95):.1f} x the floor's")
+    return p95
+
+
 def top_card(console: Terminal) -> str:
     """The first words of the card on top: the second line of text in its frame."""
     framed = [line for line in console.screen().splitlines() if re.search(r"│.*\S.*│", line)]
@@ -112,7 +163,9 @@ def test_a_key_on_a_card(tmp_path: Path) -> None:
     repository = busy_repository(tmp_path / "shop")
     home = Home.locate(tmp_path / "home")
     times: dict[str, list[float]] = {key: [] for key in KEYS}
-    with terminal() as console:
+    floor_times = []
+    with terminal() as console, terminal() as beside:
+        floor = Floor(beside)
         began = console.start(
             [sys.executable, "-m", "clawpy_console", "--home", str(home.root)],
             cwd=repository.path,
@@ -130,19 +183,13 @@ def test_a_key_on_a_card(tmp_path: Path) -> None:
         for _ in range(ROUNDS):
             for key, took in four_keys(console).items():
                 times[key].append(took)
+            floor_times.append(floor.key())
         streaming = console.screen()
         cycles.end()
-    every = [one for values in times.values() for one in values]
-    print()
-    print(row("nothing running", still))
-    for key, values in times.items():
-        print(row(f"{key}, streaming and predicting", values))
-    p95 = percentile(every, 0.95)
-    print(row(f"all {len(every)} keys", every))
-    ratio = p95 / percentile(still, 0.95)
-    print(f"p95 {p95:.1f} ms (bar 50), {ratio:.2f} x that of a still engine; {cycles.count} cycles ran")
+    p95 = table(still, times, floor_times, "streaming and predicting")
+    print(f"{p95 / percentile(still, 0.95):.2f} x the p95 of a still engine; {cycles.count} cycles ran")
     assert "line " in streaming, "the session no longer streamed"
-    assert len(every) >= 200
+    assert sum(map(len, times.values())) >= 200
     assert p95 <= 50
 
 
@@ -154,7 +201,9 @@ def test_a_key_while_twenty_agents_work(tmp_path: Path) -> None:
     home = Home.locate(tmp_path / "home")
     home.config.mkdir(parents=True)
     times: dict[str, list[float]] = {key: [] for key in KEYS}
-    with ModelServer() as server, terminal() as console:
+    floor_times = []
+    with ModelServer() as server, terminal() as console, terminal() as beside:
+        floor = Floor(beside)
         home.config_file.write_text(
             f"maxRunningSessions = {AGENTS}\n"
             f'[providers.box]\nkind = "openai"\nbaseUrl = "{server.openai}"\nmodel = "m"\nkeyless = true\n'
@@ -180,14 +229,9 @@ def test_a_key_while_twenty_agents_work(tmp_path: Path) -> None:
         for _ in range(25):
             for key, took in four_keys(console).items():
                 times[key].append(took)
+            floor_times.append(floor.key())
         working = [one for one in ask(address, "work", {}, timeout=10)["sessions"] if one["state"] == "running"]
-    every = [one for values in times.values() for one in values]
-    print()
-    print(row("nothing running", still))
-    for key, values in times.items():
-        print(row(f"{key}, {len(working)} agents at work", values))
-    p95 = percentile(every, 0.95)
-    print(row(f"all {len(every)} keys", every))
-    print(f"p95 {p95:.1f} ms (bar 50); {len(server.requests)} requests to the model")
+    p95 = table(still, times, floor_times, f"{len(working)} agents at work")
+    print(f"{len(server.requests)} requests to the model")
     assert len(working) == AGENTS
     assert p95 <= 50

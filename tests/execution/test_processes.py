@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.execution.processes import GroupClosed, Processes, end_processes, marked
+from engine.execution.processes import NICE, GroupClosed, Processes, end_processes, marked
 
 MARK = f"sess_{os.getpid()}"
 """Of this run alone: whoever runs these tests beside us has children of his own."""
@@ -118,6 +118,18 @@ def test_polite_processes_may_tidy_up(processes: Processes, tmp_path: Path) -> N
     assert processes.end()
     run.thread.join(1)
     assert run.output == b"1\ntidied\n"
+
+
+def test_what_runs_gives_way_and_so_does_what_it_starts(processes: Processes, tmp_path: Path) -> None:
+    wanted = min(19, os.nice(0) + NICE)
+    script = (
+        "import os, subprocess, sys, time\n"
+        f"while os.nice(0) < {wanted}: time.sleep(0.001)\n"  # it is told so a moment after its beginning
+        "subprocess.run([sys.executable, '-c', 'import os; print(os.nice(0))'])"
+    )
+    run = Running(processes, script, tmp_path, timeout=5)
+    run.thread.join(10)
+    assert int(run.output) == wanted
 
 
 def test_nothing_starts_after_the_end(processes: Processes, tmp_path: Path) -> None:
