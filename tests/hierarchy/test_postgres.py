@@ -1,4 +1,4 @@
-"""Two homes share one leadership in a real PostgreSQL whose connection is cut at random (SPEC 1.9)."""
+"""Two engines on two homes share a real PostgreSQL whose connection is cut at random (SPEC 1.9, 4.5)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,28 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
-from engine.events import EventBus
-from engine.hierarchy.postgres import PostgresStore
-from engine.memory.ledger import Ledger, append
-from engine.storage.database import Database
-from engine.values import BubbleState
-from tests.conftest import MONDAY_MORNING
-from tests.hierarchy.wisdom_world import World, learning, make_world
+from engine.execution.prompt.assembly import PartSource
+from engine.stand_ins import StandIns
+from engine.values import (
+    BubbleState,
+    Contribution,
+    Layer,
+    NewMemory,
+    Prompt,
+    PromptRequest,
+    Randomness,
+    SessionState,
+    SessionView,
+)
+from tests.conftest import MONDAY_MORNING, Repository
+from tests.hierarchy.wisdom_world import learning
 
 pytest.importorskip("psycopg")
 
@@ -66,6 +76,13 @@ def server() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def make_database(server: Path, name: str) -> None:
+    import psycopg
+
+    with psycopg.connect(f"postgresql://clawpy@/postgres?host={server}", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+
+
 class Cutter:
     """Passes connections on to the server, and cuts them after some bytes of its answer when it feels like it."""
 
@@ -104,75 +121,159 @@ class Cutter:
                 end.shutdown(socket.SHUT_RDWR)
 
 
-def home(place: Path, name: str, url: str, clock: FakeClock, seed: int) -> World:
-    folder = place / name
-    folder.mkdir()
-    base = Database(folder / "c.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
-    store = PostgresStore(url)
-    return make_world(folder, base, clock, store=lambda: store, seed=seed)
+@dataclass
+class Machine:
+    """An engine on a home of its own with its own clone of the project."""
+
+    name: str
+    engine: Engine
+    workspace: str
+
+    def told(self) -> set[tuple[object, ...]]:
+        return {
+            (leader, one.key, one.text, one.uses, frozenset(one.sources))
+            for leader in ("backend_lead", "cto")
+            for one in self.engine.wisdom.profile(leader).patterns
+        }
+
+    def summaries(self) -> set[str]:
+        return {one.text for one in self.engine.memory.entries(Layer.CONTEXT) if not one.forgotten}
+
+    def offer(self, number: int) -> str:
+        """A discovery; its text when it is on its way up."""
+        one = learning(f"{self.name}x{number}", agent="backend_builder", category="backend tests")
+        sent = self.engine.wisdom.offer(one)
+        return sent.learning.text if sent.state is BubbleState.QUEUED else ""
+
+    def did(self, number: int) -> str:
+        """A session that is over and summed up."""
+        text, session = f"Task: basket {number} was mended on {self.name}.", f"sess_{self.name}_{number}"
+        summary = NewMemory(
+            text, layer=Layer.CONTEXT, kind="summary", speaker="backend_builder", agent="backend_builder",
+            session=session, workspace=self.workspace, source=session, ref=f"summary:{session}",
+        )  # fmt: skip
+        self.engine.memory.remember([summary])
+        return text
+
+    def call(self, number: int, part: PartSource) -> None:
+        """A call of the builder's model whose prompt has this part."""
+        now, id = self.engine.clock.now(), f"sess_call_{number}"
+        request = PromptRequest("backend_builder", "koji-core", self.workspace, "mend the basket", session_id=id)
+        said = part.part(request)
+        assert isinstance(said, Contribution)
+        view = SessionView(
+            id, "pred_1", "mend", self.workspace, "koji-core", "backend_builder", "model", None, SessionState.RUNNING,
+            "approved", "", "", now, now, None, 0, 0, "",
+        )  # fmt: skip
+        prompt = Prompt((said.part,) if said.part else (), (), said.provenance)
+        self.engine.calls.begin(view, provider="openai", model="m", run_kind="task", prompt=prompt)
+
+    def facts(self, kind: str) -> list[dict[str, object]]:
+        return [one.payload | {"subject": one.subject} for one in self.engine.ledger.latest(500, kinds=(kind,))]
 
 
-def told(world: World) -> set[tuple[object, ...]]:
-    return {
-        (leader, one.key, one.text, one.uses, frozenset(one.sources))
-        for leader in ("lead", "cto")
-        for one in world.wisdom.profile(leader).patterns
-    }
+@contextlib.contextmanager
+def machines(place: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Machine, Machine]]:
+    """Two engines on two homes, each with its own clone of one project, that share the database of `url`."""
+    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", url)
+    Repository(place / "first").commit("begin", {"basket.py": "x = 1\n"})
+    clock, opened = FakeClock(MONDAY_MORNING), []
+    try:
+        for seed, name in enumerate(("one", "two"), 1):
+            workspace = place / name / "shop"
+            subprocess.run(["git", "clone", "-q", str(place / "first"), str(workspace)], check=True)
+            home = Home.locate(place / name / "home")
+            engine = open_engine(
+                home, workspaces=[str(workspace)], clock=clock, randomness=Randomness(seed), start_schedule=False,
+                stand_ins=StandIns(runners=[], deaf=True),
+            )  # fmt: skip
+            engine.memory.close()  # words alone find here: nobody waits for vectors
+            opened.append(Machine(name, engine, engine.workspaces[0]))
+        yield opened[0], opened[1]
+    finally:
+        for one in opened:
+            one.engine.close()
 
 
-@pytest.mark.parametrize("operations", [50, pytest.param(300, marks=pytest.mark.faults)])
-def test_two_homes_converge_and_no_pattern_is_lost(server: Path, tmp_path: Path, operations: int) -> None:
+@pytest.mark.parametrize("operations", [30, pytest.param(300, marks=pytest.mark.faults)])
+def test_two_engines_converge_and_nothing_is_lost(
+    server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operations: int
+) -> None:
+    """Teaching, bubbling, editing, guided calls and finished sessions on two machines, the connection cut at random."""
     chance = random.Random(7)
     cutter = Cutter(server, chance)
-    url = f"postgresql://clawpy@127.0.0.1:{cutter.port}/postgres?sslmode=disable&gssencmode=disable"
-    clock = FakeClock(MONDAY_MORNING)
-    worlds = [home(tmp_path, name, url, clock, seed) for seed, name in enumerate(("one", "two"), 1)]
-    sent, edited = set(), set()
-    try:
+    url = f"postgresql://clawpy@127.0.0.1:{cutter.port}/bar{operations}?sslmode=disable&gssencmode=disable"
+    make_database(server, f"bar{operations}")
+    sent, edited, summed = set(), set(), set()
+    with contextlib.closing(cutter), machines(tmp_path, url, monkeypatch) as both:
         for number in range(operations):
-            here = chance.randrange(2)
-            world = worlds[here]
-            what = chance.choice(("offer", "offer", "flush", "edit", "use", "teach"))
+            one = chance.choice(both)
+            wisdom = one.engine.wisdom
+            what = chance.choice(("offer", "offer", "flush", "edit", "call", "teach", "did", "share"))
             if what == "offer":
-                one = world.wisdom.offer(learning(f"{here}x{number}"))
-                if one.state is BubbleState.QUEUED:
-                    sent.add(one.learning.text)
+                sent.add(one.offer(number))
             elif what == "edit":
-                text = f"edited by {here} at {number}"
-                world.wisdom.edit_profile("cto", "patterns", key=f"p{chance.randrange(4)}", value=text)
+                text = f"edited on {one.name} at {number}"
+                wisdom.edit_profile("cto", "patterns", key=f"p{chance.randrange(4)}", value=text)
                 edited.add(text)
-            elif what == "use":
-                world.call("worker")
+            elif what == "call":
+                one.call(number, wisdom.part)
             elif what == "teach":
-                world.wisdom.teach()
+                wisdom.teach()
+            elif what == "did":
+                summed.add(one.did(number))
+            elif what == "share":
+                one.engine.summaries.exchange()
             else:
-                world.wisdom.flush()
+                wisdom.flush()
         assert cutter.cuts
         cutter.cutting = False
-        while any(world.wisdom.flush().waiting for world in worlds):
+        while any(one.engine.wisdom.flush().waiting for one in both):
             pass
-        for world in (*worlds, *worlds):
-            assert world.wisdom.flush().failed == ""
-        assert told(worlds[0]) == told(worlds[1])
-        for world in worlds:
-            assert sent <= {str(text) for _, _, text, *_ in told(world)}
-            history = {one.text for n in range(4) for one in world.wisdom.history("cto", f"p{n}")}
+        for one in (*both, *both):
+            assert one.engine.wisdom.flush().failed == ""
+            assert one.engine.summaries.exchange() == ""
+        first, second = both
+        assert first.told() == second.told()
+        for one in both:
+            assert sent - {""} <= {str(text) for _, _, text, *_ in one.told()}
+            history = {was.text for n in range(4) for was in one.engine.wisdom.history("cto", f"p{n}")}
             assert history == edited
-            failures = Ledger(world.database).latest(500, kinds=("CloudSyncFailed",))
-            assert failures
-    finally:
-        cutter.close()
-        for world in worlds:
-            world.database.close()
+            assert one.summaries() == summed
+        assert first.facts("CloudSyncFailed") or second.facts("CloudSyncFailed")
 
 
-def test_a_server_that_is_not_there_blocks_nothing(tmp_path: Path) -> None:
-    world = home(tmp_path, "one", "postgresql://clawpy@127.0.0.1:1/postgres", FakeClock(MONDAY_MORNING), 1)
-    try:
-        world.wisdom.offer(learning())
-        report = world.wisdom.flush()
-        assert len(report.flushed["lead"]) == 1
+def test_a_summary_of_another_machine_serves_a_call_and_is_told_of(
+    server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_database(server, "served")
+    url = f"postgresql://clawpy@/served?host={server}"
+    with machines(tmp_path, url, monkeypatch) as (one, two):
+        text = one.did(1)
+        one.engine.summaries.exchange()
+        two.call(1, two.engine.recalling)
+        assert two.facts("CloudMemoryRecalled") == []  # nothing of the others' yet
+        assert two.engine.summaries.exchange() == ""
+        two.call(2, two.engine.recalling)
+        [hit] = two.facts("CloudMemoryRecalled")
+        [entry] = two.engine.memory.entries(Layer.CONTEXT)
+        assert (entry.text, entry.source) == (text, f"shared:{one.engine.wisdom.origin()}")
+        assert hit["memories"] == [entry.id]
+        assert (hit["subject"], hit["origins"]) == ("backend_builder", [one.engine.wisdom.origin()])
+        one.call(3, one.engine.recalling)
+        assert one.facts("CloudMemoryRecalled") == []  # its own memory is no hit
+        one.engine.memory.forget("basket 1")
+        one.engine.summaries.exchange()
+        two.engine.summaries.exchange()
+        assert two.summaries() == set()
+
+
+def test_a_server_that_is_not_there_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with machines(tmp_path, "postgresql://clawpy@127.0.0.1:1/postgres", monkeypatch) as (one, _):
+        assert one.offer(1)
+        report = one.engine.wisdom.flush()
+        assert len(report.flushed["backend_lead"]) == 1
         assert report.failed
-        assert world.kinds().count("CloudSyncFailed") == 1
-    finally:
-        world.database.close()
+        assert one.engine.wisdom.flush().failed
+        assert one.engine.summaries.exchange()
+        assert sorted(str(fact["subject"]) for fact in one.facts("CloudSyncFailed")) == ["leadership", "summaries"]
