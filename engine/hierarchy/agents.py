@@ -21,7 +21,17 @@ from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssig
 from engine.hierarchy import organisation
 from engine.hierarchy.cascade_config import CascadeConfigFile
 from engine.hierarchy.chain import OWNER, Chain, climb, walk
-from engine.hierarchy.folders import ID, Comms, Member, Tools, create_folder, read_member, read_text, unwritable
+from engine.hierarchy.folders import (
+    ID,
+    Comms,
+    Member,
+    Tools,
+    broken_member,
+    create_folder,
+    read_member,
+    read_text,
+    unwritable,
+)
 from engine.hierarchy.organisation import Role
 from engine.hierarchy.tiers import ARCHETYPES, TierDecision, resolve_tier
 from engine.hierarchy.watched import Watched
@@ -344,7 +354,11 @@ class Agents:
             self._sound(reports_to)
 
     def _member_of(self, folder: Path) -> Member:
-        return self._read.get(folder.name, (folder / "comms.json", folder / "tools.json"), lambda: read_member(folder))
+        files = folder / "comms.json", folder / "tools.json"
+        try:
+            return self._read.get(folder.name, files, lambda: read_member(folder))
+        except OSError as error:  # not even looked into: the folder itself is a loop of links, or closed to us
+            return broken_member(folder, f"its folder cannot be read: {error.strerror or error}")
 
     def _find(self, agent_id: str) -> Member | None:
         folder = self._folder / agent_id

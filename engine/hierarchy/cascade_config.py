@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.hierarchy.chain import DEPTH
 from engine.hierarchy.watched import Watched
-from engine.storage.files import write_json
+from engine.storage.files import read_plain, write_json
 from engine.values import Refusal, sanitise
 
 LARGEST_FILE = 256 * 1024
@@ -166,6 +166,4 @@ def _line(text: str, key: str, *, within: str = "") -> int:
 
 
 def _text(file: Path) -> str:
-    if file.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"larger than {LARGEST_FILE} bytes")
-    return file.read_text(encoding="utf-8")
+    return read_plain(file, LARGEST_FILE).decode()

@@ -14,7 +14,7 @@ from engine.config_agents import model_fault
 from engine.hierarchy import organisation
 from engine.hierarchy.chain import OWNER
 from engine.hierarchy.organisation import Role
-from engine.storage.files import write_atomic, write_json
+from engine.storage.files import read_plain, write_atomic, write_json
 from engine.values import Refusal, sanitise
 
 ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -92,13 +92,20 @@ def read_member(folder: Path) -> Member:
     return Member(folder.name, comms, tools)
 
 
+def broken_member(folder: Path, reason: str) -> Member:
+    """An agent of whose folder nothing could be read."""
+    return Member(folder.name, Comms.model_construct(reports_to="", title="", domain=""), Tools(), sanitise(reason))
+
+
 def _parse(file: Path, model: type[Model]) -> Model:
     """The file as `model`. Raises `Refusal` that says which key, what is wrong and what was expected."""
     try:
         return model.model_validate_json(read_text(file))
     except FileNotFoundError:
         reason = "is missing"
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or error}"
+    except UnicodeDecodeError as error:
         reason = f"cannot be read: {error}"
     except ValidationError as error:
         entry = error.errors(include_url=False)[0]
@@ -110,10 +117,8 @@ def _parse(file: Path, model: type[Model]) -> Model:
 
 
 def read_text(file: Path) -> str:
-    """The text of a file. Raises OSError, and ValueError when it is too large or no UTF-8."""
-    if file.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"larger than {LARGEST_FILE} bytes")
-    return file.read_text(encoding="utf-8")
+    """The text of a file. Raises OSError, and ValueError when it is too large, no plain file or no UTF-8."""
+    return read_plain(file, LARGEST_FILE).decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def create_folder(folder: Path, role: Role) -> None:

@@ -55,7 +55,7 @@ class WisdomTexts:
             for row in held:
                 where = [getattr(WisdomEntry, name) == getattr(row, name) for name in ("leader", "section", "key")]
                 emptied = sa.update(WisdomEntry).where(*where, col(WisdomEntry.version) == row.version)
-                tx.session.connection().execute(emptied.values(body={}, unsent=False))
+                tx.session.connection().execute(emptied.values(body={}, unsent=True))
             for (leader, section, key), row in items.items():
                 if row.at == _last(tx.session, row):
                     self._profiles.write(tx, leader, section, key, _without(row.body, wanted))

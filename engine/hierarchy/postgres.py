@@ -1,4 +1,7 @@
-"""A leadership that several machines share, in a PostgreSQL (SPEC 1.9); Supabase is one. Two tables that only grow."""
+"""A leadership that several machines share, in a PostgreSQL (SPEC 1.9); Supabase is one.
+
+Two tables that only grow; a version that was forgotten loses its words.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,10 @@ SCHEMA = (
 )
 
 _ENTRY = (
-    "INSERT INTO clawpy_wisdom_entries (leader, section, key, version, body, at, origin, sources) "
-    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+    "INSERT INTO clawpy_wisdom_entries AS held (leader, section, key, version, body, at, origin, sources) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (leader, section, key, version) "
+    "DO UPDATE SET body = EXCLUDED.body, seq = nextval('clawpy_wisdom_seq') "
+    "WHERE EXCLUDED.body = '{}' AND held.body <> '{}'"
 )
 _USE = (
     "INSERT INTO clawpy_wisdom_uses AS held (leader, key, origin, uses, last_used_at) VALUES (%s, %s, %s, %s, %s) "
@@ -75,7 +80,7 @@ class PostgresStore:
                 return Fetched((), (), cursor)
             last = int(numbers[-1][0])
             entries = connection.execute(
-                "SELECT leader, section, key, body, at, origin, sources FROM clawpy_wisdom_entries "
+                "SELECT leader, section, key, body, at, origin, sources, version FROM clawpy_wisdom_entries "
                 "WHERE seq > %s AND seq <= %s",
                 (cursor, last),
             ).fetchall()
@@ -91,6 +96,6 @@ class PostgresStore:
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    leader, section, key, body, at, origin, sources = row
+    leader, section, key, body, at, origin, sources, version = row
     told = tuple(PatternSource(learning, agent, session) for learning, agent, session in sources)
-    return Entry(leader, section, key, body, at.astimezone(UTC), origin, told)
+    return Entry(leader, section, key, body, at.astimezone(UTC), origin, told, version)

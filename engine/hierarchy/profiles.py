@@ -80,7 +80,8 @@ class WisdomUse(SQLModel, table=True):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A version of an item as stores exchange it."""
+    """A version of an item as stores exchange it. `known_as` is its version where it was stored before, "" for a new
+    one: a version that was forgotten keeps its name when its words are gone."""
 
     leader: str
     section: str
@@ -89,10 +90,13 @@ class Entry:
     at: datetime
     origin: str
     sources: tuple[PatternSource, ...] = ()
+    known_as: str = ""
 
     @property
     def version(self) -> str:
         """The same for the same content, whoever holds it."""
+        if self.known_as:
+            return self.known_as
         said = [
             self.leader,
             self.section,
@@ -285,25 +289,31 @@ class Profiles:
         return one
 
     def absorb(self, tx: Transaction, entries: Sequence[Entry], uses: Sequence[Use] = (), *, unsent: bool) -> int:
-        """Take in rows, from here (`unsent`) or from the shared leadership; those that are known change nothing.
-        Returns how many were new."""
+        """Take in rows, from here (`unsent`) or from the shared leadership. Those that are known change nothing, but
+        that one which was forgotten elsewhere loses its words here. Returns how many were new."""
         new = 0
         for one in entries:
             row = {
                 "leader": one.leader, "section": one.section, "key": one.key, "version": one.version,
                 "body": dict(one.body), "at": one.at, "origin": one.origin, "sources": _plain(one), "unsent": unsent,
             }  # fmt: skip
-            done = tx.session.connection().execute(insert(WisdomEntry).values(row).on_conflict_do_nothing())
+            fresh = insert(WisdomEntry).values(row)
+            forgotten = fresh.on_conflict_do_update(
+                index_elements=["leader", "section", "key", "version"],
+                set_={"body": fresh.excluded.body},
+                where=text("excluded.body = '{}' AND wisdom_entries.body <> '{}'"),
+            )
+            done = tx.session.connection().execute(forgotten)
             new += done.rowcount
         for use in uses:
-            fresh = insert(WisdomUse).values(
+            counted = insert(WisdomUse).values(
                 leader=use.leader, key=use.key, origin=use.origin, uses=use.uses, last_used_at=use.last_used_at,
                 unsent=unsent,
             )  # fmt: skip
-            larger = fresh.on_conflict_do_update(
+            larger = counted.on_conflict_do_update(
                 index_elements=["leader", "key", "origin"],
-                set_={"uses": fresh.excluded.uses, "last_used_at": fresh.excluded.last_used_at},
-                where=fresh.excluded.uses > col(WisdomUse.uses),
+                set_={"uses": counted.excluded.uses, "last_used_at": counted.excluded.last_used_at},
+                where=counted.excluded.uses > col(WisdomUse.uses),
             )
             new += tx.session.connection().execute(larger).rowcount
         if new:
@@ -362,7 +372,7 @@ def pattern_key(said: str) -> str:
 
 _ENTRIES = sqlalchemy.select(
     col(WisdomEntry.leader), col(WisdomEntry.section), col(WisdomEntry.key), col(WisdomEntry.body),
-    col(WisdomEntry.at), col(WisdomEntry.origin), col(WisdomEntry.sources),
+    col(WisdomEntry.at), col(WisdomEntry.origin), col(WisdomEntry.sources), col(WisdomEntry.version),
 )  # fmt: skip
 _USES = sqlalchemy.select(
     col(WisdomUse.leader), col(WisdomUse.key), col(WisdomUse.origin), col(WisdomUse.uses), col(WisdomUse.last_used_at)
@@ -416,9 +426,9 @@ def forget_sent(tx: Transaction) -> None:
 
 
 def _entry(row: Any) -> Entry:
-    leader, section, key, body, at, origin, sources = row
+    leader, section, key, body, at, origin, sources, version = row
     told = tuple(PatternSource(one["learning"], one["agent"], one.get("session", "")) for one in sources)
-    return Entry(leader, section, key, body, at, origin, told)
+    return Entry(leader, section, key, body, at, origin, told, version)
 
 
 def _plain(one: Entry) -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.tiers import capabilities
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.files import write_atomic
+from engine.storage.files import read_plain, write_atomic
 from engine.values import Guidance, GuidanceItem, Refusal, TeachingState, sanitise
 from engine.values.sections import INHERITED, write_section
 
@@ -120,7 +120,7 @@ class Teaching:
             before, after = self._change(file, agent_id)
             if after == before:
                 return Lesson(agent_id, "unchanged")
-            if file.read_bytes() != before:
+            if read_plain(file, LARGEST_SOUL) != before:
                 continue
             write_atomic(file, after)
             self._told(agent_id)
@@ -132,9 +132,10 @@ class Teaching:
         self._database.write(lambda tx: tx.record(WisdomTaught(subject=agent_id, leaders=leaders)))
 
     def _change(self, file: Path, agent_id: str) -> tuple[bytes, bytes]:
-        if file.stat().st_size > LARGEST_SOUL:
-            raise ValueError(f"{file} is larger than {LARGEST_SOUL} bytes")
-        before = file.read_bytes()
+        try:
+            before = read_plain(file, LARGEST_SOUL)
+        except ValueError as error:
+            raise ValueError(f"{file} {error}") from error
         return before, write_section(before, inherited(self._guidance(agent_id)), INHERITED)
 
 

@@ -49,8 +49,15 @@ class SharedDatabase:
                 "what machines share is in a PostgreSQL, and psycopg is not installed",
                 "install clawpy-console[postgres]",
             ) from error
-        options = f"-c statement_timeout={STATEMENT_MS}"
-        connection = psycopg.connect(self._url, connect_timeout=CONNECT_SECONDS, options=options)
+        connection = psycopg.connect(
+            self._url,
+            connect_timeout=CONNECT_SECONDS,
+            options=f"-c statement_timeout={STATEMENT_MS}",
+            keepalives_idle=CONNECT_SECONDS,  # a network that went silent is noticed, not waited for
+            keepalives_interval=2,
+            keepalives_count=3,
+            tcp_user_timeout=STATEMENT_MS,
+        )
         if not self._made:
             try:
                 with connection.transaction():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -146,7 +147,7 @@ def test_who_serves_a_channel_or_leads_others_stays(agents: Agents) -> None:
         ("tools.json", '{"budget": {"usd_per_day": -1}}', "tools.json: budget.usd_per_day: Input should be greater"),
         ("tools.json", '{"models": {"task": "gpt"}}', "tools.json: models: task: 'gpt' is no model; accepted"),
         ("tools.json", '{"models": {"plan": 3}}', "tools.json: models.plan: Input should be a valid string"),
-        ("tools.json", " " * 300_000, "tools.json: larger than 262144 bytes"),
+        ("tools.json", " " * 300_000, "tools.json: is larger than 262144 bytes"),
         ("tools.json", b"\xff", "tools.json: cannot be read"),
     ],
 )
@@ -211,3 +212,24 @@ def test_what_agents_are_doing_is_shown(folder: Path, agents: Agents) -> None:
     )
     assert (busy.get("dreamer").state, busy.get("dreamer").tokens) == ("running", 3200)
     assert busy.get("cto").state == "idle"
+
+
+def test_a_folder_that_cannot_even_be_looked_into_harms_no_other(agents: Agents, folder: Path) -> None:
+    (folder / "loop").symlink_to(folder / "loop")
+    (folder / "astray").symlink_to(folder / "astray" / "deeper")
+    broken = {one.id: one.broken for one in agents.list() if one.broken}
+    assert broken.keys() == {"loop", "astray"}
+    assert all(why.startswith("its folder cannot be read: ") for why in broken.values())
+    assert agents.get("cto").broken == ""
+
+
+@pytest.mark.parametrize("name", ["comms.json", "tools.json"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(agents: Agents, folder: Path, name: str) -> None:
+    (folder / "dreamer" / name).unlink()
+    os.mkfifo(folder / "dreamer" / name)
+    [broken] = [one for one in agents.list() if one.broken]
+    assert (broken.id, broken.broken) == ("dreamer", f"{name}: is no plain file")
+    (folder / "cto" / "soul.md").unlink()
+    os.mkfifo(folder / "cto" / "soul.md")
+    with pytest.raises(ValueError, match="no plain file"):
+        agents.soul("cto")

@@ -350,7 +350,7 @@ class Shared:
     def push(self, entries: Sequence[Entry], uses: Sequence[Use]) -> None:
         self._cut("before push")
         for one in entries:
-            if one.version not in self.rows:
+            if one.version not in self.rows or (not one.body and self.rows[one.version][1].body):
                 self.seq += 1
                 self.rows[one.version] = (self.seq, one)
         for use in uses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -106,6 +107,15 @@ def test_a_soul_that_cannot_be_read_is_named_and_harms_no_other(world: World) ->
     assert lessons["worker"].did == "skipped"
     assert "soul.md" in lessons["worker"].reason
     assert (world.folder / "junior" / "soul.md").read_bytes().startswith(b"\xff\xfe rubbish \x00\n\n<!--")
+
+
+def test_a_pipe_in_place_of_a_soul_is_not_waited_for(world: World) -> None:
+    for name in ("worker", "lead"):
+        (world.folder / name / "soul.md").unlink()
+        os.mkfifo(world.folder / name / "soul.md")
+    lessons = {one.agent: one for one in world.wisdom.teach()}
+    assert lessons["worker"].reason.endswith("soul.md is no plain file")
+    assert "cto keeps it simple." in world.wisdom.guidance("worker").block  # who cannot be read says nothing
 
 
 def test_what_a_leader_says_cannot_end_the_section(world: World) -> None:
