@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
 from engine.hierarchy.seeds import item_text
@@ -87,6 +88,7 @@ def compose(speakers: Sequence[Speaker], budget: int, count: Count) -> tuple[lis
     speaking = [one for one in speakers if one.profile is not None]
     room = dict(zip([one.hop for one in speaking], shares([s.hop for s in speaking], budget - frame), strict=True))
     said = [_fit(one, max(0, room.get(one.hop, 0)), count) for one in speakers]
+    _in_order([one for one in said if one.kept], count)
     while True:
         lines = render(said)
         tokens = count("\n".join(line.text for line in lines)) if lines else 0
@@ -146,14 +148,25 @@ def _fit(speaker: Speaker, share: int, count: Count) -> _Said:
     return said
 
 
+def _in_order(said: Sequence[_Said], count: Count) -> None:
+    """Nobody says more than a nearer leader who had to leave something out: items differ in length, and a long one may
+    fit where the nearer leader's room went to what it says besides."""
+    for nearer, farther in pairwise(said):
+        while nearer.cut and farther.kept and _tokens(farther, count) > _tokens(nearer, count):
+            farther.cut.insert(0, farther.kept.pop())
+
+
+def _tokens(said: _Said, count: Count) -> int:
+    return count("\n".join(line.text for line in _leader(said))) if said.kept else 0
+
+
 def _hop(said: _Said, count: Count) -> GuidanceHop:
     one = said.speaker
-    text = "\n".join(line.text for line in _leader(said)) if said.kept else ""
     why = one.why
     if not why and not said.kept:
         why = "no room in its share" if said.cut else "it has nothing to say"
     return GuidanceHop(
-        one.leader, one.tier, one.hop, said.share, count(text) if text else 0, tuple(said.kept), tuple(said.cut), why
+        one.leader, one.tier, one.hop, said.share, _tokens(said, count), tuple(said.kept), tuple(said.cut), why
     )
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine import tokenizer
@@ -83,6 +83,26 @@ def test_farther_leaders_never_say_more_than_nearer_ones(
         assert {item.section for item in farther.kept} <= {*SAYS[min(nearer.hop, 2)]}
         kept = [{item.text for item in hop.kept if item.section == "principles"} for hop in (nearer, farther)]
         assert kept[1] <= kept[0]
+
+
+@settings(max_examples=150, deadline=None)
+@given(PROFILES, st.integers(1, 6), st.integers(0, 900))
+@example(
+    LeaderProfile("x", guardrails=("g " * 200,), patterns=(Pattern("p", "p " * 260),)), 2, 820
+)  # what is not told at the farther distance took the room
+def test_however_long_the_items_are(same: LeaderProfile, depth: int, budget: int) -> None:
+    _, hops, _ = compose(speakers([same] * depth), budget, tokenizer.count)
+    for nearer, farther in pairwise(hops):
+        assert farther.tokens <= nearer.tokens
+
+
+def test_a_leader_with_little_to_say_does_not_silence_those_above() -> None:
+    brief = LeaderProfile("x", principles=("Be brief.",))
+    huge = LeaderProfile("x", patterns=(Pattern("huge", "漢字" * 290),))
+    for nearest in (brief, huge):
+        _, hops, _ = compose(speakers([nearest, profile(), profile()]), 800, tokenizer.count)
+        assert hops[1].tokens > hops[0].tokens
+        assert hops[2].kept
 
 
 def test_what_each_distance_says() -> None:
