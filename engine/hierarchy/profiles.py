@@ -389,10 +389,19 @@ def uses(session: Session, leaders: Sequence[str]) -> list[Use]:
     return [Use(*row) for row in session.connection().execute(_USES.where(col(WisdomUse.leader).in_(leaders)))]
 
 
-def unsent(session: Session, limit: int = 500) -> tuple[list[Entry], list[Use]]:
-    """What the shared leadership has not confirmed, at most `limit` of each."""
-    found = session.connection().execute(_ENTRIES.where(col(WisdomEntry.unsent)).limit(limit))
-    counted = session.connection().execute(_USES.where(col(WisdomUse.unsent)).limit(limit))
+def unsent(
+    session: Session, synced: Callable[[str], bool] = lambda leader: True, limit: int = 500
+) -> tuple[list[Entry], list[Use]]:
+    """What the shared leadership has not confirmed of those who are `synced` (SPEC 1.3), at most `limit` of each."""
+    connection = session.connection()
+    leaders = {
+        row[0]
+        for table in (WisdomEntry, WisdomUse)
+        for row in connection.execute(sqlalchemy.select(col(table.leader)).where(col(table.unsent)).distinct())
+    }
+    known = [leader for leader in leaders if synced(leader)]
+    found = connection.execute(_ENTRIES.where(col(WisdomEntry.unsent), col(WisdomEntry.leader).in_(known)).limit(limit))
+    counted = connection.execute(_USES.where(col(WisdomUse.unsent), col(WisdomUse.leader).in_(known)).limit(limit))
     return [_entry(row) for row in found], [Use(*row) for row in counted]
 
 

@@ -45,7 +45,16 @@ class ProfileStore(Protocol):
 class Sharing:
     """Exchanges with the shared leadership that `store()` gives, None for none. One exchange at a time."""
 
-    def __init__(self, database: Database, profiles: Profiles, store: Callable[[], ProfileStore | None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        profiles: Profiles,
+        store: Callable[[], ProfileStore | None],
+        *,
+        synced: Callable[[str], bool],
+    ) -> None:
+        """`synced` says whether what an agent says is shared at all (SPEC 1.3)."""
+        self._synced = synced
         self._database = database
         self._profiles = profiles
         self._store = store
@@ -64,7 +73,7 @@ class Sharing:
 
     def _waiting(self) -> int:
         with self._database.read() as session:
-            entries, uses = unsent(session)
+            entries, uses = unsent(session, self._synced)
         return len(entries) + len(uses)
 
     def _meet(self, store: ProfileStore) -> None:
@@ -82,7 +91,7 @@ class Sharing:
     def _send(self, store: ProfileStore) -> None:
         for _ in range(MOST_ROUNDS):
             with self._database.read() as session:
-                entries, uses = unsent(session)
+                entries, uses = unsent(session, self._synced)
             if not entries and not uses:
                 return
             store.push(entries, uses)

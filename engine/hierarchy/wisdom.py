@@ -19,6 +19,7 @@ from engine.hierarchy.profiles import Decided, Profiles
 from engine.hierarchy.prompt_part import LeadershipGuidance
 from engine.hierarchy.sharing import ProfileStore, Sharing
 from engine.hierarchy.teaching import Lesson, Teaching
+from engine.hierarchy.tiers import capabilities
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Facts
 from engine.values import (
@@ -32,6 +33,7 @@ from engine.values import (
     MovePreview,
     PatternVersion,
     Randomness,
+    Refusal,
     TeachingState,
     Waiting,
 )
@@ -63,7 +65,7 @@ class Wisdom:
         self._agents = agents
         self._profiles = Profiles(database, SoulSeeds(agents), randomness=randomness, decided=decided)
         self._cascade = Cascade(agents, self._profiles, clock=clock, count=count)
-        self._sharing = Sharing(database, self._profiles, store)
+        self._sharing = Sharing(database, self._profiles, store, synced=self._synced)
         self._teaching = Teaching(
             database, agents, lambda agent: self._cascade.guidance(agent, in_prompts=False), clock=clock
         )
@@ -78,6 +80,13 @@ class Wisdom:
         """What is searched, and emptied, when somebody's words are forgotten."""
         self.part = LeadershipGuidance(self._cascade)
         """The part "guidance" of every prompt."""
+
+    def _synced(self, leader: str) -> bool:
+        """Whether its tier is shared between machines; of one who is gone what it left is."""
+        try:
+            return capabilities(self._agents.get(leader).tier).cloud_synced
+        except Refusal:
+            return True
 
     @property
     def config(self) -> CascadeConfig:

@@ -384,6 +384,18 @@ def test_a_push_that_fails_loses_nothing_and_is_told_once(tmp_path: Path, databa
     assert texts(world) == ["alpha1 beta1 gamma1 delta1"]
 
 
+def test_only_leaders_are_shared(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    shared = Shared()
+    world = make_world(tmp_path, database, clock, store=lambda: shared)
+    for name in ("ceo", "lead", "worker", "junior"):
+        world.wisdom.edit_profile(name, "patterns", key="p", value=f"said by {name}")
+    assert world.wisdom.flush().failed == ""
+    assert sorted(one.leader for _, one in shared.rows.values()) == ["ceo", "lead"]
+    world.agents.assign_tier("worker", 3)  # who comes to lead is shared from then on
+    world.wisdom.flush()
+    assert sorted(one.leader for _, one in shared.rows.values()) == ["ceo", "lead", "worker"]
+
+
 CUTS = st.sampled_from(["before push", "after push", "before fetch", "after fetch"])
 
 
