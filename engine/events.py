@@ -572,6 +572,14 @@ class PairsExported(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingMoved(Event):
+    """A training run came to another state (SPEC 8.4); `note` says why."""
+
+    state: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FaultReported(Event):
     """Something went wrong that work can go on without: said once, with what, where and how to mend it."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.values import Refusal
 
-HEAD = "0017"
+HEAD = "0018"
 """The revision this program works with; a test holds it against the newest file in `versions/`."""
 
 HERE = Path(__file__).parent

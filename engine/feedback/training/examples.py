@@ -1,0 +1,71 @@
+"""What a run is trained on and what it is measured on (SPEC 8.4, 8.5). Pure.
+
+A fifth of the pairs is held back from every training, chosen by a hash of the pair, so that no model was ever trained
+on what it is measured on. A model is measured by its own answers: for the situation of a pair, is what it proposes
+nearer to what the operator chose or to what he turned down?
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engine.feedback.records import ARROW, Preference
+
+HELD_BACK = 5
+"""One pair in so many is held back."""
+
+MEASURED_MOST = 50
+"""So many held-back pairs, the newest, are asked about."""
+
+MEASURED_LEAST = 5
+"""Below so many a model is not swapped in: nothing speaks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far a model agrees with the operator: `share` in [0, 1] of `asked` pairs; one half is no better than a coin.
+    `unanswered` of them it gave no usable answer to, which agrees with nothing."""
+
+    share: float
+    asked: int
+    unanswered: int = 0
+
+
+def held_back(pair: Preference) -> bool:
+    """Whether a pair is kept from training. The same for the same texts, whatever else there is."""
+    digest = hashlib.sha256("\0".join((pair.context, pair.chosen, pair.rejected)).encode()).digest()
+    return digest[0] % HELD_BACK == 0
+
+
+def split(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preference]]:
+    """(to train on, held back): a situation that is held back stands in no training pair."""
+    every = list(pairs)
+    apart = {pair.context for pair in every if held_back(pair)}
+    return [one for one in every if one.context not in apart], [one for one in every if one.context in apart]
+
+
+def agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agreement:
+    """How far answers (`prompt → channel`, None for none) agree with the pairs they were given for."""
+    points = 0.0
+    for pair, said in zip(pairs, answers, strict=True):
+        if said is not None:
+            nearer = likeness(said, pair.chosen) - likeness(said, pair.rejected)
+            points += 0.5 if nearer == 0 else float(nearer > 0)
+    asked = len(pairs)
+    return Agreement(points / asked if asked else 0.0, asked, sum(said is None for said in answers))
+
+
+def likeness(one: str, other: str) -> float:
+    """How like two sides are, in [0, 1]: half for the same channel, half for the share of words they have in common."""
+    prompt, _, channel = one.rpartition(ARROW)
+    like_prompt, _, like_channel = other.rpartition(ARROW)
+    words, like_words = set(prompt.casefold().split()), set(like_prompt.casefold().split())
+    together = len(words | like_words)
+    return 0.5 * (channel == like_channel) + 0.5 * (len(words & like_words) / together if together else 0.0)
+
+
+def no_worse(new: Agreement, old: Agreement) -> bool:
+    """Whether a new model may take an old one's place (SPEC 8.4)."""
+    return new.asked >= MEASURED_LEAST and new.share >= old.share

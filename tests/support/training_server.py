@@ -1,0 +1,204 @@
+"""A provider of fine-tuning on loopback: real HTTP, Together's files and jobs, and OpenAI's.
+
+    with TrainingServer() as server:
+        ...                              # point Together at server.url, OpenAI at server.url + "/v1"
+        server.jobs[0].finish("me/twin-1")
+
+Jobs go on until `finish` or `fail` is said. `faults` are statuses that the next requests are answered with, by the
+beginning of their `METHOD /path`.
+"""
+
+from __future__ import annotations
+
+import email.parser
+import email.policy
+import json
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+Json = dict[str, Any]
+
+LIMITS: Json = {
+    "model_name": "base", "default_gradient_accumulation_steps": 1, "max_learning_rate": 1.0, "min_learning_rate": 0.0,
+    "max_num_checkpoints": 10, "max_num_epochs": 20, "max_num_evals": 10, "max_seq_length_dpo": 8192,
+    "max_seq_length_sft": 8192, "min_max_seq_length": 1, "merge_output_lora": True, "supports_full_training": False,
+    "supports_reasoning": False, "supports_tools": False, "supports_vision": False,
+    "lora_training": {
+        "default_rank": 8, "max_batch_size": 64, "max_batch_size_dpo": 64, "max_rank": 64, "min_batch_size": 1,
+        "target_modules": ["all-linear"],
+    },
+}  # fmt: skip
+
+
+@dataclass
+class SentFile:
+    id: str
+    name: str
+    content: bytes = b""
+
+    @property
+    def lines(self) -> list[Json]:
+        return [json.loads(line) for line in self.content.splitlines()]
+
+
+@dataclass
+class SentJob:
+    """A job. `asked` is what it was started with; `status` in Together's words."""
+
+    id: str
+    asked: Json
+    status: str = "running"
+    model: str = ""
+    price: float | None = None
+
+    def finish(self, model: str, *, dollars: float | None = 0.42) -> None:
+        self.status, self.model, self.price = "completed", model, dollars
+
+    def fail(self) -> None:
+        self.status = "error"
+
+    @property
+    def together(self) -> Json:
+        said: Json = {"id": self.id, "object": "fine-tune", "status": self.status, "user_id": "me",
+                      "created_at": "2026-01-05T10:00:00Z", "updated_at": "2026-01-05T10:00:00Z",
+                      "training_file": self.asked["training_file"], "model": self.asked.get("model")}  # fmt: skip
+        said |= {"model_output_name": self.model} if self.model else {}
+        return said | ({"total_price": round(self.price * 1e9)} if self.price is not None else {})
+
+    @property
+    def openai(self) -> Json:
+        status = {"completed": "succeeded", "error": "failed"}.get(self.status, self.status)
+        return {"id": self.id, "object": "fine_tuning.job", "created_at": 0, "status": status, "model": "base",
+                "fine_tuned_model": self.model or None, "training_file": self.asked["training_file"],
+                "hyperparameters": {}, "organization_id": "me", "result_files": [], "seed": 1}  # fmt: skip
+
+
+@dataclass
+class TrainingServer:
+    files: list[SentFile] = field(default_factory=list)
+    jobs: list[SentJob] = field(default_factory=list)
+    faults: dict[str, list[int]] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+
+    def __enter__(self) -> TrainingServer:
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"server_of": self}))
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def file(self, file_id: str) -> SentFile:
+        return next(one for one in self.files if one.id == file_id)
+
+    def job(self, job_id: str) -> SentJob:
+        return next(one for one in self.jobs if one.id == job_id)
+
+    def take(self, name: str) -> SentFile:
+        self.files.append(SentFile(f"file-{len(self.files) + 1}", name))
+        return self.files[-1]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_of: TrainingServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_PUT(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        server, path = self.server_of, urlsplit(self.path).path
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        for begins, statuses in server.faults.items():
+            if f"{self.command} {path}".startswith(begins) and statuses:
+                self._say(statuses.pop(0), {"error": {"message": "not now", "type": "fault"}})
+                return
+        if self.command == "PUT":
+            server.file(path.rpartition("/")[2]).content = body
+            self._say(200, {})
+            return
+        server.keys.add(self.headers.get("Authorization", "").removeprefix("Bearer "))
+        match self.command, [part for part in path.split("/") if part][1:]:
+            case "POST", ["files"]:
+                self._upload(body)
+            case "POST", ["files", file_id, "preprocess"]:
+                self._say(200, _file(server.file(file_id)))
+            case "GET", ["files"]:
+                self._say(200, {"object": "list", "data": [_file(one) for one in server.files], "has_more": False})
+            case "GET", ["fine-tunes", "models", "limits"]:
+                self._say(200, LIMITS)
+            case "POST", ["fine-tunes", "estimate-price"]:
+                self._say(200, {"estimation_available": False})
+            case "POST", ["fine-tunes" | "fine_tuning", *_] if path.endswith("/cancel"):
+                job = server.job(path.split("/")[-2])
+                job.status = "cancelled"
+                self._say(200, job.openai if "fine_tuning" in path else job.together)
+            case "POST", ["fine-tunes" | "fine_tuning" as kind, *_]:
+                server.jobs.append(SentJob(f"ft-{len(server.jobs) + 1}", json.loads(body)))
+                job = server.jobs[-1]
+                self._say(200, job.openai if kind == "fine_tuning" else job.together)
+            case "GET", ["fine-tunes"]:
+                self._say(200, {"data": [one.together for one in server.jobs]})
+            case "GET", ["fine-tunes", job_id]:
+                self._say(200, server.job(job_id).together)
+            case "GET", ["fine_tuning", "jobs"]:
+                self._say(200, {"object": "list", "data": [one.openai for one in server.jobs], "has_more": False})
+            case "GET", ["fine_tuning", "jobs", job_id]:
+                self._say(200, server.job(job_id).openai)
+            case _:
+                self._say(404, {"error": {"message": f"no {self.command} {path}"}})
+
+    def _upload(self, body: bytes) -> None:
+        """Together sends a form of fields and then puts the file elsewhere; OpenAI sends the file in the form."""
+        kind = self.headers["Content-Type"]
+        form = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(
+            f"Content-Type: {kind}\r\n\r\n".encode() + body
+        )
+        fields = {}
+        for part in form.iter_parts():
+            content = part.get_payload(decode=True)
+            assert isinstance(content, bytes)
+            if name := part.get_filename():
+                sent = self.server_of.take(name)
+                sent.content = content
+                self._say(200, _file(sent))
+                return
+            fields[part.get_param("name", header="content-disposition")] = content.decode()
+        sent = self.server_of.take(fields["file_name"])
+        to = {"Location": f"{self.server_of.url}/put/{sent.id}", "X-Together-File-Id": sent.id}
+        self._say(302, {}, to)
+
+    def _say(self, status: int, document: Json, headers: dict[str, str] | None = None) -> None:
+        data = json.dumps(document).encode()
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(data)),
+            **(headers or {}),
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def _file(sent: SentFile) -> Json:
+    return {"id": sent.id, "object": "file", "bytes": len(sent.content), "created_at": 0, "filename": sent.name,
+            "purpose": "fine-tune", "FileType": "jsonl", "file_type": "jsonl", "status": "processed"}  # fmt: skip
