@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from clawpy_console.where import Where, WrongUse
@@ -172,6 +173,7 @@ def parser() -> argparse.ArgumentParser:
     _tasks_parser(add, plain)
     _config_parser(add, plain)
     _key_parser(add, plain)
+    _train_parser(add, plain)
 
     remember = add("remember", "remember turns of conversations", "clawpy remember chats.jsonl")
     remember.add_argument(
@@ -364,6 +366,21 @@ def _config_parser(add: Add, plain: dict[str, Any]) -> None:
     action("unset", "bring a setting's default back", "clawpy config unset quietHoursStart").add_argument(
         "key", metavar="KEY"
     )
+
+
+def _train_parser(add: Add, plain: dict[str, Any]) -> None:
+    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+        file = getattr(options, "file", None)
+        return {"action": options.action or "status"} | ({"file": str(Path(file).resolve())} if file else {})
+
+    says = "train a Twin model on your decisions at a provider; without an action, show how it stands"
+    action = _actions(add("train", says, "clawpy train start", build), plain, required=False)
+    action("status", "show runs, and bring on the one that is under way", "clawpy train status")
+    action("start", "begin the next run", "clawpy train start")
+    action("cancel", "end the run that is under way", "clawpy train cancel")
+    action("adopt", "use the last model although it was not swapped in", "clawpy train adopt")
+    says = "take in pairs that somebody made, in any of the shapes of export"
+    action("import", says, "clawpy train import my.jsonl").add_argument("file", metavar="FILE.jsonl")
 
 
 def _key_parser(add: Add, plain: dict[str, Any]) -> None:

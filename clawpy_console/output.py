@@ -548,6 +548,19 @@ def export(document: Document, options: Mapping[str, Any], style: Style) -> str:
     return "\n".join(lines)
 
 
+def train(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """The Twin model in use, the runs, and when the next one is due."""
+    model = document["twinModel"]
+    used = "no Twin model is named" if model is None else f"Twin model {_clean(model)}"
+    lines = [used if document["enabled"] or model is None else f"{used}, off: clawpy config set twinModelEnabled true"]
+    if "imported" in document:
+        lines.append(f"{document['imported']:,} new pairs")
+    for run in document["runs"]:
+        name = f"{run['id']}  {run['state']:9}  {run['method']}  {run['records']:,} examples  ${run['cost']:.2f}"
+        lines += [name, style.dim(f"    {_clean(run['message'])}")]
+    return "\n".join([*lines, _clean(document["next"])])
+
+
 RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "predict": cards,
     "cards": cards,
@@ -579,6 +592,7 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "drafts": drafts,
     "forget": forget,
     "export": export,
+    "train": train,
     "check": check,
     "doctor": doctor,
     "simulate": simulation,

@@ -12,19 +12,36 @@ from pathlib import Path
 
 from engine.config import SettingsSource
 from engine.execution.changesets import ChangeSets
+from engine.execution.routing import ModelChoice, ModelRouter
 from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.toolchain import detect_all, linters
 from engine.execution.sessions import Sessions
+from engine.feedback.records import ARROW
+from engine.feedback.training.provider import Account, Provider, TrainingFault
+from engine.feedback.training.runs import Plan
 from engine.git import Git, repository_root
+from engine.keys import TWIN, Key, Keys
 from engine.memory.markdown import Markdown
 from engine.prediction.acting import Acting, Attempt
 from engine.prediction.context import ToolFound
 from engine.prediction.cycle import Predictions
 from engine.prediction.earning import Earning
+from engine.prediction.model_twin import ModelTwin, Unusable
 from engine.safety.kill_switch import KillSwitch
+from engine.settings_store import SettingsStore
 from engine.storage.database import Transaction
 from engine.tasks.board import TaskBoard
-from engine.values import Answer, ChangeState, Question, Refusal, SessionView, TranscriptLine, Verdict
+from engine.values import (
+    Answer,
+    ChangeState,
+    NoAnswer,
+    Question,
+    Refusal,
+    SessionView,
+    TranscriptLine,
+    Verdict,
+    microusd,
+)
 from engine.values import Task as TaskView
 
 log = logging.getLogger(__name__)
@@ -124,6 +141,70 @@ class MemoryModel:
     def ask(self, question: Question) -> Answer | None:
         named = self.settings.current.memory.model
         return self.completions.ask(named, question) if named else None
+
+
+@dataclass(frozen=True, slots=True)
+class TwinAccess:
+    """Names and keys for questions to the Twin model: a key of its own (`twinApiKey`, `clawpy key set twin`) comes
+    before its provider's."""
+
+    models: ModelRouter
+    keys: Keys
+
+    def named(self, model_id: str, reason: str) -> ModelChoice:
+        """Raises `Refusal` `no_model`."""
+        return self.models.named(model_id, reason, keyed=bool(self.keys.where(TWIN)))
+
+    def get(self, provider: str) -> Key | None:
+        """The key that the provider is shown."""
+        return self.keys.get(TWIN) or self.keys.get(provider)
+
+
+@dataclass(frozen=True, slots=True)
+class TwinSchool:
+    """What training needs of the settings, the keys and the Twin model (SPEC 8.4)."""
+
+    settings: SettingsStore
+    keys: Keys
+    twin: ModelTwin
+
+    def plan(self) -> Plan:
+        """As the settings are now."""
+        settings = self.settings.current
+        training, current = settings.training, self.twin.named
+        return Plan(
+            training.provider, training.base_model, microusd(training.cost_cap), "" if current is None else str(current)
+        )
+
+    def provider(self) -> Provider:
+        """Raises `Refusal`: `unknown_provider`, `no_key`."""
+        training = self.settings.current.training
+        found = self.settings.current.provider(training.provider)
+        if found is None:
+            raise Refusal(
+                "unknown_provider",
+                f"there is no provider {training.provider}",
+                "clawpy config set training.provider NAME",
+            )
+        key = self.keys.get(training.provider) or self.keys.get(TWIN)
+        if key is None and not found.keyless:
+            raise Refusal("no_key", f"{training.provider} has no key", f"clawpy key set {training.provider}")
+        # The libraries want a word even where the provider wants none.
+        return Provider(Account(training.api, found.base_url, key.value if key else "keyless"))
+
+    def answer(self, model: str, situation: str) -> str | None:
+        """What a model proposes, as `prompt → channel`; None for rubbish. Raises `TrainingFault`."""
+        try:
+            reply = self.twin.answer(model, situation)
+        except Unusable:
+            return None
+        except NoAnswer as fault:
+            raise TrainingFault(f"{model} cannot be asked: {fault}", passing=True) from fault
+        return f"{reply.prompt}{ARROW}{reply.channel}"
+
+    def adopt(self, model: str) -> None:
+        """The model is the Twin from now on; no restart is needed."""
+        self.settings.set("twinModelId", model)
 
 
 def top_folder(folder: str) -> str:

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Field, field_validator
 
@@ -171,6 +171,18 @@ class MemorySettings(Section):
         return value
 
 
+class TrainingSettings(Section):
+    """`[training]`: where a Twin model is trained (SPEC 8.4), from which model, and the most dollars that one run may
+    cost. `api` is what the provider speaks: "together" or "openai". `automatic`: begin by itself when it is due.
+    """
+
+    provider: Name = "together"
+    api: Literal["together", "openai"] = "together"
+    base_model: str = ""
+    cost_cap: Dollars = 2.00
+    automatic: bool = False
+
+
 class Console(Section):
     """`[console]`: how the screen looks and alerts."""
 
@@ -232,6 +244,7 @@ class Settings(Section):
     web: WebSettings = WebSettings()
     validation: ValidationSettings = ValidationSettings()
     memory: MemorySettings = MemorySettings()
+    training: TrainingSettings = TrainingSettings()
     channels: dict[Name, ChannelSettings] = Field(default_factory=_channels)
     providers: dict[Name, ProviderSettings] = Field(default_factory=dict)
     """Those that the file names; `provider` knows the built-in ones too."""

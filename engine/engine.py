@@ -22,6 +22,8 @@ from engine.adapters import (
     Landings,
     MemoryModel,
     Projects,
+    TwinAccess,
+    TwinSchool,
     WhenOver,
     Work,
     find_tool,
@@ -35,7 +37,14 @@ from engine.clock import Clock, SystemClock
 from engine.config import Autonomy as WorkspaceAutonomy
 from engine.doors.control import ControlServer
 from engine.doors.verbs import dispatch
-from engine.events import CloudMemoryRecalled, EngineStarted, EngineStopped, EventBus, FaultReported
+from engine.events import (
+    CloudMemoryRecalled,
+    EngineStarted,
+    EngineStopped,
+    EventBus,
+    FaultReported,
+    TwinAnswered,
+)
 from engine.execution.calls import Caller, Calls
 from engine.execution.changesets import ChangeSets
 from engine.execution.channels import Channels
@@ -62,6 +71,7 @@ from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.feedback.calibration import IdentityCalibrator
 from engine.feedback.decisions import Decisions
 from engine.feedback.exporting import Exporter
+from engine.feedback.training.runs import Training
 from engine.git import repository_root
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.discoveries import Correction
@@ -89,6 +99,8 @@ from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader
 from engine.prediction.cycle import Predictions
+from engine.prediction.hook import PredictorHook
+from engine.prediction.model_twin import ModelTwin
 from engine.safety.safety import Safety
 from engine.settings_store import SettingsStore
 from engine.stand_ins import Contexts, StandIns
@@ -127,6 +139,9 @@ NIGHT_LOOK = timedelta(minutes=10)
 
 IMPORT_EVERY = timedelta(hours=1)
 """So often other agents' transcripts are read on, where that is wished."""
+
+TRAINING_LOOK = timedelta(minutes=5)
+"""So often a training run is brought on by a step, and it is looked whether the next is due (SPEC 8.4)."""
 
 EXPORT_LOOK = timedelta(hours=1)
 """So often it is looked whether a daily batch of preference pairs is due (SPEC 8.3)."""
@@ -297,6 +312,43 @@ class Engine:
             held=self._held,
             secrets=self.keys.secrets,
         )
+        twin = TwinAccess(self.models, self.keys)
+        self.twin = ModelTwin(
+            self.settings,
+            Completions(
+                self.database,
+                host=self._host,
+                names=twin,
+                keys=twin,
+                calls=self.calls,
+                costs=self.safety.costs,
+                clock=clock,
+                held=self._held,
+                secrets=self.keys.secrets,
+            ).ask,
+            flows=tuple(FLOWS),
+            phase=lambda: self.predictions.phase().number,
+            told=self._twin_told,
+        )
+        school = TwinSchool(self.settings, self.keys, self.twin)
+        self.training = Training(
+            self.database,
+            home.data / "training",
+            exporter=self.exporter,
+            plan=school.plan,
+            api=school.provider,
+            purse=self.safety.costs,
+            answer=school.answer,
+            adopt=school.adopt,
+            randomness=randomness,
+        )
+        hook = PredictorHook(
+            self.database,
+            lambda: Path(self.settings.current.predictions_dir or home.data).expanduser() / "predictions.jsonl",
+            flows=tuple(FLOWS),
+            home_workspace=lambda: next(iter(self.workspaces), ""),
+            report=self.report,
+        )
         agents = AcpRunner(
             settings=self.settings,
             grounds=grounds,
@@ -365,6 +417,7 @@ class Engine:
             history=self.feedback,
             calibrator=calibrator,
             contexts=self._read_contexts,
+            said=lambda context: [*self.twin.propose(context), *hook.propose(context)],
             workspaces=lambda: self.workspaces,
             stopped=lambda: brakes.stopped() or "",
             facts=self.ledger,
@@ -436,6 +489,7 @@ class Engine:
                 Job("summaries", lambda: SHARE_EVERY, self.summaries.exchange, self.summaries.wanted, kept=False),
                 Job("nightly", lambda: NIGHT_LOOK, self.knowledge.night, self.knowledge.nightly.wanted, kept=False),
                 Job("retention", lambda: KEPT_LOOK, self.memory.housekeeping, kept=False),
+                Job("training", lambda: TRAINING_LOOK, self._train, self._train_due, kept=False),
                 Job("export", lambda: EXPORT_LOOK, self._export, self._export_due, kept=False),
                 Job("transcripts", lambda: IMPORT_EVERY, self.memory.import_transcripts, self._imports),
             ),
@@ -571,6 +625,24 @@ class Engine:
     def _imports(self) -> bool:
         """Whether transcripts of other agents are imported: only where the settings name some."""
         return bool(self.settings.current.memory.transcripts)
+
+    def _train_due(self) -> bool:
+        """Whether a run is under way, or one is to begin by itself."""
+        if self.training.active() is not None:
+            return True
+        return self.settings.current.training.automatic and self.training.due(self.clock.now())
+
+    def _train(self) -> None:
+        if self.training.active() is None:
+            try:
+                self.training.begin()
+            except Refusal as refusal:
+                self.report("training", f"{refusal.message}; {refusal.fix}")
+                return
+        self.training.step()
+
+    def _twin_told(self, model: str, usable: bool, words: str) -> None:
+        self.database.write(lambda tx: tx.record(TwinAnswered(subject=model, usable=usable, reason=words)))
 
     def _export_due(self) -> bool:
         """Whether the daily batch is to be brought out: only where `dpoExportEnabled` says so."""

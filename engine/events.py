@@ -572,6 +572,14 @@ class PairsExported(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TwinAnswered(Event):
+    """The Twin model (the subject) was asked. `reason`: why its answer could not be used (SPEC 2.3)."""
+
+    usable: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingMoved(Event):
     """A training run came to another state (SPEC 8.4); `note` says why."""
 

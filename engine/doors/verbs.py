@@ -486,6 +486,7 @@ VERBS: Mapping[str, Verb] = {
     "recall": _verb(recalling.recall, "query", "k", "agent", "workspaces", "lines"),
     "check": _verb(check, "command", "prompt", "lines", "cwd"),
     "export": _verb(training.export, "what", "format", speaks=True),
+    "train": _verb(training.train, "action", "file", speaks=True),
     "key": _verb(key, "action", "name"),
     "doctor": _verb(examine, "workspaces", "online"),
 }

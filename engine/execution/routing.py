@@ -136,8 +136,9 @@ class ModelRouter:
             return ProviderState(name, settings, KEYLESS, named=True)
         return ProviderState(name, settings, "", f"not named in the settings: {_name_it(name)}")
 
-    def named(self, model_id: str, reason: str) -> ModelChoice:
-        """The model `PROVIDER:MODEL`, which somebody named for a `reason`. Raises `Refusal` `no_model`."""
+    def named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
+        """The model `PROVIDER:MODEL`, which somebody named for a `reason`; `keyed`: whoever asks brings a key of his
+        own. Raises `Refusal` `no_model`."""
         if fault := model_fault(model_id):
             raise Refusal("no_model", f"{reason}: {fault}", "mend it there")
         provider, _, model = model_id.partition(":")
@@ -145,7 +146,7 @@ class ModelRouter:
             state = self.provider(provider)
         except Refusal as refusal:
             raise Refusal("no_model", f"{model_id}: {refusal.message} ({reason})", refusal.fix) from refusal
-        if not state.usable:
+        if not (state.usable or keyed):
             fix = without_keyring(provider) if "no key" in state.words else _name_it(provider)
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.words}", fix)
         return _choice(state, model, reason)

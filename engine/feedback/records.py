@@ -13,19 +13,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-TASK = (
-    "You predict what the operator of a team of software agents wants done next. Read the situation and name the single"
-    " most valuable action now. "
-)
+from engine.values import TWIN_INSTRUCTION, TWIN_TASK
 
-INSTRUCTION = TASK + (
-    'Answer with one JSON object: {"prompt": string, "channel": string, "confidence": number from 0 to 1, "reasoning":'
-    " string}."
-)
-"""The system prompt of the Twin model (SPEC 2.3): what it is trained with is what it is asked with."""
-
-INSTRUCTION_OF_PAIRS = TASK + "Answer with the action and its channel: prompt → channel."
-"""The same for pairs, whose texts have no more than these two (SPEC 8.2)."""
+INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
+"""`TWIN_INSTRUCTION` for pairs, whose texts have no more than these two (SPEC 8.2)."""
 
 ARROW = " → "
 """Between the two halves of a side: `prompt → channel` (SPEC 8.2)."""
@@ -67,7 +58,7 @@ class Exchange:
 
     situation: str
     answer: str
-    system: str = INSTRUCTION
+    system: str = TWIN_INSTRUCTION
 
 
 def answer(prompt: str, channel: str, confidence: float, reasoning: str) -> str:

@@ -100,8 +100,10 @@ class Predictions:
         session: Callable[[str], SessionView],
         twin: Twin | None = None,
         propose: Propose = templates.propose,
+        said: Propose = lambda context: (),
     ) -> None:
-        """`stopped` says why no cycle may run now (SPEC 3.1), "" when it may. `session` finds a session by its id."""
+        """`said`: what others than the templates propose. `stopped` says why no cycle may run now (SPEC 3.1), "" when
+        it may. `session` finds a session by its id."""
         self._database = database
         self._clock = clock
         self._settings = settings
@@ -117,6 +119,7 @@ class Predictions:
         self._embedded = EmbeddedTwin(history)
         self._twin: Twin = twin or self._embedded
         self._propose = propose
+        self._said = said
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._signals: dict[str, tuple[Signal, ...]] = {}
@@ -237,7 +240,7 @@ class Predictions:
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
             complete = context.git is not None and not context.errors
             try:
-                proposals = list(self._propose(context))
+                proposals = [*self._propose(context), *self._said(context)]
             except Exception as error:  # a template's fault is told, and costs only this workspace its cards
                 log.exception("the templates failed on %s", context.workspace)
                 errors.append(f"{context.workspace}: {type(error).__name__}: {sanitise(str(error))}")
@@ -323,6 +326,8 @@ class Predictions:
         """Channel, assignment and confidence of one proposal. Raises `Refusal` `unknown_channel`."""
         registered = list(this.settings.channels)
         channel_of_twin = self._twin.channel(proposal.kind, registered) if this.phase.number > 0 else None
+        if proposal.confidence is not None and proposal.channel:
+            channel_of_twin = proposal.channel  # who says how sure he is also says where
         path = route(
             twin=channel_of_twin,
             affinity=proposal.channel,
@@ -355,7 +360,7 @@ class Predictions:
         )
         word, habits = self._twin.predict(query), self._embedded.habits
         parts = confidence_of(
-            twin=word.probability,
+            twin=word.probability if proposal.confidence is None else proposal.confidence,
             pattern=habits.pattern(query),
             urgency=urgency_of(
                 proposal.evidence_at, this.now, habits.usual(proposal.kind) or timedelta(hours=proposal.usual_hours)

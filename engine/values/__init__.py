@@ -18,7 +18,7 @@ from engine.values.agents import (
     ToolResult,
     ToolSpec,
 )
-from engine.values.asking import Answer, Asks, NoAnswer, NobodyAsks, Question
+from engine.values.asking import TWIN_INSTRUCTION, TWIN_TASK, Answer, Asks, NoAnswer, NobodyAsks, Question
 from engine.values.base import MICRO, PartOfDay, Randomness, Refusal, dollars, microusd, part_of_day
 from engine.values.cards import (
     Band,
@@ -117,6 +117,8 @@ __all__ = [
     "ACYCLIC",
     "MICRO",
     "RETENTION_BY_KIND",
+    "TWIN_INSTRUCTION",
+    "TWIN_TASK",
     "UNDONE",
     "Affected",
     "AgentFile",

@@ -5,12 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+TWIN_TASK = (
+    "You predict what the operator of a team of software agents wants done next. Read the situation and name the single"
+    " most valuable action now. "
+)
+
+TWIN_INSTRUCTION = TWIN_TASK + (
+    'Answer with one JSON object: {"prompt": string, "channel": string, "confidence": number from 0 to 1, "reasoning":'
+    " string}."
+)
+"""The system prompt of the Twin model (SPEC 2.3): what it is trained with is what it is asked with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is asked. `purpose` is what its cost is booked as and the kind of run in the X-ray; `subject` the session
     it is about, or another name among whose calls it is kept; `most_tokens` of the answer, `budget` in micro-dollars,
-    `seconds` from the asking to the end of the answer."""
+    `seconds` from the asking to the end of the answer; `temperature` None is the model's own."""
 
     purpose: str
     subject: str
@@ -19,6 +30,7 @@ class Question:
     most_tokens: int
     budget: int
     seconds: float
+    temperature: float | None = None
     agent: str = ""
     workspace: str = ""
 

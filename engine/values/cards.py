@@ -103,6 +103,8 @@ class Proposal:
     signals: tuple[Signal, ...] = ()
     source: Source = Source.TEMPLATE
     task_id: str | None = None
+    confidence: float | None = None
+    """What its source says of it, in [0, 1]: the Twin's term of the sum and no more (SPEC 2.8); None says nothing."""
 
     @property
     def fingerprint(self) -> str:

@@ -67,5 +67,5 @@ def likeness(one: str, other: str) -> float:
 
 
 def no_worse(new: Agreement, old: Agreement) -> bool:
-    """Whether a new model may take an old one's place (SPEC 8.4)."""
-    return new.asked >= MEASURED_LEAST and new.share >= old.share
+    """Whether a new model may take an old one's place (SPEC 8.4): it answered enough, and agrees at least as often."""
+    return new.asked - new.unanswered >= MEASURED_LEAST and new.share >= old.share

@@ -105,7 +105,8 @@ class Purse(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the settings say: where and from what to train, the most a run may cost, the Twin model in use now."""
+    """What the settings say: where and from what to train, the most a run may cost in micro-dollars, and the Twin model
+    in use now as `PROVIDER:MODEL`, "" for none."""
 
     provider: str
     base_model: str
@@ -115,7 +116,7 @@ class Plan:
 
 
 Answer = Callable[[str, str], str | None]
-"""`answer(model, situation)`: what a Twin model proposes, as `prompt → channel`; None when nothing usable came.
+"""`answer(model, situation)`: what a model, `PROVIDER:MODEL`, proposes as `prompt → channel`; None for rubbish.
 Raises `TrainingFault` when it cannot be asked."""
 
 
@@ -310,7 +311,8 @@ class Training:
             words = f"{len(kept)} pairs are held back to measure it on, {MEASURED_LEAST} are needed: clawpy train adopt"
             self._move(run.id, KEPT_OLD, note=words, held_back=len(kept))
             return
-        new = self._agreement(run.model, kept)
+        made = f"{run.provider}:{run.model}"
+        new = self._agreement(made, kept)
         former = self._plan().current_model
         old = self._agreement(former, kept) if former else COIN
         better = no_worse(new, old)
@@ -318,7 +320,7 @@ class Training:
             f"{former} with {old.share:.0%}" if former else "a coin with half of them"
         )
         if better:
-            self._adopt(run.model)
+            self._adopt(made)
         self._move(
             run.id, ADOPTED if better else KEPT_OLD, note=words, held_back=len(kept), agreement=new.share,
             former_agreement=old.share, former_model=former,
@@ -330,7 +332,7 @@ class Training:
             run = _last(session, KEPT_OLD)
         if run is None:
             raise Refusal("no_training", "no run ended with a model that is not in use")
-        self._adopt(run.model)
+        self._adopt(f"{run.provider}:{run.model}")
         return self._move(run.id, ADOPTED, note=f"adopted by the operator; {run.note}")
 
     # -- within

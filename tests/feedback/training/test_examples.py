@@ -61,3 +61,4 @@ def test_a_new_model_must_be_measured_and_no_worse() -> None:
     assert no_worse(Agreement(0.6, MEASURED_LEAST), old)
     assert not no_worse(Agreement(0.59, 50), old)
     assert not no_worse(Agreement(1.0, MEASURED_LEAST - 1), old)
+    assert not no_worse(Agreement(0.0, 50, 46), Agreement(0.0, 50, 50))

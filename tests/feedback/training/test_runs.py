@@ -142,7 +142,7 @@ class World:
 
     def finish(self, model: str, dollars: float | None = 0.42) -> None:
         self.provided.says = Job("", "done", "completed", model, dollars)
-        self.answers[model] = lambda situation: f"run {situation.removeprefix('situation ')} → koji-core"
+        self.answers[f"together:{model}"] = lambda situation: f"run {situation.removeprefix('situation ')} → koji-core"
 
     def to(self, state: str) -> str:
         """Step until the run is in `state`; its id."""
@@ -187,7 +187,7 @@ def test_conversations_come_first(world: World) -> None:
     world.finish("me/twin-1")
     world.to(ADOPTED)
     second = world.training.begin()
-    assert (second.method, second.checkpoint, second.former_model) == ("dpo", "ft-0", "me/twin-1")
+    assert (second.method, second.checkpoint, second.former_model) == ("dpo", "ft-0", "together:me/twin-1")
 
 
 def test_the_whole_way(world: World) -> None:
@@ -204,7 +204,7 @@ def test_the_whole_way(world: World) -> None:
     run = world.training.step()
     assert run is not None
     assert (run.state, run.agreement, run.former_agreement) == (ADOPTED, 1.0, 0.5)
-    assert world.current == "me/twin-1"
+    assert world.current == "together:me/twin-1"
     assert "100% of" in run.note
     assert world.training.step() is None
     assert world.provided.opened == 0
@@ -212,16 +212,16 @@ def test_the_whole_way(world: World) -> None:
 
 def test_a_worse_model_is_not_swapped_in_unless_the_operator_says_so(world: World) -> None:
     world.pairs(60)
-    world.current = "me/twin-1"
-    world.answers["me/twin-1"] = lambda situation: f"run {situation.removeprefix('situation ')} → koji-core"
+    world.current = "together:me/twin-1"
+    world.answers["together:me/twin-1"] = lambda situation: f"run {situation.removeprefix('situation ')} → koji-core"
     world.training.begin()
     world.finish("me/twin-2")
-    world.answers["me/twin-2"] = lambda situation: "rest → garden"
+    world.answers["together:me/twin-2"] = lambda situation: "rest → garden"
     world.to(KEPT_OLD)
-    assert world.current == "me/twin-1"
+    assert world.current == "together:me/twin-1"
     assert "agrees with 0% of" in world.training.runs()[0].note
     assert world.training.adopt().state == ADOPTED
-    assert world.current == "me/twin-2"
+    assert world.current == "together:me/twin-2"
     with pytest.raises(Refusal, match="not in use"):
         world.training.adopt()
 
@@ -333,4 +333,4 @@ def test_over_http(world: World) -> None:
         server.jobs[0].finish("me/twin-1")
         world.finish("me/twin-1")
         world.to(ADOPTED)
-    assert world.current == "me/twin-1"
+    assert world.current == "together:me/twin-1"

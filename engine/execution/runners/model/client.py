@@ -126,11 +126,18 @@ class Conversation:
             }
         )
 
-    def ask(self, *, say: Sequence[str], results: Sequence[Mapping[str, object]], max_tokens: int) -> None:
-        """Begin a request. Raises `HostGone`."""
+    def ask(
+        self,
+        *,
+        say: Sequence[str],
+        results: Sequence[Mapping[str, object]],
+        max_tokens: int,
+        temperature: float | None = None,
+    ) -> None:
+        """Begin a request; `temperature` None is the model's own. Raises `HostGone`."""
         self._asked = True
-        message = {"do": "ask", "c": self.name, "say": list(say), "results": list(results), "max_tokens": max_tokens}
-        self._process.write(message)
+        how = {"max_tokens": max_tokens, "temperature": temperature}
+        self._process.write({"do": "ask", "c": self.name, "say": list(say), "results": list(results), **how})
 
     def take(self, timeout: float) -> Message | None:
         """What comes next, None after `timeout` seconds without."""

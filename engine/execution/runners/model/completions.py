@@ -168,7 +168,7 @@ class Completions:
         used, said, fault, call_id = Usage(0, 0, 0), "", "it was broken off", ""
         try:
             call_id = self._begin(errand)
-            conversation.ask(say=[errand.text], results=(), max_tokens=most)
+            conversation.ask(say=[errand.text], results=(), max_tokens=most, temperature=errand.question.temperature)
             answer, received = self._hear(errand, conversation, "done")
             if answer["is"] == "failed":
                 failure = wire.failure_of(answer)

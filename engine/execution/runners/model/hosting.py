@@ -204,7 +204,7 @@ class _Conversation:
         stream = _Outlet(self.send)
         hosting_http.on_bytes.set(stream.beat)
         try:
-            response = await self._request(request, message["max_tokens"], stream)
+            response = await self._request(request, message, stream)
         except Exception as error:
             stream.flush()
             failure = failure_of(error, self.model.key, received=stream.received)
@@ -214,9 +214,12 @@ class _Conversation:
         self.messages += [request, response]
         self.send(self._answer(request, response))
 
-    async def _request(self, request: ModelRequest, max_tokens: int, stream: _Outlet) -> ModelResponse:
+    async def _request(self, request: ModelRequest, message: Message, stream: _Outlet) -> ModelResponse:
         parameters = ModelRequestParameters(function_tools=self.tools, allow_text_output=True)
+        max_tokens, temperature = message["max_tokens"], message["temperature"]
         settings = ModelSettings(max_tokens=max_tokens)
+        if temperature is not None:
+            settings["temperature"] = temperature
         most = max(65_536, max_tokens * CHARACTERS_A_TOKEN)
         async with model_request_stream(
             self.client, [*self.messages, request], model_settings=settings, model_request_parameters=parameters

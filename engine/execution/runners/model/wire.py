@@ -3,7 +3,7 @@
 Every message names its conversation, `c`. To the host, by `do`:
 
     open    model, instructions, tools, history     -> opened or failed
-    ask     say, results, max_tokens                -> alive, text, thought …, then done or failed
+    ask     say, results, max_tokens, temperature              -> alive, text, thought …, then done or failed
     cancel                                          -> cancelled, always
     close
 

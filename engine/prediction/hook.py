@@ -1,0 +1,174 @@
+"""Predictions of other programs (SPEC 2.8): lines that they append to `predictions.jsonl` become proposals.
+
+A line is `{"prediction", "confidence", "channel", "reasoning", "timestamp"}`, and may name a `workspace`. It is read
+once; what it says is proposed for a day, as a card would be. The engine never writes the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.model_twin import said_proposal
+from engine.storage import state
+from engine.storage.database import Database
+from engine.values import Proposal, Source, sanitise
+
+KEPT = timedelta(hours=24)
+"""So long a line is proposed; a card expires after as long (SPEC 2.7)."""
+
+LONGEST_LINE = 64 * 1024
+"""Bytes."""
+
+LONGEST_PROMPT = 2_000
+"""Characters."""
+
+MOST = 50
+"""So many of the newest lines are held at once."""
+
+READ_MOST = 1024 * 1024
+"""Bytes that are read at a time; of a file that grew by more than that only the end is read."""
+
+NAMED = 5
+"""So many lines that cannot be read are named; the others are counted."""
+
+KIND = "hook"
+
+PLACE = "prediction.hook"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line, read. `confidence` in [0, 1]; `workspace` "" when it names none."""
+
+    prompt: str
+    channel: str
+    confidence: float
+    reasoning: str
+    at: datetime
+    workspace: str = ""
+
+
+def read_line(raw: bytes, now: datetime) -> Said:
+    """A line of the file. Raises ValueError that says what is wrong with it."""
+    if len(raw) > LONGEST_LINE:
+        raise ValueError(f"longer than {LONGEST_LINE} bytes")
+    try:
+        fields = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise ValueError("no JSON object")
+    texts = {name: fields.get(name, "") for name in ("prediction", "channel", "reasoning", "timestamp", "workspace")}
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{name} is no text")
+    prompt, confidence = sanitise(texts["prediction"]).strip(), fields.get("confidence")
+    if not 0 < len(prompt) <= LONGEST_PROMPT:
+        raise ValueError(f"prediction must have 1 to {LONGEST_PROMPT} characters")
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not math.isfinite(confidence):
+        raise ValueError("confidence is no number")
+    if not 0 <= confidence <= 1:
+        raise ValueError(f"confidence is {confidence}, not from 0 to 1")
+    at = now
+    if texts["timestamp"]:
+        try:
+            at = datetime.fromisoformat(texts["timestamp"])
+        except ValueError as error:
+            raise ValueError(f"timestamp {texts['timestamp'][:40]!r} is no time") from error
+        at = min(at if at.tzinfo else at.replace(tzinfo=UTC), now)
+    reasoning = sanitise(texts["reasoning"]).strip()[:LONGEST_PROMPT]
+    return Said(prompt, sanitise(texts["channel"]).strip(), float(confidence), reasoning, at, texts["workspace"])
+
+
+class PredictorHook:
+    """Reads the file on, and proposes what is in it. From the thread of a cycle."""
+
+    def __init__(
+        self,
+        database: Database,
+        file: Callable[[], Path],
+        *,
+        flows: Collection[str],
+        home_workspace: Callable[[], str],
+        report: Callable[[str, str], None],
+    ) -> None:
+        """`home_workspace` is where a line belongs that names no workspace; `report(where, words)` hears of lines that
+        cannot be read."""
+        self._database = database
+        self._file = file
+        self._flows = flows
+        self._home_workspace = home_workspace
+        self._report = report
+        self._said: list[Said] = []
+        self._begun = False
+
+    def propose(self, context: WorkspaceContext) -> Sequence[Proposal]:
+        """What other programs predict for this workspace, the newest of the same words only."""
+        self.read(context.now)
+        mine = {one.prompt: one for one in self._said if (one.workspace or self._home_workspace()) == context.workspace}
+        return [self._proposal(context, one) for one in mine.values()]
+
+    def read(self, now: datetime) -> None:
+        """Take in the lines that are new; those that cannot be read are reported with their number."""
+        self._said = [one for one in self._said if now - one.at < KEPT]
+        file = self._file()
+        try:
+            size = file.stat().st_size
+        except OSError:
+            return  # nobody writes one: there is no hook
+        with self._database.read() as session:
+            kept = state.get(session, PLACE)
+        if kept is None or kept["file"] != str(file) or kept["offset"] > size:
+            kept = {"file": str(file), "offset": 0, "line": 0}  # not the file it was
+            self._said = []
+        # After a start what was read before is read again, as far as a day back.
+        begin, line = (kept["offset"], kept["line"]) if self._begun else (0, 0)
+        self._begun = True
+        if begin == size:
+            return
+        offset, number, faults = self._read_from(file, begin, line, size, now, known=kept["line"])
+        if offset != kept["offset"]:
+            told = {"file": str(file), "offset": offset, "line": number}
+            self._database.write(lambda tx: state.put(tx, PLACE, told))
+            new = [fault for at, fault in faults if at > kept["line"]]
+            if new:
+                more = f"; and {len(new) - NAMED} more" if len(new) > NAMED else ""
+                self._report(str(file), "; ".join(new[:NAMED]) + more)
+
+    def _read_from(
+        self, file: Path, begin: int, line: int, size: int, now: datetime, *, known: int
+    ) -> tuple[int, int, list[tuple[int, str]]]:
+        """Where reading ended (offset, line), and the lines that could not be read, by number."""
+        faults: list[tuple[int, str]] = []
+        with file.open("rb") as opened:
+            opened.seek(begin)
+            offset = begin
+            for raw in opened:
+                if not raw.endswith(b"\n"):
+                    break  # it is being written
+                offset, line = offset + len(raw), line + 1
+                if size - offset > READ_MOST or not raw.strip():
+                    continue
+                if line <= known and b'"timestamp"' not in raw:
+                    continue  # when it was written nobody knows any more
+                try:
+                    said = read_line(raw, now)
+                except ValueError as error:
+                    faults.append((line, f"line {line}: {error}"))
+                    continue
+                if now - said.at < KEPT:
+                    self._said = [*self._said, said][-MOST:]
+        return offset, line, faults
+
+    def _proposal(self, context: WorkspaceContext, one: Said) -> Proposal:
+        reasoning = one.reasoning or "another program predicts it"
+        made = said_proposal(context, self._flows, kind=KIND, prompt=one.prompt, reasoning=reasoning)
+        return replace(
+            made, channel=one.channel, source=Source.PREDICTOR_HOOK, confidence=one.confidence, evidence_at=one.at
+        )

@@ -1,0 +1,205 @@
+"""The model Twin (SPEC 2.3a): a model of the operator's choice proposes what he would want next.
+
+It is asked when the situation of a workspace is another than when it was last asked, at most once a cycle and
+workspace. What it says is checked; of rubbish it is told once and asked again; after that the embedded Twin and the
+templates stand alone, as they do when it cannot be reached.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from engine.config import SettingsSource
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.flow_names import named_flow
+from engine.prediction.own_prompts import implied
+from engine.values import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
+
+log = logging.getLogger(__name__)
+
+TEMPERATURE = 0.3
+MOST_TOKENS = 200
+SECONDS = 20.0
+"""A cycle waits so long for it at most."""
+
+BUDGET = 10_000
+"""Micro-dollars that one question may cost: 200 tokens of the dearest model are less."""
+
+REMEMBERED = 64
+"""Workspaces whose last situation is known."""
+
+KIND = "twin"
+
+
+class TwinReply(BaseModel):
+    """What the model must answer."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    prompt: str = Field(min_length=1, max_length=2_000)
+    channel: str = Field(min_length=1, max_length=100)
+    confidence: float = Field(ge=0, le=1)
+    reasoning: str = Field(default="", max_length=2_000)
+
+    @field_validator("prompt", "channel", "reasoning", mode="after")
+    @classmethod
+    def _plain(cls, value: str) -> str:
+        return sanitise(value).strip()
+
+
+class Unusable(ValueError):
+    """What the model said is no answer, in words that it is told too."""
+
+
+Ask = Callable[[str, Question], Answer]
+"""Asks a model by its id; raises `NoAnswer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwinModelId:
+    """A model and its provider; `twinModelId` without the name of a known provider before it is one of Together's."""
+
+    provider: str
+    model: str
+
+    @classmethod
+    def read(cls, text: str, providers: Collection[str]) -> TwinModelId:
+        """`PROVIDER:MODEL` or `MODEL`."""
+        provider, _, model = text.partition(":")
+        return cls(provider, model) if model and provider in providers else cls("together", text)
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.model}"
+
+
+def read_reply(text: str, channels: Collection[str]) -> TwinReply:
+    """The reply in what a model said, with or without a fence or words around it. Raises `Unusable`."""
+    begin, end = text.find("{"), text.rfind("}")
+    try:
+        reply = TwinReply.model_validate(json.loads(text[begin : end + 1]))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise Unusable(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+    except (ValueError, RecursionError) as error:
+        raise Unusable("it is no JSON object") from error
+    if not reply.prompt:
+        raise Unusable("prompt is empty")
+    if reply.channel not in channels:
+        raise Unusable(f"there is no channel {reply.channel[:40]!r}; it is one of {', '.join(channels)}")
+    return reply
+
+
+class ModelTwin:
+    """Asks the Twin model and makes proposals of what it says. From the thread of a cycle."""
+
+    def __init__(
+        self,
+        settings: SettingsSource,
+        ask: Ask,
+        *,
+        flows: Collection[str],
+        phase: Callable[[], int],
+        told: Callable[[str, bool, str], None],
+    ) -> None:
+        """`flows` that a prompt may name; `phase()` as in SPEC 2.6; `told(model, usable, words)` hears how each
+        question went."""
+        self._settings = settings
+        self._ask = ask
+        self._flows = flows
+        self._phase = phase
+        self._told = told
+        self._last: OrderedDict[str, tuple[str, Proposal | None]] = OrderedDict()
+
+    @property
+    def named(self) -> TwinModelId | None:
+        """The model that the settings name, None when they name none."""
+        settings = self._settings.current
+        return TwinModelId.read(settings.twin_model_id, settings.provider_names()) if settings.twin_model_id else None
+
+    def propose(self, context: WorkspaceContext) -> list[Proposal]:
+        """What the model would want done in this situation; nothing when it is off, failed, or said nothing usable."""
+        model = self.named
+        if model is None or not self._settings.current.twin_model_enabled or self._phase() == 0:
+            return []
+        situation = _situation(context)
+        digest = hashlib.sha256(f"{model}\0{situation}".encode()).hexdigest()[:24]
+        known = self._last.get(context.workspace)
+        if known is None or known[0] != digest:
+            known = (digest, self._asked(str(model), context))
+            self._last[context.workspace] = known
+            self._last.move_to_end(context.workspace)
+            while len(self._last) > REMEMBERED:
+                self._last.popitem(last=False)
+        return [known[1]] if known[1] is not None else []
+
+    def answer(self, model: str, situation: str, *, workspace: str = "") -> TwinReply:
+        """What `model` says to a situation, asked twice at most. Raises `NoAnswer` when it cannot be asked, `Unusable`
+        when neither answer is one."""
+        channels = tuple(self._settings.current.channels)
+        text = f"{situation}\n\nchannels: {', '.join(channels)}"
+        for last in (False, True):
+            question = Question(
+                purpose="twin",
+                subject="twin",
+                instructions=TWIN_INSTRUCTION,
+                text=text,
+                most_tokens=MOST_TOKENS,
+                budget=BUDGET,
+                seconds=SECONDS,
+                temperature=TEMPERATURE,
+                workspace=workspace,
+            )
+            try:
+                return read_reply(self._ask(model, question).text, channels)
+            except Unusable as fault:
+                if last:
+                    raise
+                log.info("the Twin model's answer cannot be used, it is asked again: %s", fault)
+                text = f"{situation}\n\nchannels: {', '.join(channels)}\n\nYour last answer cannot be used: {fault}."
+        raise AssertionError("the loop returns or raises")
+
+    def _asked(self, model: str, context: WorkspaceContext) -> Proposal | None:
+        try:
+            reply = self.answer(model, context.text, workspace=context.workspace)
+        except (NoAnswer, Unusable) as fault:
+            self._told(model, False, str(fault))
+            return None
+        self._told(model, True, "")
+        return self._proposal(context, reply)
+
+    def _proposal(self, context: WorkspaceContext, reply: TwinReply) -> Proposal:
+        reasoning = reply.reasoning or "the Twin model gives no reason"
+        said = said_proposal(context, self._flows, kind=KIND, prompt=reply.prompt, reasoning=reasoning)
+        return replace(said, channel=reply.channel, source=Source.TWIN_MODEL, confidence=reply.confidence)
+
+
+def _situation(context: WorkspaceContext) -> str:
+    """The situation but for what changes by itself with every minute."""
+    kept = [line for line in context.text.splitlines() if not line.startswith("time:")]
+    return "\n".join([context.part.value, *kept])
+
+
+def said_proposal(
+    context: WorkspaceContext, flows: Collection[str], *, kind: str, prompt: str, reasoning: str
+) -> Proposal:
+    """A proposal of what somebody else than a template says in words; one that names a flow is that flow."""
+    named = named_flow(prompt, flows)
+    flow = named[0] if named is not None and not named[1] else None
+    return Proposal(
+        kind=kind,
+        workspace=context.workspace,
+        prompt=prompt,
+        reasoning=reasoning,
+        facts={"prompt": prompt},
+        flow=flow,
+        parameters=implied(flow, context.local) if flow else {},
+        evidence_at=context.now,
+        signals=context.signals,
+    )

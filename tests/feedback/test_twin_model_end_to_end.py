@@ -1,0 +1,153 @@
+"""A real engine with a model behind a real address: what the Twin model and other programs say becomes cards, and the
+Twin model is trained and swapped in by verbs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.doors.verbs import dispatch
+from engine.engine import Engine, open_engine
+from engine.home import Home
+from engine.storage.database import Transaction
+from engine.values import DecidedBy, DecidedCard, DecisionSignal, Source
+from tests.conftest import Repository
+from tests.support.model_server import ModelServer, Reply
+from tests.support.training_server import TrainingServer
+
+WANTED = {"prompt": "mend the rounding of the cart", "channel": "koji-core", "confidence": 0.9, "reasoning": "as ever"}
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def school() -> Iterator[TrainingServer]:
+    with TrainingServer() as server:
+        yield server
+
+
+@pytest.fixture
+def engine(
+    tmp_path: Path, repository: Repository, clock: FakeClock, model: ModelServer, school: TrainingServer
+) -> Iterator[Engine]:
+    repository.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")
+    home = Home.locate(tmp_path / "home")
+    home.config.mkdir(parents=True)
+    home.config_file.write_text(
+        f"""
+        twinModelEnabled = true
+        twinModelId = "box:twin-1"
+        [providers.box]
+        kind = "openai"
+        baseUrl = "{model.openai}"
+        keyless = true
+        [providers.school]
+        kind = "openai"
+        baseUrl = "{school.url}/v1"
+        keyless = true
+        [training]
+        provider = "school"
+        api = "openai"
+        baseModel = "base"
+        """
+    )
+    engine = open_engine(home, workspaces=[str(repository.path)], clock=clock, start_schedule=False)
+    yield engine
+    engine.close()
+
+
+def decide(engine: Engine, count: int, *, waits: FakeClock | None = None) -> None:
+    """The operator dismisses and approves cards in turn, on different channels."""
+
+    def card(n: int, channel: str) -> DecidedCard:
+        return DecidedCard(
+            f"pred_{channel}_{n}", "own", channel, "/shop", "", f"{channel} {n}", 0.4, DecidedBy.OPERATOR, f"now {n}"
+        )
+
+    def work(tx: Transaction) -> None:
+        for n in range(count):
+            engine.feedback.record(tx, DecisionSignal.DISMISSED, card(n, "garden"))
+            engine.feedback.record(tx, DecisionSignal.APPROVED, card(n, "research"))
+
+    engine.database.write(work)
+
+
+def cards(engine: Engine, source: Source) -> list[Any]:
+    engine.predictions.run_cycle()
+    return [one for one in engine.cards.pending() if one.source is source]
+
+
+def test_what_the_model_says_becomes_a_card_from_the_thirtieth_decision_on(engine: Engine, model: ModelServer) -> None:
+    model.script(*[Reply(text=json.dumps(WANTED))] * 3)
+    assert cards(engine, Source.TWIN_MODEL) == []
+    assert model.requests == []
+    decide(engine, 15)
+    [card] = cards(engine, Source.TWIN_MODEL)
+    assert (card.assignment.prompt, card.assignment.channel) == ("mend the rounding of the cart", "koji-core")
+    assert card.parts is not None
+    assert card.parts.twin == 0.9
+    assert model.requests[0].body["temperature"] == 0.3
+    assert len(cards(engine, Source.TWIN_MODEL)) == len(model.requests) == 1
+
+
+def test_a_model_that_is_gone_costs_no_other_card(engine: Engine, model: ModelServer) -> None:
+    decide(engine, 15)
+    model.script(Reply(status=401, error="who are you"))
+    assert cards(engine, Source.TWIN_MODEL) == []
+    assert engine.cards.pending()
+    [told] = engine.ledger.latest(10, kinds=("TwinAnswered",))
+    assert told.payload["usable"] is False
+
+
+def test_what_another_program_predicts_becomes_a_card(engine: Engine, clock: FakeClock) -> None:
+    line = {
+        "prediction": "write the release notes",
+        "confidence": 0.8,
+        "channel": "chronicle-hub",
+        "reasoning": "friday",
+    }
+    (engine.home.data / "predictions.jsonl").write_text(json.dumps(line) + "\n{\n")
+    [card] = cards(engine, Source.PREDICTOR_HOOK)
+    assert (card.assignment.channel, card.confidence) == ("chronicle-hub", 0.4)  # cold start: fixed
+    [fault] = engine.ledger.latest(5, kinds=("FaultReported",))
+    assert "line 2" in fault.payload["message"]
+
+
+def test_a_twin_model_is_trained_and_swapped_in_without_a_restart(
+    engine: Engine, model: ModelServer, school: TrainingServer
+) -> None:
+    decide(engine, 60)
+    started = dispatch(engine, "train", {"action": "start"})
+    assert started["runs"][0]["state"] == "started", started["runs"][0]["message"]
+    assert (started["runs"][0]["method"], started["twinModel"]) == ("dpo", "box:twin-1")
+    school.jobs[0].finish("twin-2", dollars=None)
+    # The new model is asked at the same provider; the old one, elsewhere, answers with rubbish.
+    model.answer = lambda request: Reply(text="no idea")
+    assert dispatch(engine, "train", {})["runs"][0]["state"] == "trained"
+    engine.settings.set("providers.school.baseUrl", model.openai)
+    model.answer = lambda request: Reply(
+        text=json.dumps(WANTED | {"prompt": "research", "channel": "research"}) if request.model == "twin-2" else "?"
+    )
+    said = dispatch(engine, "train", {})
+    assert (said["runs"][0]["state"], said["twinModel"]) == ("adopted", "school:twin-2")
+    assert "100%" in said["runs"][0]["message"]
+    assert engine.settings.current.twin_model_id == "school:twin-2"
+
+
+def test_export_and_import(engine: Engine, tmp_path: Path) -> None:
+    decide(engine, 50)
+    said = dispatch(engine, "export", {"what": "dpo"})
+    assert (said["records"], said["file"]) == (50, str(engine.home.data / "dpo-pairs.jsonl"))
+    assert dispatch(engine, "train", {"action": "import", "file": said["file"]})["imported"] == 0
+    more = tmp_path / "more.jsonl"
+    more.write_text(json.dumps({"prompt": "x", "chosen": "a → garden", "rejected": "b → research"}) + "\n")
+    assert dispatch(engine, "train", {"action": "import", "file": str(more)})["imported"] == 1

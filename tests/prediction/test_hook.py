@@ -1,0 +1,150 @@
+"""Predictions of other programs: what a line must be, and when each is read (SPEC 2.8)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.prediction.hook import LONGEST_PROMPT, PredictorHook, read_line
+from engine.storage.database import Database
+from engine.values import Source
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, World, dated_commit
+
+LINE = {"prediction": "Run the tests", "confidence": 0.72, "channel": "koji-core", "reasoning": "red",
+        "timestamp": "2026-01-05T09:00:00Z"}  # fmt: skip
+
+
+def raw(**change: Any) -> bytes:
+    return json.dumps(LINE | change).encode() + b"\n"
+
+
+class Hooked:
+    """A hook on a file, and what it reported."""
+
+    def __init__(self, database: Database, world: World, file: Path) -> None:
+        self.database, self.world, self.file = database, world, file
+        self.faults: list[str] = []
+        self.restart()
+
+    def restart(self) -> None:
+        self.hook = PredictorHook(
+            self.database,
+            lambda: self.file,
+            flows=("run_tests",),
+            home_workspace=lambda: str(self.world.path),
+            report=lambda where, words: self.faults.append(words),
+        )
+
+    def append(self, data: bytes) -> None:
+        with self.file.open("ab") as file:
+            file.write(data)
+
+    def prompts(self) -> list[str]:
+        return [one.prompt for one in self.hook.propose(self.world.sense())]
+
+
+@pytest.fixture
+def hooked(database: Database, repository: Repository, tmp_path: Path) -> Hooked:
+    dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
+    return Hooked(database, World(repository.path), tmp_path / "predictions.jsonl")
+
+
+def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked: Hooked) -> None:
+    assert hooked.prompts() == []
+    hooked.append(raw())
+    [proposal] = hooked.hook.propose(hooked.world.sense())
+    assert (proposal.source, proposal.confidence, proposal.channel) == (Source.PREDICTOR_HOOK, 0.72, "koji-core")
+    assert (proposal.flow, proposal.reasoning, proposal.evidence_at) == (
+        "run_tests",
+        "red",
+        NOW - timedelta(minutes=30),
+    )
+    assert proposal.fingerprint == hooked.hook.propose(hooked.world.sense())[0].fingerprint
+
+
+def test_a_half_written_line_is_read_when_it_is_whole(hooked: Hooked) -> None:
+    line = raw(prediction="later")
+    hooked.append(raw() + line[:20])
+    assert hooked.prompts() == ["Run the tests"]
+    hooked.append(line[20:])
+    assert hooked.prompts() == ["Run the tests", "later"]
+    assert hooked.faults == []
+
+
+def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked: Hooked) -> None:
+    hooked.append(raw() + b"{\n\n" + raw(confidence=1.5) + raw(prediction="good"))
+    assert hooked.prompts() == ["Run the tests", "good"]
+    [words] = hooked.faults
+    assert words.startswith("line 2: no JSON")
+    assert "line 4: confidence is 1.5, not from 0 to 1" in words
+    hooked.restart()
+    assert hooked.prompts() == ["Run the tests", "good"]
+    assert len(hooked.faults) == 1
+
+
+def test_lines_are_proposed_for_a_day(hooked: Hooked) -> None:
+    hooked.append(raw(timestamp=(NOW - timedelta(hours=24)).isoformat()))
+    hooked.append(raw(prediction="fresh", timestamp=(NOW - timedelta(hours=23, minutes=59)).isoformat()))
+    assert hooked.prompts() == ["fresh"]
+    hooked.world.now += timedelta(minutes=1)
+    assert hooked.prompts() == []
+
+
+def test_a_line_without_a_time_is_of_when_it_was_read(hooked: Hooked) -> None:
+    hooked.append(json.dumps({"prediction": "Run the tests", "confidence": 0.5, "channel": ""}).encode() + b"\n")
+    assert hooked.prompts() == ["Run the tests"]
+    hooked.restart()
+    assert hooked.prompts() == []
+
+
+def test_another_file_in_its_place_is_read_from_the_start(hooked: Hooked) -> None:
+    hooked.append(raw() + raw(prediction="two"))
+    assert len(hooked.prompts()) == 2
+    hooked.file.write_bytes(raw(prediction="new"))
+    assert hooked.prompts() == ["new"]
+
+
+def test_a_line_may_name_its_workspace(hooked: Hooked) -> None:
+    hooked.append(raw(workspace="/elsewhere"))
+    assert hooked.prompts() == []
+    hooked.append(raw(workspace=str(hooked.world.path)))
+    assert hooked.prompts() == ["Run the tests"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"prediction": ""}, "prediction must have"),
+        ({"prediction": "x" * (LONGEST_PROMPT + 1)}, "prediction must have"),
+        ({"prediction": 3}, "prediction is no text"),
+        ({"confidence": "0.5"}, "no number"),
+        ({"confidence": True}, "no number"),
+        ({"confidence": float("nan")}, "no number"),
+        ({"confidence": -0.01}, "not from 0 to 1"),
+        ({"timestamp": "yesterday"}, "no time"),
+        ({"reasoning": "x" * 70_000}, "longer than 65536 bytes"),
+    ],
+)
+def test_what_is_no_line(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        read_line(raw(**change), NOW)
+
+
+def test_bounds_that_are_lines() -> None:
+    assert [read_line(raw(confidence=c), NOW).confidence for c in (0, 1)] == [0, 1]
+    assert len(read_line(raw(prediction="x" * LONGEST_PROMPT), NOW).prompt) == LONGEST_PROMPT
+    assert read_line(raw(timestamp="2027-01-01T00:00:00Z"), NOW).at == NOW
+
+
+@given(st.binary(max_size=200))
+def test_rubbish_is_a_line_or_a_fault(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        read_line(data, NOW)

@@ -1,0 +1,146 @@
+"""The model Twin: what it must answer, how often it is asked, and what becomes of rubbish (SPEC 2.3a)."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from engine.config import FixedSettings, Settings
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.model_twin import MOST_TOKENS, TEMPERATURE, ModelTwin, TwinModelId, Unusable, read_reply
+from engine.values import Answer, NoAnswer, Question, Source
+from tests.conftest import Repository
+from tests.prediction.sensing import NOW, World, dated_commit
+
+CHANNELS = ("koji-core", "garden")
+GOOD = {"prompt": "mend the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
+
+
+class Model:
+    """Answers in turn; a str is said, an error raised. `asked` are the questions."""
+
+    def __init__(self, *answers: str | NoAnswer) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, Question]] = []
+        self.told: list[tuple[str, bool, str]] = []
+
+    def __call__(self, model: str, question: Question) -> Answer:
+        self.asked.append((model, question))
+        answer = self.answers.pop(0)
+        if isinstance(answer, NoAnswer):
+            raise answer
+        return Answer(answer, 10)
+
+
+def twin(model: Model, *, phase: int = 1, **settings: object) -> ModelTwin:
+    chosen = {"twin_model_enabled": True, "twin_model_id": "ollama:twin"} | settings
+    return ModelTwin(
+        FixedSettings(Settings(**chosen)),  # type: ignore[arg-type]
+        model,
+        flows=("run_tests", "summarise_day"),
+        phase=lambda: phase,
+        told=lambda name, usable, words: model.told.append((name, usable, words)),
+    )
+
+
+@pytest.fixture
+def world(repository: Repository) -> World:
+    dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
+    return World(repository.path)
+
+
+@pytest.fixture
+def context(world: World) -> WorkspaceContext:
+    return world.sense()
+
+
+def test_a_reply_is_one_object_with_or_without_words_around_it() -> None:
+    for text in (json.dumps(GOOD), f"```json\n{json.dumps(GOOD)}\n```", f"I think {json.dumps(GOOD)} it is."):
+        assert read_reply(text, CHANNELS).prompt == "mend the rounding"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": "\x1b[31m"}, "prompt is empty"),
+        ({"confidence": 1.01}, "confidence"),
+        ({"confidence": -0.01}, "confidence"),
+        ({"confidence": "very"}, "confidence"),
+        ({"channel": "nowhere"}, "no channel 'nowhere'"),
+    ],
+)
+def test_what_is_no_reply(change: dict[str, object], says: str) -> None:
+    with pytest.raises(Unusable, match=says):
+        read_reply(json.dumps(GOOD | change), CHANNELS)
+
+
+def test_confidence_at_its_bounds() -> None:
+    assert [read_reply(json.dumps(GOOD | {"confidence": c}), CHANNELS).confidence for c in (0, 1)] == [0, 1]
+    for rubbish in ("", "no", "[]", "{", "[" * 100_000):
+        with pytest.raises(Unusable):
+            read_reply(rubbish, CHANNELS)
+
+
+def test_its_word_becomes_a_proposal(context: WorkspaceContext) -> None:
+    model = Model(json.dumps(GOOD))
+    [proposal] = twin(model).propose(context)
+    assert (proposal.prompt, proposal.channel, proposal.confidence) == ("mend the rounding", "koji-core", 0.7)
+    assert (proposal.source, proposal.flow, proposal.reasoning) == (Source.TWIN_MODEL, None, "red since noon")
+    [(name, question)] = model.asked
+    assert (name, question.temperature, question.most_tokens) == ("ollama:twin", TEMPERATURE, MOST_TOKENS) == (
+        "ollama:twin", 0.3, 200,
+    )  # fmt: skip
+    assert question.text.startswith(context.text)
+    assert "channels: koji-core, chronicle-hub" in question.text
+    assert model.told == [("ollama:twin", True, "")]
+
+
+def test_a_prompt_that_names_a_flow_is_that_flow(context: WorkspaceContext) -> None:
+    [proposal] = twin(Model(json.dumps(GOOD | {"prompt": "Run the tests"}))).propose(context)
+    assert (proposal.flow, proposal.parameters) == ("run_tests", {})
+
+
+def test_rubbish_is_said_once_and_asked_again(context: WorkspaceContext) -> None:
+    model = Model("what?", json.dumps(GOOD))
+    assert len(twin(model).propose(context)) == 1
+    assert "cannot be used: it is no JSON object" in model.asked[1][1].text
+    model = Model("what?", "what?", "never asked")
+    assert twin(model).propose(context) == []
+    assert model.told == [("ollama:twin", False, "it is no JSON object")]
+
+
+def test_a_model_that_cannot_be_asked_is_not_asked_again_at_once(context: WorkspaceContext) -> None:
+    model = Model(NoAnswer("no key"))
+    assert twin(model).propose(context) == []
+    assert model.told == [("ollama:twin", False, "no key")]
+
+
+def test_it_is_asked_anew_when_the_situation_is_another(world: World) -> None:
+    model = Model(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"}))
+    asked = twin(model)
+    first = asked.propose(world.sense())
+    world.now += timedelta(minutes=10)
+    assert asked.propose(world.sense()) == first
+    (world.path / "cart.py").write_text("2")
+    assert [one.prompt for one in asked.propose(world.sense())] == ["another"]
+
+
+@pytest.mark.parametrize("settings", [{"twin_model_enabled": False}, {"twin_model_id": ""}])
+def test_off_it_is_not_asked(context: WorkspaceContext, settings: dict[str, object]) -> None:
+    assert twin(Model(), **settings).propose(context) == []
+
+
+def test_not_before_thirty_decisions(context: WorkspaceContext) -> None:
+    assert twin(Model(), phase=0).propose(context) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_"),
+    [("ollama:twin", "ollama:twin"), ("ft:twin-sft-v1:together:2025-02", "together:ft:twin-sft-v1:together:2025-02"),
+     ("me/twin", "together:me/twin"), ("openai:ft:gpt:me", "openai:ft:gpt:me")],
+)  # fmt: skip
+def test_together_is_the_default_provider(text: str, is_: str) -> None:
+    assert str(TwinModelId.read(text, ("openai", "ollama", "together"))) == is_
