@@ -327,8 +327,9 @@ class AgentRetired(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFileChanged(Event):
-    """A file of an agent (`subject`) was edited (SPEC 4.1). `how`: "in the console", "by the engine", or "on disk"
-    when another program did it, or nobody said who."""
+    """A file of an agent (`subject`) was edited (SPEC 4.1), or, without `file`, a folder came or went that has none of
+    an agent's files. `how`: "in the console", "by the engine", or "on disk" when another program did it, or nobody said
+    who."""
 
     file: str
     how: str

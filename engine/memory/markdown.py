@@ -66,6 +66,7 @@ class Markdown:
         self._fault = fault
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str], str] = {}  # digests as they were last written here or noticed
+        self._folders: frozenset[str] = frozenset()  # what stood in the folder then, sound or not
 
     # Reading
 
@@ -202,12 +203,14 @@ class Markdown:
     def remember_all(self) -> None:
         """Take every file as known, before it is watched."""
         with self._lock:
+            self._folders = self._entries()
             for agent in self.agents():
                 for name in FILES:
                     self._seen[agent, name] = self._digest(agent, name)
 
     def notice(self, paths: Sequence[Path]) -> builtins.list[tuple[str, str]]:
-        """`paths` may have changed: record which files really did, and not by our own hand. Says which."""
+        """`paths` may have changed: record which files really did, and not by our own hand. Says which; a folder that
+        came or went without a file of an agent's is told of with the file ""."""
         changed: builtins.list[tuple[str, str]] = []
         with self._lock:
             for agent, name in sorted(self._files(paths)):
@@ -215,9 +218,19 @@ class Markdown:
                 if self._seen.get((agent, name), "") != digest:
                     self._seen[agent, name] = digest
                     changed.append((agent, name))
+            before, self._folders = self._folders, self._entries()
+            told = {agent for agent, _ in changed}
+            changed += [(name, "") for name in sorted(before ^ self._folders) if name not in told]
         for agent, name in changed:
             self._record(agent, name, "on disk")
         return changed
+
+    def _entries(self) -> frozenset[str]:
+        """What stands in the folder, as far as it is shown."""
+        try:
+            return frozenset(sanitise(one.name)[:80] for one in self.folder.iterdir() if not one.name.startswith("."))
+        except FileNotFoundError:
+            return frozenset()
 
     def _files(self, paths: Sequence[Path]) -> set[tuple[str, str]]:
         """The files that changes at `paths` can touch; a folder that came or went touches all of its own."""

@@ -308,11 +308,15 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
             sqlalchemy.event.remove(engine, "before_cursor_execute", count)
 
 
-def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World) -> None:
+@pytest.mark.parametrize("leader", ["lead", "cto"])
+def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World, leader: str) -> None:
+    """Where they were queued for, and where their agent was moved meanwhile."""
     said = {f"alpha{n} beta{n} gamma{n} delta{n}" for n in range(3)}
     step, faults = 1, 0
     for number in range(3):
         world.wisdom.offer(learning(number))
+    if leader != "lead":
+        world.agents.move("worker", leader)
     while True:
         with failing_at(world.database, step) as seen:
             try:
@@ -321,13 +325,13 @@ def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World) 
                 faults += 1
                 states = {one.state for one in world.wisdom.bubbles()}
                 assert states == {BubbleState.QUEUED}, step
-                assert texts(world) == []
+                assert texts(world, leader) == []
             else:
                 assert seen[0] < step
                 break
         step += 1
     assert faults >= 10
-    assert sorted(texts(world)) == sorted(said)
+    assert sorted(texts(world, leader)) == sorted(said)
     assert {one.state for one in world.wisdom.bubbles()} == {BubbleState.FLUSHED}
     assert world.kinds().count("MemoryBubbleFlushed") == 1
 

@@ -255,6 +255,18 @@ def test_a_folder_that_comes_by_hand_shows_up(files: Markdown, watching: Watchin
     until(lambda: ("newcomer", "comms.json", "on disk") in told(database))
 
 
+def test_folders_without_an_agents_files_come_and_go(files: Markdown) -> None:
+    files.remember_all()
+    for name in ("newbie", "No Agent\x07"):
+        (files.folder / name).mkdir()
+    assert files.notice([files.folder]) == [("No Agent", ""), ("newbie", "")]
+    assert files.notice([files.folder]) == []
+    (files.folder / "newbie" / "comms.json").write_text("{}")
+    assert files.notice([files.folder / "newbie" / "comms.json"]) == [("newbie", "comms.json")]
+    (files.folder / "No Agent\x07").rmdir()
+    assert files.notice([files.folder]) == [("No Agent", "")]
+
+
 def test_what_changed_while_the_watcher_began_shows_up(files: Markdown, database: Database) -> None:
     files.remember_all()
     (files.folder / "gardener" / "soul.md").write_text("theirs\n")
