@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.background import Background
 from engine.memory.helper import Helper, HelperFailed, HelperGone
 from engine.memory.store import MemoryStore
 from engine.values import Layer
@@ -70,11 +71,8 @@ class Index:
         self._store = store
         self._helper = helper
         self._model = model
-        self._condition = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._woken = False
-        self._busy = False
-        self._closed = False
+        self._background = Background("clawpy-index", self._step)
+        self._dropping = threading.Lock()
         self._look = False
         self._compare = False
         self._dropped: list[int] = []
@@ -92,14 +90,7 @@ class Index:
 
     def wake(self) -> None:
         """There is something to take in. Returns at once."""
-        with self._condition:
-            if self._closed:
-                return
-            self._woken = True
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="clawpy-index", daemon=True)
-                self._thread.start()
-            self._condition.notify_all()
+        self._background.wake()
 
     def compare(self) -> None:
         """Compare it with the database while it goes on answering: what is missing comes in, what is no more goes, and
@@ -117,8 +108,8 @@ class Index:
     def drop(self, chunk_ids: Iterable[int]) -> None:
         """These chunks are gone from the database. Returns at once."""
         gone = list(chunk_ids)
-        if gone and self._thread is not None:
-            with self._condition:
+        if gone and self._background.begun:
+            with self._dropping:
                 self._dropped += gone
             self.wake()
 
@@ -140,57 +131,37 @@ class Index:
     def wait(self, timeout: float) -> bool:
         """Wait until it is ready and has everything; False after `timeout` seconds. For tests and tools."""
         self.wake()
-        with self._condition:
-            return self._condition.wait_for(self._settled, timeout)
-
-    def _settled(self) -> bool:
-        return not self._woken and not self._busy and self._state.state == "ready"
+        return self._background.wait_for(lambda: self._background.idle and self._state.state == "ready", timeout)
 
     def close(self) -> None:
         """Stop. Safe to call twice."""
-        with self._condition:
-            self._closed = True
-            self._condition.notify_all()
-        if self._thread is not None:
-            self._thread.join(5.0)
+        self._background.close()
 
     # -- the thread
 
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                self._condition.wait_for(lambda: self._woken or self._closed)
-                if self._closed:
-                    return
-                self._woken, self._busy = False, True
-            self._step()
-            with self._condition:
-                self._busy = False
-                self._condition.notify_all()
-
-    def _step(self) -> None:
+    def _step(self) -> float | None:
         try:
             self._sync()
             self._failures = 0
         except (*_FAULTS, Unsound) as error:
-            if self._closed:
-                return
+            if self._background.closed:
+                return None
             self._failures += 1
             self._opened = None
             log.warning("the index is built again: %s", error)
             if self._failures > TRIES:
                 self._say("degraded", f"the index cannot be built: {error}")
-                return
+                return None
             self._say("building", f"built again: {error}", 0.0)
             if isinstance(error, TimeoutError) or self._failures > 1:
                 self._helper.end()  # it hangs in a folder that another holds, or cannot let go of a former one
             if not isinstance(error, HelperGone):
                 self._move_aside()
-            with self._condition:
-                self._woken = True
+            return 0.0
         except Exception as error:
             log.exception("the index stands still")
             self._say("degraded", f"{type(error).__name__}: {error}")
+        return None
 
     def _sync(self) -> None:
         if self._look or not self._is_open():
@@ -203,9 +174,8 @@ class Index:
         self._take_in()
         if self._churn > max(500, CHURN * self._count):
             raise Unsound("much was taken out of it")
-        with self._condition:
-            if not self._woken:
-                self._say("ready")
+        if not self._background.woken:
+            self._say("ready")
 
     def _is_open(self) -> bool:
         return self._opened is not None and self._opened == (self._helper.life, self._inode(), self._model())
@@ -220,7 +190,7 @@ class Index:
         if self._state.state != "building":
             self._say("opening", "it is being opened")
         model = self._model()
-        with self._condition:
+        with self._dropping:
             self._dropped = []
         self.folder.mkdir(parents=True, exist_ok=True)
         answer = self._ask(OPEN_SECONDS, do="open", folder=str(self.folder), stamp=model)
@@ -239,7 +209,7 @@ class Index:
         for layer in (Layer.VECTORS, Layer.CONTEXT):
             found: set[int] = set()
             at = 0
-            while not self._closed:
+            while not self._background.closed:
                 ids = self._ask(CHANGE_SECONDS, do="ids", layer=layer.value, offset=at, limit=IDS_AT_ONCE).head["ids"]
                 found.update(ids)
                 at += len(ids)
@@ -272,7 +242,7 @@ class Index:
                 raise Unsound(f"chunk {number} does not find itself")
 
     def _take_out(self) -> None:
-        with self._condition:
+        with self._dropping:
             gone, self._dropped = self._dropped, []
         if gone:
             for layer in (Layer.VECTORS, Layer.CONTEXT):
@@ -282,7 +252,7 @@ class Index:
 
     def _take_in(self) -> None:
         model = self._model()
-        while not self._closed:
+        while not self._background.closed:
             page = self._store.vector_page(model, self._mark, PAGE)
             if not page:
                 return
@@ -293,7 +263,7 @@ class Index:
 
     def _add(self, layer: Layer, ids: Sequence[int], model: str) -> None:
         for at in range(0, len(ids), AT_ONCE):
-            if self._closed:
+            if self._background.closed:
                 raise HelperGone("the engine is closing")
             vectors = self._store.vectors(ids[at : at + AT_ONCE])
             if vectors:

@@ -5,10 +5,10 @@ everything when the embedder changes.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from engine.background import Background
 from engine.memory import passages
 from engine.memory.embedding import Embedder, NoEmbedder
 from engine.memory.helper import HelperFailed, HelperGone
@@ -69,11 +69,7 @@ class Vectoriser:
         self._embedder = embedder
         self._offsets = offsets
         self._made = made
-        self._condition = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._woken = False
-        self._busy = False
-        self._closed = False
+        self._background = Background("clawpy-vectors", self._step)
         self._failures = 0
         self.trouble = ""
         """Why no vectors can be made now, in words; "" when they can."""
@@ -85,61 +81,34 @@ class Vectoriser:
 
     def wake(self) -> None:
         """Something may be missing. Returns at once."""
-        with self._condition:
-            if self._closed:
-                return
-            self._woken = True
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="clawpy-vectors", daemon=True)
-                self._thread.start()
-            self._condition.notify_all()
+        self._background.wake()
 
     def settle(self, timeout: float | None) -> bool:
         """Wait until nothing is missing; False after `timeout` seconds, or when no vectors can be made."""
         self.wake()
-        with self._condition:
-            self._condition.wait_for(lambda: self._closed or bool(self.trouble) or self._idle(), timeout)
-            return self._idle() and not self.trouble
-
-    def _idle(self) -> bool:
-        return not self._woken and not self._busy
+        thread = self._background
+        thread.wait_for(lambda: thread.closed or bool(self.trouble) or thread.idle, timeout)
+        return thread.idle and not self.trouble
 
     def close(self) -> None:
         """Stop after what is being made. Safe to call twice."""
-        with self._condition:
-            self._closed = True
-            self._condition.notify_all()
-        if self._thread is not None:
-            self._thread.join(5.0)
+        self._background.close()
 
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                self._condition.wait_for(lambda: self._woken or self._closed)
-                if self._closed:
-                    return
-                self._woken, self._busy = False, True
-            try:
-                more = self._some()
-                self._tell("")
-            except (NoEmbedder, HelperGone, HelperFailed, TimeoutError) as error:
-                self._tell(str(error) or "memory's helper process does not answer")
-                more = True
-            except Refusal as refusal:
-                if refusal.code == "engine_closed":
-                    return
-                self._tell(refusal.message)
-                more = True
-            except Exception as error:
-                log.exception("vectors could not be made")
-                self._tell(f"{type(error).__name__}: {error}")
-                more = True
-            with self._condition:
-                self._woken, self._busy = self._woken or more, False
-                self._condition.notify_all()
-                if self._failures:
-                    wait = PATIENCE[min(self._failures, len(PATIENCE)) - 1]
-                    self._condition.wait_for(lambda: self._closed, wait)
+    def _step(self) -> float | None:
+        try:
+            more = self._some()
+            self._tell("")
+            return 0.0 if more else None
+        except (NoEmbedder, HelperGone, HelperFailed, TimeoutError) as error:
+            self._tell(str(error) or "memory's helper process does not answer")
+        except Refusal as refusal:
+            if refusal.code == "engine_closed":
+                return None
+            self._tell(refusal.message)
+        except Exception as error:
+            log.exception("vectors could not be made")
+            self._tell(f"{type(error).__name__}: {error}")
+        return PATIENCE[min(self._failures, len(PATIENCE)) - 1]
 
     def _tell(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
