@@ -14,7 +14,6 @@ from sqlmodel import Session
 
 from engine.config import Autonomy, SettingsSource
 from engine.prediction.cards import Cards
-from engine.prediction.cards_store import Prediction, all_pending
 from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.earning import Earning, Record, earning
 from engine.prediction.phases import phase_of
@@ -162,31 +161,27 @@ class Acting:
         return next((one.reason for one in verdicts if one.rail == GATE and one.verdict is not Verdict.ALLOW), "")
 
     def _reasons(self, cards: Sequence[Card]) -> dict[str, str]:
-        """Why each stays a card, all as of one instant; one that is decided a moment later is refused by `approve`."""
+        """Why each stays a card, all as of one instant; one that was decided meanwhile is refused by `approve`."""
         if not cards:
             return {}
         with self._database.read() as session:
-            rows = {row.id: row for row in all_pending(session)}
             phase = phase_of(self._history.total(session), self._calibrator.check()).number
-            return {
-                card.id: self._why_not(session, rows[card.id], phase) if card.id in rows else "it was decided meanwhile"
-                for card in cards
-            }
+            return {card.id: self._why_not(session, card, phase) for card in cards}
 
-    def _why_not(self, session: Session, row: Prediction, phase: int) -> str:
-        settings = self._settings.current
+    def _why_not(self, session: Session, card: Card, phase: int) -> str:
+        settings, workspace = self._settings.current, card.assignment.workspace
         at_best = Standing(
             autonomous=settings.autonomous_mode_enabled,
-            acts=settings.workspace(row.workspace).autonomy is Autonomy.ACT,
+            acts=settings.workspace(workspace).autonomy is Autonomy.ACT,
             quiet=self._quiet(),
             phase=phase,
-            confidence=row.confidence,
+            confidence=card.confidence,
             threshold=settings.cross_poll_auto_execute_threshold,
             bound=1.0,
-            snoozed=row.snoozed_until is not None and row.snoozed_until > self._now(),
-            asks=row.asks,
+            snoozed=card.snoozed_until is not None and card.snoozed_until > self._now(),
+            asks=card.asks,
         )
         if reason := why_not(at_best):
             return reason  # the record costs a query, and most cards stop before it
-        like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
+        like = self._history.approvals_of_like(session, card.kind, card.assignment.channel, workspace)
         return why_not(replace(at_best, bound=wilson_lower_bound(*like)))

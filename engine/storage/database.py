@@ -28,7 +28,7 @@ from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.storage import erasing, migrations
 from engine.storage.files import damaged_fix
-from engine.storage.quick import Rows, driver_of, run
+from engine.storage.quick import DRIVER, Rows, driver_of, run
 from engine.values import Refusal
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ class Transaction:
     def __init__(self, connection: Connection, now: datetime, recorder: Recorder, *, alone: bool) -> None:
         self.now = now
         self._connection = connection
+        self._driver = driver_of(connection)
         self._recorder = recorder
         self._alone = alone
         self._session: Session | None = None
@@ -66,6 +67,7 @@ class Transaction:
                 self._connection,
                 join_transaction_mode="rollback_only" if self._alone else "create_savepoint",
                 expire_on_commit=False,
+                info={DRIVER: self._driver},
             )
         return self._session
 
@@ -73,7 +75,7 @@ class Transaction:
         """`quick.ask` in this transaction."""
         if self._session is not None:
             self._session.flush()
-        return run(driver_of(self._connection), statement, values)
+        return run(self._driver, statement, values)
 
     def record(self, event: Event) -> None:
         """Write `event` to the ledger now, in this transaction; publish it once the transaction is committed."""
@@ -274,7 +276,12 @@ class _Reader:
         self._connection = engine.connect()
         self._transaction = self._connection.begin()
         self._driver = driver_of(self._connection)
-        self._session = Session(self._connection, join_transaction_mode="rollback_only", expire_on_commit=False)
+        self._session = Session(
+            self._connection,
+            join_transaction_mode="rollback_only",
+            expire_on_commit=False,
+            info={DRIVER: self._driver},
+        )
 
     def begin(self) -> Session:
         """Take a snapshot, at the first statement."""
@@ -283,7 +290,8 @@ class _Reader:
 
     def end(self) -> bool:
         """Let the snapshot go. False when something went wrong in it, so that the connection is of no more use."""
-        self._session.close()
+        if self._session.in_transaction():
+            self._session.close()
         if self._driver.in_transaction:
             self._driver.execute("ROLLBACK")
         return self._transaction.is_active

@@ -7,17 +7,20 @@ back. So what is asked on every decision is a module's constant, with `bindparam
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Executable
 from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy.sql import Insert, Select
-from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.compiler import ExpandedState, SQLCompiler
 from sqlmodel import Session
 
 _DIALECT = pysqlite.dialect()
+
+DRIVER = "driver"
+"""Under this name a session's `info` has SQLite's connection, when that is in the session's transaction already."""
 
 
 class Rows(list[tuple[Any, ...]]):
@@ -43,7 +46,8 @@ def ask(session: Session, statement: Executable, values: Mapping[str, Any] | Non
     An insert names the same columns each time. Raises what the driver raises.
     """
     session.flush()
-    return run(driver_of(session.connection()), statement, values)
+    driver = session.info.get(DRIVER)
+    return run(driver_of(session.connection()) if driver is None else driver, statement, values)
 
 
 def run(driver: sqlite3.Connection, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
@@ -73,9 +77,7 @@ class _Prepared:
         assert isinstance(compiled, SQLCompiler)
         self._compiled = compiled
         self._in = {
-            name: convert
-            for name, bind in compiled.binds.items()
-            if (convert := bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT)) is not None
+            name: bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT) for name, bind in compiled.binds.items()
         }
         columns = statement.selected_columns if isinstance(statement, Select) else ()
         self._out = [
@@ -84,21 +86,22 @@ class _Prepared:
             if (convert := column.type.dialect_impl(_DIALECT).result_processor(_DIALECT, None)) is not None
         ]
         first = compiled.construct_expanded_state(values)
-        self._text = "" if compiled.post_compile_params else first.statement
-        self._order = [(name, self._in.get(name)) for name in first.positiontup or ()]
+        self._expands = any(bind.key in values for bind in compiled.post_compile_params)
+        self._text = first.statement
+        self._order = self._ordered(first)
         self._fixed = {name: value for name, value in first.parameters.items() if name not in values}
 
     def run(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> Rows:
-        if self._text:
-            fixed = self._fixed
-            bound = [
-                value if convert is None else convert(value)
-                for name, convert in self._order
-                for value in (values[name] if name in values else fixed[name],)
-            ]
-            found = driver.execute(self._text, bound).fetchall()
-        else:
-            found = driver.execute(*self._expanded(values)).fetchall()
+        text, order, given, fixed = self._text, self._order, values, self._fixed
+        if self._expands:  # an `IN` of as many values as there are this time
+            state = self._compiled.construct_expanded_state(values)
+            text, order, given = state.statement, self._ordered(state), state.parameters
+        bound = [
+            value if convert is None else convert(value)
+            for name, convert in order
+            for value in (given[name] if name in given else fixed[name],)
+        ]
+        found = driver.execute(text, bound).fetchall()
         if not self._out:
             return Rows(found)
         rows = Rows()
@@ -109,18 +112,10 @@ class _Prepared:
             rows.append(tuple(row))
         return rows
 
-    def _expanded(self, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        """Text and columns of a statement with an `IN` of as many values as there are this time."""
-        state = self._compiled.construct_expanded_state(values)
-        converts = dict(self._in)
-        for name, several in state.parameter_expansion.items():
-            if name in self._in:
-                converts |= dict.fromkeys(several, self._in[name])
-        bound = []
-        for name in state.positiontup or ():
-            convert, value = converts.get(name), state.parameters[name]
-            bound.append(value if convert is None else convert(value))
-        return state.statement, bound
+    def _ordered(self, state: ExpandedState) -> list[tuple[str, Callable[[Any], Any] | None]]:
+        """The parameters in the order of their question marks, each with what makes a column's value of it."""
+        one_of = {each: name for name, several in state.parameter_expansion.items() for each in several}
+        return [(name, self._in.get(one_of.get(name, name))) for name in state.positiontup or ()]
 
 
 _known: WeakKeyDictionary[Executable, _Prepared] = WeakKeyDictionary()

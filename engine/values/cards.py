@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from engine.values.rails import Assignment, DecidedBy, RailVerdict
+from engine.values.rails import Assignment, DecidedBy, RailVerdict, Verdict
 
 
 class Status(StrEnum):
@@ -144,6 +144,11 @@ class Card:
     session_id: str | None = None
     task_id: str | None = None
     note: str = ""
+
+    @property
+    def asks(self) -> bool:
+        """True when the content filter asks for a person and the card says so (SPEC 3.5)."""
+        return any(one.rail == "content" and one.verdict is Verdict.ASK for one in self.verdicts)
 
 
 @dataclass(frozen=True, slots=True)

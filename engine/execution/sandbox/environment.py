@@ -59,11 +59,13 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
     named += [home.config, home.data, home.cache, home.logs]
     found: set[Path] = set()
     for path in named:
+        if not path.exists():
+            continue  # as most are not, which costs less to find out than where it would lead
         try:
             # A link is hidden where it leads: mounting over the link itself is not possible.
             real = path.resolve(strict=True)
         except OSError:
-            continue  # not there, or not readable for us either
+            continue  # not readable for us either
         if real != user and real != Path("/"):
             found.add(real)
     return tuple(sorted(found))
