@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from engine.memory.store import check
+from engine.memory.checking import check
 from engine.values import NewMemory, Refusal, Retention
 
 _FORMATS = (

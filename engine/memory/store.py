@@ -6,13 +6,11 @@ says so itself (`model`), so that a crash in between loses nothing: whoever make
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -20,26 +18,18 @@ import sqlalchemy as sa
 import sqlalchemy.orm
 from sqlmodel import Session, col
 
+from engine.memory.checking import LONGEST, check, memory_id, quoted, row_of
 from engine.memory.tables import ChunkRow, MemoryRow, VectorRow
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask
-from engine.values import RETENTION_BY_KIND, Layer, Memory, NewMemory, Refusal, Remembered, Retention
+from engine.values import Layer, Memory, NewMemory, Remembered, Retention
 
 T = TypeVar("T")
-
-LONGEST = 1024 * 1024
-"""Bytes of UTF-8 that one memory may have."""
-
-LONGEST_WORD = 1_000
-"""Characters of a speaker, a session, a source and the like."""
 
 MONTH = timedelta(days=30)
 AFTER_SESSION = timedelta(days=1)
 BATCH = 200
 """So many values go into one statement: SQLite takes a limited number, and the writer is never held for long."""
-
-_UNWRITABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
-"""NUL ends a text for half of SQLite's functions, and half a character cannot be written as UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +76,7 @@ class MemoryStore:
         rows: dict[str, dict[str, Any]] = {}
         for name, one in zip(ids, items, strict=True):
             if name not in known and name not in rows:
-                rows[name] = _row(name, one, tx.now)
+                rows[name] = row_of(name, one, tx.now)
         if rows:
             tx.session.connection().execute(_INSERT, list(rows.values()))
         return Remembered(tuple(ids), len(rows))
@@ -303,69 +293,6 @@ def _old(now: datetime, running: frozenset[str]) -> Any:
             ),
         )
     )
-
-
-def memory_id(one: NewMemory) -> str:
-    """The id of a memory follows from what it is, so that remembering it twice adds nothing: from the caller's own id,
-    layer, session, speaker and text; without an own id its source counts too."""
-    parts = [one.layer.value, one.session, one.speaker, one.text, one.ref or "", "" if one.ref else one.source]
-    digest = hashlib.sha256(json.dumps(parts).encode()).digest()
-    return "mem_" + base64.b32encode(digest[:10]).decode().lower()
-
-
-def quoted(words: str) -> list[str]:
-    """The words of a text as FTS5 takes them: each in quotes, so that nothing in it is an operator."""
-    return [f'"{word}"' for word in words.replace('"', " ").replace("\x00", " ").split() if _says_something(word)]
-
-
-def _says_something(word: str) -> bool:
-    return any(character.isalnum() for character in word)
-
-
-def check(one: NewMemory) -> NewMemory:
-    """`one` as it can be stored. Raises `Refusal` as `MemoryStore.remember`."""
-    text = one.text.translate(_UNWRITABLE)
-    if not text.strip():
-        raise Refusal("empty_memory", "a memory without text", "say what is to be remembered")
-    size = len(text.encode())
-    if size > LONGEST:
-        said = f"{size:,} bytes are too long for one memory"
-        raise Refusal("memory_too_long", said, f"at most {LONGEST:,}; split it")
-    if one.layer not in (Layer.VECTORS, Layer.CONTEXT):
-        raise Refusal("bad_memory", f"layer {one.layer.value} is not remembered this way", "layer C or E")
-    if one.at is not None and one.at.tzinfo is None:
-        raise Refusal("bad_memory", f"the time {one.at.isoformat()} has no zone", "give it one, for instance +00:00")
-    words = {}
-    for name in ("kind", "speaker", "session", "agent", "workspace", "source", "ref"):
-        word = getattr(one, name).translate(_UNWRITABLE)
-        if len(word) > LONGEST_WORD:
-            raise Refusal("bad_memory", f"the {name} has {len(word):,} characters", f"at most {LONGEST_WORD:,}")
-        words[name] = word
-    tags = tuple(tag.translate(_UNWRITABLE)[:LONGEST_WORD] for tag in one.tags)
-    return replace(one, text=text, tags=tags, **words)
-
-
-def _row(name: str, one: NewMemory, now: datetime) -> dict[str, Any]:
-    retention = one.retention or RETENTION_BY_KIND.get(one.kind, Retention.MONTH)
-    return {
-        "id": name,
-        "ref": one.ref,
-        "layer": one.layer.value,
-        "text": one.text,
-        "kind": one.kind,
-        "speaker": one.speaker,
-        "session": one.session,
-        "agent": one.agent,
-        "workspace": one.workspace,
-        "source": one.source,
-        "tags": list(one.tags),
-        "retention": retention.value,
-        "at": one.at or now,
-        "created_at": now,
-        "superseded_by": "",
-        "forgotten": False,
-        "model": "",
-    }
 
 
 _COLUMNS = [

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlmodel import col
 
-from engine.memory.store import MemoryStore, check, memory_id
+from engine.memory.checking import check, memory_id
+from engine.memory.store import MemoryStore
 from engine.memory.tables import MemoryRow
 from engine.storage import state
 from engine.storage.database import Database, Transaction

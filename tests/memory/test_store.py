@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.memory.checking import LONGEST, check, memory_id, quoted
 from engine.memory.memory import MemoryPort
-from engine.memory.store import LONGEST, check, memory_id, quoted
 from engine.storage.database import Database
 from engine.values import Layer, NewMemory, Refusal, Retention
 from tests.memory.conftest import Making, WordVectors, turns
