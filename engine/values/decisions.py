@@ -42,13 +42,18 @@ class DecidedCard:
     evidence_at: datetime | None = None
     original_prompt: str = ""
     """What the prompt was before the operator edited it; "" when it was not edited."""
+    seen: bytes = b""
+    """The card beside its evidence as the Twin saw it when it was made; opaque, b"" when it did not look."""
+    raw: float | None = None
+    """The weighted sum of the confidence before calibration, in [0, 1]; None for cards without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastDecision:
     """One signal of SPEC 8.1, as learners read it. `chosen` is its label, `weight` in (0, 1] how much it says.
 
-    `part` and `weekend` are of the operator's own time; `waited_hours` from the evidence to the decision.
+    `part`, `weekend` and `hour` (0 to 23; None for one made before hours were kept) are of the operator's own time;
+    `waited_hours` from the evidence to the decision. `seen` and `raw` are those of `DecidedCard`.
     """
 
     kind: str
@@ -62,6 +67,10 @@ class PastDecision:
     weight: float
     waited_hours: float | None
     at: datetime
+    id: int = 0
+    hour: int | None = None
+    seen: bytes = b""
+    raw: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

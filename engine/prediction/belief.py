@@ -1,0 +1,54 @@
+"""Logistic regression that learns from one case at a time and knows how sure it is. Pure.
+
+The weights are a normal distribution: what is expected before the first case, and how far it may be off. A case moves
+their mean to where prior and case agree best along the direction that the case looks in, and narrows the spread there.
+Cost of a case: the square of the number of features, however many cases came before.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy
+
+from engine.calibration import squash
+
+Array = Any
+
+
+class Belief:
+    """Weights with their spread. `forget` in [0, 1): so much of what was learnt fades into the prior with each case."""
+
+    def __init__(self, mean: Array, spread: Array, forget: float = 0.0) -> None:
+        self._first = numpy.asarray(mean, numpy.float64)
+        self._wide = numpy.asarray(spread, numpy.float64) ** 2
+        self._forget = forget
+        self.mean = self._first.copy()
+        self.covariance = numpy.diag(self._wide)
+
+    def probability(self, features: Array) -> float:
+        """Of a yes, in (0, 1); the less is known, the nearer to a half."""
+        about = float(self.mean @ features)
+        unsure = float(features @ self.covariance @ features)
+        return squash(about / math.sqrt(1 + math.pi * unsure / 8))
+
+    def learn(self, features: Array, yes: bool, weight: float = 1.0) -> None:
+        """One case; `weight` in (0, 1] is how loudly it speaks."""
+        if self._forget:
+            self.covariance *= 1 - self._forget
+            self.covariance[numpy.diag_indices_from(self.covariance)] += self._forget * self._wide
+        towards = self.covariance @ features
+        unsure, about, target = float(features @ towards), float(self.mean @ features), float(yes)
+        step = 0.0
+        for _ in range(20):  # Newton on the one number that says how far to go; it is concave, so this ends
+            expected = squash(about + unsure * step)
+            wrong = weight * (target - expected) - step
+            slope = 1 + weight * expected * (1 - expected) * unsure
+            step += wrong / slope
+            if abs(wrong) < 1e-10:
+                break
+        expected = squash(about + unsure * step)
+        self.mean += towards * step
+        told = weight * expected * (1 - expected)
+        self.covariance -= numpy.outer(towards, towards) * (told / (1 + told * unsure))

@@ -1,0 +1,233 @@
+"""What the operator's decisions add up to: counts, kept as they come and asked in microseconds (SPEC 2.3b). Pure.
+
+How much was chosen of the like is kept level by level, from the general to the particular, twice: over everything, and
+over what came lately. Each level is shrunk towards the one above as if that had been seen in `STRENGTH` decisions (a
+Beta prior), so that one lucky morning does not pass for a habit. Signals weigh what SPEC 8.1 says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import astuple, dataclass
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any, Protocol
+
+from engine.values import PartOfDay, PastDecision
+
+INDIFFERENT = 0.5
+"""What is expected of an operator of whom nothing is known."""
+
+STRENGTH = 4.0
+"""So many decisions' worth is what the level above counts for."""
+
+LATELY = 8.0
+"""The newest decisions of a level, about so many, are what was chosen lately."""
+
+SAID = 0.8
+"""Signals of at least this weight were said about the very card; only they are told in words."""
+
+USUAL_FROM, USUAL_OF = 5, 101
+"""After so many approvals of a kind its usual waiting time is learnt rather than assumed, from at most so many."""
+
+CHANNEL_FROM = 3
+"""The Twin names a channel after this many approvals there."""
+
+Key = tuple[str, ...]
+
+
+class Asked(Protocol):
+    """What decisions are compared by; `part`, `weekend` and `hour` are of the operator's own time."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def channel(self) -> str: ...
+    @property
+    def workspace(self) -> str: ...
+    @property
+    def part(self) -> PartOfDay: ...
+    @property
+    def weekend(self) -> bool: ...
+    @property
+    def hour(self) -> int | None: ...
+
+
+@dataclass(slots=True)
+class Share:
+    """Weight chosen of weight decided, altogether and lately; how many were said, and how many of these chosen."""
+
+    chosen: float = 0.0
+    decided: float = 0.0
+    chosen_lately: float = 0.0
+    decided_lately: float = 0.0
+    approved: int = 0
+    said: int = 0
+
+    def add(self, chosen: bool, weight: float) -> None:
+        """Count one decision."""
+        fade = math.exp(-weight / LATELY)
+        gain = weight if chosen else 0.0
+        self.chosen += gain
+        self.decided += weight
+        self.chosen_lately = self.chosen_lately * fade + gain
+        self.decided_lately = self.decided_lately * fade + weight
+        if weight >= SAID:
+            self.approved += chosen
+            self.said += 1
+
+
+def shrunk(chosen: float, decided: float, prior: float, strength: float = STRENGTH) -> float:
+    """The share, pulled towards `prior` as if that had been seen in `strength` decisions: it lies between the two."""
+    return (prior * strength + chosen) / (strength + decided)
+
+
+def levels(asked: Asked) -> tuple[Key, ...]:
+    """From the general to the particular: everything, the kind, on this channel, in this workspace."""
+    kind, channel = asked.kind, asked.channel
+    return (), ("kind", kind), ("channel", kind, channel), ("workspace", kind, channel, asked.workspace)
+
+
+def times(asked: Asked) -> tuple[Key, ...]:
+    """The kind in this part of the day, on such days of the week, at this hour."""
+    part = ("part", asked.kind, asked.part.value)
+    week = ("week", asked.kind, asked.part.value, "1" if asked.weekend else "0")
+    return (part, week) if asked.hour is None else (part, week, ("hour", asked.kind, str(asked.hour)))
+
+
+def places(asked: Asked) -> tuple[Key, ...]:
+    """Whatever kind: this workspace, this channel."""
+    return ("any kind", asked.workspace), ("any kind on", asked.channel)
+
+
+class Habits:
+    """Counts over past decisions, added one by one, oldest first."""
+
+    def __init__(self) -> None:
+        self.shares: dict[Key, Share] = {}
+        self.waited: dict[str, deque[float]] = {}
+        self.chosen_at: dict[str, float] = {}
+        """When something of a kind was last chosen, in seconds since 1970."""
+        self.rejected_at: dict[str, float] = {}
+        self.before: dict[str, str] = {}
+        """The kind that was chosen last, by workspace: what often comes after it?"""
+
+    def add(self, decision: PastDecision) -> None:
+        """Count one decision."""
+        kind = decision.kind
+        keys = (*levels(decision), *times(decision), *places(decision))
+        for key in (*keys, *self._following(decision), *self._in_time(decision)):
+            share = self.shares.get(key)
+            if share is None:
+                share = self.shares[key] = Share()
+            share.add(decision.chosen, decision.weight)
+        at = decision.at.timestamp()
+        (self.chosen_at if decision.chosen else self.rejected_at)[kind] = at
+        if decision.chosen:
+            self.before[decision.workspace] = kind
+            if decision.weight >= SAID and decision.waited_hours is not None:
+                self.waited.setdefault(kind, deque(maxlen=USUAL_OF)).append(decision.waited_hours)
+
+    def following(self, asked: Asked) -> float:
+        """How much of this kind was chosen when the kind that was chosen last had been, in [0, 1]."""
+        kind = self._down(levels(asked)[:2])
+        return self._towards(self._following(asked), kind)
+
+    def approval(self, asked: Asked) -> float:
+        """The share chosen of the like in this part of the day, level by level, in [0, 1]."""
+        return self._down((*levels(asked)[:3], *self._in_time(asked)))
+
+    def time(self, asked: Asked) -> float:
+        """How much of the like was approved in this part of the day and week, and at this hour, in [0, 1]."""
+        return self._down((*levels(asked)[:2], *times(asked)))
+
+    def down(self, keys: Iterable[Key], expected: float = INDIFFERENT) -> list[tuple[float, float]]:
+        """For each level the share altogether and the share lately, each shrunk towards the level above."""
+        lately, found = expected, []
+        for key in keys:
+            share = self.shares.get(key)
+            if share is not None:
+                expected = shrunk(share.chosen, share.decided, expected)
+                lately = shrunk(share.chosen_lately, share.decided_lately, expected, 2.0)
+            else:
+                lately = expected
+            found.append((expected, lately))
+        return found
+
+    def usual(self, kind: str) -> timedelta | None:
+        """How long this kind of card usually waits before the operator approves it; None while too little is known."""
+        hours = self.waited.get(kind, ())
+        return timedelta(hours=max(median(hours), 1 / 60)) if len(hours) >= USUAL_FROM else None
+
+    def channel(self, kind: str, registered: Collection[str]) -> str | None:
+        """Where the operator approved most cards of this kind: at least `CHANNEL_FROM`, and most of those there."""
+        best = max(registered, key=lambda channel: (self._said(("channel", kind, channel))[0], channel), default=None)
+        if best is None:
+            return None
+        approved, said = self._said(("channel", kind, best))
+        return best if approved >= CHANNEL_FROM and 2 * approved > said else None
+
+    def words(self, asked: Asked) -> tuple[str, ...]:
+        """Why, in one line: the closest level on which the operator has said something."""
+        kind, channel = asked.kind, asked.channel
+        for key, where in (
+            (("in time", kind, channel, asked.part.value), f" {_WHEN[asked.part]}"),
+            (("channel", kind, channel), ""),
+            (("kind", kind), " on any channel"),
+        ):
+            approved, said = self._said(key)
+            if said:
+                return (f"you approved {approved} of {said} like this{where}",)
+        return ("you have not decided on anything like this yet",)
+
+    def since(self, at: dict[str, float], kind: str, now: datetime) -> float | None:
+        """Days since a kind was last chosen or rejected; None for never."""
+        last = at.get(kind)
+        return None if last is None else max(now.timestamp() - last, 0.0) / 86_400
+
+    def state(self) -> dict[str, Any]:
+        """All counts, as JSON-able data."""
+        return {
+            "shares": [[*map(list, (key, astuple(share)))] for key, share in sorted(self.shares.items())],
+            "waited": {kind: list(hours) for kind, hours in self.waited.items()},
+            "chosen_at": self.chosen_at, "rejected_at": self.rejected_at, "before": self.before,
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` made."""
+        self.shares = {tuple(key): Share(*counts) for key, counts in state["shares"]}
+        self.waited = {kind: deque(hours, maxlen=USUAL_OF) for kind, hours in state["waited"].items()}
+        self.chosen_at, self.rejected_at = dict(state["chosen_at"]), dict(state["rejected_at"])
+        self.before = dict(state["before"])
+
+    def _said(self, key: Key) -> tuple[int, int]:
+        share = self.shares.get(key)
+        return (share.approved, share.said) if share else (0, 0)
+
+    def _following(self, asked: Asked) -> tuple[Key, ...]:
+        before = self.before.get(asked.workspace)
+        return () if before is None else (("after", before, asked.kind),)
+
+    @staticmethod
+    def _in_time(asked: Asked) -> tuple[Key, ...]:
+        return (("in time", asked.kind, asked.channel, asked.part.value),)
+
+    def _down(self, keys: Iterable[Key]) -> float:
+        return self._towards(keys, INDIFFERENT)
+
+    def _towards(self, keys: Iterable[Key], expected: float) -> float:
+        for key in keys:
+            share = self.shares.get(key)
+            if share is not None:
+                expected = shrunk(share.chosen, share.decided, expected)
+        return expected
+
+
+_WHEN = {
+    PartOfDay.MORNING: "in the morning",
+    PartOfDay.AFTERNOON: "in the afternoon",
+    PartOfDay.EVENING: "in the evening",
+    PartOfDay.NIGHT: "at night",
+}

@@ -1,0 +1,136 @@
+"""Does the Twin know which proposals people want, and how sure may it be? Against TF-IDF with logistic regression.
+
+CLAWPY_DATA=DIR pytest tests/benchmarks/test_twin.py -m benchmark -s
+
+DIR holds `proactive.jsonl`; without it the tests are skipped. The Twin is the product's own, with the product's own
+embedder: it comes with no trained weight, and all it knows of a trace that is judged it learnt from the others.
+The baselines get the same rows in the same run; of them the best by the very figure that is compared is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy
+import pytest
+
+pytest.importorskip("sklearn", reason="the baselines need scikit-learn: pip install --group dev")
+
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+from engine.calibration import calibration_bound, calibration_error
+from engine.prediction.learner import Learner
+from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, baseline, rows, taught
+
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with proactive.jsonl"),
+]
+
+ORDERS = range(5)
+AUC_ABOVE, BRIER_OF = 0.05, 0.97
+REFIT, FROM = 50, 200
+SURE, TRUE = 0.8, 0.8
+
+
+@pytest.fixture(scope="module")
+def every() -> list[Row]:
+    return rows(Path(os.environ["CLAWPY_DATA"]) / "proactive.jsonl")
+
+
+def traces_of(every: Sequence[Row]) -> list[str]:
+    return sorted({row.trace for row in every})
+
+
+def test_a_trace_it_has_never_seen(every: list[Row]) -> None:
+    traces = traces_of(every)
+    wanted = numpy.array([row.wanted for row in every])
+    of = numpy.array([row.trace for row in every])
+    print(f"\nleave one trace out: {len(every)} proposals, {wanted.mean():.1%} wanted, {len(traces)} traces")
+
+    base = numpy.empty(len(every))
+    for trace in traces:
+        base[of == trace] = wanted[of != trace].mean()
+    figures = {"base rate": (0.5, brier_score_loss(wanted, base))}
+    for name, text in TEXTS.items():
+        texts = numpy.array([text(row) for row in every], dtype=object)
+        for strength in STRENGTHS:
+            scores = numpy.empty(len(every))
+            for trace in traces:
+                model = baseline(strength).fit(texts[of != trace], wanted[of != trace])
+                scores[of == trace] = model.predict_proba(texts[of == trace])[:, 1]
+            figures[f"TF-IDF, {name}, C={strength:g}"] = (
+                roc_auc_score(wanted, scores), brier_score_loss(wanted, scores),
+            )  # fmt: skip
+    for name, (auc, brier) in figures.items():
+        print(f"  {name:42} AUC {auc:.3f}  Brier {brier:.4f}")
+
+    found = []
+    for seed in ORDERS:
+        scores = numpy.empty(len(every))
+        for trace in traces:
+            others = [one for one in traces if one != trace]
+            random.Random(seed).shuffle(others)
+            twin = taught([row for one in others for row in every if row.trace == one])
+            for place in numpy.flatnonzero(of == trace):
+                scores[place] = twin.score(every[place].query(len(every))).probability
+        one = (
+            roc_auc_score(wanted, scores), brier_score_loss(wanted, scores),
+            calibration_error(list(scores), list(wanted)), calibration_bound(list(scores)),
+        )  # fmt: skip
+        found.append(one)
+        print(f"  Twin, others in order {seed + 1:<20} AUC {one[0]:.3f}  Brier {one[1]:.4f}  "
+              f"ECE {one[2]:.4f} (95 % of perfect: {one[3]:.4f})")  # fmt: skip
+    auc, brier, error, bound = (float(numpy.mean(column)) for column in zip(*found, strict=True))
+    best_auc = max(one for one, _ in figures.values())
+    best_brier = min(one for _, one in figures.values())
+    print(f"  Twin, mean {auc:.3f} (bar {best_auc + AUC_ABOVE:.3f}), {brier:.4f} (bar {BRIER_OF * best_brier:.4f}), "
+          f"{error:.4f} (bar {bound:.4f})")  # fmt: skip
+    assert auc >= best_auc + AUC_ABOVE
+    assert brier <= BRIER_OF * best_brier
+    assert error <= bound
+
+
+@pytest.mark.parametrize("how", ["rows in any order", "trace by trace"])
+def test_from_a_cold_start(every: list[Row], how: str) -> None:
+    print(f"\nfrom a cold start, {how}; AUC from decision {FROM} on")
+    sure = true = 0
+    for seed in ORDERS:
+        order = in_order(every, how, seed)
+        wanted = numpy.array([row.wanted for row in order])
+        twin = Learner()
+        scores = numpy.array([twin.learn(row.decision(number)).probability for number, row in enumerate(order)])
+        best, name = max((refitted(order, wanted, text), name) for name, text in TEXTS.items())
+        high = scores >= SURE
+        sure, true = sure + int(high.sum()), true + int(wanted[high].sum())
+        auc = roc_auc_score(wanted[FROM:], scores[FROM:])
+        print(f"  order {seed + 1}: Twin {auc:.3f}, best baseline {best:.3f} ({name}); "
+              f"{int(wanted[high].sum())} of {int(high.sum())} wanted at {SURE} or more; "
+              f"ECE {calibration_error(list(scores), list(wanted)):.4f} "
+              f"(95 % of perfect: {calibration_bound(list(scores)):.4f})")  # fmt: skip
+        assert auc > best
+    print(f"  at {SURE} or more in all orders: {true} of {sure} wanted")
+    assert true >= TRUE * sure
+
+
+def in_order(every: Sequence[Row], how: str, seed: int) -> list[Row]:
+    chance = random.Random(seed)
+    if how == "rows in any order":
+        return chance.sample(every, len(every))
+    traces = traces_of(every)
+    chance.shuffle(traces)
+    return [row for trace in traces for row in every if row.trace == trace]
+
+
+def refitted(order: Sequence[Row], wanted: numpy.ndarray, text: object) -> float:
+    """The AUC of a baseline that is fitted anew every `REFIT` decisions on all before."""
+    assert callable(text)
+    texts = numpy.array([text(row) for row in order], dtype=object)
+    scores = numpy.full(len(order), 0.5)
+    for start in range(FROM, len(order), REFIT):
+        model = baseline(1.0).fit(texts[:start], wanted[:start])
+        scores[start : start + REFIT] = model.predict_proba(texts[start : start + REFIT])[:, 1]
+    return float(roc_auc_score(wanted[FROM:], scores[FROM:]))

@@ -1,0 +1,94 @@
+"""What the benchmarks of the Twin share: proposals with the verdicts of people, baselines, made-up operators."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import numpy
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from engine.memory.minilm import MiniLM
+from engine.prediction.learner import Learner, Query
+from engine.prediction.relevance import Seen, look
+from engine.values import PartOfDay, PastDecision, prompt_words
+
+BEGIN = datetime(2026, 1, 5, 9, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One proposal: what was seen before it, what it said, whether most of the people who judged it wanted it."""
+
+    trace: str
+    events: tuple[str, ...]
+    task: str
+    wanted: bool
+    seen: Seen = field(default=Seen(()), compare=False)
+
+    def decision(self, number: int) -> PastDecision:
+        """As the Twin meets it: nothing is known of its kind, channel or time."""
+        return PastDecision(
+            "proposal", "research", self.trace, "", prompt_words(self.task), PartOfDay.MORNING, False, self.wanted,
+            1.0, None, BEGIN + timedelta(minutes=number), id=number + 1, seen=self.seen.packed(),
+        )  # fmt: skip
+
+    def query(self, number: int) -> Query:
+        return Query(
+            "proposal", "research", self.trace, "", prompt_words(self.task), PartOfDay.MORNING, False,
+            BEGIN + timedelta(minutes=number), seen=self.seen,
+        )  # fmt: skip
+
+
+def rows(path: Path) -> list[Row]:
+    """Every row with a proposal, with its numbers; in each trace by time, and at one instant in no order.
+
+    The file has the rows of a trace sorted by their labels, which nobody who learns in order may see.
+    """
+    read = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        one = json.loads(line)
+        if one["pred_task"]:
+            events = tuple(event["event"] for event in one["obs"])
+            read.append(Row(one["trace"], events, one["pred_task"], bool(one["valid"])))
+    read.sort(key=lambda row: (row.trace, len(row.events), sha256(f"{row.task}{row.events[-1]}".encode()).digest()))
+    model = MiniLM()
+    texts = sorted({text for row in read for text in (row.task, *row.events)})
+    vectors = {text: numpy.frombuffer(model.embed(text).vector, "<f4") for text in texts}
+    return [
+        Row(
+            row.trace, row.events, row.task, row.wanted,
+            look(row.task, row.events[-1], row.events[:-1],
+                 [vectors[row.task], vectors[row.events[-1]], *(vectors[event] for event in row.events[:-1])]),
+        )
+        for row in read
+    ]  # fmt: skip
+
+
+TEXTS = {
+    "task": lambda row: row.task,
+    "last event and task": lambda row: f"{row.events[-1]} {row.task}",
+    "last three and task": lambda row: f"{' '.join(row.events[-3:])} {row.task}",
+    "all events and task": lambda row: f"{' '.join(row.events)} {row.task}",
+}
+STRENGTHS = (0.1, 1.0, 10.0)
+
+
+def baseline(strength: float) -> Pipeline:
+    """TF-IDF over words and pairs of words, and logistic regression."""
+    vectoriser = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
+    return make_pipeline(vectoriser, LogisticRegression(C=strength, max_iter=500))
+
+
+def taught(some: Sequence[Row]) -> Learner:
+    """A Twin that has met these decisions, in this order."""
+    learner = Learner()
+    for number, row in enumerate(some):
+        learner.learn(row.decision(number))
+    return learner
