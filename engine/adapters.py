@@ -6,6 +6,9 @@ Part of the composition root; nothing is decided here.
 from __future__ import annotations
 
 import logging
+import queue
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +24,9 @@ from engine.feedback.training.provider import Account, Provider, TrainingFault
 from engine.feedback.training.runs import Plan
 from engine.git import Git, repository_root
 from engine.keys import TWIN, Key, Keys
+from engine.memory.embedding import NoEmbedder
 from engine.memory.markdown import Markdown
+from engine.memory.memory import MemoryPort
 from engine.prediction.acting import Acting, Attempt
 from engine.prediction.context import ToolFound
 from engine.prediction.cycle import Predictions
@@ -45,6 +50,9 @@ from engine.values import (
 from engine.values import Task as TaskView
 
 log = logging.getLogger(__name__)
+
+MEANINGS_KEPT = 2_000
+"""Vectors that the Twin finds again without asking, the newest; 3 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +213,47 @@ class TwinSchool:
     def adopt(self, model: str) -> None:
         """The model is the Twin from now on; no restart is needed."""
         self.settings.set("twinModelId", model)
+
+
+class Meanings:
+    """Vectors of meaning as the Twin takes them: at once those that there are; the others are made for the next time,
+    while the process that makes memory's vectors is there anyway."""
+
+    def __init__(self, memory: MemoryPort) -> None:
+        self._memory = memory
+        self._made: OrderedDict[str, bytes] = OrderedDict()
+        self._wanted: queue.SimpleQueue[Sequence[str] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, texts: Sequence[str]) -> list[bytes | None]:
+        with self._lock:
+            found = [self._made.get(text) for text in texts]
+            missing = [text for text, vector in zip(texts, found, strict=True) if vector is None]
+            if missing and self._memory.embeds:
+                self._wanted.put(missing)
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._make, name="clawpy-meanings", daemon=True)
+                    self._thread.start()
+        return found
+
+    def close(self) -> None:
+        """Make no more."""
+        self._wanted.put(None)
+
+    def _make(self) -> None:
+        while (texts := self._wanted.get()) is not None:
+            with self._lock:
+                missing = [text for text in dict.fromkeys(texts) if text not in self._made]
+            try:
+                vectors = self._memory.meanings(missing) if missing else []
+            except NoEmbedder as error:
+                log.info("the Twin goes by words: %s", error)
+                continue
+            with self._lock:
+                self._made.update(zip(missing, vectors, strict=True))
+                while len(self._made) > MEANINGS_KEPT:
+                    self._made.popitem(last=False)
 
 
 def top_folder(folder: str) -> str:

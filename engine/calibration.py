@@ -1,9 +1,9 @@
 """How far a score may be believed, learnt from past scores that were made before their outcome was known. Pure.
 
 First a straight line in log-odds, for a learner that is too sure or too shy everywhere; then, at each height, the mean
-error of the scores around it, for one that is so in places. Above `CARE` a score is capped by how often scores as
-high came true, from a doubtful beginning: what nobody has seen come true six times does not act by itself. One case costs the same however
-many came before.
+error of the scores around it, for one that is so in places. Above `CARE` a score is capped by how often scores as high
+came true, from a doubtful beginning: what nobody has seen come true a dozen times does not act by itself. One case
+costs the same however many came before.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 CARE = 0.75
 """Up to here a score needs no outcomes of its own to be believed."""
 
-DOUBT, DOUBTED = 0.5, 4.0
-"""Of scores above `CARE` so many are expected to come true, as if that had been seen in so many cases: with 6 of 6 the
-cap is 0.8."""
+DOUBT, DOUBTED = 0.5, 8.0
+"""Of scores above `CARE` so many are expected to come true, as if that had been seen in so many cases: with 12 of 12
+the cap is 0.8."""
 
 LOCAL = 8.0
 """So many cases around a height halve what is left of their mean error."""
@@ -134,7 +134,7 @@ class Calibration:
 
 
 def calibration_error(scores: Sequence[float], outcomes: Sequence[bool], bins: int = BINS) -> float:
-    """Expected calibration error: over bins of equal width, how far what was said lies from what happened; in [0, 1]."""
+    """Expected calibration error, in [0, 1]: over bins of equal width, how far what was said was off."""
     off = [0.0] * bins
     for score, yes in zip(scores, outcomes, strict=True):
         off[min(int(score * bins), bins - 1)] += yes - score

@@ -20,6 +20,7 @@ from engine.adapters import (
     Brakes,
     Diaries,
     Landings,
+    Meanings,
     MemoryModel,
     Projects,
     TwinAccess,
@@ -68,7 +69,6 @@ from engine.execution.sessions import Sessions
 from engine.execution.tools.belt import Toolbelts
 from engine.execution.validation import Validation
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
-from engine.feedback.calibration import IdentityCalibrator
 from engine.feedback.decisions import Decisions
 from engine.feedback.exporting import Exporter
 from engine.feedback.training.runs import Training
@@ -101,6 +101,8 @@ from engine.prediction.context_reader import ContextReader
 from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
 from engine.prediction.model_twin import ModelTwin
+from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.twin_states import TwinStates
 from engine.safety.safety import Safety
 from engine.settings_store import SettingsStore
 from engine.stand_ins import Contexts, StandIns
@@ -379,7 +381,9 @@ class Engine:
         launcher = Launcher(self.sessions, self.settings)
 
         # Prediction
-        calibrator = stand_ins.calibrator or IdentityCalibrator()
+        self._meanings = Meanings(self.memory)
+        self.embedded = EmbeddedTwin(self.feedback, states=TwinStates(self.database), meanings=self._meanings)
+        calibrator = stand_ins.calibrator or self.embedded
         self.cards = Cards(
             self.database,
             clock=clock,
@@ -422,6 +426,7 @@ class Engine:
             stopped=lambda: brakes.stopped() or "",
             facts=self.ledger,
             session=self.sessions.get,
+            embedded=self.embedded,
         )
         self.knowledge = Knowledge(
             home,
@@ -609,6 +614,7 @@ class Engine:
             self._host.close()
         self.safety.close()
         self.knowledge.close()
+        self._meanings.close()
         self.memory.close()
         try:
             self.database.write(lambda tx: tx.record(EngineStopped()))

@@ -6,9 +6,10 @@ it. What was taken back keeps its row with `taken_back_at`, and counts nowhere.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -24,9 +25,13 @@ from engine.storage.quick import ask
 from engine.storage.types import utc
 from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
 
+RETIRED_KEPT = 10_000
+"""So many decisions that count no more are remembered for who learnt from them."""
+
 
 class Decision(SQLModel, table=True):
-    """One signal about one card. `part` and `weekend` are of the operator's own time when it was given."""
+    """One signal about one card. `part`, `weekend` and `hour` are of the operator's own time when it was given; `seen`
+    and `raw` are what the Twin saw and the confidence summed up when the card was made."""
 
     __tablename__ = "decisions"
     __table_args__ = (
@@ -56,6 +61,9 @@ class Decision(SQLModel, table=True):
     waited_hours: float | None = None
     decided_at: datetime = Field(sa_column=utc())
     taken_back_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
+    raw: float | None = None
+    hour: int | None = None
 
 
 _STANDING = col(Decision.taken_back_at).is_(None)
@@ -75,6 +83,18 @@ _REJECTED_IN_A_ROW = sqlalchemy.select(func.count(col(Decision.id))).where(
     _PERSONS,
 )
 _NEWEST = sqlalchemy.select(func.coalesce(func.max(col(Decision.id)), 0))
+_LEARNT: tuple[Any, ...] = (
+    Decision.id, Decision.kind, Decision.channel, Decision.workspace, Decision.flow, Decision.prompt, Decision.part,
+    Decision.weekend, Decision.chosen, Decision.weight, Decision.waited_hours, Decision.decided_at, Decision.hour,
+    Decision.seen, Decision.raw,
+)  # fmt: skip
+_AFTER = (
+    sqlalchemy.select(*_LEARNT)
+    .where(_STANDING, col(Decision.id) > bindparam("id"))
+    .order_by(col(Decision.id))
+    .limit(bindparam("limit"))
+)
+_UPTO = sqlalchemy.select(func.count(col(Decision.id))).where(_STANDING, col(Decision.id) <= bindparam("id"))
 _LIKE = (
     sqlalchemy.select(col(Decision.signal), col(Decision.edited), func.count(col(Decision.id)))
     .where(
@@ -115,6 +135,9 @@ class Decisions:
         self._database = database
         self._clock = clock
         self._version = 0
+        self._changing = threading.Lock()
+        self._retired: deque[tuple[int, int]] = deque(maxlen=RETIRED_KEPT)
+        """(version after the change, id) of decisions that were replaced or taken back since this began."""
 
     @property
     def version(self) -> int:
@@ -126,25 +149,25 @@ class Decisions:
 
         An approval makes a pair with the most recent rejection of the last hour on another channel (SPEC 8.2).
         """
-        self._retire(tx, card.prediction_id, keep_original=True)
+        retired = self._retire(tx, card.prediction_id, keep_original=True)
         approved = signal is DecisionSignal.APPROVED
         partner = self._recent_rejection(tx, card) if approved else None
         edited = approved and bool(card.original_prompt)
         if edited:
             tx.session.add(self._row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
             pairs.pair_of_edit(tx, card)
+            card = replace(card, seen=b"", raw=None)  # what was seen and stated was the original's
         row = self._row(tx, signal, card, card.prompt)
         row.edited = edited
         tx.session.add(row)
         if partner is not None:
             rejected = pairs.side(partner.prompt, partner.channel)
             pairs.pair_with_rejection(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)
-        self._changed(tx)
+        self._changed(tx, retired)
 
     def take_back(self, tx: Transaction, prediction_id: str) -> None:
         """The decision on this card was undone before anything came of it: its signals and pairs count no more."""
-        self._retire(tx, prediction_id, keep_original=False)
-        self._changed(tx)
+        self._changed(tx, self._retire(tx, prediction_id, keep_original=False))
 
     def standing(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The signal that counts for this card now, None when there is none."""
@@ -157,24 +180,23 @@ class Decisions:
         ).first()
         return None if found is None else DecisionSignal(found)
 
-    def past(self, limit: int = 2000) -> list[PastDecision]:
-        """The newest standing signals first: what a Twin learns from."""
-        columns: Any = (
-            Decision.kind, Decision.channel, Decision.workspace, Decision.flow, Decision.prompt, Decision.part,
-            Decision.weekend, Decision.chosen, Decision.weight, Decision.waited_hours, Decision.decided_at,
-        )  # fmt: skip
+    def after(self, id: int, limit: int = 1000) -> list[PastDecision]:
+        """Standing signals with ids above `id`, oldest first, at most `limit`: what a Twin learns next."""
         with self._database.read() as session:
-            rows = session.execute(
-                select(*columns)
-                .where(col(Decision.taken_back_at).is_(None))
-                .order_by(col(Decision.id).desc())
-                .limit(limit)
-            ).all()
-        return [
-            PastDecision(kind, channel, workspace, flow, prompt_words(prompt), PartOfDay(part), weekend, chosen, weight,
-                         waited, at)
-            for kind, channel, workspace, flow, prompt, part, weekend, chosen, weight, waited, at in rows
-        ]  # fmt: skip
+            return [_past(row) for row in ask(session, _AFTER, {"id": id, "limit": limit})]
+
+    def standing_upto(self, id: int) -> int:
+        """How many signals with ids up to `id` stand."""
+        with self._database.read() as session:
+            return int(ask(session, _UPTO, {"id": id}).scalar())
+
+    def retired_since(self, version: int) -> int | None:
+        """The lowest id of the decisions that were replaced or taken back by changes after `version`; None for none.
+        0 when so many were that it is not known."""
+        with self._changing:
+            if len(self._retired) == RETIRED_KEPT and self._retired[0][0] > version:
+                return 0
+            return min((id for at, id in self._retired if at > version), default=None)
 
     def total(self, session: Session) -> int:
         """How many cards a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
@@ -253,6 +275,9 @@ class Decisions:
             weekend=is_weekend(local),
             waited_hours=waited,
             decided_at=tx.now,
+            seen=card.seen,
+            raw=card.raw,
+            hour=local.hour,
         )
 
     def _recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
@@ -268,23 +293,28 @@ class Decisions:
             .limit(1)
         ).first()
 
-    def _retire(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> None:
+    def _retire(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> list[int]:
+        """The signals of a card count no more; their ids."""
         rows = tx.session.exec(
             select(Decision).where(col(Decision.prediction_id) == prediction_id, col(Decision.taken_back_at).is_(None))
         )
-        retired = False
+        retired = []
         for row in rows:
             if keep_original and row.signal == DecisionSignal.ORIGINAL:
                 continue
             row.taken_back_at = tx.now
             tx.session.add(row)
-            retired = True
+            assert row.id is not None
+            retired.append(row.id)
         if retired:
             pairs.forget(tx, prediction_id)
+        return retired
 
-    def _changed(self, tx: Transaction) -> None:
+    def _changed(self, tx: Transaction, retired: Sequence[int]) -> None:
         def grow() -> None:
-            self._version += 1
+            with self._changing:
+                self._version += 1
+                self._retired.extend((self._version, id) for id in retired)
 
         tx.after_commit(grow)
 
@@ -311,3 +341,11 @@ def _view(row: Decision) -> DecisionView:
         edited=row.edited,
         decided_at=row.decided_at,
     )
+
+
+def _past(row: Any) -> PastDecision:
+    id, kind, channel, workspace, flow, prompt, part, weekend, chosen, weight, waited, at, hour, seen, raw = row
+    return PastDecision(
+        kind, channel, workspace, flow, prompt_words(prompt), PartOfDay(part), weekend, chosen, weight, waited, at, id,
+        hour, seen, raw,
+    )  # fmt: skip

@@ -121,6 +121,18 @@ class MemoryPort:
         """What all layers know about a question (SPEC 4.4); see `Recaller.recall`."""
         return self.recaller.recall(query, deadline=deadline)
 
+    # -- for others that compare texts
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the process with the local model is there already; asking it starts none."""
+        return self._helper.pid is not None
+
+    def meanings(self, texts: Sequence[str]) -> list[bytes]:
+        """Unit vectors (float32) of texts by the local model, whatever embedder memory uses; tens of milliseconds for
+        each. Raises `NoEmbedder`."""
+        return [one.vector for one in self._local.embed(texts)]
+
     # -- looking
 
     def layers(self) -> list[LayerState]:

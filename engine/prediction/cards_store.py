@@ -11,7 +11,7 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam, or_, tex
 from sqlmodel import Field, Session, SQLModel, col, func, select
 
 from engine.events import PredictionCreated
-from engine.prediction.confidence import band_of
+from engine.prediction.confidence import TERMS, band_of, weighted
 from engine.prediction.limits import Seat
 from engine.prediction.templates.due import is_heartbeat
 from engine.storage.quick import ask
@@ -114,6 +114,8 @@ class Prediction(SQLModel, table=True):
     note: str = ""
     served: str = Field(default="", sa_column_kwargs={"server_default": ""})
     """Who does it and what that reaches (`RunnerInfo.served`): part of what an approval agrees to."""
+    seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
+    """The card beside its evidence as the Twin saw it (`query.Seen.packed`)."""
 
     @property
     def assignment(self) -> Assignment:
@@ -233,6 +235,8 @@ def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
         context=row.context,
         evidence_at=None if own else row.evidence_at or row.created_at,
         original_prompt=row.original_prompt if row.edited else "",
+        seen=row.seen,
+        raw=None if row.parts is None else weighted(*(row.parts[term] for term in TERMS)),
     )
 
 

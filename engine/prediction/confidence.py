@@ -13,6 +13,9 @@ from engine.values import Band, ConfidenceParts
 TWIN, PATTERN, URGENCY, TIME = 0.4, 0.25, 0.2, 0.15
 """Weights of the four terms; they sum to 1."""
 
+TERMS = ("twin", "pattern", "urgency", "time")
+"""Their names, in the order of `weighted`."""
+
 COLD_START = 0.4
 """The confidence of every prediction in phase 0 (SPEC 2.6)."""
 
@@ -53,9 +56,13 @@ def confidence_of(
     if phase == 0:
         total = COLD_START
     else:
-        raw = TWIN * twin + PATTERN * pattern + URGENCY * urgency + TIME * time
-        total = round(min(max(calibrate(min(raw, 1.0)), 0.0), 1.0), 6)
+        total = round(min(max(calibrate(weighted(twin, pattern, urgency, time)), 0.0), 1.0), 6)
     return ConfidenceParts(twin, pattern, urgency, time, total, words)
+
+
+def weighted(twin: float, pattern: float, urgency: float, time: float) -> float:
+    """The sum of the four terms before calibration, in [0, 1]."""
+    return min(TWIN * twin + PATTERN * pattern + URGENCY * urgency + TIME * time, 1.0)
 
 
 def urgency_of(evidence_at: datetime | None, now: datetime, usual: timedelta) -> float:

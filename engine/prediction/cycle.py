@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
@@ -17,22 +18,23 @@ from sqlmodel import Session
 from engine.clock import Clock
 from engine.config import Autonomy, Settings, SettingsSource
 from engine.events import TriggerBlocked
-from engine.prediction import templates
+from engine.prediction import limits, templates
 from engine.prediction.cards import Cards
-from engine.prediction.cards_store import Prediction, last_triggered, trigger_of
-from engine.prediction.confidence import band_of, confidence_of, urgency_of
+from engine.prediction.cards_store import Prediction, all_pending, last_triggered, trigger_of
+from engine.prediction.choosing import MOST_ALIKE, in_turn
+from engine.prediction.confidence import confidence_of, urgency_of
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed, unavailable
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import Calibrator, History, Launcher, Rails
+from engine.prediction.query import Query
 from engine.prediction.routing import route
-from engine.prediction.twin import EmbeddedTwin, Query, Twin
+from engine.prediction.twin import EmbeddedTwin, Twin
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts
 from engine.values import (
     Assignment,
-    Band,
     Card,
     CycleReport,
     DecidedBy,
@@ -98,6 +100,7 @@ class Predictions:
         stopped: Callable[[], str],
         facts: Facts,
         session: Callable[[str], SessionView],
+        embedded: EmbeddedTwin,
         twin: Twin | None = None,
         propose: Propose = templates.propose,
         said: Propose = lambda context: (),
@@ -116,8 +119,8 @@ class Predictions:
         self._contexts = contexts
         self._workspaces = workspaces
         self._stopped = stopped
-        self._embedded = EmbeddedTwin(history)
-        self._twin: Twin = twin or self._embedded
+        self._embedded = embedded
+        self._twin: Twin = twin or embedded
         self._propose = propose
         self._said = said
         self._lock = threading.Lock()
@@ -278,20 +281,27 @@ class Predictions:
                 except Refusal as refusal:
                     errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
                     continue
-                if band_of(draft.parts.total) is not Band.DISCARDED:
-                    drafts.append(draft)
-            drafts.sort(key=lambda draft: draft.rank, reverse=True)
-            return self._seatable(session, drafts, this, seats)
+                drafts.append(draft)
+            stay = {one.fingerprint for one in proposals}
+            pending = Counter(
+                row.kind
+                for row in all_pending(session)
+                if limits.counts(row.seat, now) and (row.fingerprint in stay or row.workspace not in contexts)
+            )
+            chosen = in_turn(drafts, seats, learning=this.phase.number > 0, randomness=self._randomness)
+            return self._seatable(session, chosen, pending, this, seats)
 
     def _seatable(
-        self, session: Session, drafts: Sequence[Draft], this: _Round, seats: int
+        self, session: Session, drafts: Sequence[Draft], alike: Counter[str], this: _Round, seats: int
     ) -> tuple[list[Prediction], list[TriggerBlocked]]:
-        """Ask the rails, best draft first, until the seats are taken."""
+        """Ask the rails, best draft first, until the seats are taken; `alike` counts the cards of each kind."""
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
         for draft in drafts:
             if len(rows) == seats:
                 break
+            if alike[draft.proposal.kind] >= MOST_ALIKE:
+                continue
             row = self._cards.intake.prepare(draft, this.now)
             like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
             trigger = trigger_of(
@@ -320,6 +330,7 @@ class Predictions:
                 continue
             row.judge(verdicts)
             rows.append(row)
+            alike[row.kind] += 1
         return rows, blocked
 
     def _draft(self, proposal: Proposal, this: _Round, context: str) -> Draft:
@@ -349,6 +360,7 @@ class Predictions:
             parameters=dict(proposal.parameters),
         )
         assignment, otherwise = self._launcher.choose(assignment)
+        seen = self._embedded.see(assignment.prompt, proposal.reasoning, [context] if context else [])
         query = Query(
             kind=proposal.kind,
             channel=path.channel,
@@ -357,15 +369,16 @@ class Predictions:
             words=prompt_words(assignment.prompt),
             part=part_of_day(this.local),
             weekend=this.local.weekday() >= 5,
+            at=this.now,
+            hour=this.local.hour,
+            seen=seen,
         )
-        word, habits = self._twin.predict(query), self._embedded.habits
+        word, usual = self._twin.predict(query), self._embedded.usual(proposal.kind)
         parts = confidence_of(
             twin=word.probability if proposal.confidence is None else proposal.confidence,
-            pattern=habits.pattern(query),
-            urgency=urgency_of(
-                proposal.evidence_at, this.now, habits.usual(proposal.kind) or timedelta(hours=proposal.usual_hours)
-            ),
-            time=habits.time(query),
+            pattern=self._embedded.pattern(query),
+            urgency=urgency_of(proposal.evidence_at, this.now, usual or timedelta(hours=proposal.usual_hours)),
+            time=self._embedded.time(query),
             phase=this.phase.number,
             calibrate=self._calibrator.apply,
             words=word.words if this.phase.number > 0 else (*word.words, this.phase.reason),
@@ -380,4 +393,5 @@ class Predictions:
             info=self._launcher.check(assignment),
             context=context,
             note=otherwise,
+            seen=seen.packed(),
         )

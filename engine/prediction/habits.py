@@ -94,7 +94,7 @@ def times(asked: Asked) -> tuple[Key, ...]:
     """The kind in this part of the day, on such days of the week, at this hour."""
     part = ("part", asked.kind, asked.part.value)
     week = ("week", asked.kind, asked.part.value, "1" if asked.weekend else "0")
-    return (part, week) if asked.hour is None else (part, week, ("hour", asked.kind, str(asked.hour)))
+    return (part, week) if asked.hour is None else (part, week, ("hour", *week[1:], str(asked.hour)))
 
 
 def places(asked: Asked) -> tuple[Key, ...]:

@@ -84,6 +84,7 @@ class Draft:
     info: RunnerInfo
     context: str
     note: str = ""
+    seen: bytes = b""
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -123,6 +124,7 @@ class Draft:
             urgency=urgency,
             evidence_at=proposal.evidence_at,
             expires_at=expires_at,
+            seen=self.seen,
         )
 
 

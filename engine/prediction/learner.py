@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass
-from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy
@@ -22,30 +22,14 @@ from engine.calibration import Calibration, logit
 from engine.prediction.belief import Belief
 from engine.prediction.habits import SAID, Habits, levels, places, times
 from engine.prediction.neighbours import Neighbours
-from engine.prediction.relevance import NAMES, NOTHING, TOLD, Seen, unpacked
-from engine.values import PartOfDay, PastDecision
+from engine.prediction.query import NAMES, TOLD, Query, unpacked
+from engine.values import PastDecision
 
 FORMAT = 1
 """Of a stored state; grows when the same decisions would make another one."""
 
 TOLD_FROM = 0.4
 """What a number of the evidence adds in log-odds before it is worth a word."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The card that is asked about; `part`, `weekend` and `hour` are of the operator's own time."""
-
-    kind: str
-    channel: str
-    workspace: str
-    flow: str
-    words: frozenset[str]
-    part: PartOfDay
-    weekend: bool
-    at: datetime
-    hour: int | None = None
-    seen: Seen = NOTHING
 
 
 FEATURES: tuple[tuple[str, float, float], ...] = (
@@ -69,8 +53,8 @@ FEATURES: tuple[tuple[str, float, float], ...] = (
     ("chosen lately", 0.0, 0.3),
     ("rejected lately", 0.0, 0.3),
 )
-"""Name, what its weight is expected to be before the first decision, and how far that may be off. All but the evidence's
-are log-odds, what a level adds to the one above; so the first expectation is what the counts say."""
+"""Name, what its weight is expected to be before the first decision, and how far that may be off. All but those of the
+evidence are log-odds, what a level adds to the one above; so the first expectation is what the counts say."""
 
 LATELY_DAYS = 3.0
 
@@ -128,8 +112,8 @@ class Learner:
     def words(self, query: Query) -> tuple[str, ...]:
         """Why, in words: what was counted, and what of the evidence speaks most for or against it."""
         weights = self._belief.mean[1 : 1 + len(NAMES)]
-        said = [(abs(weight * value), value > 0, name) for weight, value, name in zip(weights, query.seen.numbers, NAMES,
-                                                                                     strict=True)]  # fmt: skip
+        told = zip(weights * query.seen.numbers, query.seen.numbers, NAMES, strict=True)
+        said = [(abs(float(adds)), number > 0, name) for adds, number, name in told]
         most, high, name = max(said)
         counted = self.habits.words(query)
         return (*counted, TOLD[name][0 if high else 1]) if most >= TOLD_FROM else counted
@@ -169,7 +153,8 @@ class Learner:
 
     def _arrays(self) -> list[Any]:
         near = self.neighbours
-        return [self._belief.mean, self._belief.covariance, near.marks, near.words, near.meaning, near.known, near.label]
+        learnt = [self._belief.mean, self._belief.covariance]
+        return [*learnt, near.marks, near.words, near.meaning, near.known, near.label]
 
     def _word(self, row: Any) -> Word:
         raw = self._belief.probability(row)
@@ -188,7 +173,7 @@ class Learner:
             *query.seen.numbers,
             *(mine - above for mine, above in zip(long, [0.0, *long], strict=False)),
             *(logit(lately) - mine for (_, lately), mine in zip(down, long, strict=True)),
-            *(mine - above for above, mine in zip(in_time, in_time[1:], strict=False)),
+            *(mine - above for above, mine in pairwise(in_time)),
             *(logit(habits.down([key], whole)[0][0]) - long[0] for key in places(query)),
             logit(habits.following(query)) - long[1],
             logit(self.neighbours.meant(query, query.seen, kind)) - long[1],

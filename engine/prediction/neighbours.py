@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import numpy
 
 from engine.prediction.habits import shrunk
-from engine.prediction.relevance import HASHED, MEANING, Seen, hashed
+from engine.prediction.query import MEANING, Seen
+from engine.prediction.relevance import HASHED, hashed
 from engine.values import PastDecision
 
 AMONG, NEAREST, SIMILAR_FROM = 512, 20, 0.4

@@ -8,76 +8,27 @@ words and in meaning; what that is worth to this operator his decisions say. Pur
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
 import numpy
 
+from engine.prediction.query import Seen
 from engine.values import prompt_words
 
 HASHED = 256
 """Dimensions of the vector of hashed words, which stands in where there is none of meaning."""
 
-MEANING = 384
-"""Dimensions of a vector of meaning."""
-
 EARLIER_MOST = 20
 """So many of the latest lines before the last one are looked at."""
 
-STOP = frozenset("the and you your for with that this from are can could would will into has have use user".split())
-
-NAMES = (
-    "near the latest", "near all before", "nearest of all", "how long ago it was about", "words of the latest",
-    "words of all before", "length", "length of the evidence", "lines of evidence", "what is new in the evidence",
-)  # fmt: skip
-"""The numbers, in order. Each is about 0 on average and 1 in spread over ordinary text."""
-
-TOLD = {
-    "near the latest": ("it is about what was seen last", "it has little to do with what was seen last"),
-    "near all before": ("it fits all that was seen", "it fits little of what was seen"),
-    "nearest of all": ("it is close to something that was seen", "it is close to nothing that was seen"),
-    "how long ago it was about": ("what it is about was seen long ago", "what it is about is new"),
-    "words of the latest": ("it names what was seen last", "it names nothing of what was seen last"),
-    "words of all before": ("it names what was seen", "it names little of what was seen"),
-    "length": ("it says much", "it says little"),
-    "length of the evidence": ("its evidence is long", "its evidence is short"),
-    "lines of evidence": ("much was seen before it", "little was seen before it"),
-    "what is new in the evidence": ("its evidence is new", "its evidence is nothing new"),
-}
-"""How a number that is above or below the ordinary is told."""
-
-_FORMAT = 1
-_NUMBERS = struct.Struct(f"<B{len(NAMES)}f")
+STOP = frozenset(
+    "the and you your for with that this from are can could would will into has have use user".split()  # noqa: SIM905
+)
 
 Vector = Any
 """A unit vector, float32."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A proposal as learners keep it: the numbers named by `NAMES`, and its vector of meaning when there was one."""
-
-    numbers: tuple[float, ...]
-    meaning: bytes = b""
-    """`MEANING` signed bytes, b"" for none."""
-
-    def packed(self) -> bytes:
-        """As it is stored with a decision."""
-        return _NUMBERS.pack(_FORMAT, *self.numbers) + self.meaning
-
-
-NOTHING = Seen((0.0,) * len(NAMES))
-"""A proposal of which only its kind is known."""
-
-
-def unpacked(stored: bytes) -> Seen:
-    """What `packed` made; `NOTHING` for b"" and for the format of another version."""
-    if len(stored) not in (_NUMBERS.size, _NUMBERS.size + MEANING) or stored[0] != _FORMAT:
-        return NOTHING
-    return Seen(tuple(_NUMBERS.unpack_from(stored)[1:]), stored[_NUMBERS.size :])
 
 
 def hashed(words: frozenset[str]) -> Vector:
@@ -90,9 +41,7 @@ def hashed(words: frozenset[str]) -> Vector:
     return vector / length if length else vector
 
 
-def look(
-    prompt: str, latest: str, earlier: Sequence[str] = (), vectors: Sequence[Vector | None] | None = None
-) -> Seen:
+def look(prompt: str, latest: str, earlier: Sequence[str] = (), vectors: Sequence[Vector | None] | None = None) -> Seen:
     """See a proposal beside its evidence.
 
     `earlier` is the evidence before `latest`, oldest first. `vectors` are those of meaning of the prompt, the latest
@@ -100,13 +49,12 @@ def look(
     """
     earlier = earlier[-EARLIER_MOST:]
     said, now, before = _words(prompt), _words(latest), [_words(line) for line in earlier]
-    meaning = None if vectors is None else [*vectors[:2], *vectors[2:][-EARLIER_MOST:]]
-    if meaning is None or any(one is None for one in meaning) or len(meaning) != 2 + len(earlier):
-        every = numpy.stack([hashed(one) for one in (said, now, *before)])
-        low, wide = 0.1, 0.15
+    given = [] if vectors is None else [*vectors[:2], *vectors[2:][-EARLIER_MOST:]]
+    known = [one for one in given if one is not None]
+    if len(known) == 2 + len(earlier):
+        every, low, wide = numpy.stack(known), 0.35, 0.18
     else:
-        every = numpy.stack(meaning)
-        low, wide = 0.35, 0.18
+        every, low, wide = numpy.stack([hashed(one) for one in (said, now, *before)]), 0.1, 0.15
     near = every[1:] @ every[0]
     old = frozenset().union(*before)
     order = [float(near[0]), *map(float, near[:0:-1])]  # the newest first

@@ -1,52 +1,36 @@
-"""The Twin: what this operator would say (SPEC 2.3b, 2.5). Pure but for reading the history.
+"""The Twin: what this operator would say (SPEC 2.3, 2.5), and how far confidence may be believed (2.6, 8.6).
 
-The embedded Twin counts. Its probability of approval is the share the operator chose, level by level from the general
-to the particular: everything → the kind of card → on this channel → in this part of the day. Each level is shrunk
-towards the one above as if that had been seen in `STRENGTH` decisions (a Beta prior), so that one lucky morning does
-not pass for a habit. At the top stands `INDIFFERENT`. Signals weigh what SPEC 8.1 says.
+The embedded Twin is a `Learner` that follows the decisions: each is learnt once, in order, when the Twin is next asked.
+A decision that no longer counts is unlearnt by going back to a stored state from before it and learning on from there.
+Where that is far to go a new learner is taught aside and put in place when it has caught up; the old one answers until
+then. Stored states are a convenience: without them the decisions make the same again.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from statistics import median
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from engine.values import PartOfDay, PastDecision, Source
+from engine.prediction.query import NOTHING, Query, Seen
+from engine.values import CalibrationCheck, PastDecision, Source
 
-INDIFFERENT = 0.5
-"""What is expected of an operator of whom nothing is known."""
+if TYPE_CHECKING:
+    from engine.prediction.learner import Learner
 
-STRENGTH = 4.0
-"""So many decisions' worth is what the level above counts for."""
+log = logging.getLogger(__name__)
 
-SIMILAR_FROM, SIMILAR_MOST, SIMILAR_AMONG = 0.4, 20, 400
-"""Pattern match looks at the 20 most similar of the newest 400 decisions that are at least this similar."""
+HELD_OUT_NEEDED = 100
+"""Phase 2 needs a calibration that holds on at least so many held-out decisions (SPEC 2.6)."""
 
-SAID = 0.8
-"""Signals of at least this weight were said about the very card; only they are told in words."""
+AT_ONCE = 1_000
+"""So many decisions are learnt while somebody waits, about half a second; more are learnt aside."""
 
-USUAL_FROM = 5
-"""After so many decisions on a kind its usual waiting time is learnt rather than assumed."""
-
-CHANNEL_FROM = 3
-"""The Twin names a channel after this many approvals there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The card that is asked about; `part` and `weekend` are of the operator's own time."""
-
-    kind: str
-    channel: str
-    workspace: str
-    flow: str
-    words: frozenset[str]
-    part: PartOfDay
-    weekend: bool
+STORED_EVERY, STORED_KEPT = 250, 4
+"""A state is stored after so many decisions; the newest so many states are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,153 +61,214 @@ class PastDecisions(Protocol):
     @property
     def version(self) -> int: ...
 
-    def past(self, limit: int = 2000) -> list[PastDecision]: ...
+    def after(self, id: int, limit: int = 1000) -> list[PastDecision]: ...
+
+    def standing_upto(self, id: int) -> int: ...
+
+    def retired_since(self, version: int) -> int | None: ...
 
 
-@dataclass(slots=True)
-class Share:
-    """Weight chosen of weight decided."""
+class States(Protocol):
+    """Where states are kept."""
 
-    chosen: float = 0.0
-    decided: float = 0.0
+    def newest(self, below: int | None = None) -> Learner | None:
+        """The newest one, of decisions with ids below `below`; None for none."""
 
-    def add(self, decision: PastDecision) -> None:
-        """Count one decision."""
-        self.decided += decision.weight
-        self.chosen += decision.weight if decision.chosen else 0.0
+    def keep(self, learner: Learner) -> None:
+        """Store one; returns at once."""
 
-
-def shrunk(share: Share, prior: float, strength: float = STRENGTH) -> float:
-    """The share, pulled towards `prior` as if that had been seen in `strength` decisions: it lies between the two."""
-    return (prior * strength + share.chosen) / (strength + share.decided)
+    def drop(self, since: int) -> None:
+        """Those with decisions from id `since` on hold no more; returns at once."""
 
 
-def similarity(query: Query, past: PastDecision) -> float:
-    """How like a past decision is, in [0, 1]: kind 0.4, words 0.2 (Jaccard), channel and workspace 0.15, flow 0.1."""
-    together = len(query.words | past.words)
-    return (
-        0.4 * (query.kind == past.kind)
-        + 0.2 * (len(query.words & past.words) / together if together else 0.0)
-        + 0.15 * (query.channel == past.channel)
-        + 0.15 * (query.workspace == past.workspace)
-        + 0.1 * (query.flow == past.flow)
-    )
+class NoStates:
+    """Keeps none."""
+
+    def newest(self, below: int | None = None) -> Learner | None:
+        return None
+
+    def keep(self, learner: Learner) -> None:
+        pass
+
+    def drop(self, since: int) -> None:
+        pass
 
 
-class Habits:
-    """What was learnt from past decisions: counts, made once and asked in microseconds."""
-
-    def __init__(self, past: Sequence[PastDecision]) -> None:
-        self._newest = past[:SIMILAR_AMONG]
-        self._shares: defaultdict[tuple[object, ...], Share] = defaultdict(Share)
-        self._said: defaultdict[tuple[object, ...], list[int]] = defaultdict(lambda: [0, 0])
-        waited: defaultdict[str, list[float]] = defaultdict(list)
-        for decision in past:
-            kind, channel, part = decision.kind, decision.channel, decision.part
-            levels = [(), (kind,), (kind, channel), (kind, channel, part)]
-            in_time = [("part", kind, part), ("week", kind, part, decision.weekend)]
-            for key in (*levels, *in_time):
-                self._shares[key].add(decision)
-            if decision.weight >= SAID:
-                for key in levels:
-                    self._said[key][0] += decision.chosen
-                    self._said[key][1] += 1
-                if decision.chosen and decision.waited_hours is not None:
-                    waited[kind].append(decision.waited_hours)
-        self._usual = {
-            kind: timedelta(hours=max(median(hours), 1 / 60))
-            for kind, hours in waited.items()
-            if len(hours) >= USUAL_FROM
-        }
-
-    def approval(self, query: Query) -> float:
-        """The probability that the operator approves, in [0, 1]."""
-        levels = [(), (query.kind,), (query.kind, query.channel), (query.kind, query.channel, query.part)]
-        return self._down(levels)
-
-    def time(self, query: Query) -> float:
-        """How much of the like was approved in this part of the day and week, in [0, 1]."""
-        part = ("part", query.kind, query.part)
-        return self._down([(), (query.kind,), part, ("week", query.kind, query.part, query.weekend)])
-
-    def pattern(self, query: Query) -> float:
-        """Share approved among the most similar past decisions, weighted by similarity and shrunk to the mean."""
-        scored = [(similarity(query, past), past) for past in self._newest]
-        nearest = sorted(
-            ((score, past) for score, past in scored if score >= SIMILAR_FROM), key=lambda pair: pair[0], reverse=True
-        )[:SIMILAR_MOST]
-        share = Share(
-            chosen=sum(score * past.weight for score, past in nearest if past.chosen),
-            decided=sum(score * past.weight for score, past in nearest),
-        )
-        return shrunk(share, self._down([()]))
-
-    def usual(self, kind: str) -> timedelta | None:
-        """How long this kind of card usually waits before the operator approves it; None while too little is known."""
-        return self._usual.get(kind)
-
-    def channel(self, kind: str, registered: Collection[str]) -> str | None:
-        """Where the operator approved most cards of this kind: at least `CHANNEL_FROM`, and most of those there."""
-        best = max(registered, key=lambda channel: (self._said_of(kind, channel)[0], channel), default=None)
-        if best is None:
-            return None
-        approved, decided = self._said_of(kind, best)
-        return best if approved >= CHANNEL_FROM and 2 * approved > decided else None
-
-    def words(self, query: Query) -> tuple[str, ...]:
-        """Why, in one line: the closest level on which the operator has said something."""
-        like_this = (query.kind, query.channel, query.part)
-        for key, where in (
-            (like_this, f" {_WHEN[query.part]}"),
-            (like_this[:2], ""),
-            (like_this[:1], " on any channel"),
-        ):
-            approved, decided = self._said.get(key, (0, 0))
-            if decided:
-                return (f"you approved {approved} of {decided} like this{where}",)
-        return ("you have not decided on anything like this yet",)
-
-    def _said_of(self, *key: object) -> tuple[int, int]:
-        approved, decided = self._said.get(key, (0, 0))
-        return approved, decided
-
-    def _down(self, levels: Iterable[tuple[object, ...]]) -> float:
-        expected = INDIFFERENT
-        for key in levels:
-            share = self._shares.get(key)
-            if share is not None:
-                expected = shrunk(share, expected)
-        return expected
+Meanings = Callable[[Sequence[str]], Sequence[bytes | None]]
+"""Vectors of meaning (`MEANING` float32 each) of texts, at once: None for one that there is no vector of yet."""
 
 
-_WHEN = {
-    PartOfDay.MORNING: "in the morning",
-    PartOfDay.AFTERNOON: "in the afternoon",
-    PartOfDay.EVENING: "in the evening",
-    PartOfDay.NIGHT: "at night",
-}
+def no_meanings(texts: Sequence[str]) -> Sequence[bytes | None]:
+    """Nobody makes vectors."""
+    return [None] * len(texts)
 
 
 class EmbeddedTwin:
-    """The Twin that needs no key and no network. Learns anew when a decision was made since it was last asked."""
+    """The Twin that needs no key and no network. Also the calibrator of the whole confidence. From any thread."""
 
     source = Source.EMBEDDED_TWIN
 
-    def __init__(self, history: PastDecisions) -> None:
+    def __init__(
+        self, history: PastDecisions, *, states: States | None = None, meanings: Meanings = no_meanings
+    ) -> None:
         self._history = history
-        self._learnt: tuple[int, Habits] | None = None
-
-    @property
-    def habits(self) -> Habits:
-        """What it knows now. One query after a decision was made, otherwise none."""
-        version = self._history.version
-        if self._learnt is None or self._learnt[0] != version:
-            self._learnt = (version, Habits(self._history.past()))
-        return self._learnt[1]
+        self._states = states or NoStates()
+        self._meanings = meanings
+        self._lock = threading.Lock()
+        self._learner: Learner | None = None
+        self._version = -1
+        self._aside: threading.Thread | None = None
+        self._checked: tuple[int, CalibrationCheck] | None = None
 
     def channel(self, kind: str, registered: Collection[str]) -> str | None:
-        return self.habits.channel(kind, registered)
+        with self._lock:
+            return self._now().habits.channel(kind, registered)
 
     def predict(self, query: Query) -> TwinWord:
-        habits = self.habits
-        return TwinWord(habits.approval(query), habits.words(query))
+        with self._lock:
+            learner = self._now()
+            return TwinWord(learner.score(query).probability, learner.words(query))
+
+    def pattern(self, query: Query) -> float:
+        """Shrunk share approved among the most similar past decisions (SPEC 2.5), in [0, 1]."""
+        with self._lock:
+            return self._now().pattern(query)
+
+    def time(self, query: Query) -> float:
+        """How much of the like was approved in this part of the day and week (SPEC 2.5), in [0, 1]."""
+        with self._lock:
+            return self._now().habits.time(query)
+
+    def usual(self, kind: str) -> timedelta | None:
+        """How long this kind of card usually waits before the operator approves it; None while too little is known."""
+        with self._lock:
+            return self._now().habits.usual(kind)
+
+    def see(self, prompt: str, latest: str, earlier: Sequence[str] = ()) -> Seen:
+        """A proposal beside the evidence that it rests on; by words alone while a vector of meaning is missing."""
+        if not prompt:
+            return NOTHING
+        import numpy
+
+        from engine.prediction.relevance import look
+
+        vectors = self._meanings([prompt, latest, *earlier])
+        return look(prompt, latest, earlier, [None if one is None else numpy.frombuffer(one, "<f4") for one in vectors])
+
+    # -- the calibrator (SPEC 8.6)
+
+    def apply(self, score: float) -> float:
+        """A weighted sum of confidence as it has come true for this operator, in (0, 1)."""
+        with self._lock:
+            return self._now().sums.apply(score)
+
+    def check(self) -> CalibrationCheck:
+        """Whether confidences that were stated before their decision have come true (SPEC 2.6)."""
+        with self._lock:
+            learner = self._now()
+            if self._checked is None or self._checked[0] != self._version:
+                self._checked = (self._version, _checked(list(learner.sums.held)))
+            return self._checked[1]
+
+    # -- inside
+
+    def settle(self) -> None:
+        """Wait until nothing is learnt aside; for tests, and for who measures."""
+        while (aside := self._aside) is not None:
+            aside.join()
+
+    def packed(self) -> bytes:
+        """All that it has learnt now; the same decisions make the same bytes."""
+        with self._lock:
+            return self._now().packed()
+
+    def _now(self) -> Learner:
+        """The learner, with all that was decided; taught aside when that is much. The lock is held."""
+        version = self._history.version
+        if self._learner is not None and version == self._version:
+            return self._learner
+        if self._learner is None:
+            learner = self._begin()
+        else:
+            learner = self._learner
+            retired = self._history.retired_since(self._version)
+            if retired is not None and retired <= learner.upto:
+                self._states.drop(retired)
+                learner = self._states.newest(retired) or _new()
+        rows = self._history.after(learner.upto, AT_ONCE)
+        if len(rows) == AT_ONCE:
+            self._learn_aside(learner)
+            self._learner = self._learner or _new()
+        else:
+            self._take_in(learner, rows)
+            self._learner = learner
+        self._version = version
+        return self._learner
+
+    def _begin(self) -> Learner:
+        """What an earlier engine stored, when it is of these very decisions."""
+        below: int | None = None
+        while (learner := self._states.newest(below)) is not None:
+            if self._history.standing_upto(learner.upto) == learner.learnt:
+                return learner
+            below = learner.upto
+            self._states.drop(below)
+        return _new()
+
+    def _take_in(self, learner: Learner, rows: Sequence[PastDecision]) -> None:
+        for row in rows:
+            learner.learn(row)
+            if learner.learnt % STORED_EVERY == 0:
+                self._states.keep(learner)
+
+    def _learn_aside(self, learner: Learner) -> None:
+        if self._aside is not None:
+            return  # it catches up with this as well
+        self._aside = threading.Thread(target=self._teach, args=(learner,), name="clawpy-twin", daemon=True)
+        self._aside.start()
+
+    def _teach(self, learner: Learner) -> None:
+        """Teach a learner what is left, then put it in place."""
+        try:
+            version = self._history.version
+            while True:
+                while rows := self._history.after(learner.upto, AT_ONCE):
+                    self._take_in(learner, rows)
+                with self._lock:
+                    now = self._history.version
+                    retired = self._history.retired_since(version)
+                    if retired is not None and retired <= learner.upto:
+                        self._states.drop(retired)
+                        learner = self._states.newest(retired) or _new()
+                    elif not (rows := self._history.after(learner.upto, AT_ONCE)):
+                        self._learner, self._version, self._aside = learner, now, None
+                        return
+                    version = now
+        except Exception:
+            log.exception("the Twin could not learn; it goes on with what it knew")
+            self._aside = None
+
+
+def _new() -> Learner:
+    from engine.prediction.learner import Learner
+
+    return Learner()
+
+
+def _checked(held: Sequence[tuple[float, bool]]) -> CalibrationCheck:
+    if len(held) < HELD_OUT_NEEDED:
+        return CalibrationCheck(
+            held_out=len(held),
+            holds=False,
+            reason=f"{len(held)} of {HELD_OUT_NEEDED} decisions were held out to see whether its confidence comes true",
+        )
+    from engine.calibration import calibration_bound, calibration_error
+
+    scores, outcomes = [score for score, _ in held], [yes for _, yes in held]
+    error, bound = calibration_error(scores, outcomes), calibration_bound(scores)
+    holds = error <= bound
+    told = f"its confidence was off by {error:.3f} on {len(held)} held-out decisions"
+    reason = (
+        f"{told}; chance alone makes up to {bound:.3f}" if holds else f"{told}, more than the {bound:.3f} of chance"
+    )
+    return CalibrationCheck(len(held), holds, reason, error, bound)

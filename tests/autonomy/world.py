@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from engine import engine as composition
 from engine.autonomy.autonomy import ACT, STATE
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
@@ -19,6 +18,7 @@ from engine.events import AutonomousCycleFinished
 from engine.execution.sandbox import NoSandbox
 from engine.home import Home
 from engine.memory.ledger import LedgerEntry
+from engine.stand_ins import StandIns
 from engine.values import (
     CalibrationCheck,
     Card,
@@ -67,7 +67,6 @@ class World:
         self.workspace = str(self.repository.path)
         self._opened = 0
         self.calibrator = Holds()
-        monkeypatch.setattr(composition, "IdentityCalibrator", lambda: self.calibrator)
         self.configure()
         self.nobody_wrote_for(timedelta(days=2))
         self.engine: Engine
@@ -103,6 +102,7 @@ class World:
             clock=self.clock,
             randomness=Randomness(self._opened),
             start_schedule=False,
+            stand_ins=StandIns(calibrator=self.calibrator),
         )
         self.engine.sessions._sandbox = Confines()
         try:

@@ -15,8 +15,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from engine.memory.minilm import MiniLM
-from engine.prediction.learner import Learner, Query
-from engine.prediction.relevance import Seen, look
+from engine.prediction.learner import Learner
+from engine.prediction.query import Query, Seen
+from engine.prediction.relevance import look
 from engine.values import PartOfDay, PastDecision, prompt_words
 
 BEGIN = datetime(2026, 1, 5, 9, tzinfo=UTC)

@@ -8,7 +8,6 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.feedback.calibration import IdentityCalibrator
 from engine.feedback.decisions import Decision, Decisions
 from engine.feedback.pairs import DpoPair
 from engine.feedback.signals import MEANINGS
@@ -60,7 +59,7 @@ def test_weights_are_those_of_the_spec() -> None:
 def test_what_a_twin_learns_from(database: Database, decisions: Decisions) -> None:
     before = decisions.version
     give(database, decisions, DecisionSignal.APPROVED, card("a"))
-    (past,) = decisions.past()
+    (past,) = decisions.after(0)
     assert (past.chosen, past.weight, past.part, past.weekend) == (True, 1.0, PartOfDay.MORNING, False)
     assert past.words == {"run", "the", "tests"}
     assert decisions.version > before
@@ -68,7 +67,7 @@ def test_what_a_twin_learns_from(database: Database, decisions: Decisions) -> No
 
 def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(database: Database, decisions: Decisions) -> None:
     give(database, decisions, DecisionSignal.APPROVED, card("a", prompt="run them all", original="run the tests"))
-    assert sorted((past.chosen, past.weight) for past in decisions.past()) == [(False, 1.0), (True, 1.0)]
+    assert sorted((past.chosen, past.weight) for past in decisions.after(0)) == [(False, 1.0), (True, 1.0)]
     (pair,) = pairs(database)
     assert (pair.chosen, pair.rejected) == ("run them all → koji-core", "run the tests → koji-core")
     assert pair.context == "monday"
@@ -115,7 +114,7 @@ def test_what_is_taken_back_counts_nowhere(database: Database, decisions: Decisi
 def test_a_later_word_replaces_the_earlier(database: Database, decisions: Decisions) -> None:
     give(database, decisions, DecisionSignal.APPROVED, card("a"))
     give(database, decisions, DecisionSignal.UNDONE, card("a"))
-    assert [(past.chosen, past.weight) for past in decisions.past()] == [(False, 0.8)]
+    assert [(past.chosen, past.weight) for past in decisions.after(0)] == [(False, 0.8)]
     with database.read() as session:
         assert decisions.standing(session, "a") is DecisionSignal.UNDONE
         assert decisions.approvals_of_like(session, "run_tests", "koji-core", "/shop") == (0, 1)
@@ -149,10 +148,3 @@ def test_like_cards_are_the_operators_own(database: Database, decisions: Decisio
     with database.read() as session:
         assert decisions.approvals_of_like(session, "run_tests", "koji-core", "/shop") == (1, 2)
         assert decisions.total(session) == 5
-
-
-def test_the_identity_calibrator_changes_nothing_and_claims_nothing() -> None:
-    calibrator = IdentityCalibrator()
-    assert calibrator.apply(0.73) == 0.73
-    assert not calibrator.check().holds
-    assert "100" in calibrator.check().reason

@@ -9,16 +9,18 @@ from typing import Any
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
-from engine.feedback.calibration import IdentityCalibrator
 from engine.feedback.decisions import Decisions
 from engine.memory.ledger import Ledger
 from engine.prediction.cards import Cards
 from engine.prediction.collectors.git import GitState
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import Predictions
+from engine.prediction.ports import Calibrator
+from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction
 from engine.values import (
     Assignment,
+    CalibrationCheck,
     Card,
     Permit,
     Proposal,
@@ -35,6 +37,16 @@ from engine.values import (
 )
 
 SHOP = "/shop"
+
+
+class IdentityCalibrator:
+    """Passes every confidence through as it is, and never claims to hold."""
+
+    def apply(self, score: float) -> float:
+        return score
+
+    def check(self) -> CalibrationCheck:
+        return CalibrationCheck(held_out=0, holds=False, reason="confidence is not calibrated yet")
 
 
 def plain_time(start: datetime, span: timedelta) -> datetime:
@@ -180,12 +192,14 @@ class World:
     stopped: str = ""
     state: GitState | None = field(default_factory=GitState)
     errors: tuple[str, ...] = ()
+    calibrator: Calibrator | None = None
 
     def __post_init__(self) -> None:
         self.rails = SimpleRails()
         self.bench = Bench(self.database, self.clock)
         self.landed = Landed()
         self.decisions = Decisions(self.database, self.clock)
+        self.twin = EmbeddedTwin(self.decisions)
         self.workspaces = [SHOP]
         common: dict[str, Any] = {
             "clock": self.clock,
@@ -194,7 +208,7 @@ class World:
             "rails": self.rails,
             "launcher": self.bench,
             "history": self.decisions,
-            "calibrator": IdentityCalibrator(),
+            "calibrator": self.calibrator or IdentityCalibrator(),
         }
         self.cards = Cards(
             self.database,
@@ -212,6 +226,7 @@ class World:
             workspaces=lambda: self.workspaces,
             stopped=lambda: self.stopped,
             facts=Ledger(self.database),
+            embedded=self.twin,
             session=lambda session_id: next(one for one in self.bench.sessions.values() if one.id == session_id),
             propose=lambda context: [one for one in self.seen if one.workspace == context.workspace],
             **common,

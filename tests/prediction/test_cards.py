@@ -329,7 +329,7 @@ def test_approving_ones_own_prompt_earns_no_prediction_anything(world: World) ->
     for _ in range(11):
         world.cards.approve(world.cards.propose("run_tests", workspace=SHOP).id)
     assert world.cards.similar(world.one().id)[:2] == (0, 0)
-    assert [past.waited_hours for past in world.decisions.past()] == [None] * 11
+    assert [past.waited_hours for past in world.decisions.after(0)] == [None] * 11
 
 
 # -- starting again

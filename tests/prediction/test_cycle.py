@@ -37,7 +37,8 @@ def world(database: Database, clock: FakeClock) -> World:
 
 
 def names(*letters: str) -> list[Proposal]:
-    return [proposal(letter) for letter in letters]
+    """Of two kinds in turn: five of one kind are never shown."""
+    return [proposal(letter, kind="lint" if number % 2 else "run_tests") for number, letter in enumerate(letters)]
 
 
 def teach(
@@ -51,7 +52,8 @@ def teach(
 
 
 def test_at_most_five_best_first(world: World) -> None:
-    created = world.see(*(proposal(str(number), share=number / 10) for number in range(8)))
+    kinds = ["run_tests", "lint"] * 4
+    created = world.see(*(proposal(str(number), kind=kinds[number], share=number / 10) for number in range(8)))
     assert [card.signals[0].share for card in created] == [0.7, 0.6, 0.5, 0.4, 0.3]
     assert world.see(*world.seen) == []
 

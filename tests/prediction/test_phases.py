@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.feedback.calibration import IdentityCalibrator
 from engine.prediction.phases import phase_of
 from engine.values import CalibrationCheck
+from tests.prediction.deciding import IdentityCalibrator
 
 
 @pytest.mark.parametrize(("decisions", "number"), [(0, 0), (29, 0), (30, 1), (5000, 1)])

@@ -1,133 +1,237 @@
-"""The embedded Twin: shrunk shares, similarity, words (SPEC 2.3b, 2.5)."""
+"""The embedded Twin: it learns from each decision once, forgets what counts no more, and is rebuilt byte for byte."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from pathlib import Path
 
+import numpy
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from engine.prediction.twin import CHANNEL_FROM, EmbeddedTwin, Habits, Query, Share, shrunk, similarity
-from engine.values import PartOfDay, PastDecision
-
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
-ASKED = Query("run_tests", "koji-core", "/shop", "run_tests", frozenset({"run", "tests"}), PartOfDay.MORNING, False)
-YES = PastDecision(
-    "run_tests", "koji-core", "/shop", "run_tests", frozenset({"run", "tests"}), PartOfDay.MORNING, False, True, 1.0,
-    2.0, NOW,
-)  # fmt: skip
-NO = replace(YES, chosen=False)
-ANY = st.builds(
-    replace,
-    st.just(YES),
-    kind=st.sampled_from(["run_tests", "lint", "bisect"]),
-    channel=st.sampled_from(["koji-core", "garden"]),
-    part=st.sampled_from(PartOfDay),
-    weekend=st.booleans(),
-    chosen=st.booleans(),
-    weight=st.sampled_from([0.3, 0.5, 0.7, 0.8, 1.0]),
-)
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.feedback.decisions import Decisions
+from engine.memory.ledger import append
+from engine.prediction import twin as module
+from engine.prediction.learner import Learner
+from engine.prediction.query import NAMES, NOTHING, unpacked
+from engine.prediction.relevance import look
+from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.twin_states import TwinStates
+from engine.storage.database import Database
+from engine.values import DecidedBy, DecidedCard, DecisionSignal, PastDecision
+from tests.prediction.test_habits import ASKED, NO, YES
 
 
-@given(st.floats(0, 1), st.floats(0, 100), st.floats(0, 1))
-def test_a_shrunk_share_lies_between_share_and_prior(share: float, decided: float, prior: float) -> None:
-    result = shrunk(Share(share * decided, decided), prior)
-    low, high = (min(share, prior), max(share, prior)) if decided else (prior, prior)
-    assert low - 1e-9 <= result <= high + 1e-9
+def taught(past: list[PastDecision]) -> Learner:
+    learner = Learner()
+    for number, decision in enumerate(past):
+        learner.learn(replace(decision, id=number + 1))
+    return learner
 
 
-@given(st.floats(0, 1), st.floats(0.1, 50))
-def test_more_evidence_moves_it_further_from_the_prior(prior: float, decided: float) -> None:
-    some, more = shrunk(Share(decided, decided), prior), shrunk(Share(2 * decided, 2 * decided), prior)
-    assert prior <= some + 1e-12 <= more + 2e-12
+def mixed(many: int) -> list[PastDecision]:
+    chance = random.Random(3)
+    return [
+        replace(
+            YES, kind=chance.choice(["run_tests", "lint", "docs"]), chosen=chance.random() < 0.6,
+            hour=chance.randrange(24), weight=chance.choice([1.0, 0.3]), raw=chance.random(),
+            at=YES.at + timedelta(minutes=number),
+            words=frozenset(chance.sample(["cart", "search", "stock", "login", "prices"], 2)),
+            seen=look("run the cart tests", "the cart changed", ["search changed"]).packed(),
+        )
+        for number in range(many)
+    ]  # fmt: skip
 
 
-@given(st.lists(ANY, max_size=60))
-def test_every_answer_is_a_probability(past: list[PastDecision]) -> None:
-    habits = Habits(past)
-    for answer in (habits.approval(ASKED), habits.pattern(ASKED), habits.time(ASKED)):
-        assert 0 < answer < 1
+class TestLearner:
+    def test_a_cold_start_is_indifferent(self) -> None:
+        assert Learner().score(ASKED).probability == pytest.approx(0.5)
+
+    def test_a_few_decisions_move_it(self) -> None:
+        lint = [replace(NO, kind="lint", flow="lint", words=frozenset({"lint"}))] * 6
+        learner = taught([YES] * 6 + lint)
+        assert learner.score(ASKED).probability > 0.7
+        disliked = replace(ASKED, kind="lint", flow="lint", words=frozenset({"lint"}))
+        assert learner.score(disliked).probability < 0.3
+
+    def test_it_notices_that_the_taste_has_changed(self) -> None:
+        past = [one for _ in range(60) for one in (YES, replace(NO, kind="lint"))]
+        assert taught(past).score(ASKED).probability > 0.75
+        assert taught([*past, *[NO] * 10]).score(ASKED).probability < 0.4
+
+    def test_what_it_says_of_a_decision_it_says_before_it_knows(self) -> None:
+        learner = taught([YES] * 5)
+        before = learner.score(replace(ASKED, at=NO.at)).probability
+        assert learner.learn(replace(NO, id=6)).probability == before
+        assert learner.trust.held[-1][1] is False
+
+    def test_nearness_to_the_evidence_can_be_what_counts(self) -> None:
+        near = look("run the cart tests", "the cart tests changed")
+        far = look("write a poem about the sea", "the cart tests changed")
+        past = [
+            replace(one, seen=seen.packed(), words=frozenset({str(number)}))
+            for number in range(40)
+            for one, seen in ((YES, near), (NO, far))
+        ]
+        learner, asked = taught(past), replace(ASKED, words=frozenset({"new"}))
+        assert learner.score(replace(asked, seen=near)).probability > 0.7
+        assert learner.score(replace(asked, seen=far)).probability < 0.3
+        assert len(learner.words(replace(asked, seen=far))) == 2
+
+    def test_the_same_decisions_make_the_same_bytes(self) -> None:
+        assert taught(mixed(80)).packed() == taught(mixed(80)).packed()
+
+    def test_a_stored_state_goes_on_as_if_nothing_had_been(self) -> None:
+        past = [replace(one, id=number + 1) for number, one in enumerate(mixed(80))]
+        halfway = Learner.unpacked(taught(past[:50]).packed())
+        for one in past[50:]:
+            halfway.learn(one)
+        assert halfway.packed() == taught(past).packed()
+
+    @pytest.mark.parametrize("stored", [b"", b"nonsense"])
+    def test_what_is_no_state_is_refused(self, stored: bytes) -> None:
+        with pytest.raises(ValueError, match="not a state"):
+            Learner.unpacked(stored)
 
 
-@given(st.lists(ANY, max_size=40))
-def test_one_more_approval_of_the_like_never_lowers_it(past: list[PastDecision]) -> None:
-    before, after = Habits(past), Habits([YES, *past])
-    assert after.approval(ASKED) >= before.approval(ASKED)
-    assert after.time(ASKED) >= before.time(ASKED)
+class TestSeen:
+    def test_it_survives_storing(self) -> None:
+        vector = numpy.full(384, 384**-0.5, numpy.float32)
+        seen = look("run the tests", "the cart changed", [], [vector, vector])
+        again = unpacked(seen.packed())
+        assert again.numbers == pytest.approx(seen.numbers, rel=1e-6)
+        assert again.meaning == seen.meaning
+        assert len(seen.meaning) == 384
+
+    def test_without_vectors_words_stand_in(self) -> None:
+        near = look("run the cart tests", "the cart tests changed")
+        far = look("write a poem", "the cart tests changed")
+        assert near.numbers[0] > far.numbers[0]
+        assert not near.meaning
+
+    def test_another_format_is_no_harm(self) -> None:
+        assert unpacked(b"") is unpacked(b"\x09" * 41) is NOTHING
+        assert NOTHING.numbers == (0.0,) * len(NAMES)
 
 
-def test_an_unknown_operator_is_met_with_indifference() -> None:
-    habits = Habits([])
-    assert habits.approval(ASKED) == habits.pattern(ASKED) == habits.time(ASKED) == 0.5
-    assert habits.words(ASKED) == ("you have not decided on anything like this yet",)
+class Home:
+    """A database with decisions, and a Twin that follows them."""
+
+    def __init__(self, path: Path, clock: FakeClock) -> None:
+        self.clock = clock
+        self.database = Database(path / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
+        self.decisions = Decisions(self.database, clock)
+        self.states = TwinStates(self.database)
+        self.twin = self.another()
+
+    def another(self) -> EmbeddedTwin:
+        """A Twin that begins with what is stored."""
+        return EmbeddedTwin(self.decisions, states=self.states)
+
+    def fresh(self) -> EmbeddedTwin:
+        """A Twin that begins with nothing but the decisions."""
+        return EmbeddedTwin(self.decisions)
+
+    def decide(self, first: int, last: int, signal: DecisionSignal = DecisionSignal.APPROVED) -> None:
+        def work(tx: object) -> None:
+            for number in range(first, last):
+                card = DecidedCard(
+                    f"pred_{number}", "run_tests", "koji-core", "/shop", "run_tests", f"run tests {number % 7}", 0.5,
+                    DecidedBy.OPERATOR, raw=0.5,
+                )  # fmt: skip
+                self.decisions.record(tx, signal, card)  # type: ignore[arg-type]
+
+        self.database.write(work)
 
 
-def test_the_particular_overrules_the_general() -> None:
-    lint = [replace(NO, kind="lint", flow="lint", words=frozenset({"lint"})) for _ in range(20)]
-    habits = Habits([YES] * 20 + lint)
-    assert habits.approval(ASKED) > 0.85
-    assert habits.approval(replace(ASKED, kind="lint")) < 0.15
-    assert habits.pattern(ASKED) > habits.pattern(replace(ASKED, kind="lint", flow="lint", words=frozenset({"lint"})))
+@pytest.fixture
+def home(tmp_path: Path, clock: FakeClock) -> Iterator[Home]:
+    made = Home(tmp_path, clock)
+    yield made
+    made.database.close()
 
 
-def test_time_relevance_knows_part_of_day_and_week() -> None:
-    evenings = [replace(NO, part=PartOfDay.EVENING)] * 10
-    weekends = [replace(NO, weekend=True)] * 10
-    habits = Habits([YES] * 10 + evenings + weekends)
-    assert habits.time(ASKED) > 0.6 > habits.time(replace(ASKED, part=PartOfDay.EVENING))
-    assert habits.time(ASKED) > 0.6 > habits.time(replace(ASKED, weekend=True))
+class TestFollowing:
+    def test_it_learns_when_it_is_asked_after_a_decision(self, home: Home) -> None:
+        first = home.twin.predict(ASKED).probability
+        home.decide(0, 5)
+        assert home.twin.predict(ASKED).probability > first
+        assert home.twin.predict(ASKED).words == ("you approved 5 of 5 like this in the morning",)
+
+    def test_what_is_taken_back_is_unlearnt(self, home: Home) -> None:
+        home.decide(0, 6)
+        before = home.twin.packed()
+        home.decide(6, 9, DecisionSignal.DISMISSED)
+        assert home.twin.packed() != before
+        home.database.write(lambda tx: [home.decisions.take_back(tx, f"pred_{n}") for n in (6, 7, 8)] and None)
+        assert home.twin.packed() == before
+
+    def test_a_later_word_replaces_the_first(self, home: Home) -> None:
+        home.decide(0, 6)
+        home.twin.packed()
+        home.decide(3, 4, DecisionSignal.UNDONE)
+        assert home.twin.packed() == home.fresh().packed()
+
+    def test_a_rebuild_from_the_decisions_is_the_same_byte_for_byte(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "STORED_EVERY", 10)
+        home.decide(0, 35)
+        home.twin.packed()
+        home.decide(28, 30, DecisionSignal.UNDONE)  # goes back to the state after 20
+        assert home.twin.packed() == home.fresh().packed() == home.another().packed()
+
+    def test_a_restart_begins_with_what_is_stored(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "STORED_EVERY", 10)
+        home.decide(0, 25)
+        home.twin.packed()
+        home.database.write(lambda tx: None)  # what was submitted before is written
+        stored = home.states.newest()
+        assert stored is not None
+        assert stored.learnt == 20
+        assert home.another().packed() == home.twin.packed()
+
+    def test_a_stored_state_of_other_decisions_is_not_used(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "STORED_EVERY", 10)
+        home.decide(0, 25)
+        home.twin.packed()
+        # Taken back while no Twin looked: its state of 20 decisions is of one too many.
+        home.database.write(lambda tx: home.decisions.take_back(tx, "pred_15"))
+        assert home.another().packed() == home.fresh().packed()
+
+    def test_much_is_learnt_aside_and_put_in_place(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "AT_ONCE", 20)
+        home.decide(0, 70)
+        home.twin.predict(ASKED)
+        home.twin.settle()
+        monkeypatch.setattr(module, "AT_ONCE", 1_000)
+        assert home.twin.packed() == home.fresh().packed()
+        assert home.twin.predict(ASKED).words == ("you approved 70 of 70 like this in the morning",)
 
 
-def test_weak_signals_weigh_less() -> None:
-    expired = [replace(NO, weight=0.3)] * 5
-    assert Habits([NO] * 5).approval(ASKED) < Habits(expired).approval(ASKED) < 0.5
+class TestTrust:
+    def test_99_held_out_decisions_say_nothing_yet(self, home: Home) -> None:
+        home.decide(0, 99)
+        assert not home.twin.check().holds
+        assert home.twin.check().reason.startswith("99 of 100")
 
+    def test_100_that_came_true_hold(self, home: Home) -> None:
+        """About half of all are approved, and every sum was a half."""
+        chance = random.Random(2)
+        for number in range(100):
+            said = DecisionSignal.APPROVED if chance.random() < 0.5 else DecisionSignal.DISMISSED
+            home.decide(number, number + 1, said)
+        check = home.twin.check()
+        assert check.held_out == 100
+        assert check.holds
+        assert check.error is not None
+        assert check.bound is not None
+        assert check.error <= check.bound
 
-def test_similarity_counts_what_is_the_same() -> None:
-    assert similarity(ASKED, YES) == pytest.approx(1.0)
-    assert similarity(ASKED, replace(YES, kind="x", flow="x", channel="x", workspace="x")) == pytest.approx(0.2)
-    assert similarity(ASKED, replace(YES, words=frozenset({"run", "slow"}))) == pytest.approx(0.8 + 0.2 / 3)
-
-
-def test_words_say_how_often_and_when() -> None:
-    morning = [YES] * 6 + [NO]
-    assert Habits(morning).words(ASKED) == ("you approved 6 of 7 like this in the morning",)
-    other_part = replace(ASKED, part=PartOfDay.NIGHT)
-    assert Habits(morning).words(other_part) == ("you approved 6 of 7 like this",)
-    assert Habits(morning).words(replace(ASKED, channel="garden")) == ("you approved 6 of 7 like this on any channel",)
-    ignored = [replace(NO, weight=0.3)]
-    assert Habits(morning + ignored).words(ASKED) == ("you approved 6 of 7 like this in the morning",)
-
-
-def test_the_usual_wait_is_learnt_from_five_approvals_on() -> None:
-    assert Habits([YES] * 4).usual("run_tests") is None
-    assert Habits([YES] * 5).usual("run_tests") == timedelta(hours=2)
-
-
-def test_a_channel_is_named_after_enough_approvals_there() -> None:
-    registered = ["koji-core", "garden"]
-    there = replace(YES, channel="garden")
-    assert Habits([there] * (CHANNEL_FROM - 1)).channel("run_tests", registered) is None
-    assert Habits([there] * CHANNEL_FROM).channel("run_tests", registered) == "garden"
-    assert Habits([there] * CHANNEL_FROM + [replace(NO, channel="garden")] * 3).channel("run_tests", registered) is None
-    assert Habits([there] * CHANNEL_FROM).channel("run_tests", ["koji-core"]) is None
-
-
-def test_it_learns_anew_only_when_something_was_decided() -> None:
-    class History:
-        version = 0
-        asked = 0
-
-        def past(self, limit: int = 2000) -> list[PastDecision]:
-            self.asked += 1
-            return [YES] * self.version
-
-    history = History()
-    twin = EmbeddedTwin(history)
-    first = twin.predict(ASKED).probability
-    assert twin.predict(ASKED).probability == first
-    history.version = 5
-    assert twin.predict(ASKED).probability > first
-    assert history.asked == 2
+    def test_a_sum_that_is_too_low_is_lifted(self, home: Home) -> None:
+        home.decide(0, 60)
+        assert home.twin.apply(0.5) > 0.75
