@@ -1,0 +1,114 @@
+"""What the Twin costs beside the embedding, with 100,000 past decisions: learning one, and scoring one card.
+
+pytest tests/benchmarks/test_twin_speed.py -m benchmark -s
+
+The decisions are put into a real database; the Twin learns them as it would after an update. Times are of the
+processor, so that what else the machine does does not count; p95 over the last decisions.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import numpy
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.feedback.decisions import Decision, Decisions
+from engine.feedback.signals import MEANINGS
+from engine.memory.ledger import append
+from engine.prediction.query import Query
+from engine.prediction.relevance import look
+from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.twin_states import TwinStates
+from engine.storage.database import Database, Transaction
+from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
+
+pytestmark = pytest.mark.benchmark
+
+PAST, MEASURED = 100_000, 400
+UPDATE_MS, SCORE_MS = 5.0, 2.0
+KINDS, CHANNELS, PLACES = 20, 5, 8
+WORDS = (
+    "cart",
+    "search",
+    "stock",
+    "login",
+    "prices",
+    "orders",
+    "basket",
+    "totals",
+    "rounding",
+    "tests",
+    "build",
+    "docs",
+)
+
+
+def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
+    database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+    decisions = Decisions(database, clock)
+    chance, directions = random.Random(1), numpy.random.default_rng(1)
+
+    def card(number: int) -> DecidedCard:
+        vectors = directions.normal(size=(3, 384)).astype(numpy.float32)
+        vectors /= numpy.linalg.norm(vectors, axis=1, keepdims=True)
+        prompt = " ".join(chance.sample(WORDS, 5))
+        seen = look(prompt, " ".join(chance.sample(WORDS, 8)), [" ".join(chance.sample(WORDS, 8))], list(vectors))
+        return DecidedCard(
+            f"pred_{number}", f"kind{chance.randrange(KINDS)}", f"channel{chance.randrange(CHANNELS)}",
+            f"/place{chance.randrange(PLACES)}", "flow", prompt, 0.5, DecidedBy.OPERATOR, seen=seen.packed(),
+            raw=chance.random(),
+        )  # fmt: skip
+
+    def rows(tx: Transaction, first: int, many: int) -> None:
+        for number in range(first, first + many):
+            one, signal = card(number), chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
+            at = clock.now() - timedelta(minutes=PAST - number)
+            tx.session.add(
+                Decision(
+                    prediction_id=one.prediction_id, signal=signal.value, chosen=MEANINGS[signal].chosen, weight=1.0,
+                    kind=one.kind, channel=one.channel, workspace=one.workspace, flow=one.flow, prompt=one.prompt,
+                    confidence=0.5, decided_by="operator", part=chance.choice(list(PartOfDay)).value,
+                    weekend=chance.random() < 0.3, hour=at.hour, decided_at=at, seen=one.seen, raw=one.raw,
+                )
+            )  # fmt: skip
+
+    for first in range(0, PAST, 5_000):
+        database.write(lambda tx, first=first: rows(tx, first, 5_000))
+    twin = EmbeddedTwin(decisions, states=TwinStates(database))
+    asked = Query(
+        "kind1", "channel1", "/place1", "flow", prompt_words("cart tests"), PartOfDay.MORNING, False, clock.now()
+    )
+    began, used = time.perf_counter(), time.process_time()
+    twin.predict(asked)
+    twin.settle()
+    wall, used = time.perf_counter() - began, time.process_time() - used
+    print(f"\n{PAST:,} decisions learnt anew aside in {wall:.0f} s ({used:.0f} s of the processor)")
+    print(f"  state: {len(twin.packed()) / 1024:.0f} KiB")
+
+    updates, scores = [], []
+    for number in range(PAST, PAST + MEASURED):
+        one = card(number)
+        signal = chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
+        database.write(lambda tx, one=one, signal=signal: decisions.record(tx, signal, one))
+        began = time.thread_time()
+        twin.usual("kind1")  # whatever is asked first learns what was decided
+        updates.append((time.thread_time() - began) * 1000)
+        began = time.thread_time()
+        query = Query(
+            one.kind, one.channel, one.workspace, one.flow, prompt_words(one.prompt), PartOfDay.MORNING, False,
+            clock.now(), 9, twin.see(one.prompt, "the cart changed"),
+        )  # fmt: skip
+        twin.apply(twin.predict(query).probability + 0 * (twin.pattern(query) + twin.time(query)))
+        scores.append((time.thread_time() - began) * 1000)
+    database.close()
+    for name, found, bar in (("update", updates, UPDATE_MS), ("score", scores, SCORE_MS)):
+        half, most = numpy.percentile(found, [50, 95])
+        print(f"  {name}: p50 {half:.2f} ms, p95 {most:.2f} ms (bar {bar:g} ms)")
+    assert numpy.percentile(updates, 95) <= UPDATE_MS
+    assert numpy.percentile(scores, 95) <= SCORE_MS
