@@ -77,7 +77,7 @@ def tell(world: World, session_id: str) -> None:
 
 def test_red_tests_lead_to_one_card_that_is_none_of_the_five(world: World) -> None:
     end(world)
-    five = [proposal(f"five{number}") for number in range(5)]
+    five = [proposal(f"five{number}", kind="lint" if number % 2 else "run_tests") for number in range(5)]
     world.see(*five)
     assert len(world.cards.pending()) == 5
     end_of = proposal("broken", kind="bisect")
