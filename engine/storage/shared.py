@@ -49,15 +49,22 @@ class SharedDatabase:
                 "what machines share is in a PostgreSQL, and psycopg is not installed",
                 "install clawpy-console[postgres]",
             ) from error
-        connection = psycopg.connect(
-            self._url,
-            connect_timeout=CONNECT_SECONDS,
-            options=f"-c statement_timeout={STATEMENT_MS}",
-            keepalives_idle=CONNECT_SECONDS,  # a network that went silent is noticed, not waited for
-            keepalives_interval=2,
-            keepalives_count=3,
-            tcp_user_timeout=STATEMENT_MS,
-        )
+        try:
+            connection = psycopg.connect(
+                self._url,
+                connect_timeout=CONNECT_SECONDS,
+                options=f"-c statement_timeout={STATEMENT_MS}",
+                keepalives_idle=CONNECT_SECONDS,  # a network that went silent is noticed, not waited for
+                keepalives_interval=2,
+                keepalives_count=3,
+                tcp_user_timeout=STATEMENT_MS,
+            )
+        except psycopg.ProgrammingError:  # it would quote the URL, and the password in it
+            raise Refusal(
+                "bad_shared_url",
+                "CLAWPY_SHARED_DATABASE_URL is no database URL",
+                "write postgresql://USER:PASSWORD@HOST/DATABASE, what is no letter or digit in them as %XX",
+            ) from None
         if not self._made:
             try:
                 with connection.transaction():
@@ -103,7 +110,11 @@ class Outage:
         if not self._failing:
             self._failing = True
             waiting = self._waiting()
-            self._database.write(
-                lambda tx: tx.record(CloudSyncFailed(subject=self._what, message=said, unsent=waiting))
-            )
+            try:
+                self._database.write(
+                    lambda tx: tx.record(CloudSyncFailed(subject=self._what, message=said, unsent=waiting))
+                )
+            except Refusal as refusal:
+                if refusal.code != "engine_closed":
+                    raise
         return said

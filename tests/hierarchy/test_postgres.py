@@ -21,6 +21,7 @@ from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
 from engine.execution.prompt.assembly import PartSource
 from engine.stand_ins import StandIns
+from engine.storage.shared import SharedDatabase
 from engine.values import (
     BubbleState,
     Contribution,
@@ -29,6 +30,7 @@ from engine.values import (
     Prompt,
     PromptRequest,
     Randomness,
+    Refusal,
     SessionState,
     SessionView,
 )
@@ -303,3 +305,12 @@ def test_a_server_that_is_not_there_blocks_nothing(tmp_path: Path, monkeypatch: 
         assert one.engine.wisdom.flush().failed
         assert one.engine.summaries.exchange()
         assert sorted(str(fact["subject"]) for fact in one.facts("CloudSyncFailed")) == ["leadership", "summaries"]
+
+
+@pytest.mark.parametrize("url", ["u:hunter2@h/db", "postgresql://u:hun%zzter2@h", "postgresql://u:hun ter2@h/db"])
+def test_a_url_that_is_none_is_refused_without_quoting_it(url: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        SharedDatabase(url, ()).connect()
+    assert refused.value.code == "bad_shared_url"
+    assert "hun" not in str(refused.value)
+    assert refused.value.__cause__ is None
