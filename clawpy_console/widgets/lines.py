@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
-from rich.cells import chop_cells
+from rich._wrap import divide_line  # what Textual wraps its own texts with
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
@@ -19,7 +20,7 @@ from textual.strip import Strip
 
 from clawpy_console import words
 from clawpy_console.actions import bindings
-from clawpy_console.widgets.selecting import lit
+from clawpy_console.widgets.selecting import placed
 
 TRANSCRIPT = {
     "command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ",
@@ -31,6 +32,17 @@ PARAGRAPHS = frozenset({"say", "thought"})
 """Kinds of which lines in a row are one text: only the first has its sign."""
 
 DIFF = {"added": "+", "removed": "-", "": " "}
+
+
+@lru_cache(maxsize=1024)
+def breaks(text: str, room: int) -> tuple[int, ...]:
+    """Where the rows of `text` begin when each has `room` cells: at words, within a word that is longer than a row.
+
+    The spaces at a break stay at the end of the row, where they may stand out.
+    """
+    if len(text) * 2 <= room or (len(text) <= room and text.isascii()):
+        return (0,)
+    return (0, *divide_line(text, room))
 
 
 class LinesView(ScrollView, can_focus=True):
@@ -102,11 +114,11 @@ class LinesView(ScrollView, can_focus=True):
         return max(8, self._width - len(self._gutter[""]))
 
     def _rows(self, text: str) -> int:
-        if not self._wrap or len(text) * 2 <= self._room():
-            return 1
-        if text.isascii():
-            return max(1, -(-len(text) // self._room()))
-        return max(1, len(chop_cells(text, self._room())))
+        return len(self._starts_in(text))
+
+    def _starts_in(self, text: str) -> tuple[int, ...]:
+        """The place in `text` of the first character of each of its rows."""
+        return breaks(text, self._room()) if self._wrap else (0,)
 
     def clear(self, *, empty: str | None = None) -> None:
         """Forget every line."""
@@ -170,29 +182,40 @@ class LinesView(ScrollView, can_focus=True):
             return Strip([Segment(text, base + self._kind("hunk"))]).crop_extend(0, width, base)
         number = self._line_at(row)
         part = row + self._first - self._starts[number]
-        strip = Strip(self._segments(number, part, base))
-        drawn = strip.crop_extend(0, width, base)
-        before = part * self._room()  # cells of the line that stand in rows above
-        selection = self.text_selection
-        if selection is not None and (marked := selection.get_span(number)) is not None:
-            start, end = marked
-            drawn = lit(self, drawn, start - before, strip.cell_length if end == -1 else end - before)
-        return drawn.apply_offsets(before, number)
+        return Strip(self._row(number, part, base)).crop_extend(0, width, base)
 
-    def _segments(self, number: int, part: int, base: Style) -> list[Segment]:
-        """Row `part` of line `number`, what stands before it included."""
+    def _row(self, number: int, part: int, base: Style) -> list[Segment]:
+        """Row `part` of line `number`, each segment with the place of its first character in the line as it is copied,
+        and what is selected lit."""
         kind, text = self._lines[number]
-        gutter = self._gutter[""] if part else self._before(number)
-        return [Segment(gutter + self._piece(text, part), base + self._kind(kind))]
-
-    def _piece(self, text: str, part: int) -> str:
-        room = self._room()
+        starts = self._starts_in(text)
+        if part >= len(starts):
+            return []  # its width is about to be counted anew
+        base = self._base(number, base)
+        before = self._before(number)
+        start = starts[part]
+        piece = text[start : starts[part + 1] if part + 1 < len(starts) else None]
         if not self._wrap:
-            return words.crop(text, room)
-        if text.isascii():
-            return text[part * room : (part + 1) * room]
-        pieces = chop_cells(text, room)
-        return pieces[part] if part < len(pieces) else ""
+            piece = words.crop(piece, self._room())
+        place = len(before) + start
+        row: list[Segment] = []
+        for one in self._lead(number, part, base):
+            if part == 0 and before:  # the sign of a line is copied with it
+                row += placed(self, one.text, one.style, (0, number))
+            else:  # nothing else before it is: a press there begins with the text
+                row += [
+                    Segment(c, (one.style or base) + Style.from_meta({"offset": (place, number)})) for c in one.text
+                ]
+        return row + placed(self, piece, base + self._kind(kind), (place, number))
+
+    def _lead(self, number: int, part: int, base: Style) -> list[Segment]:
+        """What stands before row `part` of line `number`."""
+        gutter = self._gutter[""] if part else self._before(number)
+        return [Segment(gutter, base + self._kind(self._lines[number][0]))]
+
+    def _base(self, number: int, base: Style) -> Style:
+        """The style under line `number`."""
+        return base
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         lines = [self._before(number) + text for number, (_, text) in enumerate(self._lines)]

@@ -99,21 +99,21 @@ class PromptLines(LinesView):
     def _source(self, number: int) -> PromptSource | None:
         return self._sources[number] if 0 <= number < len(self._sources) else None
 
-    def _segments(self, number: int, part: int, base: Style) -> list[Segment]:
-        kind, text = self._lines[number]
+    def _base(self, number: int, base: Style) -> Style:
+        lit = number == self.cursor and self.has_focus and self._source(number) is not None
+        return base + self.get_component_rich_style("lines--reply", partial=True) if lit else base
+
+    def _lead(self, number: int, part: int, base: Style) -> list[Segment]:
+        kind, _ = self._lines[number]
         source = self._source(number)
-        if number == self.cursor and self.has_focus and source is not None:
-            base += self.get_component_rich_style("lines--reply", partial=True)
         if source is None:
-            return [Segment(self._piece(text, part) if kind == "file" else self._gutter[""] + self._piece(text, part),
-                            base + self._kind(kind))]  # fmt: skip
+            return [] if kind == "file" else [Segment(self._gutter[""], base)]
         name = ""
         if not part and source != self._source(number - 1):
             name = source.label.rpartition("/")[2] or source.kind.value
         lead = Segment(words.fit(name, GUTTER - 3) + " ", base + self._kind(COLOURS[source.kind]))
         marker = "▸" if number == self.cursor and self.has_focus and not part else "│"
-        bar = Segment(f"{marker} ", base + self._kind("hunk"))
-        return [lead, bar, Segment(self._piece(text, part), base + self._kind(kind))]
+        return [lead, Segment(f"{marker} ", base + self._kind("hunk"))]
 
     def _before(self, number: int) -> str:
         return ""  # what is selected with the mouse is copied as it was sent
