@@ -5,10 +5,12 @@ from __future__ import annotations
 from textual import on
 
 from clawpy_console import outside, words
+from clawpy_console.actions import shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.sources import lead_to
 from clawpy_console.widgets.asked import Asked
 from clawpy_console.widgets.reply import ReplyLine
+from clawpy_console.widgets.session import waits
 from engine.values import Card, PermissionAnswer, PromptSource, Refusal, SessionView
 
 
@@ -103,8 +105,18 @@ class Conversing(ConsoleScreen):
         self.app.push_screen(XRay(session), chosen)
 
     def action_open_folder(self) -> None:
-        if (session := self.session) is not None:
+        session = self.session
+        if session is not None and session.gone:
+            self.app.say(f"{session.gone}: {self._instead_of_folder(session)}", "warning")
+        elif session is not None:
             says = "" if session.state.over else "the session goes on working there while you look"
             agent = "" if session.state.over else ", its agent still works here"
             name = words.crop(words.one_line(session.prompt), 60)
             outside.open_shell(self.app, session.cwd, says=says, banner=f"The worktree of “{name}”{agent}")
+
+    def _instead_of_folder(self, session: SessionView) -> str:
+        """What there is to do about a session whose folder is gone."""
+        change, keys = self.app.known.change_of(session), self.app.keymap
+        if waits(change):
+            return f"{shown_key('work.land', keys)} lands it, {shown_key('work.branch', keys)} makes a branch of it"
+        return "its diff is in the pane on the right" if change is not None else f"the files are in {session.workspace}"

@@ -269,7 +269,8 @@ class WorkScreen(Conversing):
         if change is None or change.state is not ChangeState.LANDED:
             self.app.say("nothing landed from this session", "warning")
             return
-        self._carry_out(lambda: engine.changes.undo(change.id), "the landing is taken back")
+        again = shown_key("work.land", self.app.keymap)
+        self._carry_out(lambda: engine.changes.undo(change.id), f"the landing is taken back; {again} lands it again")
 
     def action_stop(self) -> None:
         engine, session = self.app.live(), self.session

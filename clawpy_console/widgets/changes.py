@@ -48,15 +48,13 @@ class Changes(Vertical):
             lines.append(Content.styled(f"▲ {words.one_line(change.note)}", "$wants"))
         if check:
             lines.append(check_words(check))
-        landed = change is not None and change.state is ChangeState.LANDED
-        hints = ("land", "branch", "discard") if waits(change) else ("undo",) if landed else ()
+        state = change.state if change else None
+        hints = ("land", "branch", "discard") if waits(change) else ("undo",) if state is ChangeState.LANDED else ()
+        said = {"land": "lands it again"} if state is ChangeState.UNDONE else {}
         if hints:
             keys = self.app.keymap
-            lines.append(
-                Content("   ").join(
-                    Content.assemble((shown_key(f"work.{action}", keys), "$accent"), f" {action}") for action in hints
-                )
-            )
+            pairs = ((shown_key(f"work.{action}", keys), said.get(action, action)) for action in hints)
+            lines.append(Content("   ").join(Content.assemble((key, "$accent"), f" {word}") for key, word in pairs))
         verdict = Content("\n").join([*lines, Content("")])
         if not verdict.is_same(self._verdict):
             self._verdict = verdict

@@ -20,7 +20,7 @@ from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reply import ReplyLine
 from clawpy_console.widgets.rows import Rows
 from engine.events import PermissionAsked
-from engine.values import Refusal, SessionState
+from engine.values import ChangeState, Refusal, SessionState
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
@@ -335,6 +335,29 @@ async def test_the_folder_opens_in_a_window_of_tmux(
         await pilot.press("o")
         await until(pilot, lambda: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
         assert "goes on working there" in screen_text(console)
+
+
+@pytest.mark.parametrize(
+    ("state", "fix"),
+    [
+        (ChangeState.WAITING, "L lands it, b makes a branch of it"),
+        (ChangeState.UNDONE, "L lands it, b makes a branch of it"),
+        (ChangeState.LANDED, "its diff is in the pane on the right"),
+        (None, "the files are in "),
+    ],
+)
+async def test_a_session_whose_folder_is_gone_says_what_to_do_instead(
+    console: ConsoleApp, agent: StandIn, state: ChangeState | None, fix: str
+) -> None:
+    gone = "its worktree is gone"
+    session = dataclasses.replace(agent.sessions.all[0], state=SessionState.SUCCEEDED, gone=gone)
+    agent.sessions.all[0] = session
+    change = dataclasses.replace(agent.changes.all[0], session_id=session.id, state=state or ChangeState.WAITING)
+    agent.changes.all = [change] if state else []
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        await to_work(pilot)
+        await pilot.press("o")
+        await until(pilot, lambda: any(f"{gone}: {fix}" in one.message for one in console._notifications))
 
 
 async def test_a_folder_that_is_gone_is_said(console: ConsoleApp, agent: StandIn) -> None:

@@ -52,6 +52,7 @@ async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: Stand
         await pilot.press("u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
         await until(pilot, lambda: "landing taken back" in screen_text(console))
+        assert "L lands it again" in screen_text(console)
         await pilot.press("L")  # taken back is not thrown away
         await until(pilot, lambda: engine.noted.count(("landed", CHANGE)) == 2)
 

@@ -77,7 +77,8 @@ async def test_a_selection_over_rows_is_copied_as_one_line() -> None:
         ]  # fmt: skip
         _, start = app.screen.get_widget_and_offset_at(6, 0)
         _, end = app.screen.get_widget_and_offset_at(10, 1)
-        assert start is not None and end is not None
+        assert start is not None
+        assert end is not None
         chosen = Selection.from_offsets(start, end)
         app.screen.selections = {view: chosen}
         assert view.get_selection(chosen) == ("quick brown fox jumps over the lazy dog", "\n")
@@ -87,7 +88,8 @@ async def test_a_selection_over_rows_is_copied_as_one_line() -> None:
         chosen = Selection.from_offsets(start, end)
         app.screen.selections = {view: chosen}
         copied = view.get_selection(chosen)
-        assert copied is not None and copied[0].endswith("once more\n  漢字")
+        assert copied is not None
+        assert copied[0].endswith("once more\n  漢字")
         assert lit(view, 2) == "  漢字", "what is lit is what is copied"
 
 
@@ -102,10 +104,13 @@ async def test_a_prompt_is_copied_without_its_gutter() -> None:
         for x in (0, GUTTER):  # in the gutter, and on the first character
             _, start = app.screen.get_widget_and_offset_at(x, row)
             _, end = app.screen.get_widget_and_offset_at(GUTTER + 3, row)
-            assert start is not None and end is not None
+            assert start is not None
+            assert end is not None
             chosen = Selection.from_offsets(start, end)
             assert view.get_selection(chosen) == ("the", "\n")
         _, below = app.screen.get_widget_and_offset_at(3, row + 1)
         assert below is not None
         copied = view.get_selection(Selection.from_offsets(start, below))
-        assert copied is not None and LONG.startswith(copied[0]) and copied[0].endswith(" ")
+        assert copied is not None
+        assert LONG.startswith(copied[0])
+        assert copied[0].endswith(" ")
