@@ -10,19 +10,20 @@ from collections.abc import Sequence
 
 from engine.values import Memory
 
-VERSION = 1
+VERSION = 2
 """Changes with whatever here changes the texts that are embedded: then all are embedded again."""
 
-MOST_TOKENS = 192
-"""Tokens of a chunk: what is put before it must fit into the embedder's 256 as well."""
+MOST_TOKENS = 96
+"""Tokens of a chunk, some sentences: one vector for more of them blurs what a single one says. What is put before it
+must fit into the embedder's 256 as well."""
 
-OVERLAP = 24
+OVERLAP = 16
 """Tokens that a chunk shares with the one before it."""
 
 MOST_CHUNKS = 64
-"""Chunks of one memory that get vectors, about 12,000 words; what follows is found by its words alone."""
+"""Chunks of one memory that get vectors, about 4,000 words; what follows is found by its words alone."""
 
-READ = 100_000
+READ = 40_000
 """Characters that are looked at for chunks."""
 
 FORMER = 240

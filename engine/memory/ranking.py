@@ -1,4 +1,10 @@
-"""The order of candidates, and each one's reasons (SPEC 4.4): a weighted sum of features, no model. Pure."""
+"""The order of candidates, and each one's reasons (SPEC 4.4): a weighted sum of features, no model. Pure.
+
+This is recall's re-ranker: every recall goes through it. Of what both searches bring, the `CLOSE_MOST` best are read
+and compared with the question word by word, by vectors of their tokens that were kept when they were remembered; so it
+runs no model either. What finds without it is dense search alone (`vectors.Vectors.search`): the neighbours of a task's
+summary, and what benchmarks compare with.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +67,8 @@ def rank(
         value = found[one.feature]
         parts[one.group] = parts[one.group] + abs(one.weight) / total * (value if one.weight >= 0 else 1.0 - value)
     scores = numpy.sum(list(parts.values()), axis=0)
-    # What is further than a squared L2 of 1.5 is dropped (SPEC 4.3), unless words, or what else was found, speak for
-    # it: the turn that answers often shares nothing with the question but its session.
+    # Further than a squared L2 of 1.5 is nothing found (SPEC 4.3), unless something speaks for one of the candidates,
+    # by its words or its vector; then those beside it count too, however far (see `finding.CANDIDATES_WITHIN`).
     speaks = (found["meaning"] >= NEAREST) | (found["coverage"] > 0) | (found["window_coverage"] > 0)
     order = numpy.argsort(-scores, kind="stable")[: most if speaks.any() else 0]
     ranked = []

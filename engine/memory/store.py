@@ -47,6 +47,7 @@ class MemoryStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._more = (-1, 0, False)
 
     # -- remembering
 
@@ -274,6 +275,15 @@ class MemoryStore:
         """How many chunks there are."""
         with self._database.read() as session:
             return int(session.connection().execute(sa.select(sa.func.count()).select_from(ChunkRow)).scalar_one())
+
+    def more_chunks_than(self, number: int) -> bool:
+        """Whether there are; counted again only after something was written."""
+        commits = self._database.commits  # before the look: what is written during it is looked for again
+        if self._more[:2] != (commits, number):
+            query = sa.select(sa.literal(1)).select_from(ChunkRow).limit(1).offset(number)
+            with self._database.read() as session:
+                self._more = (commits, number, session.connection().execute(query).first() is not None)
+        return self._more[2]
 
     def _drop_chunks(self, session: Session, seqs: Sequence[int]) -> list[int]:
         gone = [row[1] for row in ask(session, _CHUNKS_OF, {"seqs": list(seqs)})]

@@ -172,7 +172,7 @@ class Vectors:
         with self._loading:
             if self._exact is None or self._exact.model != model:
                 self._exact = None
-                if self._store.chunk_count() > EXACT_MOST:
+                if self._store.more_chunks_than(EXACT_MOST):
                     return None
                 exact = _Exact(model)
                 after = 0

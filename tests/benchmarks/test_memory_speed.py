@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import statistics
@@ -24,7 +25,7 @@ from engine.config import FixedSettings
 from engine.events import SettingChanged
 from engine.memory.embedding import LocalEmbedder, Made, unit
 from engine.memory.helper import Helper
-from engine.memory.ledger import Ledger, MemoryEvent
+from engine.memory.ledger import Ledger
 from engine.memory.memory import MemoryPort
 from engine.memory.minilm import MiniLM
 from engine.storage.database import Database
@@ -52,6 +53,10 @@ TALK = (
 )
 WORDS = TALK.split(" ")
 
+VOCABULARY = [*WORDS, *(f"{one[:4]}{other[-3:]}{number}" for number in range(3) for one in WORDS for other in WORDS)]
+SHARES = list(itertools.accumulate(1 / (10 + rank) for rank in range(len(VOCABULARY))))
+"""How often people use the most common word, the next one, and so on (Zipf), added up."""
+
 
 def p95(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=20)[18]
@@ -68,7 +73,7 @@ def conversation(number: int, seed: int = 1) -> list[NewMemory]:
     chance = random.Random(seed)
     return [
         NewMemory(
-            " ".join(chance.choices(WORDS, k=chance.randint(8, 32))) + f" {turn}",
+            " ".join(chance.choices(VOCABULARY, cum_weights=SHARES, k=chance.randint(8, 32))) + f" {turn}",
             ref=f"t{turn}",
             speaker=chance.choice(("Mel", "Caroline")),
             session=f"s{turn // 30}",
@@ -164,7 +169,7 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
         chance = random.Random(5)
 
         def question() -> str:
-            return "when did " + " ".join(chance.choices(WORDS, k=9)) + "?"
+            return "when did " + " ".join(chance.choices(VOCABULARY, cum_weights=SHARES, k=9)) + "?"
 
         def by_index() -> None:
             vector = numpy.frombuffer(model.embed(question()).vector, dtype="<f4")
@@ -206,19 +211,19 @@ def test_the_ledger_at_a_million_rows(database: Database, clock: FakeClock) -> N
     begin = clock.now() - timedelta(days=90)
     kinds = [f"Kind{number}" for number in range(30)]
     step = timedelta(days=90) / LEDGER
-    table = MemoryEvent.__table__  # type: ignore[attr-defined]
+    insert = "INSERT INTO memory_events (at, kind, subject, workspace, payload) VALUES (?, ?, ?, ?, ?)"
     for start in range(0, LEDGER, 50_000):
         rows = [
-            {
-                "at": begin + number * step,
-                "kind": kinds[number % len(kinds)],
-                "subject": f"s{number % 5000}",
-                "workspace": f"/w{number % 3}",
-                "payload": {"n": number},
-            }
+            (
+                (begin + number * step).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                kinds[number % len(kinds)],
+                f"s{number % 5000}",
+                f"/w{number % 3}",
+                f'{{"n": {number}}}',
+            )
             for number in range(start, min(start + 50_000, LEDGER))
         ]
-        database.write(lambda tx, rows=rows: tx.session.connection().execute(table.insert(), rows))
+        database.write(lambda tx, rows=rows: tx.session.connection().exec_driver_sql(insert, rows))
     ledger = Ledger(database)
     chance = random.Random(3)
     month = clock.now() - timedelta(days=30)

@@ -5,23 +5,27 @@ CLAWPY_DATA=DIR pytest tests/benchmarks/test_recall_quality.py -m benchmark -s
 DIR holds `locomo.json`. Every turn is remembered with its speaker and the date of its session; the share found of each
 question's evidence is measured, and the mean printed, beside full text alone, vectors alone, and both added.
 As the weights were fitted on these conversations, the line that counts is the one fitted without the conversation that
-it is measured on. Two small made-up sets of other kinds show that ranking does no harm where there is nobody named, no
-date, and one long message a turn.
+it is measured on. The same conversations as chats and as long messages, documentation, and a bare chat show that the
+ranking is of use, and does no harm, where turns are short or long, and nobody is named or dated (`other_sets`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from engine.values import NewMemory
+from engine.values import NewMemory, RecallQuery
+from tests.benchmarks.other_sets import chats, documents, long_messages
 from tests.benchmarks.recall_sets import (
-    NOW,
     Conversation,
     Question,
     Seen,
@@ -112,28 +116,6 @@ def _filler(chance: random.Random, length: int) -> str:
     return "".join(said)
 
 
-def long_messages() -> Conversation:
-    """A user and an assistant; what the user says of himself stands in the middle of 2,000 characters."""
-    chance = random.Random(5)
-    turns, questions = [], []
-    facts = {6 * number + 3: thing for number, thing in enumerate(THINGS)}
-    for number in range(120):
-        user = number % 2 == 1
-        text = _filler(chance, 2_000)
-        if number in facts:
-            name, rest, question = facts[number]
-            half = text.find(". ", 900) + 2
-            text = f"{text[:half]}By the way, my {name} {rest}. {text[half:]}"
-            questions.append(Question(question, frozenset({f"m{number}"})))
-        turns.append(
-            NewMemory(
-                text, ref=f"m{number}", speaker="user" if user else "assistant", session=f"s{number // 20}",
-                at=NOW - timedelta(days=60 - number // 2),
-            )
-        )  # fmt: skip
-    return Conversation("long", tuple(turns), tuple(questions))
-
-
 def bare_chat() -> Conversation:
     """Short lines without speakers, dates or sessions."""
     chance = random.Random(6)
@@ -145,10 +127,62 @@ def bare_chat() -> Conversation:
     return Conversation("bare", tuple(turns), tuple(questions))
 
 
-@pytest.mark.parametrize("made", [long_messages, bare_chat])
+def not_below(figures: dict[str, dict[int, float]]) -> None:
+    for k in (10, 20):
+        assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall"), k
+
+
+@pytest.mark.parametrize("made", [documents, bare_chat])
 def test_other_kinds(made: Callable[[], Conversation], tmp_path: Path) -> None:
     conversation = made()
-    print(f"\n{conversation.name}: {len(conversation.turns)} turns")
-    figures = table(ways(look(conversation, tmp_path)))
-    for k in (5, 10, 20):
-        assert figures["recall"][k] >= figures["full text alone"][k]
+    print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
+    not_below(table(ways(look(conversation, tmp_path))))
+
+
+@pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with locomo.json")
+@pytest.mark.parametrize("kind", [chats, long_messages])
+def test_conversations_in_other_forms(kind: Callable[[Conversation], Conversation], tmp_path: Path) -> None:
+    some = locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
+    conversation = kind(some[0] if kind is chats else some[2])
+    print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
+    not_below(table(ways(look(conversation, tmp_path))))
+
+
+def test_the_verbs_find_the_same(tmp_path: Path) -> None:
+    """What `clawpy remember` and `clawpy recall --batch` say is what the port says, in the same order."""
+    conversation = documents(most=60)
+    turns, questions = tmp_path / "turns.jsonl", tmp_path / "questions.jsonl"
+    turns.write_text(
+        "".join(
+            json.dumps({"id": one.ref, "text": one.text, "speaker": one.speaker, "session": one.session,
+                        "timestamp": one.at.isoformat() if one.at else None}) + "\n"
+            for one in conversation.turns
+        )
+    )  # fmt: skip
+    questions.write_text(
+        "".join(
+            json.dumps({"id": str(number), "query": one.text, "k": 20}) + "\n"
+            for number, one in enumerate(conversation.questions)
+        )
+    )
+    home = tmp_path / "home"
+    began = time.perf_counter()
+    clawpy(tmp_path, home, "remember", str(turns))
+    remembering = time.perf_counter() - began
+    began = time.perf_counter()
+    lines = clawpy(tmp_path, home, "recall", "--batch", str(questions)).splitlines()
+    asking = time.perf_counter() - began
+    by_verb = [[one["id"] for one in json.loads(line)["results"]] for line in lines]
+    with remembered(conversation.turns, tmp_path / "port") as port:
+        by_port = []
+        for one in conversation.questions:
+            query = RecallQuery(one.text, k=20, now=datetime.now(UTC))
+            by_port.append([found.ref for found in port.recall(query, deadline=60.0).items])
+    print(f"\nclawpy remember: {len(conversation.turns) / remembering:.1f} messages/s, start and vectors included")
+    print(f"clawpy recall --batch: {asking / len(lines) * 1e3:.0f} ms a question, start included")
+    assert by_verb == by_port
+
+
+def clawpy(folder: Path, home: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "clawpy_console", "--home", str(home), "--json", *words]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout

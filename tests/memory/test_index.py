@@ -220,7 +220,9 @@ def test_the_local_model_reads_meaning_and_never_looks_at_the_neighbours(local: 
 def test_a_long_text_is_found_by_its_end(make_memory: Making) -> None:
     memory = make_memory()
     filler = "The weather was mild and nothing much happened on that day in the office. " * 40
-    memory.remember([NewMemory(filler + "Our new puppy is called Biscuit."), NewMemory("We bought a red car.")])
+    memory.remember(
+        [NewMemory(filler + "Our new puppy, a small brown dog, is called Biscuit."), NewMemory("We bought a red car.")]
+    )
     assert memory.settle(LONG)
     assert memory.store.chunk_count() > 3
     assert nearest(memory, "what is the name of the dog?")[0].endswith("Biscuit.")

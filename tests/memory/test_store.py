@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+<<<<<<< HEAD
 from engine.memory.checking import LONGEST, check, memory_id, quoted
+=======
+from engine.memory import candidates
+>>>>>>> 7fd4b23 (Long messages are cut finer; an index that kills its helper is set aside; faults and benchmarks of memory)
 from engine.memory.memory import MemoryPort
 from engine.storage.database import Database
 from engine.values import Layer, NewMemory, Refusal, Retention
@@ -194,3 +198,17 @@ def test_neighbours_are_of_the_same_session(memory: MemoryPort) -> None:
         by_text["two"]: by_text["one"],
         by_text["three"]: by_text["two"],
     }
+
+
+def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
+    memory: MemoryPort, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rarest words choose whom to compare; of a word that is everywhere the newest lines are compared."""
+    monkeypatch.setattr(candidates, "SCORED_MOST", 10)
+    memory.remember(turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
+    newest = memory.entries(Layer.VECTORS, limit=1)[0].seq
+    with candidates.Candidates(database).reading() as reader:
+        assert len(reader.by_words(["common", "rare"], candidates.Scope(), 300)) == 3
+        everywhere = reader.by_words(["common"], candidates.Scope(), 300)
+        assert sorted(everywhere) == list(range(newest - 10, newest + 1))
+        assert reader.by_words(['"', "nowhere"], candidates.Scope(), 300) == {}

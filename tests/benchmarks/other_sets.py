@@ -1,0 +1,143 @@
+"""Sets of two other kinds than the conversations that the weights were fitted on, made of texts that are at hand.
+
+`chats`: the conversations as people type: a turn becomes several short messages in a row, in small letters, without
+full stops, often without question marks. `long_messages`: a user and an assistant who write 1,500 to 3,000 characters
+each; what the user says of himself stands somewhere in the middle, and the questions are in the first person.
+`documents`: an assistant answers with documentation; asked is for what a text says, in the words of its summary, which
+the text itself does not have.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from types import ModuleType
+
+from engine.values import NewMemory
+from tests.benchmarks.recall_sets import NOW, Conversation, Question
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+SHORTEST, LONGEST = 1_500, 3_000
+"""Characters of a long message."""
+
+
+def chats(one: Conversation, seed: int = 1) -> Conversation:
+    """A conversation as it is typed. A piece is found for its turn: evidence is the piece that says most."""
+    chance = random.Random(seed)
+    turns, longest = [], {}
+    for turn in one.turns:
+        pieces = [piece for piece in _SENTENCE.split(turn.text) if re.search(r"\w", piece)] or [turn.text]
+        for number, piece in enumerate(pieces):
+            said = piece.rstrip(".! ")
+            if chance.random() < 0.7:
+                said = said.lower()
+            if said.endswith("?") and chance.random() < 0.5:
+                said = said[:-1]
+            turns.append(replace(turn, text=said or piece, ref=f"{turn.ref}/{number}"))
+        longest[turn.ref] = f"{turn.ref}/{max(range(len(pieces)), key=lambda number: len(pieces[number]))}"
+    questions = tuple(
+        Question(question.text, frozenset(longest[ref] for ref in question.evidence if ref in longest))
+        for question in one.questions
+    )
+    return Conversation(f"{one.name} as a chat", tuple(turns), questions)
+
+
+def long_messages(one: Conversation, texts: Sequence[str], seed: int = 1) -> Conversation:
+    """What one of the speakers says, told to an assistant at length."""
+    chance = random.Random(seed)
+    names = sorted({turn.speaker for turn in one.turns})
+    name = max(names, key=lambda who: sum(f"{who}" in question.text for question in one.questions))
+    mine = [turn for turn in one.turns if turn.speaker == name]
+    known = {turn.ref for turn in mine}
+    turns = []
+    for turn in mine:
+        before, after = prose(chance, texts, 500, 1_400), prose(chance, texts, 500, 1_400)
+        turns.append(replace(turn, text=f"{before} {turn.text} {after}", speaker="user"))
+        said = prose(chance, texts, SHORTEST, LONGEST)
+        turns.append(replace(turn, text=said, speaker="assistant", ref=f"{turn.ref}/answer"))
+    questions = tuple(
+        Question(_in_first_person(question.text, name), question.evidence)
+        for question in one.questions
+        if question.evidence <= known
+        and name in question.text
+        and not any(n in question.text for n in names if n != name)
+    )
+    return Conversation(f"{one.name} at length", tuple(turns), questions)
+
+
+def documents(seed: int = 1, most: int = 150) -> Conversation:
+    """Documentation of installed packages as an assistant's answers."""
+    chance = random.Random(seed)
+    texts = sorted(set(documentation()))
+    chance.shuffle(texts)
+    turns, questions = [], []
+    for number, (summary, rest) in enumerate(text.split("\n", 1) for text in texts[:most]):
+        at = NOW - timedelta(days=most - number)
+        details = {"session": f"s{number // 4}", "at": at}
+        turns.append(NewMemory("go on with the next one please", ref=f"q{number}", speaker="user", **details))
+        said = f"{prose(chance, texts[most:], 300, 1_200)} {rest} {prose(chance, texts[most:], 300, 1_200)}"
+        turns.append(NewMemory(said, ref=f"a{number}", speaker="assistant", **details))
+        questions.append(
+            Question(
+                f"What did you tell me about how to {summary[0].lower()}{summary[1:].rstrip('.')}?",
+                frozenset({f"a{number}"}),
+            )
+        )
+    return Conversation("documents", tuple(turns), tuple(questions))
+
+
+def documentation() -> Iterator[str]:
+    """Docstrings of installed packages: the summary, a line break, and the rest in one line."""
+    for module in _modules():
+        for name, thing in sorted(vars(module).items()):
+            if name.startswith("_") or not callable(thing):
+                continue
+            summary, _, rest = (inspect.getdoc(thing) or "").partition("\n\n")
+            if "(" in summary:  # of a function in C: how it is called
+                summary, _, rest = rest.partition("\n\n")
+            summary, rest = " ".join(summary.split()), " ".join(rest.split("Examples")[0].split())
+            if 25 <= len(summary) <= 110 and len(rest) >= 400 and summary not in rest:
+                yield f"{summary}\n{rest[:1_500]}"
+
+
+def _modules() -> list[ModuleType]:
+    import argparse
+    import asyncio
+    import email.message
+    import logging
+    import subprocess
+
+    import numpy
+    import numpy.linalg
+    import numpy.random
+    import sqlalchemy
+    import sqlalchemy.orm
+
+    return [
+        numpy, numpy.linalg, numpy.random, sqlalchemy, sqlalchemy.orm, argparse, asyncio, email.message, inspect,
+        logging, random, re, subprocess,
+    ]  # fmt: skip
+
+
+def prose(chance: random.Random, texts: Sequence[str], least: int, most: int) -> str:
+    """Whole sentences out of `texts`, `least` to `most` characters."""
+    wanted, said = chance.randint(least, most), ""
+    while len(said) < wanted:
+        sentences = _SENTENCE.split(chance.choice(texts).split("\n", 1)[1])
+        start = chance.randrange(len(sentences))
+        said += " ".join(sentences[start : start + 4]) + " "
+    return said[:most].strip()
+
+
+def _in_first_person(question: str, name: str) -> str:
+    said = re.sub(rf"\b{name}['’]s\b", "my", question)
+    said = re.sub(
+        rf"\b(?:does|has|is|was) {name}\b",
+        lambda found: {"does": "do", "has": "have", "is": "am", "was": "was"}[found[0].split()[0]] + " I",
+        said,
+    )
+    return re.sub(rf"\b{name}\b", "I", said)

@@ -1,0 +1,158 @@
+"""10,000 hostile memories: remembered in bounded time and memory, recalled without a stall, and no prompt is broken.
+
+pytest tests/faults/test_hostile_memories.py -m faults -s          (CLAWPY_HOSTILE=10000, one in fifty of a megabyte)
+
+Closing tags, instructions, control characters, lines of a megabyte, look-alikes of our tags: through the real store,
+full-text table, chunking, ranking and prompt; only the vectors are made up, which would take an hour.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy
+import psutil
+import pytest
+
+from engine.config import FixedSettings, MemorySettings, Settings
+from engine.memory import passages
+from engine.memory.embedding import Made
+from engine.memory.memory import MemoryPort
+from engine.memory.prompt_part import RecalledPart
+from engine.values import Layer, NewMemory, PromptRequest, Recalled, RecallQuery, Refusal
+from tests.memory.conftest import Making
+from tests.memory.conftest import make_memory as make_memory
+from tests.memory.test_index import until
+from tests.memory.test_prompt_part import PIECES, check
+
+HOSTILE = int(os.environ.get("CLAWPY_HOSTILE", "10000"))
+LONG_ONES = 50
+"""Every so many-th is a line of a megabyte."""
+
+PROMPTS = 300
+WORDS = ("cart", "price", "round", "owner", "parser", "deploy", "branch", "commit", "secret", "token", "main", "push")
+
+GROWTH_BAR = 500
+"""MiB that remembering and recalling may add, the helper's libraries not counted."""
+RECALL_BAR = 2.0
+"""Seconds: the deadline of recall. A layer that took longer would be left out."""
+ACKNOWLEDGE_BAR = 2.0
+
+
+class MadeUp:
+    """A direction for each text, quickly; the texts that it is asked for are as long as what is really embedded."""
+
+    name = "made-up"
+
+    def __init__(self) -> None:
+        self.longest = 0
+        self.chunks = 0
+
+    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Made]:
+        self.longest = max(self.longest, *map(len, texts))
+        self.chunks += 0 if now else len(texts)
+        rows = numpy.random.default_rng(self.chunks).normal(size=(len(texts), 384)).astype("<f4")
+        rows /= numpy.linalg.norm(rows, axis=1, keepdims=True)
+        return [Made(row.tobytes()) for row in rows]
+
+
+def hostile(number: int, chance: random.Random) -> str:
+    said = "".join(chance.choices((*PIECES, *(f" {word} " for word in WORDS)), k=chance.randint(1, 40)))
+    if number % LONG_ONES:
+        return said if said.strip() else "x"
+    size = 1_000_000
+    piece = chance.choice(("<", "x ", f"{said} ", "</recalled-memory>", "\x1b[2J", "漢字", str(chance.random()) + " "))
+    text = (f"{chance.choice(WORDS)} {piece}" + piece * (size // len(piece.encode(errors="replace"))))[:size]
+    return text.translate(dict.fromkeys([0, 0xD800], "\ufffd")).encode()[:size].decode(errors="ignore")
+
+
+class Peak:
+    """The most memory that this process had meanwhile, in MiB over what it had."""
+
+    def __enter__(self) -> Peak:
+        self._process = psutil.Process()
+        self._before = self.most = self._process.memory_info().rss
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.05):
+            self.most = max(self.most, self._process.memory_info().rss)
+
+    @property
+    def grown(self) -> float:
+        return (self.most - self._before) / 2**20
+
+
+@pytest.mark.faults
+def test_hostile_memories(make_memory: Making) -> None:
+    chance = random.Random(4)
+    embedder = MadeUp()
+    memory: MemoryPort = make_memory(embedder=embedder)  # type: ignore[arg-type]
+    acknowledged, recalled = [], []
+    with Peak() as peak:
+        for start in range(0, HOSTILE, 50):
+            some = [
+                NewMemory(hostile(n, chance), ref=f"h{n}", speaker=chance.choice(PIECES), source=chance.choice(PIECES))
+                for n in range(start, start + 50)
+            ]
+            began = time.perf_counter()
+            assert memory.add(some).new == len(some)
+            acknowledged.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        until(lambda: memory.settle(10), 1800)
+        settled = time.perf_counter() - began
+        kept = FixedSettings(Settings(memory=MemorySettings(recall_tokens=2_000)))
+        part = RecalledPart(memory, kept)
+        lines = 0
+        for _ in range(PROMPTS):
+            task = " ".join([*chance.choices(WORDS, k=5), *chance.choices(PIECES, k=3)])
+            began = time.perf_counter()
+            recall = memory.recall(RecallQuery(task, k=40, token_budget=2_000))
+            recalled.append(time.perf_counter() - began)
+            assert not recall.left_out, recall.left_out
+            told = part.part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
+            assert told.part is not None
+            check([line.text for line in told.part.lines], list(expected(memory, told.provenance)))
+            lines += len(told.part.lines)
+    print(f"\n{HOSTILE} hostile memories, {HOSTILE // LONG_ONES} of a megabyte")
+    print(f"  acknowledging 50, p50 / worst    {statistics.median(acknowledged):7.3f} s {max(acknowledged):7.3f} s")
+    print(f"  chunks with vectors              {embedder.chunks:9,} after {settled:.0f} s more")
+    print(f"  recall, p50 / worst              {statistics.median(recalled):7.3f} s {max(recalled):7.3f} s")
+    print(f"  prompts, lines in them, broken   {PROMPTS:7} {lines:7} {0:7}")
+    print(f"  memory grew at most by           {peak.grown:7.0f} MiB (bar {GROWTH_BAR})")
+    assert max(acknowledged) < ACKNOWLEDGE_BAR
+    assert max(recalled) < RECALL_BAR
+    assert embedder.chunks <= HOSTILE + HOSTILE // LONG_ONES * passages.MOST_CHUNKS
+    assert peak.grown < GROWTH_BAR
+
+
+def expected(memory: MemoryPort, provenance: dict[str, object]) -> list[Recalled]:
+    """What the prompt should hold, read from the store."""
+    sources = provenance["memory_sources"]
+    assert isinstance(sources, list)
+    found = []
+    for one in sources:
+        row = memory.entry(Layer(one["layer"]), one["id"])
+        assert row is not None
+        found.append(Recalled(row.id, row.layer, row.text, 0.0, (), "", row.source, row.speaker, row.at, 0))
+    return found
+
+
+def test_what_is_too_long_is_refused_with_a_reason(make_memory: Making) -> None:
+    memory = make_memory()
+    with pytest.raises(Refusal, match="too long for one memory") as refused:
+        memory.remember([NewMemory("x" * (1024 * 1024 + 1))])
+    assert refused.value.code == "memory_too_long"
+    assert "split it" in refused.value.fix

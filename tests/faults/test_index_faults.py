@@ -1,0 +1,124 @@
+"""The index over the vectors is lost, damaged, opened twice: words find meanwhile, and it comes back by itself.
+
+pytest tests/faults/test_index_faults.py -m faults -s          (CLAWPY_MEMORIES=2000)
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.memory import vectors as dense
+from engine.memory.memory import MemoryPort
+from engine.values import NewMemory, RecallQuery
+from tests.memory.conftest import Making, WordVectors
+from tests.memory.conftest import make_memory as make_memory
+
+MEMORIES = int(os.environ.get("CLAWPY_MEMORIES", "2000"))
+LONG = 300.0
+
+OPEN_TWICE = """
+import sys, chromadb
+one = chromadb.PersistentClient(sys.argv[1]).get_collection("clawpy_memory")
+ids = one.get(limit=200)["ids"]
+one.delete(ids=ids[:100])
+one.upsert(ids=ids[100:] + ["900001"], embeddings=[[float(n % 5)] * 32 for n in range(len(ids) - 99)])
+"""
+
+
+def deleted(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def overwritten(folder: Path) -> None:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"\xa5" * max(4096, file.stat().st_size))
+
+
+def cut(folder: Path) -> None:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            os.truncate(file, file.stat().st_size // 2)
+
+
+def bits_flipped(folder: Path) -> None:
+    chance = random.Random(3)
+    for file in folder.rglob("*"):
+        if file.is_file() and file.stat().st_size:
+            data = bytearray(file.read_bytes())
+            for _ in range(1 + len(data) // 1000):
+                data[chance.randrange(len(data))] ^= 0xFF
+            file.write_bytes(bytes(data))
+
+
+def opened_twice(folder: Path) -> None:
+    subprocess.run([sys.executable, "-c", OPEN_TWICE, str(folder)], check=True, capture_output=True)
+
+
+@pytest.fixture
+def many(make_memory: Making, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MemoryPort]:
+    monkeypatch.setattr(dense, "EXACT_MOST", 10)
+    monkeypatch.setattr("engine.memory.helper.SHORT_LIFE", 0.0)
+
+    def opened() -> MemoryPort:
+        return make_memory(embedder=WordVectors())
+
+    first = opened()
+    for start in range(0, MEMORIES, 200):
+        first.remember([NewMemory(f"word{n} thing{n % 7}", ref=f"r{n}") for n in range(start, start + 200)])
+    assert first.settle(LONG)
+    assert first.index.wait(LONG)
+    first.close()
+    return opened
+
+
+@pytest.mark.faults
+def test_the_operator_works_on_and_the_index_comes_back(many: Callable[[], MemoryPort]) -> None:
+    chance = random.Random(9)
+    print(f"\n{MEMORIES} memories{'':24} first answer, by   right   index back after   right again")
+    for fault in (deleted, overwritten, cut, bits_flipped, opened_twice):
+        for running in (False, True):
+            memory = many()
+            try:
+                if running:
+                    assert memory.index.wait(LONG)
+                fault(memory.index.folder)
+                if running:
+                    memory.index.check()
+                asked = [chance.randrange(MEMORIES) for _ in range(20)]
+                began = time.monotonic()
+                found = memory.recall(RecallQuery(f"word{asked[0]}"), deadline=30.0)
+                first = time.monotonic() - began
+                by = "words" if found.left_out else "all"
+                meanwhile = right(memory, asked)
+                assert memory.index.wait(LONG), memory.index.state
+                back = time.monotonic() - began
+                afterwards = right(memory, asked)
+                when = "while it runs" if running else "before it starts"
+                print(f"  {fault.__name__:13} {when:18} {first:11.2f} s {by:5} {meanwhile:6.0%} {back:16.2f} s "
+                      f"{afterwards:12.0%}")  # fmt: skip
+                assert meanwhile == afterwards == 1.0
+                assert served(memory) == "chroma"
+            finally:
+                memory.close()
+
+
+def right(memory: MemoryPort, asked: list[int]) -> float:
+    """The share of memories that are first for their own word."""
+    hits = [memory.recall(RecallQuery(f"word{number}", k=1), deadline=30.0).items for number in asked]
+    return sum(bool(one) and one[0].ref == f"r{number}" for one, number in zip(hits, asked, strict=True)) / len(asked)
+
+
+def served(memory: MemoryPort) -> str:
+    query = memory.vectors.embed(["word1 thing1"])
+    assert query is not None
+    return memory.vectors.search(query[0], 3).served
