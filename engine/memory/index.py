@@ -15,11 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD
 from engine.background import Background
-=======
 from engine.memory import helper
->>>>>>> 7fd4b23 (Long messages are cut finer; an index that kills its helper is set aside; faults and benchmarks of memory)
 from engine.memory.helper import Helper, HelperFailed, HelperGone
 from engine.memory.store import MemoryStore
 from engine.values import Layer
@@ -162,13 +159,7 @@ class Index:
             gone = isinstance(error, HelperGone)
             if not gone or self._failures > 1:  # once it may have been killed; twice it was the folder that killed it
                 self._move_aside()
-<<<<<<< HEAD
-            return 0.0
-=======
-            with self._condition:
-                self._woken = True
-                self._condition.wait_for(lambda: self._closed, helper.SHORT_LIFE if gone else 0)
->>>>>>> 7fd4b23 (Long messages are cut finer; an index that kills its helper is set aside; faults and benchmarks of memory)
+            return helper.SHORT_LIFE if gone else 0.0
         except Exception as error:
             log.exception("the index stands still")
             self._say("degraded", f"{type(error).__name__}: {error}")

@@ -10,11 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-<<<<<<< HEAD
-from engine.memory.checking import LONGEST, check, memory_id, quoted
-=======
 from engine.memory import candidates
->>>>>>> 7fd4b23 (Long messages are cut finer; an index that kills its helper is set aside; faults and benchmarks of memory)
+from engine.memory.checking import LONGEST, check, memory_id, quoted
 from engine.memory.memory import MemoryPort
 from engine.storage.database import Database
 from engine.values import Layer, NewMemory, Refusal, Retention
