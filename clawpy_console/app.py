@@ -59,6 +59,12 @@ def _work() -> Screen[None]:
     return WorkScreen()
 
 
+def _hierarchy() -> Screen[None]:
+    from clawpy_console.screens.hierarchy import HierarchyScreen
+
+    return HierarchyScreen()
+
+
 def _memory() -> Screen[None]:
     from clawpy_console.screens.memory import MemoryScreen
 
@@ -87,7 +93,7 @@ class ConsoleApp(KnowingApp):
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
-    MODES = {"mission": MissionScreen, "work": _work, "memory": _memory, "safety": _safety}
+    MODES = {"mission": MissionScreen, "work": _work, "hierarchy": _hierarchy, "memory": _memory, "safety": _safety}
     DEFAULT_MODE = "mission"
     BINDINGS = bindings("app")
 
@@ -404,6 +410,16 @@ class ConsoleApp(KnowingApp):
         show = getattr(self.screen, "show", None)
         if callable(show):
             self.call_after_refresh(show, layer, id)
+
+    def open_agent(self, agent_id: str) -> None:
+        """Go to the hierarchy screen, to this agent."""
+        self.run_worker(self._open_agent(agent_id), group="go")
+
+    async def _open_agent(self, agent_id: str) -> None:
+        await self.action_go("hierarchy")
+        select = getattr(self.screen, "select_agent", None)
+        if callable(select):
+            self.call_after_refresh(select, agent_id)
 
     def action_help(self) -> None:
         from clawpy_console.dialogs.help import Help

@@ -99,6 +99,7 @@ class Known:
     changes: tuple[ChangeSet, ...] = ()
     tasks: tuple[Task, ...] = ()
     agents: tuple[AgentView, ...] = ()
+    retired: tuple[AgentView, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     permissions: tuple[PermissionRequest, ...] = ()
     autonomy: Autonomy = Autonomy()
@@ -163,7 +164,7 @@ def _tasks(engine: Engine) -> dict[str, Any]:
 
 
 def _agents(engine: Engine) -> dict[str, Any]:
-    return {"agents": tuple(engine.hierarchy.list())}
+    return {"agents": tuple(engine.hierarchy.list()), "retired": tuple(engine.hierarchy.retired())}
 
 
 def _autonomy(engine: Engine) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def trim(screen: LastScreen) -> LastScreen:
         permissions=(),
         tasks=known.tasks[:30],
         agents=known.agents[:30],
+        retired=(),
         waiting=known.waiting[:20],
         log=(),
         blocked=(),

@@ -20,6 +20,7 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield SystemCommand(f"Resume: lift {hold.word}", hold.reason, partial(_lift, app, hold.word))
     yield SystemCommand("Mission control", "the card stack (1)", partial(_go, app, "mission"))
     yield SystemCommand("Work", "sessions, transcripts, changes (2)", partial(_go, app, "work"))
+    yield SystemCommand("Hierarchy", "who is who, guidance, findings (3)", partial(_go, app, "hierarchy"))
     yield SystemCommand("Memory", "seven layers, what would be recalled (4)", partial(_go, app, "memory"))
     yield SystemCommand("Safety", "rails, caps, holds, blocked (6)", partial(_go, app, "safety"))
     yield SystemCommand(

@@ -20,6 +20,8 @@ def lead_to(app: ConsoleApp, source: PromptSource, session_id: str) -> None:
             _open_card(app, source.ref)
         case SourceKind.MEMORY if source.ref and source.label[:1] in set(Layer):
             app.open_memory(Layer(source.label[0]), source.ref)
+        case SourceKind.LEADER if source.ref:
+            app.open_agent(source.ref.partition("#")[0])
         case SourceKind.OPERATOR | SourceKind.CONVERSATION:
             app.open_session(session_id)
             app.say("it is in the transcript of this session")

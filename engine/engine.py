@@ -113,6 +113,7 @@ from engine.values import (
     Card,
     CheckResult,
     DecisionSignal,
+    Doing,
     LayerState,
     LeaderDecision,
     Randomness,
@@ -663,9 +664,11 @@ class Engine:
         if not self._host_lent:
             self._host.end()
 
-    def _activity(self) -> Mapping[str, tuple[str, int]]:
-        """What agents are doing now, for the hierarchy: state and tokens by agent."""
-        return {view.agent: (view.state.value, view.tokens) for view in self.sessions.running()}
+    def _activity(self) -> Mapping[str, Doing]:
+        """What agents are doing now, and did so far, for the hierarchy."""
+        states = {view.agent: (view.state.value, view.tokens) for view in self.sessions.running()}
+        states |= {one.agent: ("waiting", states.get(one.agent, ("", 0))[1]) for one in self.permissions.waiting()}
+        return {agent: Doing(*states.get(agent, ("idle", 0)), *done) for agent, done in self.sessions.totals().items()}
 
     def _told(self, tx: Transaction, session: Caller, call_id: str, told: Mapping[str, Any]) -> None:
         """A call of a model was made with a prompt of this provenance (SPEC 1.10)."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -17,9 +19,13 @@ from clawpy_console.known import Known
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.status import Banner, StatusBar
 from clawpy_console.widgets.whole import WholeScreen
+from engine.values import Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 RESUME = {"stop": "safety.resume_stop", "pause": "safety.resume_pause", "month": "safety.resume_month"}
 
@@ -105,6 +111,23 @@ class ConsoleScreen(WholeScreen[None]):
         shown = static.content
         if not (isinstance(shown, Content) and shown.is_same(content)):
             static.update(content, layout=static.styles.auto_dimensions)
+
+    def read(self, call: Callable[[], T], then: Callable[[T], object], *, group: str, wait: float = 0.0) -> None:
+        """Call a port in a thread, after `wait` seconds; a newer call of the same `group` takes its place."""
+
+        async def work() -> None:
+            await asyncio.sleep(wait)
+            try:
+                result = await asyncio.to_thread(call)
+            except Refusal as refusal:
+                self.app.say(str(refusal), "warning")
+            except Exception as error:
+                log.exception("the %s screen could not read", self.MODE)
+                self.app.say(f"{self.MODE}: {type(error).__name__}: {error}; see {self.app.home.logs}", "error")
+            else:
+                then(result)
+
+        self.run_worker(work, group=group, exclusive=True)
 
     def engine_moved(self, topics: frozenset[str]) -> None:
         """The engine reported that these topics moved, whether or not what is known of them changed."""

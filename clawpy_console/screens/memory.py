@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -21,11 +17,9 @@ from clawpy_console.layers import NAMES, PAGE, Detail, Entry, Link
 from clawpy_console.screens.remembering import Remembering
 from clawpy_console.widgets import memory_lines as lines
 from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.rows import Rows
-from engine.values import Layer, Recalled, Refusal
-
-log = logging.getLogger(__name__)
-T = TypeVar("T")
+from engine.values import Layer, Recalled
 
 TYPING = 0.15
 """Seconds without a key after which the words typed are looked for."""
@@ -69,7 +63,7 @@ class MemoryScreen(Remembering):
                 yield Drawn(id="layer")
             with Vertical(id="middle", classes="pane"):
                 yield Static(id="entries-title", classes="heading", markup=False)
-                yield Input(id="filter")
+                yield Filter()
                 yield Rows(id="entries", empty="reading …")
             with Vertical(id="right", classes="pane"):
                 yield Static("ENTRY", id="entry-title", classes="heading", markup=False)
@@ -157,32 +151,15 @@ class MemoryScreen(Remembering):
 
     # Reading
 
-    def _read(self, call: Callable[[], T], then: Callable[[T], object], group: str, wait: float = 0.0) -> None:
-        """Call a port in a thread; a newer call of the same `group` takes its place."""
-
-        async def work() -> None:
-            await asyncio.sleep(wait)
-            try:
-                result = await asyncio.to_thread(call)
-            except Refusal as refusal:
-                self.app.say(str(refusal), "warning")
-            except Exception as error:
-                log.exception("memory could not be read")
-                self.app.say(f"memory: {type(error).__name__}: {error}; see {self.app.home.logs}", "error")
-            else:
-                then(result)
-
-        self.run_worker(work, group=group, exclusive=True)
-
     def read_again(self, wait: float = 0.0) -> None:
         """Read the entries of the layer anew, as they are filtered now."""
         engine, layer, needle = self.app.engine, self._layer, self._needle
         if engine is None or self._led:
             return
         if self._meaning and needle:
-            self._read(lambda: layers.by_meaning(engine, layer, needle), self._take_meaning, "entries", wait)
+            self.read(lambda: layers.by_meaning(engine, layer, needle), self._take_meaning, group="entries", wait=wait)
         else:
-            self._read(lambda: layers.page(engine, layer, needle), self._take, "entries", wait)
+            self.read(lambda: layers.page(engine, layer, needle), self._take, group="entries", wait=wait)
 
     def read_all(self) -> None:
         self._led = False
@@ -218,10 +195,7 @@ class MemoryScreen(Remembering):
         self._layer, self._entries, self._more = layer, [], False
         self._led = self._meaning = False
         self._needle = ""
-        box = self.query_one("#filter", Input)
-        with self.prevent(Input.Changed):
-            box.value = ""
-        box.remove_class("-shown")
+        self.query_one(Filter).put_away()
         self._detail = None
         self._draw_layers(self.app.now())
         self._draw_entries(self.app.now())
@@ -250,7 +224,7 @@ class MemoryScreen(Remembering):
                 self._entries, self._more = [*there, *more], len(more) >= PAGE
                 self._draw_entries(self.app.now())
 
-        self._read(lambda: layers.page(engine, layer, needle, there), taken, "entries")
+        self.read(lambda: layers.page(engine, layer, needle, there), taken, group="entries")
 
     def _read_detail(self) -> None:
         engine, entry = self.app.engine, self.entry
@@ -267,7 +241,7 @@ class MemoryScreen(Remembering):
             if not same:
                 self.query_one("#entry").scroll_home(animate=False)
 
-        self._read(lambda: layer_details.detail(engine, entry), taken, "detail")
+        self.read(lambda: layer_details.detail(engine, entry), taken, group="detail")
 
     # Going about
 
@@ -308,7 +282,7 @@ class MemoryScreen(Remembering):
             self._entries_moved()
             self.go_to("entries")
 
-        self._read(lambda: layers.find(engine, layer, id), found, "led")
+        self.read(lambda: layers.find(engine, layer, id), found, group="led")
 
     # Filter and meaning
 
@@ -321,10 +295,9 @@ class MemoryScreen(Remembering):
     def _search(self, *, meaning: bool) -> None:
         self.go_to("entries")
         self._led, self._meaning = False, meaning
-        box = self.query_one("#filter", Input)
+        box = self.query_one(Filter)
         box.placeholder = "what it is about; ⏎ asks" if meaning else "words of the entry"
-        box.add_class("-shown")
-        box.focus()
+        box.open()
 
     @on(Input.Changed, "#filter")
     def _typed(self, event: Input.Changed) -> None:
@@ -344,14 +317,12 @@ class MemoryScreen(Remembering):
     def on_key(self, event: events.Key) -> None:
         if event.key != "escape":
             return
-        box = self.query_one("#filter", Input)
+        box = self.query_one(Filter)
         if box.has_class("-shown") or self._led:
             event.stop()
             self._led = self._meaning = False
             self._needle = ""
-            with self.prevent(Input.Changed):
-                box.value = ""
-            box.remove_class("-shown")
+            box.put_away()
             self.read_again()
             self.go_to("entries")
 

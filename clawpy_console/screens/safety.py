@@ -10,15 +10,17 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.timer import Timer
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from clawpy_console import words
 from clawpy_console.actions import bindings, shown_key
 from clawpy_console.known import Logged
-from clawpy_console.screens.base import RESUME, ConsoleScreen
+from clawpy_console.screens.base import RESUME
+from clawpy_console.screens.filtering import Filtering
 from clawpy_console.widgets import gauges, machine, pipeline
 from clawpy_console.widgets import safety_lines as lines
 from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.pipeline import Pipeline
 from clawpy_console.widgets.rows import Rows
 
@@ -45,7 +47,7 @@ AUTONOMY = (
 )
 
 
-class SafetyScreen(ConsoleScreen):
+class SafetyScreen(Filtering):
     """What keeps the engine in bounds, and how it stands.
 
     Three columns below the pipeline: how things stand, what was blocked, what can be switched. On a middling terminal
@@ -58,8 +60,8 @@ class SafetyScreen(ConsoleScreen):
     BINDINGS = bindings("safety")
     PANES = {"rails": "pipeline", "blocked": "blocked", "switches": "switches"}
     COLUMNS = {"rails": "left", "blocked": "right", "switches": "third"}
+    FILTERED = "blocked"
 
-    _filter = ""
     _beat: Timer | None = None
     _read_at: datetime | None = None
 
@@ -77,7 +79,7 @@ class SafetyScreen(ConsoleScreen):
                 yield Drawn(id="holds")
             with Vertical(id="right", classes="pane"):
                 yield Static(id="blocked-title", classes="heading", markup=False)
-                yield Input(placeholder="rail, rule, words of the prompt or the reason", id="filter")
+                yield Filter("rail, rule, words of the prompt or the reason")
                 yield Rows(id="blocked", empty="nothing was blocked", classes="-fit")
                 yield Drawn(id="why")
                 yield Static(id="chain-title", classes="heading", markup=False)
@@ -176,16 +178,16 @@ class SafetyScreen(ConsoleScreen):
             self._draw_tabs()
 
     def _shown(self) -> list[Logged]:
-        needle = self._filter.lower().split()
+        needle = self.needle
         return [one for one in self.known.blocked if all(word in lines.searched(one) for word in needle)]
 
     def _draw_blocked(self, now: datetime) -> None:
         shown, total = self._shown(), len(self.known.blocked)
-        count = f"{len(shown)} of {total}" if self._filter else f"{total}" if total else ""
+        count = f"{len(shown)} of {total}" if self.needle else f"{total}" if total else ""
         aside = "   ⇥ switches" if 100 <= self.size.width < 160 else ""
         self.put("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (aside, "not bold $faint")))
         rows = [lines.blocked_row(one, now) for one in shown]
-        empty = "nothing with these words" if self._filter else "nothing was blocked"
+        empty = "nothing with these words" if self.needle else "nothing was blocked"
         self.query_one("#blocked", Rows).show(rows, empty=empty)
         self._draw_why()
         self._draw_tabs()
@@ -248,29 +250,8 @@ class SafetyScreen(ConsoleScreen):
         self.app.say("allowed once; approve the card and it runs one time")
         self.app.renew(["log", "cards", "rails"])
 
-    def action_filter(self) -> None:
-        self.go_to("blocked")
-        box = self.query_one("#filter", Input)
-        box.add_class("-shown")
-        box.focus()
-
-    @on(Input.Changed, "#filter")
-    def _filter_changed(self, event: Input.Changed) -> None:
-        self._filter = event.value
+    def filtered(self) -> None:
         self._draw_blocked(self.app.now())
-
-    @on(Input.Submitted, "#filter")
-    def _filter_done(self, event: Input.Submitted) -> None:
-        event.input.set_class(bool(event.value), "-shown")
-        self.go_to("blocked")
-
-    def on_key(self, event: events.Key) -> None:
-        box = self.query_one("#filter", Input)
-        if event.key == "escape" and box.has_class("-shown"):
-            event.stop()
-            box.value = ""
-            box.remove_class("-shown")
-            self.go_to("blocked")
 
     # Switches
 

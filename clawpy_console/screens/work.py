@@ -9,14 +9,16 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from clawpy_console import words
 from clawpy_console.actions import bindings, shown_key
 from clawpy_console.screens.conversing import Conversing
+from clawpy_console.screens.filtering import Filtering
 from clawpy_console.widgets.asked import Asked
 from clawpy_console.widgets.changes import Changes
 from clawpy_console.widgets.drawn import Drawn
+from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.reply import ReplyLine
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.session import about, session_row, waits
@@ -24,7 +26,7 @@ from clawpy_console.widgets.transcript import Transcript
 from engine.values import ChangeSet, ChangeState, ModelCall, SessionView
 
 
-class WorkScreen(Conversing):
+class WorkScreen(Conversing, Filtering):
     """Sessions left, transcript in the middle, the diff right; above them what the session asks to be allowed."""
 
     MODE = "work"
@@ -35,11 +37,11 @@ class WorkScreen(Conversing):
         "sessions": "sessions", "transcript": "transcript", "files": "files", "diff": "diff", "asked": "asked-detail",
     }  # fmt: skip
     COLUMNS = {"sessions": "left", "transcript": "middle", "files": "right", "diff": "right"}
+    FILTERED = "sessions"
 
     def __init__(self) -> None:
         super().__init__()
         self._wanted = ""  # a session to select as soon as it is listed
-        self._filter = ""
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
         self._calls_of: tuple[str, int, bool] = ("", 0, False)
 
@@ -49,7 +51,7 @@ class WorkScreen(Conversing):
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static("SESSIONS", id="sessions-title", classes="heading", markup=False)
-                yield Input(placeholder="words in the prompt, channel, state", id="filter")
+                yield Filter("words in the prompt, channel, state")
                 yield Rows(id="sessions", empty="nothing has run yet")
             with Vertical(id="middle", classes="pane"):
                 yield Drawn(id="about")
@@ -104,13 +106,13 @@ class WorkScreen(Conversing):
 
     def _draw_sessions(self, now: datetime) -> None:
         rows = self.query_one("#sessions", Rows)
-        rows.show(self._session_rows(now), empty="no session has these words" if self._filter else None)
+        rows.show(self._session_rows(now), empty="no session has these words" if self.needle else None)
         if self._wanted and any(one.id == self._wanted for one in self.known.sessions):
             rows.select(self._wanted)
             self._wanted = ""
 
     def _session_rows(self, now: datetime) -> list[Row]:
-        needle = self._filter.lower().split()
+        needle = self.needle
         shown = [
             one
             for one in self.known.sessions
@@ -195,23 +197,8 @@ class WorkScreen(Conversing):
         if transcript.session_id in sessions and self.app.transcript is not None:
             transcript.pull(self.app.transcript)
 
-    # Filter
-
-    def action_filter(self) -> None:
-        self.go_to("sessions")
-        box = self.query_one("#filter", Input)
-        box.add_class("-shown")
-        box.focus()
-
-    @on(Input.Changed, "#filter")
-    def _filter_changed(self, event: Input.Changed) -> None:
-        self._filter = event.value
+    def filtered(self) -> None:
         self._draw_sessions(self.app.now())
-
-    @on(Input.Submitted, "#filter")
-    def _filter_done(self, event: Input.Submitted) -> None:
-        event.input.set_class(bool(event.value), "-shown")
-        self.go_to("sessions")
 
     # What becomes of a change set
 

@@ -11,8 +11,8 @@ from textual.widget import Widget
 from clawpy_console.actions import BY_ID, shown_key
 
 ORDER = (
-    "stack", "details", "prompt", "reply", "asked", "xray", "edit", "recalled", "work", "memory", "safety", "rails",
-    "queue", "rows", "lines", "panes", "app",
+    "stack", "details", "prompt", "reply", "asked", "xray", "edit", "recalled", "moving", "member", "work", "hierarchy",
+    "tree", "memory", "safety", "rails", "queue", "rows", "lines", "panes", "app",
 )  # fmt: skip
 """Groups of actions, those that matter most first."""
 

@@ -15,7 +15,10 @@ from clawpy_console import words
 from clawpy_console.known import Known
 from engine.values import MICRO, Hold
 
-SCREENS = (("mission", "1", "mission"), ("work", "2", "work"), ("memory", "4", "memory"), ("safety", "6", "safety"))
+SCREENS = (
+    ("mission", "1", "mission"), ("work", "2", "work"), ("hierarchy", "3", "hierarchy"), ("memory", "4", "memory"),
+    ("safety", "6", "safety"),
+)  # fmt: skip
 """The screens there are: mode, key, name. Numbers stay what they are when more are added."""
 
 STATES = {

@@ -213,6 +213,9 @@ def agent(one: AgentView) -> Document:
         "channels": list(one.channels),
         "state": one.state,
         "tokens": one.tokens,
+        "sessions": one.sessions,
+        "tokensUsed": one.used,
+        "cost": dollars(one.spent),
         "broken": one.broken,
     }
 

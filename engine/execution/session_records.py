@@ -165,11 +165,21 @@ class SessionRecords:
         return row
 
     def latest(
-        self, *, workspace: str | None = None, state: SessionState | None = None, limit: int | None = None
+        self,
+        *,
+        workspace: str | None = None,
+        agent: str | None = None,
+        state: SessionState | None = None,
+        limit: int | None = None,
     ) -> list[SessionRow]:
         """Rows, newest first."""
         with self._database.read() as session:
-            return store.rows(session, workspace=workspace, state=state, limit=limit)
+            return store.rows(session, workspace=workspace, agent=agent, state=state, limit=limit)
+
+    def totals(self) -> dict[str, tuple[int, int, int]]:
+        """By agent: how many sessions it ever had, their tokens, and their cost in micro-dollars."""
+        with self._database.read() as session:
+            return store.totals(session)
 
     def beginning(self, wanted: str) -> list[str]:
         """Ids, of any age, that begin so; see `engine.storage.ids`."""

@@ -206,6 +206,10 @@ class Sessions:
         rows = reversed(self._records.latest(state=SessionState.RUNNING))
         return [self._seen(row) for row in rows if row.id not in self._late]
 
+    def totals(self) -> dict[str, tuple[int, int, int]]:
+        """By agent: how many sessions it ever had, their tokens, and their cost in micro-dollars."""
+        return self._records.totals()
+
     def of_prediction(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
         row = self._records.of_prediction(prediction_id)
@@ -528,9 +532,9 @@ class Sessions:
         return self._home.cache / "scratch"
 
     # Last in the class, for it takes the name of the type away from what follows.
-    def list(self, *, workspace: str | None = None, limit: int = 50) -> list[SessionView]:
+    def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         """Sessions, newest first."""
-        return [self._seen(row) for row in self._records.latest(workspace=workspace, limit=limit)]
+        return [self._seen(row) for row in self._records.latest(workspace=workspace, agent=agent, limit=limit)]
 
 
 def _sweep(scratch: Path) -> None:

@@ -193,12 +193,19 @@ def attach(row: SessionRow, change_set_id: str, *, cwd: str) -> None:
 
 
 def rows(
-    session: Session, *, workspace: str | None = None, state: SessionState | None = None, limit: int | None = None
+    session: Session,
+    *,
+    workspace: str | None = None,
+    agent: str | None = None,
+    state: SessionState | None = None,
+    limit: int | None = None,
 ) -> list[SessionRow]:
     """Rows, newest first."""
     query = select(SessionRow).order_by(desc(col(SessionRow.created_at)), desc(col(SessionRow.id)))
     if workspace is not None:
         query = query.where(col(SessionRow.workspace) == workspace)
+    if agent is not None:
+        query = query.where(col(SessionRow.agent) == agent)
     if state is not None:
         query = query.where(col(SessionRow.state) == state.value)
     return list(session.exec(query if limit is None else query.limit(limit)))
@@ -208,6 +215,16 @@ def of_prediction(session: Session, prediction_id: str) -> SessionRow | None:
     """The newest session of a card."""
     query = select(SessionRow).where(col(SessionRow.prediction_id) == prediction_id)
     return session.exec(query.order_by(desc(col(SessionRow.created_at))).limit(1)).first()
+
+
+_TOTALS = sqlalchemy.select(
+    col(SessionRow.agent), func.count(), func.sum(SessionRow.tokens), func.sum(SessionRow.cost_microusd)
+).group_by(col(SessionRow.agent))
+
+
+def totals(session: Session) -> dict[str, tuple[int, int, int]]:
+    """By agent: how many sessions it ever had, their tokens, and their cost in micro-dollars."""
+    return {agent: (count, tokens, cost) for agent, count, tokens, cost in ask(session, _TOTALS, {})}
 
 
 _LATEST = (

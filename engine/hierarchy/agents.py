@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
-from engine.hierarchy import organisation
+from engine.hierarchy import organisation, retired
 from engine.hierarchy.cascade_config import CascadeConfigFile
 from engine.hierarchy.chain import OWNER, Chain, climb, walk
 from engine.hierarchy.folders import (
@@ -37,14 +37,13 @@ from engine.hierarchy.tiers import ARCHETYPES, TierDecision, resolve_tier
 from engine.hierarchy.watched import Watched
 from engine.storage.database import Database
 from engine.storage.files import sync_folder, write_json
-from engine.values import AgentView, Refusal, microusd, sanitise
+from engine.values import AgentView, Doing, Refusal, microusd, sanitise
 
-RETIRED = ".retired"
 BIRTH = ".clawpy-tmp-"
 """Folders with this prefix are being made; one that a crash left is swept at the next start."""
 
-Activity = Callable[[], Mapping[str, tuple[str, int]]]
-"""What agents are doing now: state ("idle", "running", ...) and tokens, by agent id."""
+Activity = Callable[[], Mapping[str, Doing]]
+"""What agents are doing now and did so far, by agent id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +295,8 @@ class Agents:
         self._record(AgentMoved(subject=agent_id, before=before, after=reports_to))
         return self.get(agent_id)
 
-    def retire(self, agent_id: str) -> None:
-        """Take an agent out; its folder is kept under `.retired`.
+    def retire(self, agent_id: str) -> str:
+        """Take an agent out; its folder is kept under `.retired`. Returns the name under which `restore` finds it.
 
         Raises `Refusal`: `unknown_agent`, `serves_channel`, `has_reports`, each saying what to do first.
         """
@@ -317,18 +316,31 @@ class Agents:
                     f"{', '.join(reports)} report{'s' if len(reports) == 1 else ''} to {agent_id}",
                     f"move them first: clawpy agents move {reports[0]} --to OTHER",
                 )
-            target = self._folder / RETIRED / agent_id
-            number = 2
-            while target.exists():
-                target = self._folder / RETIRED / f"{agent_id}.{number}"
-                number += 1
             try:
-                target.parent.mkdir(mode=0o700, exist_ok=True)
-                (self._folder / agent_id).rename(target)
-                sync_folder(self._folder)
+                name = retired.retire(self._folder, agent_id)
             except OSError as error:
                 raise unwritable(self._folder, error) from error
         self._record(AgentRetired(subject=agent_id))
+        return name
+
+    def retired(self) -> builtins.list[AgentView]:
+        """Agents that were retired, by the name under which `restore` brings each back."""
+        views = [self._view(replace(member, id=name), {}, {}) for name, member in retired.retired(self._folder)]
+        return [replace(view, state="retired", channels=()) for view in views]
+
+    def restore(self, name: str) -> AgentView:
+        """Bring a retired agent back, its folder as it was.
+
+        Raises `Refusal`: `unknown_agent`, `agent_exists`, `unwritable_home`.
+        """
+        with self._lock:
+            try:
+                agent_id = retired.bring_back(self._folder, name)
+            except OSError as error:
+                raise unwritable(self._folder, error) from error
+        view = self.get(agent_id)
+        self._record(AgentAdded(subject=agent_id, reports_to=view.reports_to))
+        return view
 
     def _record(self, event: Event) -> None:
         if self._database is not None:
@@ -394,9 +406,9 @@ class Agents:
     def _channels(self, agent_id: str) -> tuple[str, ...]:
         return tuple(name for name, channel in self._settings.current.channels.items() if channel.agent == agent_id)
 
-    def _view(self, member: Member, assigned: Mapping[str, int], doing: Mapping[str, tuple[str, int]]) -> AgentView:
+    def _view(self, member: Member, assigned: Mapping[str, int], doing: Mapping[str, Doing]) -> AgentView:
         decision = _tier(member, assigned)
-        state, tokens = doing.get(member.id, ("idle", 0))
+        does = doing.get(member.id, Doing())
         view = AgentView(
             id=sanitise(member.id),
             title=sanitise(member.comms.title),
@@ -405,10 +417,14 @@ class Agents:
             tier_rule=decision.rule,
             domain=sanitise(member.comms.domain),
             channels=self._channels(member.id),
-            state=state,
-            tokens=tokens,
+            state=does.state,
+            tokens=does.tokens,
+            archetype=sanitise(member.tools.archetype),
+            sessions=does.sessions,
+            used=does.used,
+            spent=does.spent,
         )
-        return replace(view, state="broken", reports_to="", broken=member.broken) if member.broken else view
+        return replace(view, state="broken", broken=member.broken) if member.broken else view
 
 
 def _tier(member: Member, assigned: Mapping[str, int]) -> TierDecision:

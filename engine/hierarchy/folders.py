@@ -77,19 +77,21 @@ class Member:
     broken: str = ""
 
 
-def read_member(folder: Path) -> Member:
-    """The agent in `folder`; whatever is wrong with it becomes `broken`, so that the others are still shown."""
+def read_member(folder: Path, *, name: str = "") -> Member:
+    """The agent in `folder`, of that `name` unless another is given; whatever is wrong with it becomes `broken`, so
+    that the others are still shown."""
+    name = name or folder.name
     unknown = Comms.model_construct(reports_to="", title="", domain="")
-    if not ID.fullmatch(folder.name) or folder.name == OWNER:
-        return Member(folder.name, unknown, Tools(), "its folder's name is no agent id")
+    if not ID.fullmatch(name) or name == OWNER:
+        return Member(name, unknown, Tools(), "its folder's name is no agent id")
     comms, tools = unknown, Tools()
     try:
         comms = _parse(folder / "comms.json", Comms)
         if (folder / "tools.json").exists():
             tools = _parse(folder / "tools.json", Tools)
     except Refusal as error:
-        return Member(folder.name, comms, tools, error.message)
-    return Member(folder.name, comms, tools)
+        return Member(name, comms, tools, error.message)
+    return Member(name, comms, tools)
 
 
 def broken_member(folder: Path, reason: str) -> Member:

@@ -182,7 +182,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """A member of the hierarchy as its folder says. `broken` holds the reason when the folder cannot be read."""
+    """A member of the hierarchy as its folder says. `broken` holds the reason when the folder cannot be read.
+
+    `state` is "idle", "queued", "running", "waiting" (for the operator's word), "broken" or "retired". `tokens` are
+    those of what it does now; `used` those of all its `sessions`, which cost `spent` micro-dollars.
+    """
 
     id: str
     title: str
@@ -194,6 +198,21 @@ class AgentView:
     state: str = "idle"
     tokens: int = 0
     broken: str = ""
+    archetype: str = ""
+    sessions: int = 0
+    used: int = 0
+    spent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What an agent does now, and what all its sessions took: see `AgentView`."""
+
+    state: str = "idle"
+    tokens: int = 0
+    sessions: int = 0
+    used: int = 0
+    spent: int = 0
 
 
 @dataclass(frozen=True, slots=True)

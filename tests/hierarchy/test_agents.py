@@ -12,7 +12,7 @@ from engine.config import FixedSettings, Settings
 from engine.hierarchy.agents import Agents
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database
-from engine.values import Refusal
+from engine.values import Doing, Refusal
 
 
 @pytest.fixture
@@ -130,6 +130,24 @@ def test_retiring_keeps_the_folder(agents: Agents, folder: Path, database: Datab
     assert kinds(database) == ["AgentRetired", "AgentAdded", "AgentRetired"]
 
 
+def test_who_was_retired_can_be_brought_back(agents: Agents, folder: Path, database: Database) -> None:
+    soul = (folder / "junior_backend" / "soul.md").read_bytes()
+    assert agents.retire("junior_backend") == "junior_backend"
+    [gone] = agents.retired()
+    assert (gone.id, gone.state, gone.reports_to, gone.tier) == ("junior_backend", "retired", "backend_builder", 5)
+    agents.add("junior_backend", reports_to="ceo")
+    refused("agent_exists", lambda: agents.restore("junior_backend"))
+    assert agents.retire("junior_backend") == "junior_backend.2"
+    assert [(one.id, one.reports_to) for one in agents.retired()] == [
+        ("junior_backend", "backend_builder"),
+        ("junior_backend.2", "ceo"),
+    ]
+    assert agents.restore("junior_backend").reports_to == "backend_builder"
+    assert (folder / "junior_backend" / "soul.md").read_bytes() == soul
+    refused("unknown_agent", lambda: agents.restore("../dreamer"))
+    assert kinds(database) == ["AgentRetired", "AgentAdded", "AgentRetired", "AgentAdded"]
+
+
 def test_who_serves_a_channel_or_leads_others_stays(agents: Agents) -> None:
     assert "research" in refused("serves_channel", lambda: agents.retire("researcher")).message
     assert "junior_frontend reports to" in refused("has_reports", lambda: agents.retire("frontend_builder")).message
@@ -208,10 +226,12 @@ def test_what_agents_are_doing_is_shown(folder: Path, agents: Agents) -> None:
         cascade_config=folder / "none.json",
         settings=FixedSettings(),
         database=None,
-        activity=lambda: {"dreamer": ("running", 3200)},
+        activity=lambda: {"dreamer": Doing("running", 3200, sessions=4, used=12_800, spent=90_000)},
     )
-    assert (busy.get("dreamer").state, busy.get("dreamer").tokens) == ("running", 3200)
-    assert busy.get("cto").state == "idle"
+    dreamer = busy.get("dreamer")
+    assert (dreamer.state, dreamer.tokens) == ("running", 3200)
+    assert (dreamer.sessions, dreamer.used, dreamer.spent) == (4, 12_800, 90_000)
+    assert (busy.get("cto").state, busy.get("cto").sessions) == ("idle", 0)
 
 
 def test_a_folder_that_cannot_even_be_looked_into_harms_no_other(agents: Agents, folder: Path) -> None:

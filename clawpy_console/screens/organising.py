@@ -1,0 +1,290 @@
+"""What the hierarchy screen does to the organisation: move, tier, edit, create, retire, teach (SPEC 1, 9.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from clawpy_console import outside, words
+from clawpy_console.actions import shown_key
+from clawpy_console.organisation import OWNER, below
+from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.widgets.hierarchy_lines import broken_file
+from engine.values import AgentFile, AgentView, Bubble, FlushReport
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+TIERS = (
+    ("1", "1", "core identity: leads, tells those below what it knows"),
+    ("2", "2", "senior executive: leads"),
+    ("3", "3", "junior leader: leads"),
+    ("4", "4", "worker: is guided, sends up what it finds out"),
+    ("5", "5", "junior worker: is guided, sends up what it finds out"),
+    ("a", "auto", "let archetype, name or the default decide"),
+)
+ASSIGNED = "tier_assignments"
+"""How the rule begins by which an agent has the tier that the operator gave it."""
+
+
+class Organising(ConsoleScreen):
+    """Base of a screen with an agent under the cursor. The last change of the organisation can be taken back."""
+
+    _undo: tuple[str, Callable[[Engine], object]] | None = None
+
+    @property
+    def agent(self) -> AgentView | None:
+        """The agent under the cursor, retired ones included."""
+        raise NotImplementedError
+
+    @property
+    def leads_here(self) -> str:
+        """Whom a new agent would report to: the row under the cursor."""
+        raise NotImplementedError
+
+    def select_agent(self, agent_id: str) -> None:
+        """Put the cursor on an agent, now or as soon as it is there."""
+        raise NotImplementedError
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that can do nothing here are not offered."""
+        one = self.agent if self.ready else None
+        member = one is not None and one.state != "retired"
+        if action == "move":
+            return member and one is not None and not one.broken
+        if action in ("edit", "editor"):
+            return member and bool(self._file)
+        if action in ("tier", "retire"):
+            return member
+        if action == "restore":
+            return one is not None and not member
+        if action == "undo":
+            return self._undo is not None
+        return super().check_action(action, parameters)
+
+    # Where it stands
+
+    def action_move(self) -> None:
+        """Under another leader, after a look at what that changes."""
+        from clawpy_console.dialogs.move_agent import MoveAgent
+
+        engine, one = self.app.live(), self.agent
+        if engine is None or one is None:
+            return
+
+        def chosen(leader: str | None) -> None:
+            if leader is not None:
+                self._change(
+                    f"{one.id} reports to {leader} now",
+                    lambda engine: engine.hierarchy.move(one.id, leader),
+                    lambda _: (f"{one.id} is back", lambda engine: engine.hierarchy.move(one.id, one.reports_to)),
+                    shows=one.id,
+                )
+
+        under = below(self.known.agents, one.id)
+        leaders = [two for two in self.known.agents if not two.broken and two.id != one.id and two.id not in under]
+        self.app.push_screen(MoveAgent(one, leaders), chosen)
+
+    def action_tier(self) -> None:
+        """Say which tier it is, or take that back."""
+        from clawpy_console.dialogs.choose import Choose
+
+        one = self.agent
+        if self.app.live() is None or one is None:
+            return
+        before = one.tier if one.tier_rule.startswith(ASSIGNED) else None
+
+        def chosen(value: str | None) -> None:
+            tier = None if value in (None, "auto") else int(value or 0)
+            if value is None or tier == before:
+                return
+            said = f"{one.id} is tier {tier} now" if tier else f"the rules decide the tier of {one.id} again"
+            self._change(
+                said,
+                lambda engine: engine.hierarchy.assign_tier(one.id, tier),
+                lambda _: (f"{one.id} is as it was", lambda engine: engine.hierarchy.assign_tier(one.id, before)),
+            )
+
+        title = f"Which tier is {words.crop(one.id, 40)}? Now {one.tier}, by {words.crop(one.tier_rule, 60)}"
+        present = str(before) if before else "auto"
+        self.app.push_screen(Choose(words.crop(title, 70), TIERS, present=present), chosen)
+
+    # Its files
+
+    @property
+    def _file(self) -> str:
+        """The file to edit: of a broken agent the one that is broken; "" when no file would mend it."""
+        one = self.agent
+        if one is None:
+            return ""
+        return broken_file(one) if one.broken else "soul.md"
+
+    def action_edit(self) -> None:
+        """Edit the file here."""
+        from clawpy_console.dialogs.edit_file import EditFile
+
+        engine, one, name = self.app.live(), self.agent, self._file
+        if engine is None or one is None or not name:
+            return
+
+        def opened(now: AgentFile) -> None:
+            self.app.push_screen(EditFile(now), lambda saved: self.app.renew(["agents"]) if saved else None)
+
+        self.app.ask(lambda: engine.files.read(one.id, name), opened)
+
+    def action_editor(self) -> None:
+        """Edit the file in the operator's editor; what he saves there shows up by itself."""
+        engine, one, name = self.app.live(), self.agent, self._file
+        if engine is not None and one is not None and name:
+            outside.open_editor(self.app, str(engine.files.folder / one.id / name))
+
+    # Who there is
+
+    def action_new(self) -> None:
+        """A new agent under the one under the cursor."""
+        from clawpy_console.dialogs.new_agent import NewAgent
+
+        if self.app.live() is None:
+            return
+
+        def made(one: AgentView | None) -> None:
+            if one is not None:
+                self._done(
+                    f"{one.id} is there",
+                    (f"{one.id} is gone again", lambda engine: engine.hierarchy.retire(one.id)),
+                    shows=one.id,
+                )
+
+        self.app.push_screen(NewAgent(self.leads_here or OWNER), made)
+
+    def action_retire(self) -> None:
+        """Take it out, after a second key."""
+        from clawpy_console.dialogs.confirm import Confirm
+
+        one = self.agent
+        if self.app.live() is None or one is None:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._change(
+                    f"{one.id} is retired",
+                    lambda engine: engine.hierarchy.retire(one.id),
+                    lambda name: (f"{one.id} is back", lambda engine: engine.hierarchy.restore(str(name))),
+                )
+
+        question = (
+            "Nothing runs in its name any more. Its folder is kept, with what it remembers, and stands below the "
+            "organisation: from there it can be brought back."
+        )
+        self.app.push_screen(Confirm(f"Retire {words.crop(one.id, 40)}?", question, key="X", word="retire"), answered)
+
+    def action_restore(self) -> None:
+        """Bring a retired agent back."""
+        one = self.agent
+        if one is not None:
+            agent_id = one.id.partition(".")[0]
+            self._change(
+                f"{agent_id} is back under {one.reports_to}",
+                lambda engine: engine.hierarchy.restore(one.id),
+                lambda _: (f"{agent_id} is retired again", lambda engine: engine.hierarchy.retire(agent_id)),
+                shows=agent_id,
+            )
+
+    # Down and up
+
+    def action_teach(self) -> None:
+        """Write what leaders say into every worker's soul, after a second key."""
+        from clawpy_console.dialogs.confirm import Confirm
+
+        def answered(yes: bool | None) -> None:
+            engine = self.app.live()
+            if yes and engine is not None:
+                self.app.ask(engine.wisdom.teach, taught)
+
+        def taught(lessons: list) -> None:  # type: ignore[type-arg]
+            did = {word: sum(one.did == word for one in lessons) for word in ("taught", "unchanged", "skipped")}
+            self.app.say(
+                ", ".join(f"{count} {word}" for word, count in did.items() if count) or "there is nobody to teach"
+            )
+            self.app.renew(["agents"])
+
+        question = (
+            "What its leaders know is written into one marked section, “Inherited Wisdom”, of every worker's soul.md. "
+            "All else in the files stays as it is; edits within that section are overwritten."
+        )
+        self.app.push_screen(Confirm("Teach every worker now?", question, key="Y", word="teach"), answered)
+
+    def action_flush(self) -> None:
+        """Let what passed all gates go up, after a look at it and a second key."""
+        engine = self.app.live()
+        if engine is not None:
+            from engine.values import BubbleState
+
+            self.app.ask(lambda: engine.wisdom.bubbles(state=BubbleState.QUEUED), self._ask_to_flush)
+
+    def _ask_to_flush(self, queued: list[Bubble]) -> None:
+        from clawpy_console.dialogs.confirm import Confirm
+
+        engine = self.app.live()
+        if engine is None:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.app.ask(engine.wisdom.flush, flushed)
+
+        def flushed(report: FlushReport) -> None:
+            up = sum(len(ids) for ids in report.flushed.values())
+            left = f", {report.waiting:,} wait on" if report.waiting else ""
+            self.app.say(f"{words.count(up, 'finding')} went up{left}")
+            if report.failed:
+                self.app.say(
+                    f"the shared leadership was not reached: {report.failed}; it is made up for later", "warning"
+                )
+            self.app.renew(["agents"])
+
+        lines = [words.crop(f"▸ {one.learning.agent} → {one.leader}: {one.learning.text}", 68) for one in queued[:6]]
+        if len(queued) > 6:
+            lines.append(f"  and {len(queued) - 6:,} more")
+        question = "\n".join(lines or ["Nothing waits now; what the last sessions found out is put to the gates."])
+        note = "\n\nIt becomes a pattern of its leader, which says it to all below. That is not taken back by a key."
+        self.app.push_screen(Confirm("Pass findings up now?", question + note, key="Y", word="pass up"), answered)
+
+    # Doing and undoing
+
+    def action_undo(self) -> None:
+        """Take the last change back."""
+        engine, undo = self.app.live(), self._undo
+        if engine is None or undo is None:
+            return
+        said, back = undo
+
+        def done(_: object) -> None:
+            self._undo = None
+            self.app.say(said)
+            self.app.renew(["agents"])
+            self.refresh_bindings()
+
+        self.app.ask(lambda: back(engine), done)
+
+    def _change(
+        self,
+        said: str,
+        act: Callable[[Engine], object],
+        back: Callable[[object], tuple[str, Callable[[Engine], object]]],
+        *,
+        shows: str = "",
+    ) -> None:
+        """Do `act`; `back` gets what it returned, and says how it is taken back."""
+        engine = self.app.live()
+        if engine is not None:
+            self.app.ask(lambda: act(engine), lambda result: self._done(said, back(result), shows=shows))
+
+    def _done(self, said: str, undo: tuple[str, Callable[[Engine], object]], *, shows: str = "") -> None:
+        self._undo = undo
+        self.app.say(f"{said}; {shown_key('hierarchy.undo', self.app.keymap)} takes it back")
+        self.app.renew(["agents"])
+        if shows:
+            self.select_agent(shows)
+        self.refresh_bindings()
