@@ -149,7 +149,8 @@ def _console(where: Where) -> int:
         raise Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
     from clawpy_console.app import ConsoleApp
 
-    app = ConsoleApp(lambda: open_engine(where.home, workspaces=workspaces), where.home, workspaces, demo=where.demo)
+    opener = _open_demo if where.demo else open_engine
+    app = ConsoleApp(lambda: opener(where.home, workspaces=workspaces), where.home, workspaces, demo=where.demo)
     app.run()
     return app.return_code or 0
 
@@ -159,6 +160,15 @@ def open_engine(home: Home, **options: Any) -> Engine:
     from engine import open_engine
 
     return open_engine(home, **options)
+
+
+def _open_demo(home: Home, **options: Any) -> Engine:
+    """An engine over the demo's fresh home, whose organisation knows something."""
+    from clawpy_console.demo_people import tell
+
+    engine = open_engine(home, **options)
+    tell(engine)
+    return engine
 
 
 def _tell(error: Refusal, where: Where) -> None:

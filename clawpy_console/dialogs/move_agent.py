@@ -63,7 +63,7 @@ class MoveAgent(Dialog[str | None]):
             with Horizontal(id="body"):
                 with Vertical(id="leaders-pane"):
                     yield Input(placeholder="name, title, domain, tier 3", id="wanted")
-                    yield Rows(id="leaders", empty="nobody has these words")
+                    yield Rows(id="leaders", empty="nobody has these words", classes="-lit")
                 with VerticalScroll(id="change-pane", can_focus=False):
                     yield Drawn(id="change")
             yield Static(id="said", classes="note", markup=False)
@@ -72,6 +72,7 @@ class MoveAgent(Dialog[str | None]):
     def on_mount(self) -> None:
         self.query_one("#leaders", Rows).can_focus = False
         self._list()
+        self.query_one("#leaders", Rows).select(self._agent.reports_to)
 
     def _list(self) -> None:
         needle = self.query_one("#wanted", Input).value.lower().split()
@@ -96,6 +97,7 @@ class MoveAgent(Dialog[str | None]):
     @on(Input.Changed, "#wanted")
     def _typed(self) -> None:
         self._list()
+        self.query_one("#leaders", Rows).action_first()
 
     @on(Rows.Moved, "#leaders")
     def _moved(self) -> None:

@@ -95,6 +95,9 @@ class HierarchyScreen(Organising, Filtering):
 
     def filtered(self) -> None:
         self._draw_tree()
+        rows = self.query_one("#tree", Tree)
+        if self.needle and (rows.node is None or not rows.is_match(rows.current)):
+            rows.select(rows.first_match)
 
     def _draw_tree(self) -> None:
         known, needle = self.known, self.needle
@@ -132,8 +135,9 @@ class HierarchyScreen(Organising, Filtering):
         self._draw_tab_line()
         self.query_one("#whom", Drawn).show(self._heading)
         tab = self._tab if portrait or self._tab == "bubbles" else TABS[0]
-        self.put("#about", self._about(tab))
-        self.query_one("#about").display = bool(self._about(tab))
+        about = self._about(tab)
+        self.query_one("#about").display = bool(about.plain)
+        self.put("#about", about)
         self._draw_items(now)
         block = self.query_one("#block", PromptLines)
         guidance = portrait.guidance if portrait and tab == "guidance" else None

@@ -249,7 +249,7 @@ class Organising(ConsoleScreen):
             lines.append(f"  and {len(queued) - 6:,} more")
         question = "\n".join(lines or ["Nothing waits now; what the last sessions found out is put to the gates."])
         note = "\n\nIt becomes a pattern of its leader, which says it to all below. That is not taken back by a key."
-        self.app.push_screen(Confirm("Pass findings up now?", question + note, key="Y", word="pass up"), answered)
+        self.app.push_screen(Confirm("Send it up now?", question + note, key="F", word="send it up"), answered)
 
     # Doing and undoing
 

@@ -257,7 +257,10 @@ def bubble_rows(bubbles: Sequence[Bubble], agent_id: str, now: datetime) -> list
     """Findings: those that go up from an agent, then those that come to it."""
     groups = (
         ("FOUND OUT BY IT", [one for one in bubbles if one.learning.agent == agent_id]),
-        ("COME UP TO IT", [one for one in bubbles if one.learning.agent != agent_id]),
+        (
+            "COME UP TO IT" if agent_id else "ON THEIR WAY UP",
+            [one for one in bubbles if one.learning.agent != agent_id],
+        ),
     )
     rows: list[Row] = []
     for title, members in groups:
@@ -385,7 +388,7 @@ def move_lines(one: MovePreview, name: str, leader: str, width: int) -> list[Con
     lines += _changed("guidance", _tokens(before), _tokens(after), width)
     lines.append(Content(""))
     diff = list(
-        difflib.unified_diff(before.block.split("\n"), after.block.split("\n"), "now", "there", lineterm="", n=1)
+        difflib.unified_diff(before.block.splitlines(), after.block.splitlines(), "now", "there", lineterm="", n=1)
     )
     if not diff:
         return [*lines, Content.styled("its guidance stays what it is", "$grey")]

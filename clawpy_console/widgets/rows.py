@@ -36,7 +36,10 @@ class Row:
 
 
 class Rows(ScrollView, can_focus=True):
-    """Rows with a cursor. Posts `Opened` on Enter or a click on the row under the cursor, `Moved` when it moves."""
+    """Rows with a cursor. Posts `Opened` on Enter or a click on the row under the cursor, `Moved` when it moves.
+
+    Of class `-fit` it is as high as it has rows; of class `-lit` its cursor shows whoever has the focus.
+    """
 
     BINDINGS = bindings("rows")
     COMPONENT_CLASSES = {
@@ -137,7 +140,7 @@ class Rows(ScrollView, can_focus=True):
         if number >= len(self._rows):
             return Strip.blank(width, base)
         row = self._rows[number]
-        lit = number == self.cursor and self.has_focus and bool(row.id)
+        lit = number == self.cursor and (self.has_focus or self.has_class("-lit")) and bool(row.id)
         if lit:
             base += self._style("lit")
         if not row.id:

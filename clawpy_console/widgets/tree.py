@@ -54,7 +54,8 @@ class Tree(Rows):
             if trail:
                 self._above[one.id] = trail[-1].id
             trail.append(one)
-        self.show([row(one) for one in nodes], empty=empty)
+        wide = max((len(_word(one)) for one in nodes), default=0)
+        self.show([row(one, wide) for one in nodes], empty=empty)
 
     @property
     def node(self) -> Node | None:
@@ -64,6 +65,16 @@ class Tree(Rows):
     def has(self, row_id: str) -> bool:
         """Whether this row is in sight, or can be scrolled to."""
         return row_id in self._by_id
+
+    def is_match(self, row_id: str) -> bool:
+        """Whether a row is one that was looked for, rather than a leader above it."""
+        node = self._by_id.get(row_id)
+        return node is not None and node.agent is not None and node.matches
+
+    @property
+    def first_match(self) -> str:
+        """The first row that was looked for, "" when there is none."""
+        return next((row_id for row_id in self._by_id if self.is_match(row_id)), "")
 
     def action_fold(self) -> None:
         """Fold what is below; where nothing is, go to whom it is below."""
@@ -98,8 +109,9 @@ class Tree(Rows):
             self.post_message(self.Fold(row_id, None))
 
 
-def row(node: Node) -> Row:
-    """A row: state, indentation, fold mark, tier, name; at the right the state in a word and the tokens used."""
+def row(node: Node, wide: int = 7) -> Row:
+    """A row: state, indentation, fold mark, tier, name; at the right the state in a word, in `wide` cells, and the
+    tokens used."""
     mark = "  " if node.open is None else "▾ " if node.open else "▸ "
     indent = "  " * min(node.depth, DEEPEST)
     agent = node.agent
@@ -108,17 +120,23 @@ def row(node: Node) -> Row:
             return Row(node.id, f"{indent}+ {node.text}", " ", "", "faint")
         if node.id.startswith(GROUP):
             return Row(node.id, f"{mark}{node.text}", " ", "", "grey" if node.text.startswith("retired") else "wants")
-        return Row(node.id, f"{mark}{OWNER}", "●", _right(node.text, node.used), "ink", "accent", "grey")
+        return Row(node.id, f"{mark}{OWNER}", "●", _right(node, wide, node.used), "ink", "accent", "grey")
     glyph, colour = MARKS.get(agent.state, ("○", "faint"))
     said = f"  {words.one_line(node.text)}" if node.text else ""
     text = f"{indent}{mark}{agent.tier} {words.one_line(agent.id)}{said}"
-    state = "" if agent.state == "idle" else STATES.get(agent.state, agent.state)
-    right = _right(state, agent.used)
+    right = _right(node, wide, agent.used)
     return Row(node.id, text, glyph, right, _style(node, agent), colour, _right_style(agent, colour))
 
 
-def _right(word: str, used: int) -> str:
-    return f"{word:<7} {words.tokens(used) if used else '–':>6}"
+def _word(node: Node) -> str:
+    """The state in a word; idle is the rule, and its mark says it."""
+    if node.agent is None:
+        return node.text if node.id == OWNER else ""
+    return "" if node.agent.state == "idle" else STATES.get(node.agent.state, node.agent.state)
+
+
+def _right(node: Node, wide: int, used: int) -> str:
+    return f"{_word(node):<{wide}} {words.tokens(used) if used else '–':>6}"
 
 
 def _style(node: Node, agent: AgentView) -> str:

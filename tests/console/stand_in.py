@@ -131,8 +131,8 @@ class Sessions(Port):
             for id, lines in TRANSCRIPTS.items()
         }
 
-    def list(self, *, workspace: str | None = None, limit: int = 50) -> list[SessionView]:
-        return self.all[:limit]
+    def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
+        return [one for one in self.all if agent in (None, one.agent)][:limit]
 
     def get(self, id: str) -> SessionView:
         return next(one for one in self.all if one.id == id)
@@ -276,7 +276,7 @@ class StandIn:
         self.safety = Safety(self)
         self.settings = Settings(self)
         self.tasks = SimpleNamespace(list=lambda **_: tasks())
-        self.hierarchy = SimpleNamespace(list=agents)
+        self.hierarchy = SimpleNamespace(list=agents, retired=list)
         self.autonomy = SimpleNamespace(
             state=lambda: SimpleNamespace(
                 state="WATCHING", cause="the console opened", since=ago(minutes=40), next_change=ago(minutes=-18)

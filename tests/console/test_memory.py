@@ -225,7 +225,7 @@ async def test_a_recall_that_fails_says_so(console: ConsoleApp, engine: StandIn)
 async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
-        await pilot.press("i")
+        await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#mine"))
         await pilot.press(*"New ", "ctrl+s")
         await until(pilot, lambda: calls(engine, "wrote"))
@@ -236,7 +236,7 @@ async def test_a_file_is_edited_and_saved(console: ConsoleApp, engine: StandIn) 
 async def test_an_edit_of_what_changed_meanwhile_shows_both_texts(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
-        await pilot.press("i")
+        await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#mine"))
         engine.files.all["backend_builder", "soul.md"] = "# Theirs\n"
         await pilot.press(*"Mine ", "ctrl+s")
@@ -256,7 +256,7 @@ async def test_a_file_that_is_refused_stays_open_with_the_reason(console: Consol
     engine.refuse["wrote"] = Refusal("bad_file", "line 2, column 3: a comma is too many here", "mend it")
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
-        await pilot.press("i")
+        await pilot.press("e")
         await until(pilot, lambda: console.screen.query("#mine"))
         await pilot.press("x", "ctrl+s")
         await until(pilot, lambda: "line 2, column 3" in screen_text(console))
@@ -273,7 +273,7 @@ async def test_the_operators_editor_gets_the_file(
     monkeypatch.setattr("clawpy_console.outside.open_editor", lambda app, path: opened.append(path))
     async with console.run_test(size=WIDE) as pilot:
         await to_layer(pilot, Layer.MARKDOWN)
-        await pilot.press("e")
+        await pilot.press("E")
         assert opened == [str(engine.files.folder / "backend_builder" / "soul.md")]
 
 
@@ -349,7 +349,7 @@ SCREENS = {
     "tasks": ("4", *["down"] * 5, "enter", "down"),
     "facts": ("4", *["down"] * 6, "enter", "down", "down"),
     "recalled": ("4", "down", "down", "enter", "r", "tab", "down"),
-    "edit": ("4", "enter", "i"),
+    "edit": ("4", "enter", "e"),
     "forget": ("4", "down", "down", "enter", "x"),
 }
 

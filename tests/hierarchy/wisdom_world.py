@@ -10,7 +10,7 @@ from pathlib import Path
 from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.hierarchy.agents import Agents
+from engine.hierarchy.agents import Activity, Agents
 from engine.hierarchy.discoveries import Correction
 from engine.hierarchy.guided import Lost
 from engine.hierarchy.profiles import Decided
@@ -88,6 +88,7 @@ def make_world(
     decided: Decided = lambda leaders: {},
     store: Callable[[], ProfileStore | None] = lambda: None,
     lost: Lost = lambda workspace, paths: (),
+    activity: Activity | None = None,
     seed: int = 1,
     members: Sequence[tuple[str, str, int]] = (
         ("ceo", "owner", 1), ("cto", "ceo", 2), ("lead", "cto", 3), ("worker", "lead", 4), ("junior", "worker", 5),
@@ -95,7 +96,7 @@ def make_world(
 ) -> World:  # fmt: skip
     """owner ← ceo ← cto ← lead ← worker ← junior."""
     folder, config = tmp_path / "agents", tmp_path / "wisdom_cascade_config.json"
-    agents = Agents(folder, cascade_config=config, settings=FixedSettings(), database=database)
+    agents = Agents(folder, cascade_config=config, settings=FixedSettings(), database=database, activity=activity)
     wisdom = Wisdom(
         database,
         agents,

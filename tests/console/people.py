@@ -1,0 +1,53 @@
+"""The demo's organisation behind the still engine: real folders, guidance, gates, queue; what ran is made up."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+from clawpy_console.demo_people import tell
+from engine.clock import FakeClock
+from engine.config import FixedSettings
+from engine.memory.ledger import append
+from engine.memory.markdown import Markdown
+from engine.storage.database import Database
+from engine.values import Doing
+from tests.console.stand_in import NOW, StandIn
+from tests.hierarchy.wisdom_world import World, make_world
+
+DID = {
+    "backend_builder": Doing("running", 4210, sessions=41, used=182_400, spent=2_310_000),
+    "chronicler": Doing(sessions=12, used=48_000, spent=410_000),
+    "researcher": Doing("waiting", 900, sessions=7, used=95_000, spent=730_000),
+}
+
+
+def make_people(folder: Path) -> Path:
+    """The organisation's files and database in `folder`, for tests to copy; returns `folder`."""
+    engine = StandIn()
+    world = _over(engine, folder)
+    world.agents.ensure_organisation()
+    tell(engine)  # type: ignore[arg-type]
+    world.database.close()
+    return folder
+
+
+def with_people(engine: StandIn, made: Path, folder: Path) -> World:
+    """Give `engine` a copy, in `folder`, of the organisation that was `made`. Close its `database` at the end."""
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+    world = _over(engine, folder)
+    channels = FixedSettings().current.channels
+    engine.settings.current.channels = channels
+    return world
+
+
+def _over(engine: StandIn, folder: Path) -> World:
+    clock = FakeClock(NOW)
+    database = Database(folder / "people.db", clock=clock, bus=engine.bus, recorder=append, durable=False)
+    world = make_world(folder, database, clock, members=(), activity=lambda: DID)
+    engine.hierarchy = world.agents  # type: ignore[assignment]
+    engine.wisdom = world.wisdom  # type: ignore[attr-defined]
+    engine.home = SimpleNamespace(agents=Path("/home/ada/.local/share/clawpy/agents"))  # type: ignore[attr-defined]
+    engine.files = Markdown(world.folder, database=database, fault=world.agents.file_fault)  # type: ignore[assignment]
+    return world

@@ -1,0 +1,381 @@
+"""The hierarchy screen over real folders, guidance, gates and queue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input, TextArea
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.hierarchy import HierarchyScreen
+from clawpy_console.screens.work import WorkScreen
+from clawpy_console.sources import lead_to
+from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.tab_line import TabLine
+from clawpy_console.widgets.tree import Tree
+from engine.events import AgentFileChanged
+from engine.values import AgentView, BubbleState, PromptSource, SourceKind
+from tests.console.conftest import live, screen_text, until
+from tests.console.people import make_people, with_people
+from tests.console.stand_in import StandIn
+from tests.console.test_snapshots import SIZES, run
+from tests.hierarchy.wisdom_world import World
+
+WIDE = (150, 45)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_people(tmp_path_factory.mktemp("people"))
+
+
+@pytest.fixture
+def people(engine: StandIn, made: Path, tmp_path: Path) -> Iterator[World]:
+    world = with_people(engine, made, tmp_path / "people")
+    yield world
+    world.database.close()
+
+
+async def to_agent(pilot, name: str, *keys: str) -> HierarchyScreen:
+    """The hierarchy screen with the cursor on an agent that was read; `keys` are pressed then."""
+    await live(pilot)
+    await pilot.press("3")
+    screen = pilot.app.screen
+    screen.select_agent(name)
+    await until(pilot, lambda: shown(screen) == name, f"for {name}")
+    await pilot.press(*keys)
+    await pilot.pause()
+    return screen
+
+
+def shown(screen: HierarchyScreen) -> str:
+    """Whom the right side shows."""
+    agent = getattr(screen._shown, "agent", None)
+    return agent.id if agent else ""
+
+
+def names(screen: HierarchyScreen) -> list[str]:
+    return [row.id for row in screen.query_one("#tree", Tree)._rows]
+
+
+async def test_the_tree_says_who_is_under_whom_what_each_does_and_used(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "backend_builder")
+        text = screen_text(console)
+        assert "ORGANISATION  20  1 working  1 waiting" in text
+        assert "▾ 4 backend_builder" in text
+        assert "working 182.4k" in text
+        assert "4 researcher" in text
+        assert "waiting  95.0k" in text
+        assert "4 never worked: cfo, cmo, oeo" in text
+        assert "junior_frontend" not in names(screen)
+        await pilot.press("a")
+        assert "junior_frontend" in names(screen)
+        await pilot.press("a")
+        assert "junior_frontend" not in names(screen)
+
+
+async def test_rows_fold_with_keys_and_clicks(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "backend_lead")
+        await pilot.press("left")
+        assert "backend_builder" not in names(screen)
+        await pilot.press("left", "left")  # to the leader, and fold that
+        assert "backend_lead" not in names(screen)
+        await pilot.press("right", "right")  # unfold it, and go into it
+        assert screen.query_one(Tree).current == "backend_lead"
+        await pilot.press("space")
+        assert "backend_builder" in names(screen)
+        tree = screen.query_one(Tree)
+        number = names(screen).index("backend_lead")
+        node = tree._by_id["backend_lead"]
+        assert await pilot.click(Tree, offset=(3 + 2 * node.depth, number))
+        assert "backend_builder" not in names(screen)
+        number = names(screen).index("+ceo")
+        await pilot.click(Tree, offset=(12, number))
+        assert {"cfo", "cmo", "oeo"} <= set(names(screen))
+
+
+async def test_words_filter_as_one_types(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "ceo")
+        await pilot.press("slash", *"chronicle-hub")
+        assert names(screen) == ["owner", "ceo", "coo", "chronicler"]
+        await until(pilot, lambda: shown(screen) == "chronicler")
+        await pilot.press("enter", "escape")
+        assert "backend_builder" in names(screen)
+        assert screen.query_one(Tree).current == "chronicler"
+
+
+async def test_who_says_tier_rule_chain_runner_and_soul(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_agent(pilot, "backend_builder")
+        text = screen_text(console)
+        assert "tier       4  by archetype builder in tools.json" in text
+        assert "chain      backend_lead (3) → cto (2) → ceo (1) → owner" in text
+        assert "serves     koji-core, by a flow, else by a model" in text
+        assert "Reproduce first, then mend." in text
+
+
+async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp, people: World) -> None:
+    people.configure(m1_token_budget=300)
+    told = people.wisdom.guidance("backend_builder")
+    assert told.cut
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "backend_builder", "right_square_bracket")
+        assert screen.query_one("#block").whole == told.block
+        text = screen_text(console)
+        assert f"{told.tokens} of 300 tokens from" in text
+        for hop in told.hops:
+            assert f"{hop.hop + 1} up  {hop.leader}" in text
+            assert f"{hop.tokens:>4} of {hop.share:>4}" in text
+        assert "▼ cut, for want of room" in text
+        await pilot.press("enter", "enter")  # into the block, and from its line to the leader that says it
+        await until(pilot, lambda: shown(screen) == "backend_lead")
+        await until(pilot, lambda: "tier 3 leads and receives no guidance" in screen_text(console))
+        assert "found by 1 worker" in screen_text(console)
+
+
+async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "backend_builder", *["right_square_bracket"] * 2, "enter")
+        text = screen_text(console)
+        assert "1 waits to go up  ·  2 refused  ·  1 arrived" in text
+        items = screen.query_one("#items", Rows)
+        for bubble in screen._shown.bubbles:
+            items.select(bubble.id)
+            said = bubble.refused_by or bubble.gates[-1]
+            await until(pilot, lambda said=said: f" {said.number} {said.name}" in screen_text(console))
+            assert (f"✗ {said.number}" in screen_text(console)) is (bubble.refused_by is not None)
+        assert {one.refused_by.name for one in screen._shown.bubbles if one.refused_by} == {"importance", "novelty"}
+        assert "0.31 of 0.60" in "".join(gate.reason for one in screen._shown.bubbles for gate in one.gates)
+
+
+async def test_what_waits_goes_up_at_a_word(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        await to_agent(pilot, "backend_builder", "f")
+        await until(pilot, lambda: "Reserve stock before the payment" in screen_text(console))
+        await pilot.press("F")
+        await until(pilot, lambda: "1 finding went up" in screen_text(console))
+        assert people.wisdom.bubbles(state=BubbleState.QUEUED) == []
+
+
+async def test_teaching_shows_the_change_and_is_done_at_a_word(console: ConsoleApp, people: World) -> None:
+    soul = people.folder / "backend_builder" / "soul.md"
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        screen = await to_agent(pilot, "backend_builder", *["right_square_bracket"] * 3)
+        text = screen_text(console)
+        assert "last round never" in text
+        assert "only on request: enable_m2 is off" in text
+        assert "+## Inherited Wisdom" in text
+        await pilot.press("T", "Y")
+        await until(pilot, lambda: "taught" in screen_text(console))
+        assert "Inherited Wisdom" in soul.read_text()
+        await until(pilot, lambda: screen._shown.teaching.diff == "")
+        await until(pilot, lambda: "nothing would change" in screen_text(console))
+
+
+async def test_work_lists_its_sessions_and_leads_there(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "chronicler", *["left_square_bracket"], "enter")
+        assert screen.query_one(TabLine).here == "work"
+        assert "12 sessions  48,000 tokens  $0.41" in screen_text(console)
+        assert "Summarise the day so far" in screen_text(console)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(console.screen, WorkScreen))
+        await until(pilot, lambda: console.screen.session and console.screen.session.agent == "chronicler")
+
+
+async def test_a_move_is_shown_before_it_is_done_and_taken_back(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        screen = await to_agent(pilot, "dreamer", "m")
+        await until(pilot, lambda: "its guidance stays what it is" in screen_text(console))
+        await pilot.press(*"backend_lead")
+        await until(pilot, lambda: "+ backend_lead → cto → ceo → owner" in screen_text(console))
+        text = screen_text(console)
+        assert "chain      - cino → ceo → owner" in text
+        assert '+  <leader id="backend_lead" tier="3" hop="0">' in text
+        assert people.agents.get("dreamer").reports_to == "cino"
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.is_current and names(screen).index("dreamer") > names(screen).index("cto"))
+        assert people.agents.get("dreamer").reports_to == "backend_lead"
+        await pilot.press("u")
+        await until(pilot, lambda: people.agents.get("dreamer").reports_to == "cino")
+
+
+async def test_a_place_it_cannot_take_says_why(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "cto", "m")
+        dialog = console.screen
+        await until(pilot, lambda: dialog._preview is not None)
+        assert "backend_builder" not in [row.id for row in dialog.query_one("#leaders")._rows]  # below it
+        people.agents.move("cfo", "backend_builder")  # meanwhile, elsewhere
+        await pilot.press(*"cfo")
+        await until(pilot, lambda: "cto leads cfo, so it cannot report to it" in screen_text(console))
+        await pilot.press("enter", "escape")
+        assert console.screen is screen
+        assert people.agents.get("cto").reports_to == "ceo"
+
+
+async def test_a_tier_is_given_and_taken_back(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "dreamer", "t", "3")
+        await until(pilot, lambda: people.agents.get("dreamer").tier == 3)
+        await until(pilot, lambda: "by tier_assignments in wisdom_cascade_config.json" in screen_text(console))
+        await until(pilot, lambda: screen.agent and screen.agent.tier == 3)
+        await pilot.press("t", "a")
+        await until(pilot, lambda: people.agents.get("dreamer").tier == 4)
+        await until(pilot, lambda: screen.agent and screen.agent.tier == 4)
+        await pilot.press("u")
+        await until(pilot, lambda: people.agents.get("dreamer").tier == 3)
+
+
+async def test_a_soul_is_edited_here(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "dreamer", "e")
+        await until(pilot, lambda: console.screen.query("#mine"))
+        console.screen.query_one("#mine", TextArea).text = "# Dreamer\n\nDreams in colour.\n"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.is_current and "Dreams in colour." in screen_text(console))
+        assert (people.folder / "dreamer" / "soul.md").read_text() == "# Dreamer\n\nDreams in colour.\n"
+
+
+async def test_an_agent_is_created_retired_and_brought_back(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "cro", "n")
+        await until(pilot, lambda: console.screen.query("#id"))
+        await pilot.press(*"Librarian", "ctrl+s")
+        await until(pilot, lambda: "is no agent id" in screen_text(console))
+        console.screen.query_one("#id", Input).value = "librarian"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.is_current and shown(screen) == "librarian")
+        assert people.agents.get("librarian").reports_to == "cro"
+        await pilot.press("D", "X")
+        await until(pilot, lambda: "librarian" not in names(screen) and "=retired" in names(screen))
+        assert "librarian" in [one.id for one in people.agents.retired()]
+        await pilot.press("u")
+        await until(pilot, lambda: "librarian" in [one.id for one in people.agents.list()])
+
+
+async def test_who_was_retired_can_be_brought_back(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "ceo", "G", "enter", "down")
+        await until(pilot, lambda: shown(screen) == "night_watch")
+        assert "retired: nothing runs in its name" in screen_text(console)
+        await pilot.press("R")
+        await until(pilot, lambda: people.agents.retired() == [])
+        await until(pilot, lambda: shown(screen) == "night_watch" and screen.agent.state == "idle")
+
+
+async def test_who_may_not_be_retired_says_why(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        await to_agent(pilot, "researcher", "D", "X")
+        await until(pilot, lambda: "researcher serves research" in screen_text(console))
+        assert people.agents.get("researcher").reports_to == "cro"
+
+
+async def test_broken_folders_show_what_to_mend_and_outside_edits_appear(
+    console: ConsoleApp, engine: StandIn, people: World
+) -> None:
+    file = people.folder / "dreamer" / "comms.json"
+    before = file.read_text()
+    async with console.run_test(size=WIDE) as pilot:
+        screen = await to_agent(pilot, "dreamer")
+        file.write_text('{"reports_to": 7}')
+        engine.bus.publish(AgentFileChanged(subject="dreamer", file="comms.json", how="on disk"))
+        await until(pilot, lambda: "✗ comms.json: reports_to" in screen_text(console))
+        assert "→ mend /home/ada/.local/share/clawpy/agents/dreamer/comms.json" in screen_text(console)
+        assert "1 broken" in screen_text(console)
+        assert screen.check_action("move", ()) is False
+        await pilot.press("e")
+        await until(pilot, lambda: console.screen.query("#mine"))
+        console.screen.query_one("#mine", TextArea).text = before
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.is_current and not people.agents.get("dreamer").broken)
+        await until(pilot, lambda: "1 broken" not in screen_text(console))
+
+
+async def test_circles_and_missing_leaders_are_drawn_as_such(console: ConsoleApp, people: World) -> None:
+    people.member("a", "b", 4)
+    people.member("b", "a", 3)
+    people.member("lost", "ghost", 4)
+    async with console.run_test(size=WIDE) as pilot:
+        await to_agent(pilot, "a")
+        text = screen_text(console)
+        assert "in a circle (1)" in text
+        assert "a  reports to b, whom it leads: a circle" in text
+        assert "lost  reports to ghost, who is not there" in text
+        assert "stops: a is in it already, so the chain is a circle" in text
+
+
+async def test_a_line_of_a_prompt_leads_to_the_leader_that_says_it(console: ConsoleApp, people: World) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        lead_to(console, PromptSource(SourceKind.LEADER, "cfo#principles", "cfo, 2 up"), "sess_9")
+        await until(pilot, lambda: isinstance(console.screen, HierarchyScreen) and shown(console.screen) == "cfo")
+
+
+async def test_an_empty_organisation_is_an_owner_and_a_way_on(
+    console: ConsoleApp, engine: StandIn, people: World
+) -> None:
+    engine.hierarchy = type("Empty", (), {"list": list, "retired": list, "problems": list})()  # type: ignore[assignment]
+    async with console.run_test(size=(80, 24)) as pilot:
+        await live(pilot)
+        await pilot.press("3")
+        await until(pilot, lambda: console.screen._shown is not None)
+        assert names(console.screen) == ["owner"]
+        assert console.screen.check_action("new", ()) is True
+        assert console.screen.check_action("retire", ()) is False
+
+
+async def test_a_thousand_agents_leave_the_keys_alone(console: ConsoleApp, engine: StandIn, people: World) -> None:
+    made = [AgentView("n0", "", "owner", 1, "", "", (), sessions=1)]
+    for number in range(1, 1000):
+        above = f"n{number - 1}" if number < 11 else f"n{(number - 1) // 4}"  # ten deep, then wide
+        state = "broken" if number % 97 == 0 else "running" if number % 31 == 0 else "idle"
+        name = f"n{number}" if number % 53 else f"n{number} 🙂漢字 " + "x" * 200
+        made.append(AgentView(name, "", above, 4, "", "", (), state, sessions=1, used=number * 1000,
+                              broken="x" if state == "broken" else ""))  # fmt: skip
+    engine.hierarchy.list = lambda: made  # type: ignore[method-assign]
+    async with console.run_test(size=WIDE) as pilot:
+        await live(pilot)
+        await pilot.press("3")
+        screen = console.screen
+        await until(pilot, lambda: len(names(screen)) > 1000)
+        longest = 0.0
+        for step in (
+            screen.query_one(Tree).action_down, screen.query_one(Tree).action_page_down, screen._draw_tree,
+            screen.query_one(Tree).action_toggle_fold, screen.action_everyone, lambda: screen.action_tab(1),
+        ):  # fmt: skip
+            began = time.process_time()
+            step()
+            longest = max(longest, time.process_time() - began)
+            await pilot.pause()
+        screen.filter.open()
+        began = time.process_time()
+        screen.filter.value = "n99"
+        await pilot.pause()
+        longest = max(longest, time.process_time() - began)
+        assert 1 < len(names(screen)) < 100
+        assert longest < 0.05, f"{longest * 1000:.0f} ms of processor time"
+
+
+SHOTS = {
+    "who": ("3", "end", *["up"] * 5),
+    "guidance": ("3", "end", *["up"] * 5, "right_square_bracket", "enter"),
+    "bubbles": ("3", "end", *["up"] * 5, *["right_square_bracket"] * 2, "enter"),
+}
+
+
+@pytest.mark.parametrize("size", ["80x24", "200x60"])
+@pytest.mark.parametrize("shot", SHOTS)
+def test_how_it_looks(console: ConsoleApp, people: World, snap_compare, shot: str, size: str) -> None:
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=run(*SHOTS[shot]))
+
+
+def test_how_a_move_looks(console: ConsoleApp, people: World, snap_compare) -> None:
+    keys = ("3", "end", *["up"] * 5, "m", *"frontend_l")
+    assert snap_compare(console, terminal_size=SIZES["120x40"], run_before=run(*keys, theme="clawpy-light"))

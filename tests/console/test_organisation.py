@@ -1,0 +1,110 @@
+"""The organisation as a tree: who is below whom, what is folded, who hangs loose."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawpy_console.organisation import LONG, Folds, Node, below, path, tree
+from engine.values import AgentView
+
+
+def agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broken: str = "") -> AgentView:
+    state = "broken" if broken else "idle"
+    return AgentView(id, "", reports_to, tier, "default", "", (), state, broken=broken, sessions=int(worked))
+
+
+def drawn(nodes: list[Node]) -> list[str]:
+    return [
+        f"{'  ' * one.depth}{one.id}" + (f": {one.text}" if one.text and one.id != "owner" else "") for one in nodes
+    ]
+
+
+def test_everyone_stands_below_his_leader() -> None:
+    agents = [agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto"), agent("coo", "ceo")]
+    assert drawn(tree(agents, folds=Folds())) == ["owner", "  ceo", "    cto", "      lead", "    coo"]
+    assert drawn(tree(agents, folds=Folds(closed=frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
+    assert below(agents, "ceo") == {"cto", "lead", "coo"}
+    assert path(agents, "lead") == ["cto", "ceo"]
+
+
+def test_nobody_is_an_owner_alone() -> None:
+    assert drawn(tree([], folds=Folds())) == ["owner"]
+
+
+def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
+    agents = [
+        agent("ceo", "owner", worked=False),
+        *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(LONG - 1)),
+    ]
+    assert len(tree(agents, folds=Folds())) == 1 + LONG  # not so long that it needs folding
+    agents.append(agent("junior", "w1", worked=False))
+    assert drawn(tree(agents, folds=Folds())) == [
+        "owner", "  ceo", "    w0", "    +ceo: 7 never worked: w1, w2, w3, w4, w5, w6",
+    ]  # fmt: skip
+    unfolded = drawn(tree(agents, folds=Folds(shown=frozenset({"ceo"}))))
+    assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
+    assert len(tree(agents, folds=Folds(everyone=True))) == 1 + len(agents)
+    assert "    w3" in drawn(tree(agents, folds=Folds(kept=frozenset({"w3"}))))
+
+
+def test_one_alone_is_not_worth_a_fold() -> None:
+    agents = [agent("ceo", "owner"), *(agent(f"w{n}", "ceo", worked=n > 0) for n in range(LONG))]
+    assert "    w0" in drawn(tree(agents, folds=Folds()))
+
+
+def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None:
+    agents = [
+        agent("ceo", "owner"), agent("orphan", "ghost"), agent("child", "orphan"), agent("a", "b"), agent("b", "a"),
+        agent("tail", "b"), agent("self", "self"), agent("torn", "", broken="comms.json: is missing"),
+        agent("below_torn", "torn"), agent("bad_tools", "ceo", broken="tools.json: x"),
+    ]  # fmt: skip
+    assert drawn(tree(agents, folds=Folds())) == [
+        "owner",
+        "  ceo",
+        "    bad_tools",  # its place is known, only its tools are broken
+        "=leader missing: leader missing (1)",
+        "  orphan: reports to ghost, who is not there",
+        "    child",
+        "=in a circle: in a circle (2)",
+        "  a: reports to b, whom it leads: a circle",
+        "    b",
+        "      tail",
+        "  self: reports to itself: a circle",
+        "=broken: broken (1)",
+        "  torn",
+        "    below_torn",
+    ]
+
+
+def test_words_show_whom_they_find_and_their_leaders() -> None:
+    agents = [
+        agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo"),
+        agent("lost", "ghost", tier=3), agent("torn", "", broken="comms.json: x"),
+    ]  # fmt: skip
+    found = tree(agents, folds=Folds(closed=frozenset({"ceo"})), needle=["tier", "3"])
+    assert [(one.id, one.matches) for one in found if one.agent] == [
+        ("ceo", False), ("cto", False), ("lead", True), ("lost", True),
+    ]  # fmt: skip
+    assert drawn(tree(agents, folds=Folds(), needle=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
+
+
+def test_who_was_retired_is_out_of_sight_until_asked_for() -> None:
+    gone = [AgentView("old", "", "ceo", 4, "default", "", (), "retired")]
+    assert drawn(tree([], gone, folds=Folds())) == ["owner", "=retired: retired (1)"]
+    assert drawn(tree([], gone, folds=Folds(shown=frozenset({"=retired"}))))[-1] == "  old"
+
+
+NAMES = [f"n{number}" for number in range(12)]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([*NAMES, "owner", "ghost", ""])), st.booleans())
+def test_whoever_reports_to_whom_everybody_is_drawn_once(reports_to: dict[str, str], worked: bool) -> None:
+    agents = [agent(name, leader, worked=worked) for name, leader in reports_to.items()]
+    nodes = tree(agents, folds=Folds(everyone=True))
+    assert sorted(one.id for one in nodes if one.agent) == sorted(reports_to)
+
+
+def test_a_chain_as_long_as_there_are_agents_is_drawn() -> None:
+    agents = [agent("n0", "owner"), *(agent(f"n{number}", f"n{number - 1}") for number in range(1, 3000))]
+    assert tree(agents, folds=Folds())[-1].depth == 3000
