@@ -13,7 +13,8 @@ from engine.memory.ledger import append
 from engine.memory.markdown import Markdown
 from engine.storage.database import Database
 from engine.values import Doing
-from tests.console.stand_in import NOW, StandIn
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 from tests.hierarchy.wisdom_world import World, make_world
 
 DID = {
