@@ -71,6 +71,8 @@ class LineSplitter:
         text = data.decode(errors="replace")
         if "\r" in text:
             text = "\n".join(_after_return(line) for line in text.split("\n"))
+        if "\x1b" in text:  # an escape that nothing ends does not reach into the next line
+            return [sanitise(line) for line in text.split("\n")]
         return sanitise(text).split("\n")
 
 

@@ -9,7 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
@@ -52,6 +52,7 @@ def test_long_lines_are_cut_and_say_so() -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20))
+@example([b"\x1b]\n", b"\n"])
 def test_any_bytes_in_any_pieces_give_the_same_harmless_lines(chunks: list[bytes]) -> None:
     lines = split(*chunks)
     assert lines == split(b"".join(chunks))
