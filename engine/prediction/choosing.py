@@ -1,8 +1,8 @@
 """Which proposals get the seats that are free (SPEC 2.5, 2.9). Pure but for the seeded draw.
 
-While nothing is learnt yet, what the signals say. From phase 1 on the confidence speaks as loudly, and what is below
-its lowest band is left out, but for a small share: in one cycle of `EXPLORED_IN` one card is shown that would not have
-been, so that what the operator came to like since is found again. It says so.
+While nothing is learnt yet, what the signals say. From phase 1 on the confidence speaks twice as loudly, and what is
+below its lowest band is left out, but for a small share: in one cycle of `EXPLORED_IN` one card is shown that would not
+have been, so that what the operator came to like since is found again. It says so.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ MOST_ALIKE = 4
 
 SAMENESS = 0.15
 """What a draft loses for each of its kind that comes before it."""
+
+LOUDER = 2.0
+"""What a confidence in [0, 1] counts for beside the sum of the signals, also in [0, 1]."""
 
 EXPLORED_IN = 10
 """In one cycle of so many a card is shown to learn something."""
@@ -54,4 +57,4 @@ def _varied(drafts: Sequence[Draft]) -> list[Draft]:
 
 def _worth(draft: Draft) -> tuple[float, float]:
     signals, urgency = draft.rank
-    return draft.parts.total + signals, urgency
+    return LOUDER * draft.parts.total + signals, urgency

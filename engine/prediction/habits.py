@@ -48,6 +48,8 @@ class Asked(Protocol):
     @property
     def workspace(self) -> str: ...
     @property
+    def words(self) -> frozenset[str]: ...
+    @property
     def part(self) -> PartOfDay: ...
     @property
     def weekend(self) -> bool: ...
@@ -102,6 +104,11 @@ def places(asked: Asked) -> tuple[Key, ...]:
     return ("any kind", asked.workspace), ("any kind on", asked.channel)
 
 
+def subjects(asked: Asked) -> tuple[Key, ...]:
+    """The words of the prompt, whatever kind says them."""
+    return tuple(("word", word) for word in sorted(asked.words))
+
+
 class Habits:
     """Counts over past decisions, added one by one, oldest first."""
 
@@ -117,7 +124,7 @@ class Habits:
     def add(self, decision: PastDecision) -> None:
         """Count one decision."""
         kind = decision.kind
-        keys = (*levels(decision), *times(decision), *places(decision))
+        keys = (*levels(decision), *times(decision), *places(decision), *subjects(decision))
         for key in (*keys, *self._following(decision), *self._in_time(decision)):
             share = self.shares.get(key)
             if share is None:

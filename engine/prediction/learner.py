@@ -20,12 +20,12 @@ import numpy
 
 from engine.calibration import Calibration, logit
 from engine.prediction.belief import Belief
-from engine.prediction.habits import SAID, Habits, levels, places, times
+from engine.prediction.habits import SAID, Habits, levels, places, subjects, times
 from engine.prediction.neighbours import Neighbours
 from engine.prediction.query import NAMES, TOLD, Query, unpacked
 from engine.values import PastDecision
 
-FORMAT = 1
+FORMAT = 2
 """Of a stored state; grows when the same decisions would make another one."""
 
 TOLD_FROM = 0.4
@@ -50,6 +50,9 @@ FEATURES: tuple[tuple[str, float, float], ...] = (
     ("this channel", 0.3, 0.3),
     ("after what was chosen last", 0.5, 0.3),
     ("near in meaning", 0.7, 0.3),
+    ("what its words were chosen for", 0.4, 0.3),
+    ("what its best word was chosen for", 0.3, 0.3),
+    ("what its worst word was chosen for", 0.3, 0.3),
     ("chosen lately", 0.0, 0.3),
     ("rejected lately", 0.0, 0.3),
 )
@@ -168,6 +171,7 @@ class Learner:
         in_time = [long[1], *(logit(share) for share, _ in habits.down(times(query), kind))]
         in_time += [in_time[-1]] * (4 - len(in_time))
         whole = down[0][0]
+        words = [logit(habits.down([key], whole)[0][1]) - long[0] for key in subjects(query)] or [0.0]
         row = [
             1.0,
             *query.seen.numbers,
@@ -177,6 +181,9 @@ class Learner:
             *(logit(habits.down([key], whole)[0][0]) - long[0] for key in places(query)),
             logit(habits.following(query)) - long[1],
             logit(self.neighbours.meant(query, query.seen, kind)) - long[1],
+            sum(words) / len(words) ** 0.5,
+            max(words),
+            min(words),
             *(
                 0.0 if (days := habits.since(at, query.kind, query.at)) is None else 2.0 ** (-days / LATELY_DAYS)
                 for at in (habits.chosen_at, habits.rejected_at)

@@ -56,7 +56,7 @@ def test_below_three_tenths_is_left_out() -> None:
 
 
 def test_another_kind_comes_before_more_of_the_same() -> None:
-    drafts = [draft(f"same{number}", 0.6) for number in range(4)] + [draft("other", 0.4, kind="docs")]
+    drafts = [draft(f"same{number}", 0.6) for number in range(4)] + [draft("other", 0.5, kind="docs")]
     assert "other" in names(in_turn(drafts, 5, learning=True, randomness=NEVER))[:3]
 
 
