@@ -242,12 +242,14 @@ class Predictions:
             self._signals[context.workspace] = context.signals
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
             complete = context.git is not None and not context.errors
-            try:
-                proposals = [*self._propose(context), *self._said(context)]
-            except Exception as error:  # a template's fault is told, and costs only this workspace its cards
-                log.exception("the templates failed on %s", context.workspace)
-                errors.append(f"{context.workspace}: {type(error).__name__}: {sanitise(str(error))}")
-                proposals, complete = [], False
+            proposals: list[Proposal] = []
+            for source in (self._propose, self._said):
+                try:
+                    proposals += source(context)
+                except Exception as error:  # it is told, and costs neither the other source nor other workspaces
+                    log.exception("nothing was proposed for %s", context.workspace)
+                    errors.append(f"{context.workspace}: {type(error).__name__}: {sanitise(str(error))}")
+                    complete = False
             sensed.append(Sensed(context, frozenset(one.fingerprint for one in proposals), complete))
             every.extend(proposals)
         return sensed, every

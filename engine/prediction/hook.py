@@ -7,7 +7,6 @@ once; what it says is proposed for a day, as a card would be. The engine never w
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -71,10 +70,10 @@ def read_line(raw: bytes, now: datetime) -> Said:
     prompt, confidence = sanitise(texts["prediction"]).strip(), fields.get("confidence")
     if not 0 < len(prompt) <= LONGEST_PROMPT:
         raise ValueError(f"prediction must have 1 to {LONGEST_PROMPT} characters")
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not math.isfinite(confidence):
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
         raise ValueError("confidence is no number")
-    if not 0 <= confidence <= 1:
-        raise ValueError(f"confidence is {confidence}, not from 0 to 1")
+    if not 0 <= confidence <= 1:  # NaN is not, either
+        raise ValueError(f"confidence is {str(confidence)[:40]}, not from 0 to 1")
     at = now
     if texts["timestamp"]:
         try:
@@ -107,6 +106,7 @@ class PredictorHook:
         self._report = report
         self._said: list[Said] = []
         self._begun = False
+        self._unread = ""
 
     def propose(self, context: WorkspaceContext) -> Sequence[Proposal]:
         """What other programs predict for this workspace, the newest of the same words only."""
@@ -129,10 +129,17 @@ class PredictorHook:
             self._said = []
         # After a start what was read before is read again, as far as a day back.
         begin, line = (kept["offset"], kept["line"]) if self._begun else (0, 0)
-        self._begun = True
         if begin == size:
+            self._begun = True
             return
-        offset, number, faults = self._read_from(file, begin, line, size, now, known=kept["line"])
+        try:
+            offset, number, faults = self._read_from(file, begin, line, size, now, known=kept["line"])
+        except OSError as error:
+            if str(error) != self._unread:  # told once, not with every cycle
+                self._unread = str(error)
+                self._report(str(file), f"cannot be read: {error.strerror}; have it a file that you may read")
+            return
+        self._begun, self._unread = True, ""
         if offset != kept["offset"]:
             told = {"file": str(file), "offset": offset, "line": number}
             self._database.write(lambda tx: state.put(tx, PLACE, told))

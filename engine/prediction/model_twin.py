@@ -181,9 +181,11 @@ class ModelTwin:
 
 
 def _situation(context: WorkspaceContext) -> str:
-    """The situation but for what changes by itself with every minute."""
-    kept = [line for line in context.text.splitlines() if not line.startswith("time:")]
-    return "\n".join([context.part.value, *kept])
+    """The situation but for what changes by itself with every minute: the time of day, and how old a task is."""
+    kept = (line for line in context.text.splitlines() if not line.startswith("time:"))
+    return "\n".join(
+        [context.part.value, *(line.rpartition(", ")[0] if line.startswith("task:") else line for line in kept)]
+    )
 
 
 def said_proposal(

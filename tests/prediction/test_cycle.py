@@ -181,6 +181,17 @@ def test_a_fault_of_the_templates_costs_only_its_workspace(world: World) -> None
     assert world.cards.get(card.id).status is Status.PENDING
 
 
+def test_what_other_programs_predict_may_fail_without_costing_the_templates_their_cards(world: World) -> None:
+    def faulty(context: WorkspaceContext) -> list[Proposal]:
+        raise OSError("no such device")
+
+    world.predictions._said = faulty
+    world.seen = [proposal("a")]
+    report = world.predictions.run_cycle()
+    assert len(report.created) == 1
+    assert "no such device" in report.errors[0]
+
+
 def test_what_the_content_rail_blocks_is_logged_and_not_shown(world: World, bus: EventBus) -> None:
     heard = bus.subscribe(lambda: None)
     for _ in range(2):

@@ -90,6 +90,15 @@ def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked: Hook
     assert len(hooked.faults) == 1
 
 
+def test_a_file_that_cannot_be_read_is_told_once_and_read_when_it_can_be(hooked: Hooked) -> None:
+    hooked.file.mkdir()
+    assert hooked.prompts() == hooked.prompts() == []
+    assert hooked.faults == ["cannot be read: Is a directory; have it a file that you may read"]
+    hooked.file.rmdir()
+    hooked.append(raw())
+    assert hooked.prompts() == ["Run the tests"]
+
+
 def test_lines_are_proposed_for_a_day(hooked: Hooked) -> None:
     hooked.append(raw(timestamp=(NOW - timedelta(hours=24)).isoformat()))
     hooked.append(raw(prediction="fresh", timestamp=(NOW - timedelta(hours=23, minutes=59)).isoformat()))
@@ -127,7 +136,8 @@ def test_a_line_may_name_its_workspace(hooked: Hooked) -> None:
         ({"prediction": 3}, "prediction is no text"),
         ({"confidence": "0.5"}, "no number"),
         ({"confidence": True}, "no number"),
-        ({"confidence": float("nan")}, "no number"),
+        ({"confidence": float("nan")}, "nan, not from 0 to 1"),
+        ({"confidence": 10**400}, "not from 0 to 1"),
         ({"confidence": -0.01}, "not from 0 to 1"),
         ({"timestamp": "yesterday"}, "no time"),
         ({"reasoning": "x" * 70_000}, "longer than 65536 bytes"),

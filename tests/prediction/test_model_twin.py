@@ -12,7 +12,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.model_twin import MOST_TOKENS, TEMPERATURE, ModelTwin, TwinModelId, Unusable, read_reply
 from engine.values import Answer, NoAnswer, Question, Source
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit
+from tests.prediction.sensing import NOW, World, dated_commit, task
 
 CHANNELS = ("koji-core", "garden")
 GOOD = {"prompt": "mend the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
@@ -116,6 +116,14 @@ def test_a_model_that_cannot_be_asked_is_not_asked_again_at_once(context: Worksp
     model = Model(NoAnswer("no key"))
     assert twin(model).propose(context) == []
     assert model.told == [("ollama:twin", False, "no key")]
+
+
+def test_a_task_that_only_grew_older_is_no_other_situation(world: World) -> None:
+    world.tasks = [task("mend, then ship", timedelta(minutes=5))]
+    asked = twin(Model(json.dumps(GOOD)))
+    first = asked.propose(world.sense())
+    world.now += timedelta(minutes=10)
+    assert asked.propose(world.sense()) == first
 
 
 def test_it_is_asked_anew_when_the_situation_is_another(world: World) -> None:
