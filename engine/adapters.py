@@ -31,7 +31,7 @@ from engine.prediction.acting import Acting, Attempt
 from engine.prediction.context import ToolFound
 from engine.prediction.cycle import Predictions
 from engine.prediction.earning import Earning
-from engine.prediction.model_twin import ModelTwin, Unusable
+from engine.prediction.model_twin import ModelTwin, TwinModelId, Unusable
 from engine.safety.kill_switch import KillSwitch
 from engine.settings_store import SettingsStore
 from engine.storage.database import Transaction
@@ -154,18 +154,25 @@ class MemoryModel:
 @dataclass(frozen=True, slots=True)
 class TwinAccess:
     """Names and keys for questions to the Twin model: a key of its own (`twinApiKey`, `clawpy key set twin`) comes
-    before its provider's."""
+    before its provider's, and no other provider is shown it."""
 
+    settings: SettingsSource
     models: ModelRouter
     keys: Keys
 
     def named(self, model_id: str, reason: str) -> ModelChoice:
         """Raises `Refusal` `no_model`."""
-        return self.models.named(model_id, reason, keyed=bool(self.keys.where(TWIN)))
+        keyed = self._own(model_id.partition(":")[0]) and bool(self.keys.where(TWIN))
+        return self.models.named(model_id, reason, keyed=keyed)
 
     def get(self, provider: str) -> Key | None:
         """The key that the provider is shown."""
-        return self.keys.get(TWIN) or self.keys.get(provider)
+        return (self.keys.get(TWIN) if self._own(provider) else None) or self.keys.get(provider)
+
+    def _own(self, provider: str) -> bool:
+        """Whether it is the provider of the model that the settings name; Together while they name none."""
+        settings = self.settings.current
+        return provider == TwinModelId.read(settings.twin_model_id, settings.provider_names()).provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +181,7 @@ class TwinSchool:
 
     settings: SettingsStore
     keys: Keys
+    access: TwinAccess
     twin: ModelTwin
 
     def plan(self) -> Plan:
@@ -194,7 +202,7 @@ class TwinSchool:
                 f"there is no provider {training.provider}",
                 "clawpy config set training.provider NAME",
             )
-        key = self.keys.get(training.provider) or self.keys.get(TWIN)
+        key = self.keys.get(training.provider) or self.access.get(training.provider)
         if key is None and not found.keyless:
             raise Refusal("no_key", f"{training.provider} has no key", f"clawpy key set {training.provider}")
         # The libraries want a word even where the provider wants none.

@@ -179,7 +179,7 @@ class TrainingSettings(Section):
     provider: Name = "together"
     api: Literal["together", "openai"] = "together"
     base_model: str = ""
-    cost_cap: Dollars = 2.00
+    cost_cap: Dollars = 1.00  # half of what an hour may cost: beside it other work goes on
     automatic: bool = False
 
 

@@ -210,7 +210,12 @@ class Engine:
         self.files = Markdown(home.agents, database=self.database, fault=self.hierarchy.file_fault)
         self._watching = Watching(self.files, report=self.report)
         self.feedback = Decisions(self.database, clock)
-        self.exporter = Exporter(self.database, home.data, conversations=lambda: talks(self.database))
+        self.exporter = Exporter(
+            self.database,
+            home.data,
+            conversations=lambda: talks(self.database),
+            secrets=lambda: self.keys.secrets(),
+        )
         url = "" if stand_ins.throw_away else os.environ.get(SHARED_URL, "")  # what is made up is shared with nobody
         shared = PostgresStore(url) if url else None
         self.wisdom = Wisdom(
@@ -315,7 +320,7 @@ class Engine:
             held=self._held,
             secrets=self.keys.secrets,
         )
-        twin = TwinAccess(self.models, self.keys)
+        twin = TwinAccess(self.settings, self.models, self.keys)
         self.twin = ModelTwin(
             self.settings,
             Completions(
@@ -333,7 +338,7 @@ class Engine:
             phase=lambda: self.predictions.phase().number,
             told=self._twin_told,
         )
-        school = TwinSchool(self.settings, self.keys, self.twin)
+        school = TwinSchool(self.settings, self.keys, twin, self.twin)
         self.training = Training(
             self.database,
             home.data / "training",
@@ -344,6 +349,7 @@ class Engine:
             answer=school.answer,
             adopt=school.adopt,
             randomness=randomness,
+            held=lambda: brakes.stopped() or "",
         )
         hook = PredictorHook(
             self.database,
@@ -565,7 +571,7 @@ class Engine:
         self.hierarchy.ensure_organisation()
         words = self.permissions.recover()  # before the sessions, which would withdraw them without a word
         words += self.sessions.recover(resume=resume)
-        self.safety.recover(self.sessions.of_prediction)
+        self.safety.recover(self.sessions.of_prediction, self.training.reserved())
         words += self.cards.recover(self.safety.permits.unconsumed(), resume=resume)
         words += self.knowledge.recover()
         self.exporter.recover()
@@ -637,7 +643,8 @@ class Engine:
         """Whether a run is under way, or one is to begin by itself."""
         if self.training.active() is not None:
             return True
-        return self.settings.current.training.automatic and self.training.due(self.clock.now())
+        wished = self.settings.current.training.automatic and not self._held()
+        return wished and self.training.due(self.clock.now())
 
     def _train(self) -> None:
         if self.training.active() is None:

@@ -7,7 +7,7 @@ done: whatever a crash leaves is finished at the next start, and no pair is in t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from engine.feedback.decisions import Decision
 from engine.feedback.pairs import DpoPair
 from engine.feedback.records import (
     Exchange,
+    Preference,
     Shape,
     answer,
     check_preferences,
@@ -34,6 +35,7 @@ from engine.storage import intents, state
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
 from engine.values import DecisionSignal, Refusal
+from engine.values.secrets import redact
 
 BATCH_FROM = 50
 """So many new pairs, and no fewer, make a batch (SPEC 8.3)."""
@@ -65,10 +67,19 @@ class Exported:
 class Exporter:
     """Writes pairs and conversations of one home. Methods may be called from any thread."""
 
-    def __init__(self, database: Database, folder: Path, *, conversations: Conversations = tuple) -> None:
+    def __init__(
+        self,
+        database: Database,
+        folder: Path,
+        *,
+        conversations: Conversations = tuple,
+        secrets: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        """`secrets`: values that are in nothing that is brought out (SPEC 11.1), besides what looks like one."""
         self._database = database
         self._folder = folder
         self._conversations = conversations
+        self._secrets = secrets
 
     @property
     def file(self) -> Path:
@@ -124,7 +135,7 @@ class Exporter:
         if shape is Shape.PLAIN:
             return Exported(self.file, _beside(self.file), self._count(), new)
         with self._database.read() as session:
-            found = [one.preference for one in pairs.exported(session)]
+            found = self._redacted(pairs.exported(session))
         file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
         write_atomic(file, _lines(preference_line(one, shape) for one in found))
         write_atomic(_beside(file), _lines(weight_line(one) for one in found))
@@ -144,11 +155,17 @@ class Exporter:
         write_atomic(file, _lines(exchange_line(one) for one in found))
         return Exported(file, None, len(found), max(0, len(found) - before))
 
+    def every_pair(self) -> list[Preference]:
+        """Every pair as it may leave this machine, the oldest first."""
+        with self._database.read() as session:
+            return self._redacted(pairs.every(session))
+
     def exchanges(self) -> list[Exchange]:
         """The examples of `conversations`, the oldest first, none twice."""
+        known = tuple(self._secrets())
         with self._database.read() as session:
-            wanted = [Exchange(situation, said) for situation, said in _wanted(session)]
-        talked = [Exchange(before, said, OPERATOR) for before, said in self._conversations()]
+            wanted = [Exchange(redact(situation, known), redact(said, known)) for situation, said in _wanted(session)]
+        talked = [Exchange(redact(one, known), redact(other, known), OPERATOR) for one, other in self._conversations()]
         return list(dict.fromkeys(one for one in (*wanted, *talked) if one.situation.strip() and one.answer.strip()))
 
     def curate(self, lines: Sequence[str]) -> int:
@@ -164,7 +181,7 @@ class Exporter:
         wanted = set(payload["pairs"])
         with self._database.read() as session:
             rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(wanted)).order_by(col(DpoPair.id))))
-        batch = [row.preference for row in rows]
+        batch = self._redacted(rows)
         cards = {card for row in rows for card in (row.chosen_prediction_id, row.rejected_prediction_id)}
         plain = _lines(preference_line(one, Shape.PLAIN) for one in batch)
         _append_once(self.file, payload["offset"], plain)
@@ -179,6 +196,18 @@ class Exporter:
 
         self._database.write(done)
         return Exported(self.file, _beside(self.file), _count_lines(self.file), len(batch))
+
+    def _redacted(self, rows: Iterable[DpoPair]) -> list[Preference]:
+        known = tuple(self._secrets())
+        return [
+            replace(
+                one,
+                context=redact(one.context, known),
+                chosen=redact(one.chosen, known),
+                rejected=redact(one.rejected, known),
+            )
+            for one in (row.preference for row in rows)
+        ]
 
     def _any(self) -> bool:
         return self._count() > 0

@@ -7,7 +7,7 @@ every window until it is settled with the real price, which then counts from the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -268,16 +268,21 @@ class Costs:
                 self.settle(transaction, entry.id or 0, _price(view, entry))
 
     def recover(
-        self, transaction: Transaction, session_of: Callable[[str], SessionView | None], waiting: set[str]
+        self,
+        transaction: Transaction,
+        session_of: Callable[[str], SessionView | None],
+        waiting: set[str],
+        lasting: Set[int] = frozenset(),
     ) -> int:
         """At start-up: settle or release what a crash left reserved; returns how many entries.
 
-        `session_of` finds a card's session; `waiting` are the ids of permits that may still start. Calls that no
-        process waits for any more may have been made and paid: they cost what was set aside for them.
+        `session_of` finds a card's session; `waiting` are the ids of permits that may still start; `lasting` the
+        entries of what goes on elsewhere. Calls that no process waits for any more may have been made and paid: they
+        cost what was set aside for them.
         """
         mended = 0
         for entry in transaction.session.exec(select(CostEntry).where(CostEntry.state == RESERVED)).all():
-            if entry.permit_id in waiting:
+            if entry.permit_id in waiting or entry.id in lasting:
                 continue  # a session the card has is of an earlier approval, which was undone
             if entry.prediction_id is None:
                 self.settle(transaction, entry.id or 0, entry.amount_microusd)

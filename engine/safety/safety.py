@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -126,13 +126,14 @@ class Safety:
         """Stop watching."""
         self.kill_switch.close()
 
-    def recover(self, session_of: Callable[[str], SessionView | None]) -> int:
-        """At start-up, after sessions were recovered: mend reservations that a crash left; returns how many."""
+    def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int] = frozenset()) -> int:
+        """At start-up, after sessions were recovered: mend reservations that a crash left, but for the `lasting` ones;
+        returns how many."""
 
         def mend(transaction: Transaction) -> int:
             loops.forget(transaction)
             waiting = {permit.id for permit in self.permits.unconsumed() if transaction.now < permit.expires_at}
-            return self.costs.recover(transaction, session_of, waiting)
+            return self.costs.recover(transaction, session_of, waiting, lasting)
 
         return self._database.write(mend)
 

@@ -123,8 +123,9 @@ def test_what_another_program_predicts_becomes_a_card(engine: Engine, clock: Fak
 
 
 def test_a_twin_model_is_trained_and_swapped_in_without_a_restart(
-    engine: Engine, model: ModelServer, school: TrainingServer
+    engine: Engine, model: ModelServer, school: TrainingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("CLAWPY_TWIN_API_KEY", "key-of-the-model-in-use")
     decide(engine, 60)
     started = dispatch(engine, "train", {"action": "start"})
     assert started["runs"][0]["state"] == "started", started["runs"][0]["message"]
@@ -141,6 +142,8 @@ def test_a_twin_model_is_trained_and_swapped_in_without_a_restart(
     assert (said["runs"][0]["state"], said["twinModel"]) == ("adopted", "school:twin-2")
     assert "100%" in said["runs"][0]["message"]
     assert engine.settings.current.twin_model_id == "school:twin-2"
+    shown = {(request.model, request.key == "key-of-the-model-in-use") for request in model.requests}
+    assert shown == {("twin-1", True), ("twin-2", False)}, "another provider saw the key"
 
 
 def test_export_and_import(engine: Engine, tmp_path: Path) -> None:

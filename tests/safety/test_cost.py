@@ -181,6 +181,14 @@ def test_a_session_that_a_crash_cut_short_cost_what_was_set_aside_unless_more_is
     assert rails.safety.costs.state().hour == 0, "it is settled, not reserved for ever"
 
 
+def test_what_goes_on_elsewhere_keeps_its_money_aside_over_a_restart_and_settles_with_its_price(rails: Rails) -> None:
+    costs = rails.safety.costs
+    entry = rails.database.write(lambda tx: costs.reserve_call(tx, "training", 70_000))
+    assert rails.safety.recover(lambda prediction_id: None, {entry}) == 0
+    rails.database.write(lambda tx: costs.settle(tx, entry, 90_000))
+    assert costs.state().day == 90_000
+
+
 def test_a_paid_call_that_a_crash_cut_short_cost_what_was_set_aside(rails: Rails) -> None:
     rails.database.write(lambda tx: rails.safety.costs.reserve_call(tx, "twin", 70_000))
     assert rails.safety.recover(lambda prediction_id: None) == 1

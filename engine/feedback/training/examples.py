@@ -1,8 +1,9 @@
 """What a run is trained on and what it is measured on (SPEC 8.4, 8.5). Pure.
 
-A fifth of the pairs is held back from every training, chosen by a hash of the pair, so that no model was ever trained
-on what it is measured on. A model is measured by its own answers: for the situation of a pair, is what it proposes
-nearer to what the operator chose or to what he turned down?
+A fifth of the situations is held back from every training, chosen by a hash of each, so that no model was ever trained
+on what it is measured on: neither by a pair nor by a conversation, and whatever is decided there later. A model is
+measured by its own answers: for the situation of a pair, is what it proposes nearer to what the operator chose or to
+what he turned down?
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from engine.feedback.records import ARROW, Preference
 
 HELD_BACK = 5
-"""One pair in so many is held back."""
+"""One situation in so many is held back."""
 
 MEASURED_MOST = 50
 """So many held-back pairs, the newest, are asked about."""
@@ -33,17 +34,17 @@ class Agreement:
     unanswered: int = 0
 
 
-def held_back(pair: Preference) -> bool:
-    """Whether a pair is kept from training. The same for the same texts, whatever else there is."""
-    digest = hashlib.sha256("\0".join((pair.context, pair.chosen, pair.rejected)).encode()).digest()
-    return digest[0] % HELD_BACK == 0
+def held_back(situation: str) -> bool:
+    """Whether what was decided in a situation is kept from training, in whatever form it comes, now and later."""
+    return hashlib.sha256(situation.encode()).digest()[0] % HELD_BACK == 0
 
 
 def split(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preference]]:
-    """(to train on, held back): a situation that is held back stands in no training pair."""
-    every = list(pairs)
-    apart = {pair.context for pair in every if held_back(pair)}
-    return [one for one in every if one.context not in apart], [one for one in every if one.context in apart]
+    """(to train on, held back)."""
+    sides: tuple[list[Preference], list[Preference]] = ([], [])
+    for pair in pairs:
+        sides[held_back(pair.context)].append(pair)
+    return sides
 
 
 def agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agreement:

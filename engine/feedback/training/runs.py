@@ -25,7 +25,6 @@ from engine.events import TrainingMoved
 from engine.feedback import pairs
 from engine.feedback.exporting import Exporter
 from engine.feedback.records import (
-    Exchange,
     Preference,
     Shape,
     check_exchanges,
@@ -33,7 +32,15 @@ from engine.feedback.records import (
     exchange_line,
     preference_line,
 )
-from engine.feedback.training.examples import MEASURED_LEAST, MEASURED_MOST, Agreement, agreement, no_worse, split
+from engine.feedback.training.examples import (
+    MEASURED_LEAST,
+    MEASURED_MOST,
+    Agreement,
+    agreement,
+    held_back,
+    no_worse,
+    split,
+)
 from engine.feedback.training.provider import Job, TrainingApi, TrainingFault
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
@@ -135,8 +142,10 @@ class Training:
         answer: Answer,
         adopt: Callable[[str], None],
         randomness: Randomness,
+        held: Callable[[], str] = str,
     ) -> None:
-        """`api` raises `Refusal` when there is no key; `adopt` puts a model into the settings."""
+        """`api` raises `Refusal` when there is no key; `adopt` puts a model into the settings; `held()` says why
+        nothing that costs may begin now (SPEC 3.7), "" when it may."""
         self._database = database
         self._folder = folder
         self._exporter = exporter
@@ -146,7 +155,11 @@ class Training:
         self._answer = answer
         self._adopt = adopt
         self._randomness = randomness
+        self._held = held
         self._stepping = threading.Lock()
+        self._cancelling = threading.Event()
+        self._answers: dict[tuple[str, str], str | None] = {}
+        """What was answered in the measuring that is under way, by model and situation: each is paid for once."""
 
     # -- looking
 
@@ -184,8 +197,10 @@ class Training:
     def begin(self) -> TrainingRun:
         """Prepare the next run: conversations first, then pairs, each from what came of the one before.
 
-        Raises `Refusal`: `training_active`, `no_base_model`, `few_pairs`, and what the provider's key raises.
+        Raises `Refusal`: `held`, `training_active`, `no_base_model`, `few_pairs`, and what the provider's key raises.
         """
+        if held := self._held():
+            raise Refusal("held", f"no training begins: {held}", "clawpy resume")
         plan = self._plan()
         self._api().close()  # a missing key is said before anything is prepared
         if not plan.base_model:
@@ -194,10 +209,9 @@ class Training:
             )
         with self._database.read() as session:
             adopted = _last(session, ADOPTED)
-            every = [one.preference for one in pairs.every(session)]
-        exchanges = self._exporter.exchanges()
+        every, exchanges = self._exporter.every_pair(), self._exporter.exchanges()
         if adopted is None and len(exchanges) >= EXAMPLES_FROM:
-            method, lines = SFT, [exchange_line(one) for one in self._without_held_back(every)]
+            method, lines = SFT, [exchange_line(one) for one in exchanges if not held_back(one.situation)]
             faults = check_exchanges(lines)
         else:
             if len(every) < FIRST_FROM:
@@ -241,12 +255,16 @@ class Training:
 
     def step(self) -> TrainingRun | None:
         """Bring the run that is under way on by one step; None when there is none. Raises nothing that a provider can
-        cause: it stands in the run."""
+        cause: it stands in the run. While another thread makes a step, nothing is done here."""
         steps = {PREPARED: self._upload, UPLOADED: self._start, STARTED: self._follow, TRAINED: self._measure}
-        with self._stepping:
+        if not self._stepping.acquire(blocking=False):
+            return self.active()
+        try:
             run = self.active()
             if run is None:
                 return None
+            if run.state != STARTED and (held := self._held()):  # looking how a job stands costs nothing
+                return self._move(run.id, run.state, note=held)
             try:
                 with closing(self._api()) as api:
                     steps[run.state](run, api)
@@ -260,20 +278,30 @@ class Training:
                 self._move(run.id, run.state, note=f"{refusal.message}; {refusal.fix}")
             with self._database.read() as session:
                 return session.get(TrainingRun, run.id)
+        finally:
+            self._stepping.release()
 
     def cancel(self) -> TrainingRun:
         """End the run that is under way, at the provider too. Raises `Refusal` `no_training`."""
+        self._cancelling.set()
         with self._stepping:
+            self._cancelling.clear()
             run = self.active()
             if run is None:
                 raise Refusal("no_training", "no training is under way")
-            if run.state == STARTED:
+            ended = None
+            if run.state in (UPLOADED, STARTED) and run.cost_entry is not None:
                 try:
                     with closing(self._api()) as api:
-                        api.cancel(run.job_id)
+                        ended = self._cancelled(run, api)
                 except TrainingFault as fault:
                     raise Refusal("not_cancelled", str(fault), "try again, or cancel it at the provider") from fault
-            return self._move(run.id, CANCELLED, note="cancelled")
+            return self._move(run.id, CANCELLED, note="cancelled", settle=ended)
+
+    def reserved(self) -> set[int]:
+        """The cost entry that the run under way has set aside for as long as it lasts, restarts included."""
+        run = self.active()
+        return set() if run is None or run.cost_entry is None else {run.cost_entry}
 
     # -- the steps
 
@@ -300,13 +328,20 @@ class Training:
         elif job.state == "done" and job.model:
             self._move(run.id, TRAINED, settle=job, model=job.model, note="trained; it is measured next")
         else:
-            self._move(
-                run.id, CANCELLED if job.state == "cancelled" else FAILED, note=f"the provider says {job.status}"
-            )
+            state = CANCELLED if job.state == "cancelled" else FAILED
+            self._move(run.id, state, note=f"the provider says {job.status}", settle=_priced(job))
+
+    @staticmethod
+    def _cancelled(run: TrainingRun, api: TrainingApi) -> Job | None:
+        """End the job, also one whose start a crash cut off before it was noted; what it cost, where that is told."""
+        job = run.job_id or (found.id if (found := api.started(run.file_id)) else "")
+        if not job:
+            return None
+        api.cancel(job)
+        return _priced(api.job(job))
 
     def _measure(self, run: TrainingRun, api: TrainingApi) -> None:
-        with self._database.read() as session:
-            kept = split(one.preference for one in pairs.every(session))[1][-MEASURED_MOST:]
+        kept = split(self._exporter.every_pair())[1][-MEASURED_MOST:]
         if len(kept) < MEASURED_LEAST:
             words = f"{len(kept)} pairs are held back to measure it on, {MEASURED_LEAST} are needed: clawpy train adopt"
             self._move(run.id, KEPT_OLD, note=words, held_back=len(kept))
@@ -338,11 +373,13 @@ class Training:
     # -- within
 
     def _agreement(self, model: str, kept: Sequence[Preference]) -> Agreement:
-        return agreement(kept, [self._answer(model, pair.context) for pair in kept])
-
-    def _without_held_back(self, every: Sequence[Preference]) -> list[Exchange]:
-        apart = {pair.context for pair in split(every)[1]}
-        return [one for one in self._exporter.exchanges() if one.situation not in apart]
+        """How far a model agrees with the operator. Raises `TrainingFault`; what it answered until then is kept."""
+        for situation in dict.fromkeys(pair.context for pair in kept):
+            if self._cancelling.is_set():
+                raise TrainingFault("it is being cancelled", passing=True)
+            if (model, situation) not in self._answers:
+                self._answers[model, situation] = self._answer(model, situation)
+        return agreement(kept, [self._answers[model, pair.context] for pair in kept])
 
     def _file(self, run_id: str) -> Path:
         return self._folder / f"{run_id}.jsonl"
@@ -374,11 +411,20 @@ class Training:
                 tx.record(TrainingMoved(subject=run_id, state=state, note=run.note))
             return run
 
-        return self._database.write(work)
+        moved = self._database.write(work)
+        if state not in ACTIVE:
+            self._answers.clear()
+            self._file(run_id).unlink(missing_ok=True)  # the provider has it; here nobody needs it any more
+        return moved
 
 
 COIN = Agreement(0.5, 0)
 """What a first model is measured against."""
+
+
+def _priced(job: Job) -> Job | None:
+    """A job that is over without a model, when its provider says what it cost all the same."""
+    return job if job.dollars is not None else None
 
 
 def _of(tx: Transaction, run_id: str) -> TrainingRun:

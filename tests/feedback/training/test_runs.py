@@ -112,7 +112,7 @@ class World:
         self.exporter = Exporter(database, folder)
         self.said: list[tuple[str, str]] = []
         self.exporter._conversations = lambda: self.said
-        self.base, self.current = "base", ""
+        self.base, self.current, self.held = "base", "", ""
         self.answers: dict[str, Callable[[str], str | None]] = {}
         self.folder = folder
         self.open()
@@ -129,6 +129,7 @@ class World:
             answer=lambda model, situation: self.answers[model](situation),
             adopt=lambda model: setattr(self, "current", model),
             randomness=Randomness(),
+            held=lambda: self.held,
         )
         return self.training
 
@@ -293,6 +294,75 @@ def test_cancelling(world: World) -> None:
     world.to(STARTED)
     assert world.training.cancel().state == CANCELLED
     assert (world.provided.says.state, world.purse.entries) == ("cancelled", {0: "released"})
+
+
+def test_a_job_whose_start_a_crash_cut_off_is_cancelled_too_and_paid_for(world: World) -> None:
+    world.pairs(60)
+    world.training.begin()
+    world.to(UPLOADED)
+    world.provided.cut = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        world.training.step()
+    assert world.training.reserved() == {0}
+    world.open()
+    world.provided.job = lambda job: Job(job, "cancelled", "cancelled", "", 0.07)  # type: ignore[method-assign]
+    assert world.training.cancel().cost_microusd == 70_000
+    assert (world.provided.says.state, world.purse.entries) == ("cancelled", {0: "settled 70000"})
+    assert world.training.reserved() == set()
+
+
+def test_while_everything_is_stopped_nothing_begins_that_costs(world: World) -> None:
+    world.pairs(60)
+    world.held = "stopped by the operator"
+    with pytest.raises(Refusal, match="stopped by the operator"):
+        world.training.begin()
+    world.held = ""
+    world.training.begin()
+    for state in (PREPARED, UPLOADED):
+        world.to(state)
+        world.held = "stopped by the operator"
+        assert (run := world.training.step()) is not None
+        assert (run.state, run.note) == (state, "stopped by the operator")
+        world.held = ""
+    assert (world.provided.jobs, world.purse.entries) == ({}, {})
+
+
+def test_measuring_goes_on_where_a_fault_broke_it_off(world: World) -> None:
+    world.pairs(60)
+    world.training.begin()
+    world.finish("me/twin-1")
+    asked: list[str] = []
+
+    def answer(situation: str) -> str:
+        asked.append(situation)
+        if len(asked) == 3:
+            raise TrainingFault("too many requests", passing=True)
+        return f"run {situation.removeprefix('situation ')} → koji-core"
+
+    world.answers["together:me/twin-1"] = answer
+    world.to(TRAINED)
+    assert (run := world.training.step()) is not None
+    assert run.state == TRAINED
+    world.to(ADOPTED)
+    assert len(asked) == len(set(asked)) + 1 == world.training.runs()[0].held_back + 1
+
+
+def test_a_run_that_is_over_leaves_no_file(world: World) -> None:
+    world.pairs(60)
+    run = world.training.begin()
+    assert lines(world, run.id)
+    world.training.cancel()
+    assert list(world.folder.glob("train_*")) == []
+
+
+def test_what_goes_to_a_provider_has_no_secrets_in_it(world: World) -> None:
+    world.exporter._secrets = lambda: ["hunter2-hunter2"]
+    sides = ("log in with hunter2-hunter2", "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden")
+    world.database.write(lambda tx: pairs.curate(tx, [(f"{sides[0]} {n}", *sides[1:]) for n in range(60)]))
+    text = "\n".join(lines(world, world.training.begin().id))
+    assert "log in with [secret cut]" in text
+    assert "hunter2" not in text
+    assert "sk-abc" not in text
 
 
 def test_when_the_next_one_is_due(world: World, clock: FakeClock) -> None:
