@@ -116,19 +116,28 @@ def judge_windows(call: Call) -> Hit | None:
     return None
 
 
+_EXEC = frozenset({"-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"})
+
+LONGEST_EXEC = 60
+"""Words of what `-exec` runs that are looked at."""
+
+
 def judge_find(call: Call) -> Hit | None:
     """`find … -delete` and `-exec rm` that select nothing, or begin at the root or at home."""
     args = call.args
     deletes = "-delete" in args
     destroys = recursive = False
-    for place, word in enumerate(args[:-1]):
-        if word in ("-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"):
-            end = next((at for at in range(place + 1, min(place + 60, len(args))) if args[at] in (";", "+")), len(args))
-            section = args[place + 1 : min(end, place + 60)]
-            if call.base == "find" and not any("{}" in word for word in section):
-                continue  # what it runs is judged by itself: it is not given what was found
-            one, deep = _runs_deletion(section)
+    end = braces = len(args)  # where the section after `place` ends, and the next word with {} in it
+    for place in range(len(args) - 1, -1, -1):
+        word = args[place]
+        if word in _EXEC and place < len(args) - 1 and (call.base != "find" or braces < min(end, place + LONGEST_EXEC)):
+            # Without {} it is not given what was found, and what it runs is judged by itself.
+            one, deep = _runs_deletion(args[place + 1 : min(end, place + LONGEST_EXEC)])
             destroys, recursive = destroys or one, recursive or deep
+        if word in (";", "+"):
+            end = place
+        if "{}" in word:
+            braces = place
     if not deletes and not destroys:
         return None
     if not deletes and re.search(r"\brm -[a-z]*i", " ".join(args)):
