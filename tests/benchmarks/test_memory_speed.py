@@ -68,12 +68,14 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def conversation(number: int, seed: int = 1) -> list[NewMemory]:
-    """Turns of about 20 words, 30 to a session."""
-    chance = random.Random(seed)
+def conversation(
+    number: int, *, words: Sequence[str] = VOCABULARY, shares: Sequence[float] | None = SHARES
+) -> list[NewMemory]:
+    """Turns of 8 to 32 words, 30 to a session."""
+    chance = random.Random(1)
     return [
         NewMemory(
-            " ".join(chance.choices(VOCABULARY, cum_weights=SHARES, k=chance.randint(8, 32))) + f" {turn}",
+            " ".join(chance.choices(words, cum_weights=shares, k=chance.randint(8, 32))) + f" {turn}",
             ref=f"t{turn}",
             speaker=chance.choice(("Mel", "Caroline")),
             session=f"s{turn // 30}",
@@ -114,7 +116,8 @@ def test_remembering_beside_a_live_screen(database: Database, clock: FakeClock, 
     try:
         memory.remember([NewMemory("warm")])
         assert memory.settle(120, indexed=True)
-        turns = conversation(TURNS)
+        # Words that people say: made-up ones are three times as many tokens.
+        turns = conversation(TURNS, words=WORDS, shares=None)
         with Lag() as idle:
             time.sleep(1)
         with Lag() as busy:
