@@ -191,6 +191,11 @@ def parser() -> argparse.ArgumentParser:
     recall.add_argument("--k", type=int, default=10, metavar="N", help="so many lines, from 1 to 1000; 10 by default")
     recall.add_argument("--agent", metavar="AGENT", help="as this agent would be told")
     recall.add_argument("--batch", metavar="FILE.jsonl", help='lines with "id", "query", "k"; - for standard input')
+    measured = add(
+        "metrics", "show how good the predictions are", "clawpy metrics --days 30",
+        lambda options, where: {"days": options.days},
+    )  # fmt: skip
+    measured.add_argument("--days", type=int, default=7, metavar="N", help="of the last N days; 7 by default")
     says = "bring out what was learnt from your decisions, as files to train a model on"
     export = add("export", says, "clawpy export dpo --format together", _export)
     export.add_argument("what", choices=("dpo", "sft"), help="preference pairs, or conversations")

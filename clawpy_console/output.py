@@ -561,6 +561,39 @@ def train(document: Document, options: Mapping[str, Any], style: Style) -> str:
     return "\n".join([*lines, _clean(document["next"])])
 
 
+def metrics(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """Rates, calibration, trend; sources and channels as tables."""
+    days = document["period"].removeprefix("last_").removesuffix("_days")
+    decided = f"{document['approved']:,} approved, {document['rejected']:,} dismissed, {document['expired']:,} expired"
+    lines = [
+        f"last {days} days: {document['totalPredictions']:,} cards, {decided}",
+        f"approved {_percent(document['approvalRate'])} ({document['trendDirection']})"
+        f" · by itself {document['autoExecuted']:,}, kept {_percent(document['autoSuccessRate'])}"
+        f" · an accepted card costs {_price(document['costPerAccepted'])}",
+        _clean(document["phaseReason"]),
+        _clean(document["calibrationWords"]),
+    ]
+    if any(one["predictions"] for one in document["calibration"]):
+        lines.append("confidence  decided  approved")
+    for one in document["calibration"]:
+        if one["predictions"]:
+            bar = "▇" * round(10 * one["approvalRate"])
+            lines.append(f"{one['bucket']:10}  {one['predictions']:7,}  {_percent(one['approvalRate']):>8}  {bar}")
+    for what in ("sources", "channels"):
+        for one in document[what]:
+            rate = f"approved {_percent(one['approvalRate'])}, ${one['costPerAccepted'] or 0:.2f} each"
+            lines.append(style.dim(f"{_clean(one['name']):16}  {one['predictions']:5,} cards  {rate}"))
+    return "\n".join([*lines, f"training: {_clean(document['nextTraining'])}"])
+
+
+def _percent(rate: float | None) -> str:
+    return "–" if rate is None else f"{rate:.0%}"
+
+
+def _price(cost: float | None) -> str:
+    return "–" if cost is None else f"${cost:.2f}"
+
+
 RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "predict": cards,
     "cards": cards,
@@ -592,6 +625,7 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "drafts": drafts,
     "forget": forget,
     "export": export,
+    "metrics": metrics,
     "train": train,
     "check": check,
     "doctor": doctor,

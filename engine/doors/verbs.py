@@ -13,7 +13,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.doors import asking, conversing, deciding, doctor, guiding, recalling, remembering, training, wire
+from engine.doors import (
+    asking,
+    conversing,
+    deciding,
+    doctor,
+    guiding,
+    measuring,
+    recalling,
+    remembering,
+    training,
+    wire,
+)
 from engine.doors import keys as key_door
 from engine.doors.arguments import Arguments
 from engine.doors.find import Found, find
@@ -486,6 +497,7 @@ VERBS: Mapping[str, Verb] = {
     "recall": _verb(recalling.recall, "query", "k", "agent", "workspaces", "lines"),
     "check": _verb(check, "command", "prompt", "lines", "cwd"),
     "export": _verb(training.export, "what", "format", speaks=True),
+    "metrics": _verb(measuring.metrics, "days"),
     "train": _verb(training.train, "action", "file", speaks=True),
     "key": _verb(key, "action", "name"),
     "doctor": _verb(examine, "workspaces", "online"),

@@ -35,6 +35,7 @@ from engine.storage.database import Database
 from engine.storage.facts_read import Facts
 from engine.values import (
     Assignment,
+    CalibrationCheck,
     Card,
     CycleReport,
     DecidedBy,
@@ -169,6 +170,10 @@ class Predictions:
         """How far the operator's decisions carry (SPEC 2.6)."""
         with self._database.read() as session:
             return phase_of(self._history.total(session), self._calibrator.check())
+
+    def calibration(self) -> CalibrationCheck:
+        """Whether stated confidences come true (SPEC 8.6)."""
+        return self._calibrator.check()
 
     def _run(self, future: Future[CycleReport], workspaces: Sequence[str], requested: bool) -> None:
         try:

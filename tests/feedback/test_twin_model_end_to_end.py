@@ -154,3 +154,15 @@ def test_export_and_import(engine: Engine, tmp_path: Path) -> None:
     more = tmp_path / "more.jsonl"
     more.write_text(json.dumps({"prompt": "x", "chosen": "a → garden", "rejected": "b → research"}) + "\n")
     assert dispatch(engine, "train", {"action": "import", "file": str(more)})["imported"] == 1
+
+
+def test_metrics_of_real_cards(engine: Engine) -> None:
+    engine.predictions.run_cycle()
+    first, *others = engine.cards.pending()
+    engine.cards.dismiss(first.id)
+    said = dispatch(engine, "metrics", {})
+    assert (said["period"], said["totalPredictions"], said["rejected"]) == ("last_7_days", len(others) + 1, 1)
+    assert (said["approvalRate"], said["phase"], said["trendDirection"]) == (0.0, 0, "unknown")
+    assert {one["bucket"]: one["predictions"] for one in said["calibration"]}["0.4-0.5"] == 1
+    assert [one["name"] for one in said["sources"]] == ["template"]
+    assert said["nextTraining"] == "50 more pairs until the first training"
