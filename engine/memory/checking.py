@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.values import RETENTION_BY_KIND, Layer, NewMemory, Refusal, Retention
+from engine.values.secrets import redact
 
 LONGEST = 1024 * 1024
 """Bytes of UTF-8 that one memory may have."""
@@ -39,8 +40,9 @@ def _says_something(word: str) -> bool:
 
 
 def check(one: NewMemory) -> NewMemory:
-    """`one` as it can be stored. Raises `Refusal` as `MemoryStore.remember`."""
-    text = one.text.translate(_UNWRITABLE)
+    """`one` as it can be stored: nothing in it that looks like a secret (SPEC 11.1), for what is remembered goes into
+    prompts, to embedders, and to other machines. Raises `Refusal` as `MemoryStore.remember`."""
+    text = redact(one.text.translate(_UNWRITABLE))
     if not text.strip():
         raise Refusal("empty_memory", "a memory without text", "say what is to be remembered")
     size = len(text.encode())

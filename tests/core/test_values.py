@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.values import Assignment, PartOfDay, Proposal, Randomness, dollars, microusd, part_of_day, sanitise
+from engine.values.secrets import redact
 
 
 @pytest.mark.parametrize(
@@ -96,3 +97,16 @@ def test_the_fake_clock_stands_still_until_moved() -> None:
     assert clock.monotonic() - before == 7200
     with pytest.raises(ValueError, match="forward"):
         clock.advance(timedelta(seconds=-1))
+
+
+@pytest.mark.parametrize("piece", ["a.", "a-", "-eyJaaaaaaaaaaa", "://a:", "://a", "ya29."])
+def test_a_hostile_line_is_searched_for_secrets_in_one_pass(piece: str) -> None:
+    line = piece * (400_000 // len(piece))
+    assert redact(line) == line, "in time that grows with its square this would not end"
+
+
+def test_what_stands_for_a_password_in_an_address_is_cut_out() -> None:
+    assert redact("git clone https://me:hunter2@box/repo") == "git clone https://me:[secret cut]@box/repo"
+    assert redact("postgresql+psycopg://u:p4ss@h/d") == "postgresql+psycopg://u:[secret cut]@h/d"
+    assert redact("see https://box:8080/a@b") == "see https://box:8080/a@b"
+    assert redact(f"Authorization: Bearer {'eyJhbGciOiJIUzI1NiJ9' * 2}.x") == "Authorization: Bearer [secret cut]"

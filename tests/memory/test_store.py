@@ -30,6 +30,11 @@ def test_what_was_remembered_is_found_by_its_words_at_once(memory: MemoryPort) -
     assert (found.speaker, found.session, found.kind, found.layer) == ("Ada", "s1", "turn", Layer.VECTORS)
 
 
+def test_what_looks_like_a_secret_is_cut_out_before_it_is_kept(memory: MemoryPort) -> None:
+    [_] = memory.remember(turns("deploy with sk-abcdefghijklmnopqrstuvwxyz to the box"))
+    assert texts(memory, "deploy box") == ["deploy with [secret cut] to the box"]
+
+
 def test_the_same_thing_twice_is_one_memory(memory: MemoryPort) -> None:
     once = memory.add([*turns("a", "b"), *turns("a")])
     again = memory.add(turns("b", "a"))
