@@ -14,6 +14,7 @@ from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any, Protocol
+from zlib import crc32
 
 from engine.values import PartOfDay, PastDecision
 
@@ -34,6 +35,9 @@ USUAL_FROM, USUAL_OF = 5, 101
 
 CHANNEL_FROM = 3
 """The Twin names a channel after this many approvals there."""
+
+WORDS = 65_536
+"""Marks of words: of a few thousand words that an operator uses hardly two share one."""
 
 Key = tuple[str, ...]
 
@@ -105,8 +109,9 @@ def places(asked: Asked) -> tuple[Key, ...]:
 
 
 def subjects(asked: Asked) -> tuple[Key, ...]:
-    """The words of the prompt, whatever kind says them."""
-    return tuple(("word", word) for word in sorted(asked.words))
+    """The words of the prompt, whatever kind says them: a mark of each, so that what is learnt stays small and holds no
+    word that somebody wants forgotten (SPEC 4.10)."""
+    return tuple(("word", str(mark)) for mark in sorted({crc32(word.encode()) % WORDS for word in asked.words}))
 
 
 class Habits:

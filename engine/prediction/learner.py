@@ -25,7 +25,7 @@ from engine.prediction.neighbours import Neighbours
 from engine.prediction.query import NAMES, TOLD, Query, unpacked
 from engine.values import PastDecision
 
-FORMAT = 2
+FORMAT = 3
 """Of a stored state; grows when the same decisions would make another one."""
 
 TOLD_FROM = 0.4

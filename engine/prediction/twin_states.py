@@ -62,8 +62,9 @@ class TwinStates:
         def work(tx: Transaction) -> None:
             tx.session.merge(TwinState(upto=upto, learnt=learnt, format=FORMAT, made_at=tx.now, state=packed))
             tx.session.flush()
-            kept = select(col(TwinState.upto)).order_by(col(TwinState.upto).desc()).limit(STORED_KEPT)
-            tx.session.execute(sqlalchemy.delete(TwinState).where(col(TwinState.upto).not_in(kept)))
+            kept = select(col(TwinState.upto)).where(col(TwinState.format) == FORMAT)
+            newest = kept.order_by(col(TwinState.upto).desc()).limit(STORED_KEPT)
+            tx.session.execute(sqlalchemy.delete(TwinState).where(col(TwinState.upto).not_in(newest)))
 
         self._submit(work)
 

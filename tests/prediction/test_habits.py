@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.prediction.habits import CHANNEL_FROM, Habits, shrunk
+from engine.prediction.habits import CHANNEL_FROM, WORDS, Habits, shrunk
 from engine.prediction.query import Query
 from engine.values import PartOfDay, PastDecision
 
@@ -54,6 +55,13 @@ def test_one_more_approval_of_the_like_never_lowers_it(past: list[PastDecision])
     before, after = of(past), of([*past, YES])
     assert 0 < before.approval(ASKED) <= after.approval(ASKED) < 1
     assert 0 < before.time(ASKED) <= after.time(ASKED) < 1
+
+
+def test_what_is_learnt_of_words_holds_none_of_them_and_stays_small() -> None:
+    many = [replace(YES, words=frozenset(f"hunter{n}word{m}" for m in range(1_000))) for n in range(200)]
+    learnt = of(many).state()
+    assert "hunter" not in json.dumps(learnt)
+    assert len(learnt["shares"]) < WORDS + 100 < 200_000
 
 
 def test_an_unknown_operator_is_met_with_indifference() -> None:
