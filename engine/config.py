@@ -171,6 +171,12 @@ class MemorySettings(Section):
         return value
 
 
+class CalendarSettings(Section):
+    """`[calendar]`: `.ics` files whose meetings are prepared for (SPEC 2.1), for instance `["~/work.ics"]`."""
+
+    files: tuple[str, ...] = ()
+
+
 class TrainingSettings(Section):
     """`[training]`: where a Twin model is trained (SPEC 8.4), from which model, and the most dollars that one run may
     cost. `api` is what the provider speaks: "together" or "openai". `automatic`: begin by itself when it is due.
@@ -245,6 +251,7 @@ class Settings(Section):
     validation: ValidationSettings = ValidationSettings()
     memory: MemorySettings = MemorySettings()
     training: TrainingSettings = TrainingSettings()
+    calendar: CalendarSettings = CalendarSettings()
     channels: dict[Name, ChannelSettings] = Field(default_factory=_channels)
     providers: dict[Name, ProviderSettings] = Field(default_factory=dict)
     """Those that the file names; `provider` knows the built-in ones too."""

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.git import FileState, GitState, git_evidence
 from engine.prediction.collectors.github import GitHubState
 from engine.prediction.collectors.silence import (
@@ -90,6 +91,7 @@ class WorkspaceContext:
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()
     tool: ToolFound | None = None
+    meetings: tuple[Meeting, ...] = ()
     signals: tuple[Signal, ...] = ()
     errors: tuple[str, ...] = ()
 
@@ -130,6 +132,8 @@ def _lines(context: WorkspaceContext) -> Iterable[str]:
             yield f"tag: {plain(state.tag)}, {count(state.commits_since_tag, 'commit')} since"
         if state.recent:
             yield f"last commit: {moment(state.recent[0].at, context.local)} {plain(state.recent[0].subject, 80)}"
+    if meeting := nearest(context.meetings, context.local):
+        yield f"next meeting: {plain(meeting.name, 50)} at {meeting.begins:%H:%M}"
     if context.tool is not None:
         yield f"tools: {', '.join(filter(None, (context.tool.name, context.tool.linter))) or 'none'}"
     if context.runs:

@@ -13,7 +13,8 @@ from typing import Protocol, TypeVar
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.prediction.collectors import attempt
-from engine.prediction.collectors.calendar import calendar_signal
+from engine.prediction.collectors.calendar import Meeting, calendar_signal
+from engine.prediction.collectors.calendar_reader import CalendarReader
 from engine.prediction.collectors.conversations import conversations_signal
 from engine.prediction.collectors.git import GitState, git_signal
 from engine.prediction.collectors.git_reader import GitReader
@@ -132,6 +133,7 @@ class ContextReader:
         self._tools = Tools(clock, find_tool)
         self._git = git or GitReader()
         self._github = github
+        self._calendars = CalendarReader()
 
     def read_all(
         self,
@@ -179,6 +181,9 @@ class ContextReader:
             lambda: tuple(self._sessions.list(workspace=workspace, limit=RECENT_SESSIONS)),
             no_sessions,
         )
+        no_meetings: list[Meeting] | None = None
+        calendars = self._settings.current.calendar.files
+        meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), no_meetings)
         github = self._github.latest(workspace) if self._github and git and git.on_github else None
         changed = fetch("runs", lambda: self._changed(folder, git, runs), no_changes)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
@@ -194,7 +199,7 @@ class ContextReader:
             attempt(
                 "git", lambda: _unless(failed, "git", lambda: git_signal(git or GitState(), github, bool(changed)))
             ),
-            attempt("calendar", calendar_signal),
+            attempt("calendar", lambda: _unless(failed, "calendar", lambda: calendar_signal(meetings, local))),
         )
         return WorkspaceContext(
             workspace=workspace,
@@ -209,6 +214,7 @@ class ContextReader:
             tasks=tasks,
             sessions=sessions,
             tool=tool,
+            meetings=tuple(meetings or ()),
             signals=signals,
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
         )

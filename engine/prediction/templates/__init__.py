@@ -25,6 +25,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     branches.report_branches,
     history.review_unpushed,
     history.draft_changelog,
+    history.prepare_meeting,
     history.summarise_day,
     quality.fix_lint,
     quality.lint,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from engine.prediction.collectors.calendar import nearest
 from engine.prediction.collectors.git import Commit, GitState
 from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import WorkspaceContext, result_words
@@ -159,6 +161,34 @@ def _today(context: WorkspaceContext, git: GitState, today: datetime) -> Proposa
         commits,
         (Activity.SUMMARY,),
     )
+
+
+PREPARED_FROM = timedelta(hours=1)
+"""So long before a meeting its preparation is offered."""
+
+
+def prepare_meeting(context: WorkspaceContext) -> list[Proposal]:
+    """Before a meeting: what was done since it was last held, or since the day before began, if that is anything."""
+    git, meeting = context.git, nearest(context.meetings, context.local)
+    if git is None or not git.head or meeting is None or meeting.begins - context.local > PREPARED_FROM:
+        return []
+    since = meeting.before or day_begin(context.local - timedelta(days=1))
+    commits = commits_between(git, since, None)
+    if not commits:
+        return []
+    name = plain(meeting.name, 50)
+    summary = _summary(
+        context,
+        git,
+        f"Prepare for “{name}” at {meeting.begins:%H:%M}: sum up {count(len(commits), 'commit')} since "
+        f"{moment(since, context.local)}",
+        f"“{name}” begins soon; since then “{plain(commits[0].subject, 50)}” and others came in here.",
+        since,
+        commits,
+        (Activity.REVIEW, Activity.SUMMARY),
+    )
+    facts = {"meeting": meeting.name, "begins": meeting.begins.isoformat()}
+    return [replace(summary, kind="prepare_meeting", facts=facts, evidence_at=context.now, usual_hours=0.5)]
 
 
 def _summary(

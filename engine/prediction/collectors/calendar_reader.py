@@ -1,0 +1,88 @@
+"""Reads meetings out of `.ics` files: RRULE, TZID, EXDATE and the rest by libraries that know them (SPEC 2.1)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from engine.prediction.collectors.calendar import AHEAD, Meeting
+from engine.values import Refusal, sanitise
+
+BEHIND = timedelta(days=14)
+"""So far back it is looked when the same meeting was held last."""
+
+LARGEST = 20 * 1024 * 1024
+"""Bytes of a calendar that are read."""
+
+UNNAMED = "a meeting"
+
+
+class CalendarReader:
+    """Meetings of the calendars that the settings name. A file is parsed again only when it changed. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._parsed: dict[Path, tuple[tuple[int, int], Any]] = {}
+
+    def meetings(self, files: Sequence[str], local: datetime) -> list[Meeting] | None:
+        """Those that begin within `AHEAD` of `local`, the earliest first; None when no file is named.
+
+        Whole days, cancelled ones and those that do not make busy are no meetings. Raises `Refusal`
+        `unreadable_calendar` that names the file.
+        """
+        if not files:
+            return None
+        with self._lock:
+            found = [one for name in files for one in _between(self._calendar(Path(name).expanduser()), local)]
+        return sorted(found, key=lambda one: (one.begins, one.name))
+
+    def _calendar(self, file: Path) -> Any:
+        try:
+            known = file.stat()
+            stamp = (known.st_mtime_ns, known.st_size)
+            kept = self._parsed.get(file)
+            if kept is not None and kept[0] == stamp:
+                return kept[1]
+            if known.st_size > LARGEST:
+                raise ValueError(f"larger than {LARGEST} bytes")
+            import icalendar  # 0.3 s that only those pay who have a calendar
+
+            calendar = icalendar.Calendar.from_ical(file.read_bytes())
+        except (OSError, ValueError) as error:
+            raise Refusal(
+                "unreadable_calendar", f"{file}: {sanitise(str(error))[:200]}", "mend calendar.files in the settings"
+            ) from error
+        self._parsed[file] = (stamp, calendar)
+        return calendar
+
+
+def _between(calendar: Any, local: datetime) -> list[Meeting]:
+    import recurring_ical_events
+
+    held: dict[str, datetime] = {}
+    found = []
+    for event in sorted(
+        (one for one in recurring_ical_events.of(calendar).between(local - BEHIND, local + AHEAD) if _is_meeting(one)),
+        key=lambda one: _instant(one, local),
+    ):
+        begins, uid = _instant(event, local), str(event.get("UID", ""))
+        if begins >= local:
+            name = sanitise(str(event.get("SUMMARY", ""))).strip() or UNNAMED
+            found.append(Meeting(name, begins, held.get(uid)))
+        held[uid] = begins
+    return [one for one in found if one.begins < local + AHEAD]
+
+
+def _is_meeting(event: Any) -> bool:
+    if not isinstance(event["DTSTART"].dt, datetime):
+        return False  # a whole day
+    return str(event.get("STATUS", "")) != "CANCELLED" and str(event.get("TRANSP", "")) != "TRANSPARENT"
+
+
+def _instant(event: Any, local: datetime) -> datetime:
+    """When it begins, in the operator's zone, which is also that of times without one."""
+    begins: datetime = event["DTSTART"].dt
+    return begins.replace(tzinfo=local.tzinfo) if begins.tzinfo is None else begins.astimezone(local.tzinfo)
