@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import os
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -53,7 +56,7 @@ def _tasks(options: argparse.Namespace, where: Where) -> dict[str, Any]:
         return new | here | ({"needs": options.needs} if options.needs else {})
     if options.action == "done":
         return {"action": "done", "id": options.id}
-    return {"action": "list", "state": options.state} | here
+    return {"action": "list", "state": getattr(options, "state", None)} | here
 
 
 def _export(options: argparse.Namespace, where: Where) -> dict[str, Any]:
@@ -77,8 +80,24 @@ def span(text: str) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
+    verbs: Collection[str] = ()
+    """Those of the parser of everything."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.verbs and args and not args[0].startswith("-") and args[0] not in self.verbs:
+            self.error(_no_verb(args[0], self.verbs))
+        return super().parse_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {redact(message)}\nsee `{self.prog} --help`\n")
+
+
+def _no_verb(word: str, verbs: Collection[str]) -> str:
+    """What is said of a first word that is none: argparse would list all verbs, and not what was meant."""
+    if os.sep in word or Path(word).is_dir():
+        return f"{word} is no verb; a repository is named with --workspace: clawpy --workspace {shlex.quote(word)}"
+    near = difflib.get_close_matches(word, verbs, 3)
+    return f"there is no verb {word}" + (f"; is {' or '.join(near)} meant?" if near else "")
 
 
 EVERYWHERE = """before or after any verb:
@@ -225,6 +244,7 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument(
         "--seed", type=int, default=1, metavar="N", help="the same seed, the same output; 1 by default"
     )
+    top.verbs = verbs.choices
     return top
 
 
@@ -249,9 +269,10 @@ def _agents_parser(add: Add, plain: dict[str, Any]) -> None:
         same = ("title", "archetype", "domain", "channel", "tier")
         named = {"id": "id", "reportsTo": "to"} | {name: name for name in same}
         given = {name: getattr(options, option, None) for name, option in named.items()}
-        return {"action": options.action} | {name: value for name, value in given.items() if value is not None}
+        return {"action": options.action or "list"} | {n: value for n, value in given.items() if value is not None}
 
-    action = _actions(add("agents", "show and change the organisation", "clawpy agents list", build), plain)
+    says = "show and change the organisation; without an action, show it"
+    action = _actions(add("agents", says, "clawpy agents", build), plain, required=False)
     action("list", "show the organisation", "clawpy agents list")
     action("show", "show one agent", "clawpy agents show cto").add_argument("id", metavar="AGENT")
     new = action("add", "add an agent", "clawpy agents add tester --to backend_lead --domain tests")
@@ -307,7 +328,8 @@ def _wisdom_parsers(add: Add, plain: dict[str, Any]) -> None:
 
 
 def _tasks_parser(add: Add, plain: dict[str, Any]) -> None:
-    action = _actions(add("tasks", "show and change the task board", "clawpy tasks list", _tasks), plain)
+    says = "show and change the task board; without an action, show it"
+    action = _actions(add("tasks", says, "clawpy tasks", _tasks), plain, required=False)
     shown = action("list", "show tasks", "clawpy tasks list --state open")
     shown.add_argument("--state", choices=("open", "running", "done", "failed"))
     new = action("add", "add a task", 'clawpy tasks add "cart rounding"')

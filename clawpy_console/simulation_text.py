@@ -69,7 +69,9 @@ def _standing(document: dict[str, Any], style: Style) -> list[str]:
         f"{window} {_money(cost['peaks'][window]).strip()} of {_money(cost['caps'][window]).strip()}"
         for window in ("hour", "day", "month")
     )
-    lines.append(f"{style.bold('cost')}     {_money(cost['total']).strip()} in all; highest: {peaks}")
+    lines.append(
+        f"{style.bold('cost')}     {_money(cost['total']).strip()} in all; highest, reserved included: {peaks}"
+    )
     if cost["endedByCap"]:
         ended = len(cost["endedByCap"])
         lines.append(f"         {ended} sessions ended before a call that would have passed a cap")

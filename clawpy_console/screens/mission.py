@@ -18,9 +18,10 @@ from clawpy_console.known import Known
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.session import ended
 from clawpy_console.widgets.stack import CardStack
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import AgentView, Card, FlushReport, Layer, Outcome, Refusal, Status, Task, Waiting
+from engine.values import AgentView, Card, FlushReport, Layer, Outcome, Refusal, SessionView, Status, Task, Waiting
 
 LONG = 8
 """Agents beyond which those who never worked are folded."""
@@ -384,11 +385,13 @@ def _below(behind: Sequence[Card], known: Known, now: datetime, width: int) -> l
     if behind:
         lines.append(Content.styled("UP NEXT", "bold $faint"))
         lines += [*(_next_line(one, width) for one in behind[:6]), Content("")]
-    decided = [one for one in known.recent if one.status is not Status.PENDING]
+    # A card that was withdrawn was decided by nobody, and the next cycle makes most of them again.
+    decided = [one for one in known.recent if one.status is not Status.PENDING and one.outcome is not Outcome.WITHDRAWN]
     decided.sort(key=lambda one: one.decided_at or one.created_at, reverse=True)
     if decided:
         lines.append(Content.styled("BEFORE", "bold $faint"))
-        lines += [_past_line(one, now, width) for one in decided[:12]]
+        sessions = {one.prediction_id: one for one in known.sessions}
+        lines += [_past_line(one, sessions.get(one.id), now, width) for one in decided[:12]]
     return lines
 
 
@@ -400,16 +403,19 @@ def _next_line(card: Card, width: int) -> Content:
     return Content.assemble((share, mark), (channel, "$faint"), (prompt, "$grey"))
 
 
-def _past_line(card: Card, now: datetime, width: int) -> Content:
+def _past_line(card: Card, session: SessionView | None, now: datetime, width: int) -> Content:
     glyph, style = {
         Outcome.SUCCEEDED: ("✓", "$grey"), Outcome.FAILED: ("✗", "$wrong"), Outcome.CANCELLED: ("✗", "$grey"),
-        Outcome.BLOCKED: ("✗", "$wrong"), Outcome.WITHDRAWN: ("·", "$faint"),
+        Outcome.BLOCKED: ("✗", "$wrong"),
     }.get(card.outcome or Outcome.WITHDRAWN, ("·", "$faint"))  # fmt: skip
     word = (
         card.outcome.value
         if card.outcome
         else {Status.REJECTED: "dismissed", Status.CONFIRMED: "running"}.get(card.status, card.status.value)
     )
+    if card.outcome is Outcome.SUCCEEDED and session is not None and session.check and not session.check.green:
+        glyph, style, word = ended(session)  # it ran to its end, and what it ran is red
+        style = f"${style}"
     at = words.moment(card.decided_at or card.created_at, now)
-    prompt = words.fit(words.one_line(card.assignment.prompt), max(8, width - 2 - 11 - 11))
+    prompt = words.fit(words.one_line(card.assignment.prompt), max(8, width - 2 - max(10, len(word)) - 1 - 11))
     return Content.assemble((f"{glyph} ", style), (prompt, "$grey"), (f" {word:>10}", style), (f" {at:>10}", "$faint"))

@@ -289,7 +289,9 @@ def bubble_words(one: Portrait) -> Content:
 def bubble_lines(one: Bubble | None, now: datetime, width: int) -> list[Content]:
     """A finding, what it rests on, and each gate with its figures."""
     if one is None:
-        return [Content.styled("nothing was found out yet: what tests or you confirm goes up from here", "$faint")]
+        return Content.styled("nothing was found out yet: what tests or you confirm goes up from here", "$faint").wrap(
+            width
+        )
     found, (mark, style, word) = one.learning, BUBBLES[one.state]
     up = f"{found.agent} → {one.leader or 'nobody'}"
     lines = [

@@ -109,9 +109,9 @@ def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
 
 def check_words(check: CheckResult) -> Content:
     """How the tests ended, with the first that failed."""
-    counts = f"{check.passed} passed"
-    if check.failed or check.errors:
-        counts = f"{check.failed + check.errors} failed, {counts}"
+    errors = words.count(check.errors, "error")
+    said = ((check.failed, f"{check.failed} failed"), (check.errors, errors), (True, f"{check.passed} passed"))
+    counts = ", ".join(word for number, word in said if number)
     glyph, style = ("✓", "$grey") if check.green else ("✗", "$wrong")
     head = Content.assemble((f"{glyph} {check.tool}: {counts}", style), (f"  {check.seconds:.1f} s", "$faint"))
     return Content("\n").join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -249,6 +250,9 @@ class ContextReader:
                 continue
             between = self._git.files_between(folder, seen, git.head) if git.head else None
             if between is not None:
+                between = [
+                    path for path in between if os.path.lexists(folder / path)
+                ]  # what is gone has no tests to run
                 return changed_since(last.ran_at, between, git.files, exact=exact)
         return changed_since(last.ran_at, None, git.files, exact=False)
 

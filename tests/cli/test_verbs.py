@@ -52,7 +52,7 @@ def test_version(clawpy: Clawpy) -> None:
     "argv",
     [
         ("fly",), ("approve",), ("approve", "x", "--soon"), ("snooze", "x", "--for", "soon"), ("resume", "everything"),
-        ("agents",), ("agents", "add", "x"), ("config", "set", "x"), ("check",), ("check", "ls", "--home"),
+        ("agents", "add", "x"), ("config", "set", "x"), ("check",), ("check", "ls", "--home"),
         ("check", "--prompt", "x", "--batch", "y"), ("--json",), ("tasks", "list", "--state", "odd"),
     ],
 )  # fmt: skip
@@ -61,6 +61,26 @@ def test_wrong_use_is_two_and_said_on_standard_error(clawpy: Clawpy, argv: tuple
     assert said.code == 2
     assert said.out == ""
     assert said.err.startswith("clawpy")
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("/srv/shop", "clawpy --workspace /srv/shop"),
+        ("pedict", "there is no verb pedict; is predict meant?"),
+        ("xyzzy", "there is no verb xyzzy\n"),
+    ],
+)
+def test_a_word_that_is_no_verb_is_told_what_was_meant(clawpy: Clawpy, word: str, says: str) -> None:
+    said = clawpy(word)
+    assert said.code == 2
+    assert says in said.err
+    assert "choose from" not in said.err
+
+
+@pytest.mark.parametrize("verb", ["tasks", "agents"])
+def test_without_an_action_a_list_is_shown(clawpy: Clawpy, verb: str) -> None:
+    assert clawpy(verb).out == clawpy(verb, "list").out
 
 
 def test_options_stand_before_or_after_the_verb() -> None:

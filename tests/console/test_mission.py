@@ -10,7 +10,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.stack import CardStack
-from engine.values import RailVerdict, Refusal, Verdict
+from engine.values import CheckResult, Outcome, RailVerdict, Refusal, Status, Verdict
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
@@ -47,6 +47,33 @@ async def test_a_swipe_decides_the_card_on_screen_and_the_next_stands_there(
         assert named(engine, "approve", "dismiss", "snooze")[0][:2] == (call, FIRST)
         await until(pilot, lambda: all(one.id != FIRST for one in console.known.cards))
         assert front(console) == SECOND
+
+
+async def test_before_tells_a_red_run_from_a_green_one_and_leaves_out_what_was_withdrawn(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    red = CheckResult("pytest", 23, 12, failing=("tests/test_cart.py::test_total",))
+    [ran] = [one for one in engine.sessions.all if one.prediction_id == "pred_000000000013"]
+    engine.sessions.all.append(dataclasses.replace(ran, id="sess_red", prediction_id="pred_000000000014", check=red))
+    gone = {"status": Status.EXPIRED, "outcome": Outcome.WITHDRAWN, "prompt": "Lint what is gone"}
+    card = engine.cards.all["pred_000000000012"]
+    engine.cards.all[card.id] = stand_in.card(12, gone.pop("prompt"), decided_at=card.decided_at, **gone)
+    async with console.run_test(size=(200, 60)) as pilot:
+        await live(pilot)
+        [flakes] = [line for line in screen_text(console).split("\n") if "Rerun the 4 slowest" in line]
+        [suite] = [line for line in screen_text(console).split("\n") if "Run the whole suite before" in line]
+        assert [word in flakes for word in ("✓ Rerun", "succeeded")] == [True, True]
+        assert [word in suite for word in ("▲ Run", "ran, 12 red")] == [True, True]
+        assert "Lint what is gone" not in screen_text(console)
+
+
+async def test_what_is_said_in_passing_covers_no_key(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(80, 24), notifications=True) as pilot:
+        await live(pilot)
+        console.notify("something is wrong, and how to mend it")
+        await until(pilot, lambda: bool(console.screen.query("Toast")))
+        await pilot.pause()
+        assert console.screen.query_one("Toast").region.bottom < 12
 
 
 async def test_a_refusal_brings_the_card_back_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:

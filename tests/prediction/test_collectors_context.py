@@ -181,6 +181,15 @@ def test_changes_since_a_run_of_an_older_commit(world: World, repository: Reposi
     assert context.ancestors == {old}
 
 
+def test_what_a_later_commit_deleted_has_no_tests_to_run(world: World, repository: Repository) -> None:
+    dated_commit(repository, "two", {"b.py": "2", "c.py": "3"}, BEFORE)
+    seen = repository.git("rev-parse", "HEAD")
+    repository.git("rm", "-q", "b.py")
+    dated_commit(repository, "three", {"c.py": "4"}, AFTER)
+    world.runs = [MadeRun(seen, tree=repository.git("rev-parse", f"{seen}^{{tree}}"))]
+    assert names(world.sense().changed) == ["c.py"]
+
+
 def test_a_run_whose_commit_is_gone(world: World, repository: Repository) -> None:
     repository.write("new.py", "1")
     touch(repository.path / "new.py", BEFORE)

@@ -315,12 +315,14 @@ def listed(names: Iterable[str], shown: int = SHOWN) -> str:
 
 def in_words(check: CheckResult) -> str:
     """A result in one sentence without a full stop."""
-    bad = check.failed + check.errors
-    ran = check.passed + bad
     skipped = f", {check.skipped} skipped" if check.skipped else ""
     took = f" in {check.seconds:.1f} s"
-    if bad:
-        return f"{bad} of {count(ran, 'test')} failed{took}{skipped}: {listed(check.failing, 2)}"
+    if check.failed or check.errors:
+        # An error is no test that failed: a file that cannot be imported holds tests that nobody saw run.
+        errors = count(check.errors, "error") if check.errors else ""
+        failed = f"{check.failed} of {count(check.passed + check.failed, 'test')} failed" if check.failed else ""
+        rest = "" if failed else f", {count(check.passed, 'test')} passed" if check.passed else ", no test ran"
+        return f"{' and '.join(filter(None, [failed, errors]))}{rest}{took}{skipped}: {listed(check.failing, 2)}"
     if not check.passed:
         return f"no test ran{skipped}"
     passed = "the one test passed" if check.passed == 1 else f"all {check.passed} tests passed"
