@@ -250,9 +250,8 @@ class ContextReader:
                 continue
             between = self._git.files_between(folder, seen, git.head) if git.head else None
             if between is not None:
-                between = [
-                    path for path in between if os.path.lexists(folder / path)
-                ]  # what is gone has no tests to run
+                # What is gone has no tests to run.
+                between = tuple(path for path in between if os.path.lexists(folder / path))
                 return changed_since(last.ran_at, between, git.files, exact=exact)
         return changed_since(last.ran_at, None, git.files, exact=False)
 
