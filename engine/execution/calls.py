@@ -13,13 +13,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index, LargeBinary, String, cast, literal_column
+from sqlalchemy import JSON, CheckConstraint, Column, Index, LargeBinary, String, bindparam, cast, literal_column
 from sqlmodel import Field, Session, SQLModel, col, select
 
 from engine import tokenizer
 from engine.events import ModelCallBegan, ModelCallEnded
 from engine.execution.prompt.blocks import without_secrets
 from engine.storage.database import Database, Transaction
+from engine.storage.quick import found, whole
 from engine.storage.types import utc
 from engine.values import (
     ModelCall,
@@ -353,11 +354,14 @@ def _without(part: PromptPart, known: tuple[str, ...]) -> PromptPart:
     return clean if clean.tokens else replace(clean, tokens=tokenizer.count(clean.text))
 
 
+_RUNNING = whole(ModelCallRow).where(col(ModelCallRow.state) == "running")
+_RUNNING_IN = _RUNNING.where(col(ModelCallRow.session_id) == bindparam("session"))
+
+
 def _running(session: Session, session_id: str | None = None) -> list[ModelCallRow]:
-    query = select(ModelCallRow).where(col(ModelCallRow.state) == "running")
-    if session_id is not None:
-        query = query.where(col(ModelCallRow.session_id) == session_id)
-    return list(session.exec(query))
+    if session_id is None:
+        return found(session, ModelCallRow, _RUNNING)
+    return found(session, ModelCallRow, _RUNNING_IN, {"session": session_id})
 
 
 def _row(session: Session, call_id: str) -> ModelCallRow:

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Index
+from sqlalchemy import CheckConstraint, Index, bindparam
 from sqlmodel import Field, Session, SQLModel, col, desc, select
 
 from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.channels import AUTONOMOUS
 from engine.execution.live import LiveSession
 from engine.storage.database import Database, Transaction
+from engine.storage.quick import found, whole
 from engine.storage.types import utc
 from engine.values import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
 from engine.values.secrets import redact
@@ -257,11 +258,18 @@ class Permissions:
         _withdraw(tx, [row.id for row in _waiting(tx.session, view.id)], "its session ended")
 
 
+_WAITING = (
+    whole(PermissionRow)
+    .where(col(PermissionRow.state) == WAITING)
+    .order_by(col(PermissionRow.asked_at), col(PermissionRow.id))
+)
+_WAITING_IN = _WAITING.where(col(PermissionRow.session_id) == bindparam("session"))
+
+
 def _waiting(session: Session, session_id: str | None = None) -> list[PermissionRow]:
-    query = select(PermissionRow).where(col(PermissionRow.state) == WAITING)
-    if session_id is not None:
-        query = query.where(col(PermissionRow.session_id) == session_id)
-    return list(session.exec(query.order_by(col(PermissionRow.asked_at), col(PermissionRow.id))))
+    if session_id is None:
+        return found(session, PermissionRow, _WAITING)
+    return found(session, PermissionRow, _WAITING_IN, {"session": session_id})
 
 
 def _lasting(session: Session, row: PermissionRow) -> PermissionRow | None:

@@ -18,6 +18,7 @@ from engine.execution.journal import nothing_done
 from engine.execution.sessions_store import SessionResult, SessionRow
 from engine.storage.database import Database, Transaction
 from engine.storage.ids import beginning
+from engine.storage.quick import load
 from engine.values import UNDONE, Assignment, Permit, Refusal, SessionState, SessionView
 
 
@@ -159,7 +160,7 @@ class SessionRecords:
     def get(self, session_id: str) -> SessionRow:
         """One row. Raises `Refusal` `unknown_session`."""
         with self._database.read() as session:
-            row = session.get(SessionRow, session_id)
+            row = load(session, SessionRow, session_id)
         if row is None:
             raise Refusal("unknown_session", f"there is no session {session_id}", "`clawpy work` lists them")
         return row
@@ -200,7 +201,7 @@ class SessionRecords:
 def attach(tx: Transaction, session_id: str, write: Callable[[Transaction], str], *, cwd: str) -> bool:
     """What a session left that was over before it could be said: `write` as in `SessionRecords.end`, once. False when
     the session has a change set already, runs, or was undone: nothing is done then."""
-    row = tx.session.get(SessionRow, session_id)
+    row = load(tx.session, SessionRow, session_id)
     if row is None or not SessionState(row.state).over or row.change_set_id or row.error == UNDONE:
         return False
     if change_set := write(tx):

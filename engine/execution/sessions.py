@@ -276,7 +276,8 @@ class Sessions:
     def stop_all(self, reason: str) -> int:
         """End everything that runs or waits, and see it gone: within a second. Returns how many there were."""
         with self._lock:
-            ending = [*self._live, *(one.id for one in self._queue)]
+            # What waits first: the end of one that runs gives its place to the next.
+            ending = [*(one.id for one in self._queue), *self._live]
             over = [self._over[session_id] for session_id in ending]
         for session_id in ending:
             self.stop(session_id, reason)

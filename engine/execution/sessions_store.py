@@ -11,7 +11,7 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
 from sqlmodel import Field, Session, SQLModel, col, desc, func, select
 
 from engine.storage.database import Transaction
-from engine.storage.quick import ask
+from engine.storage.quick import ask, load
 from engine.storage.types import utc
 from engine.values import Assignment, CheckResult, Outcome, SessionState, SessionView
 
@@ -161,7 +161,7 @@ def _check(stored: dict[str, Any] | None) -> CheckResult | None:
 
 def move_to(transaction: Transaction, session_id: str, after: SessionState) -> SessionRow | None:
     """The row, put into `after`; None when it may not go there any more (somebody else ended it first)."""
-    row = transaction.session.get(SessionRow, session_id)
+    row = load(transaction.session, SessionRow, session_id)
     if row is None or not may_become(SessionState(row.state), after):
         return None
     row.state = after.value

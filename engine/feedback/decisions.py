@@ -21,8 +21,8 @@ from engine.clock import Clock
 from engine.feedback import pairs
 from engine.feedback.signals import EXPLICIT, MEANINGS, REJECTING
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask
-from engine.storage.types import utc
+from engine.storage.quick import ask, found, whole
+from engine.storage.types import UtcDateTime, utc
 from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
 
 RETIRED_KEPT = 10_000
@@ -93,6 +93,18 @@ _AFTER = (
     .where(_STANDING, col(Decision.id) > bindparam("id"))
     .order_by(col(Decision.id))
     .limit(bindparam("limit"))
+)
+_OF_CARD = whole(Decision).where(col(Decision.prediction_id) == bindparam("card"), _STANDING)
+_REJECTED = (
+    whole(Decision)
+    .where(
+        _STANDING,
+        col(Decision.signal).in_(REJECTING),
+        col(Decision.channel) != bindparam("channel"),
+        col(Decision.decided_at) >= bindparam("since", type_=UtcDateTime()),
+    )
+    .order_by(col(Decision.id).desc())
+    .limit(1)
 )
 _UPTO = sqlalchemy.select(func.count(col(Decision.id))).where(_STANDING, col(Decision.id) <= bindparam("id"))
 _LIKE = (
@@ -281,25 +293,14 @@ class Decisions:
         )
 
     def _recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
-        return tx.session.exec(
-            select(Decision)
-            .where(
-                col(Decision.taken_back_at).is_(None),
-                col(Decision.signal).in_(REJECTING),
-                col(Decision.channel) != approved.channel,
-                col(Decision.decided_at) >= tx.now - pairs.PAIRING_WINDOW,
-            )
-            .order_by(col(Decision.id).desc())
-            .limit(1)
-        ).first()
+        since = tx.now - pairs.PAIRING_WINDOW
+        rejected = found(tx.session, Decision, _REJECTED, {"channel": approved.channel, "since": since})
+        return rejected[0] if rejected else None
 
     def _retire(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> list[int]:
         """The signals of a card count no more; their ids."""
-        rows = tx.session.exec(
-            select(Decision).where(col(Decision.prediction_id) == prediction_id, col(Decision.taken_back_at).is_(None))
-        )
         retired = []
-        for row in rows:
+        for row in found(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
             if keep_original and row.signal == DecisionSignal.ORIGINAL:
                 continue
             row.taken_back_at = tx.now

@@ -28,6 +28,7 @@ from engine.hierarchy.outcomes import (
 from engine.hierarchy.profiles import Profiles
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.storage.quick import load
 from engine.storage.types import utc
 from engine.values import LeaderProfile
 
@@ -115,7 +116,7 @@ class GuidedSessions:
                 _guided(tx, fact)
                 continue
             session = fact.subject if fact.kind in SESSION_FACTS else str(fact.payload.get("session_id", ""))
-            row = tx.session.get(GuidedSession, session)
+            row = load(tx.session, GuidedSession, session)
             if row is None:
                 continue
             before, row.state = row.state, judged(fact.kind, fact.payload, row.state)
@@ -174,7 +175,7 @@ def _guided(tx: Transaction, fact: Fact) -> None:
     said = dict(zip(told["items"], told.get("wordings", ()), strict=False))
     if not told["session_id"] or not said:
         return
-    row = tx.session.get(GuidedSession, told["session_id"])
+    row = load(tx.session, GuidedSession, told["session_id"])
     if row is None:
         row = GuidedSession(
             session_id=told["session_id"], agent=fact.subject, workspace=fact.workspace, items={}, at=fact.at

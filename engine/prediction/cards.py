@@ -41,6 +41,7 @@ from engine.prediction.transitions import Transitions, moved
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Facts
 from engine.storage.ids import beginning
+from engine.storage.quick import load
 from engine.values import (
     UNDONE,
     Assignment,
@@ -368,24 +369,24 @@ class Cards:
 
     def session_started(self, tx: Transaction, view: SessionView) -> None:
         """A session of this card has been queued, or has begun."""
-        row = tx.session.get(Prediction, view.prediction_id)
+        row = load(tx.session, Prediction, view.prediction_id)
         if row is not None and row.status == Status.CONFIRMED:
             row.session_id = view.id
 
     def session_ended(self, tx: Transaction, view: SessionView, result: object = None) -> None:
         """The card is executed, with its outcome; or pending again when it was undone before it had started."""
-        row = tx.session.get(Prediction, view.prediction_id)
+        row = load(tx.session, Prediction, view.prediction_id)
         if row is not None and row.status == Status.CONFIRMED:
             self._transitions.execute(tx, row, view)
 
     def task_of(self, transaction: Transaction, prediction_id: str) -> str | None:
         """The task this card belongs to."""
-        row = transaction.session.get(Prediction, prediction_id)
+        row = load(transaction.session, Prediction, prediction_id)
         return None if row is None else row.task_id
 
     def link_task(self, transaction: Transaction, prediction_id: str, task_id: str) -> None:
         """The task that stands for this card's session."""
-        row = transaction.session.get(Prediction, prediction_id)
+        row = load(transaction.session, Prediction, prediction_id)
         if row is not None:
             row.task_id = task_id
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam, or_, text
-from sqlmodel import Field, Session, SQLModel, col, func, select
+from sqlmodel import Field, Session, SQLModel, col, func
 
 from engine.events import PredictionCreated
 from engine.prediction.confidence import TERMS, band_of, weighted
 from engine.prediction.limits import Seat
 from engine.prediction.templates.due import is_heartbeat
-from engine.storage.quick import ask
+from engine.storage.quick import ask, found, load, whole
 from engine.storage.types import UtcDateTime, utc
 from engine.values import (
     Assignment,
@@ -289,21 +289,22 @@ def created(row: Prediction) -> PredictionCreated:
 
 def find(session: Session, card_id: str) -> Prediction:
     """The row of a card, or `Refusal` `unknown_card`."""
-    row = session.get(Prediction, card_id)
+    row = load(session, Prediction, card_id)
     if row is None:
         raise Refusal("unknown_card", f"there is no card {card_id}", "clawpy cards lists what is pending")
     return row
 
 
+_PENDING = (
+    whole(Prediction)
+    .where(col(Prediction.status) == Status.PENDING.value)
+    .order_by(col(Prediction.created_at), col(Prediction.id))
+)
+
+
 def all_pending(session: Session) -> list[Prediction]:
     """Every pending row, oldest first."""
-    return list(
-        session.exec(
-            select(Prediction)
-            .where(col(Prediction.status) == Status.PENDING.value)
-            .order_by(col(Prediction.created_at), col(Prediction.id))
-        )
-    )
+    return found(session, Prediction, _PENDING)
 
 
 _SEATS = (

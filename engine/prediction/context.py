@@ -5,13 +5,15 @@ Plain values and plain functions over values; `engine.prediction.context_reader`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
 from engine.prediction.collectors.calendar import Meeting, nearest
+from engine.prediction.collectors.conversations import conversations_signal
 from engine.prediction.collectors.git import FileState, GitState, git_evidence
 from engine.prediction.collectors.github import GitHubState
 from engine.prediction.collectors.silence import (
@@ -106,6 +108,11 @@ class WorkspaceContext:
             if signal.name == name:
                 return signal
         raise KeyError(name)
+
+    @cached_property
+    def conversations(self) -> Callable[[frozenset[str]], Signal]:
+        """The signal of that name for a proposal that continues these flows; many continue the same."""
+        return cache(lambda continues: conversations_signal(self.sessions, self.now, continues))
 
     @property
     def test_tool(self) -> ToolFound | None:

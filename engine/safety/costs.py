@@ -22,7 +22,7 @@ from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.safety import burn, cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask
+from engine.storage.quick import ask, found, load, whole
 from engine.storage.types import UtcDateTime, utc
 from engine.values import Burn, CostState, Refusal, SessionState, SessionView, Trigger, Verdict, microusd
 
@@ -194,11 +194,10 @@ class Costs:
 
         def work(transaction: Transaction) -> str:
             session = transaction.session
-            entry = session.exec(
-                select(CostEntry).where(CostEntry.state == RESERVED, CostEntry.session_id == session_id)
-            ).first()
-            if entry is None:
+            held = found(session, CostEntry, _OF_SESSION, {"session": session_id})
+            if not held:
                 return f"nothing is reserved for {session_id}"
+            entry = held[0]
             more = total - entry.amount_microusd
             if more <= 0:
                 return ""
@@ -208,7 +207,6 @@ class Costs:
                 self.breached(transaction, verdict.rule, entry.agent)
                 return f"cost: {verdict.reason}"
             entry.amount_microusd = total
-            session.flush()
             transaction.record(
                 CostReserved(
                     subject=entry.prediction_id or entry.purpose,
@@ -224,13 +222,12 @@ class Costs:
 
     def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
         """Put the real price (micro-dollars, at least 0) in the place of the estimate. Harmless when done already."""
-        entry = transaction.session.get(CostEntry, entry_id)
+        entry = load(transaction.session, CostEntry, entry_id)
         if entry is None or entry.state != RESERVED:
             return
         before = self.spent(transaction.session)
         more = max(0, amount) - entry.amount_microusd
         entry.state, entry.amount_microusd, entry.at = SETTLED, max(0, amount), transaction.now
-        transaction.session.flush()
         transaction.record(
             CostSettled(
                 subject=entry.prediction_id or entry.purpose,
@@ -243,7 +240,7 @@ class Costs:
 
     def release(self, transaction: Transaction, entry_id: int) -> None:
         """Give a reservation back: nothing was spent. Harmless when it is settled or released already."""
-        entry = transaction.session.get(CostEntry, entry_id)
+        entry = load(transaction.session, CostEntry, entry_id)
         if entry is not None and entry.state == RESERVED:
             entry.state, entry.amount_microusd = RELEASED, 0
 
@@ -351,9 +348,7 @@ class Costs:
                 transaction.record(BudgetExceeded(subject=entry.agent, spent=agent.spent, budget=agent.budget))
 
     def _reserved(self, session: Session, prediction_id: str) -> list[CostEntry]:
-        return list(
-            session.exec(select(CostEntry).where(CostEntry.prediction_id == prediction_id, CostEntry.state == RESERVED))
-        )
+        return found(session, CostEntry, _OF_PREDICTION, {"prediction": prediction_id})
 
     def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
         """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
@@ -361,6 +356,11 @@ class Costs:
         values = {"hour": begin.hour, "day": begin.day, "month": begin.month, "agent": agent}
         held, hour, day, month = ask(session, _sums_query(agent is not None), values).one()
         return held + hour, held + day, held + month
+
+
+_RESERVED = whole(CostEntry).where(col(CostEntry.state) == RESERVED).order_by(col(CostEntry.id))
+_OF_PREDICTION = _RESERVED.where(col(CostEntry.prediction_id) == bindparam("prediction"))
+_OF_SESSION = _RESERVED.where(col(CostEntry.session_id) == bindparam("session"))
 
 
 def _price(view: SessionView, entry: CostEntry) -> int:

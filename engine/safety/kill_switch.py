@@ -26,7 +26,7 @@ from engine.safety import stop_file
 from engine.safety.gate import REJECTIONS
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask
+from engine.storage.quick import ask, load
 from engine.storage.types import utc
 from engine.values import Hold, RailVerdict, Refusal, StopLevel, TriggerType, Verdict
 
@@ -242,7 +242,7 @@ class KillSwitch:
 
     def place(self, transaction: Transaction, word: str, reason: str, *, by: str = "engine") -> bool:
         """Place a hold in the caller's transaction; False when it is in force already."""
-        existing = transaction.session.get(HoldRow, word)
+        existing = load(transaction.session, HoldRow, word)
         if existing is not None and (existing.until is None or transaction.now < existing.until):
             return False
         until = transaction.now + PAUSE_LASTS if word == PAUSE else None
@@ -318,7 +318,7 @@ class KillSwitch:
             self._stopping = False
 
     def _lift(self, transaction: Transaction, word: str, *, by_hand: bool) -> None:
-        row = transaction.session.get(HoldRow, word)
+        row = load(transaction.session, HoldRow, word)
         if row is None:
             return
         transaction.session.delete(row)

@@ -11,7 +11,7 @@ from sqlmodel import Field, Session, SQLModel, col, select
 
 from engine.events import PermitIssued
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask
+from engine.storage.quick import ask, load
 from engine.storage.types import UtcDateTime, utc
 from engine.values import Permit, RailVerdict, Randomness, Refusal, Trigger, TriggerType, Verdict
 
@@ -95,7 +95,7 @@ class Permits:
         Raises `Refusal`: `permit_unknown`, `permit_used` (or revoked), `permit_mismatch` (for something else),
         `permit_expired`, `stopped` (the kill switch was thrown meanwhile; the permit is not used up).
         """
-        row = transaction.session.get(PermitRow, permit.id)
+        row = load(transaction.session, PermitRow, permit.id)
         if row is None:
             raise Refusal("permit_unknown", f"there is no permit {permit.id}", "approve the card again")
         if row.consumed_at is not None or row.revoked_at is not None:

@@ -28,7 +28,7 @@ from engine.safety.kill_switch import PAUSE, KillSwitch
 from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask
+from engine.storage.quick import ask, found, load, whole
 from engine.storage.types import utc
 from engine.values import (
     CostState,
@@ -102,6 +102,12 @@ class Allowance(SQLModel, table=True):
 
 _LOG = sqlalchemy.insert(CrosspollLog)
 _LET_THROUGH = col(CrosspollLog.blocked).is_(False)
+_LAST_PASSED = (
+    whole(CrosspollLog)
+    .where(col(CrosspollLog.prediction_id) == bindparam("card"), _LET_THROUGH)
+    .order_by(desc(col(CrosspollLog.id)))
+    .limit(1)
+)
 _LAST_UNATTENDED = (
     sqlalchemy.select(col(CrosspollLog.created_at))
     .where(col(CrosspollLog.unattended).is_(True), _LET_THROUGH)
@@ -197,13 +203,7 @@ class Pipeline:
 
     def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
         """Write what became of a trigger into its log row."""
-        row = transaction.session.exec(
-            select(CrosspollLog)
-            .where(CrosspollLog.prediction_id == view.prediction_id, col(CrosspollLog.blocked).is_(False))
-            .order_by(desc(col(CrosspollLog.id)))
-            .limit(1)
-        ).first()
-        if row is not None:
+        for row in found(transaction.session, CrosspollLog, _LAST_PASSED, {"card": view.prediction_id}):
             row.result = {
                 "session": view.id,
                 "state": view.state.value,
@@ -253,7 +253,7 @@ class Pipeline:
         found = check_assignment(trigger.assignment, settings.channels, own=own)
         allowed_once = False
         if found.verdict is Verdict.BLOCK:
-            allowance = session.get(Allowance, trigger.assignment.digest)
+            allowance = load(session, Allowance, trigger.assignment.digest)
             allowed_once = allowance is not None and allowance.used_at is None
         facts = ContentFacts(
             by_operator=by_operator,
@@ -338,7 +338,7 @@ class Pipeline:
                 self._kill_switch.place(transaction, PAUSE, f"{count} rejections in a row")
 
     def _use_allowance(self, transaction: Transaction, digest: str) -> None:
-        allowance = transaction.session.get(Allowance, digest)
+        allowance = load(transaction.session, Allowance, digest)
         if allowance is not None and allowance.used_at is None:
             allowance.used_at = transaction.now
 

@@ -28,7 +28,7 @@ from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.storage import erasing, migrations
 from engine.storage.files import damaged_fix
-from engine.storage.quick import DRIVER, Rows, driver_of, run
+from engine.storage.quick import DRIVER, READS, Rows, ask, driver_of, run
 from engine.values import Refusal
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Transaction:
     def ask(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
         """`quick.ask` in this transaction."""
         if self._session is not None:
-            self._session.flush()
+            return ask(self._session, statement, values)
         return run(self._driver, statement, values)
 
     def record(self, event: Event) -> None:
@@ -280,7 +280,7 @@ class _Reader:
             self._connection,
             join_transaction_mode="rollback_only",
             expire_on_commit=False,
-            info={DRIVER: self._driver},
+            info={DRIVER: self._driver, READS: True},
         )
 
     def begin(self) -> Session:

@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cache
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Executable
+from sqlalchemy import Connection, Executable, bindparam, inspect
+from sqlalchemy import select as select_columns
 from sqlalchemy.dialects.sqlite import pysqlite
+from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import Insert, Select
 from sqlalchemy.sql.compiler import ExpandedState, SQLCompiler
-from sqlmodel import Session
+from sqlmodel import Session, SQLModel
 
 _DIALECT = pysqlite.dialect()
 
 DRIVER = "driver"
 """Under this name a session's `info` has SQLite's connection, when that is in the session's transaction already."""
+
+READS = "reads"
+"""A session whose `info` has this reads only: rows that are found for it are nobody's, and no change is looked for."""
+
+Row = TypeVar("Row", bound=SQLModel)
 
 
 class Rows(list[tuple[Any, ...]]):
@@ -41,22 +49,45 @@ class Rows(list[tuple[Any, ...]]):
 
 
 def ask(session: Session, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
-    """Execute a module's constant in the session's transaction; what the session has not written yet is, first.
+    """Execute a module's constant in the session's transaction; what the session has not written yet of the tables
+    that it touches is, first.
 
     An insert names the same columns each time. Raises what the driver raises.
     """
-    session.flush()
+    given = values or {}
+    prepared = _prepared(statement, given)
+    if READS not in session.info and prepared.concerns(session):
+        session.flush()
     driver = session.info.get(DRIVER)
-    return run(driver_of(session.connection()) if driver is None else driver, statement, values)
+    return prepared.run(driver_of(session.connection()) if driver is None else driver, given)
 
 
 def run(driver: sqlite3.Connection, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
     """The same, in whatever transaction `driver` is in."""
     given = values or {}
-    prepared = _known.get(statement)
-    if prepared is None:
-        prepared = _known[statement] = _Prepared(statement, given)
-    return prepared.run(driver, given)
+    return _prepared(statement, given).run(driver, given)
+
+
+def whole(model: type[SQLModel]) -> Select[Any]:
+    """The beginning of a statement for `found`: all columns of a table, and no other."""
+    return select_columns(*_entity(model).columns)
+
+
+def found(
+    session: Session, model: type[Row], statement: Executable, values: Mapping[str, Any] | None = None
+) -> list[Row]:
+    """The rows that a constant made of `whole(model)` finds, as objects of the session: what is changed in them is
+    written, and one that the session has already is that one. The objects of a session that only reads are nobody's."""
+    return _entity(model).objects(session, ask(session, statement, values))
+
+
+def load(session: Session, model: type[Row], key: str | int) -> Row | None:
+    """What `session.get` gives for a table with a key of one column: an object as in `found`, or None."""
+    entity = _entity(model)
+    known = session.identity_map.get(entity.identity(key))
+    if isinstance(known, model):
+        return known
+    return next(iter(entity.objects(session, ask(session, entity.one, {"key": key}))), None)
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
@@ -76,6 +107,9 @@ class _Prepared:
         )
         assert isinstance(compiled, SQLCompiler)
         self._compiled = compiled
+        self._tables = str(compiled)
+        if isinstance(statement, Insert):  # a row is written after the one it refers to
+            self._tables += "".join(f" {key.column.table.name}" for key in statement.table.foreign_keys)
         self._in = {
             name: bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT) for name, bind in compiled.binds.items()
         }
@@ -90,6 +124,14 @@ class _Prepared:
         self._text = first.statement
         self._order = self._ordered(first)
         self._fixed = {name: value for name, value in first.parameters.items() if name not in values}
+
+    def concerns(self, session: Session) -> bool:
+        """Whether the session has changes, not written yet, in a table that is named here."""
+        return any(
+            inspect(one).mapper.local_table.name in self._tables
+            for changed in (session.new, session.dirty, session.deleted)
+            for one in changed
+        )
 
     def run(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> Rows:
         text, order, given, fixed = self._text, self._order, values, self._fixed
@@ -119,3 +161,45 @@ class _Prepared:
 
 
 _known: WeakKeyDictionary[Executable, _Prepared] = WeakKeyDictionary()
+
+
+def _prepared(statement: Executable, values: Mapping[str, Any]) -> _Prepared:
+    known = _known.get(statement)
+    if known is None:
+        known = _known[statement] = _Prepared(statement, values)
+    return known
+
+
+class _Entity(Generic[Row]):
+    """How rows of a table become objects: what the ORM does for any statement, done for one that asks for a table."""
+
+    def __init__(self, model: type[Row]) -> None:
+        self._mapper = inspect(model)
+        self.columns = tuple(self._mapper.local_table.columns)
+        self._names = [self._mapper.get_property_by_column(column).key for column in self.columns]
+        (key,) = self._mapper.primary_key
+        self._key = self.columns.index(key)
+        self.one = select_columns(*self.columns).where(key == bindparam("key"))
+
+    def identity(self, key: Any) -> Any:
+        return self._mapper.identity_key_from_primary_key((key,))
+
+    def objects(self, session: Session, rows: Rows) -> list[Row]:
+        reads = READS in session.info
+        objects = []
+        for row in rows:
+            identity = self.identity(row[self._key])
+            one = None if reads else session.identity_map.get(identity)
+            if one is None:
+                one = self._mapper.class_manager.new_instance()
+                one.__dict__.update(zip(self._names, row, strict=True))
+                instance_state(one).key = identity
+                if not reads:
+                    session.add(one)
+            objects.append(one)
+        return objects
+
+
+@cache
+def _entity(model: type[Row]) -> _Entity[Row]:
+    return _Entity(model)

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index, String, cast
+from sqlalchemy import JSON, CheckConstraint, Column, Index, String, bindparam, cast
 from sqlmodel import Field, Session, SQLModel, col, desc, select
 
 from engine.events import TaskAdded, TaskChanged
 from engine.storage.database import Database, Transaction
+from engine.storage.quick import found, load, whole
 from engine.storage.types import utc
 from engine.values import Randomness, Refusal, SessionState, SessionView, Task, sanitise
 
@@ -55,6 +56,9 @@ class TaskRow(SQLModel, table=True):
     """Tasks that are to be done before. They are older than this one, so that they never form a circle."""
 
 
+_RUNNING_IN = whole(TaskRow).where(col(TaskRow.session_id) == bindparam("session"), col(TaskRow.state) == "running")
+
+
 class TaskBoard:
     """The board of one home. `cards`, when given, ties a session's task to its card."""
 
@@ -80,7 +84,7 @@ class TaskBoard:
     def get(self, task_id: str) -> Task:
         """One task by its id or the beginning of it. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
         with self._database.read() as session:
-            row = session.get(TaskRow, task_id)
+            row = load(session, TaskRow, task_id)
             if row is None and task_id:
                 begin = task_id if task_id.startswith("task_") else f"task_{task_id}"
                 rows = session.exec(select(TaskRow).where(col(TaskRow.id).startswith(begin, autoescape=True)).limit(2))
@@ -120,7 +124,7 @@ class TaskBoard:
 
     def is_open(self, transaction: Transaction, task_id: str) -> bool:
         """Whether this task still waits or is being worked on; False for one that never was."""
-        row = transaction.session.get(TaskRow, task_id)
+        row = load(transaction.session, TaskRow, task_id)
         return row is not None and row.state in ("open", "running")
 
     def done(self, task_id: str) -> Task:
@@ -128,7 +132,7 @@ class TaskBoard:
         full_id = self.get(task_id).id
 
         def finish(tx: Transaction) -> Task:
-            row = tx.session.get(TaskRow, full_id)
+            row = load(tx.session, TaskRow, full_id)
             assert row is not None, "tasks are never deleted"
             if row.state == "running":
                 raise Refusal("task_running", f"{row.id} is being worked on", "stop its session or wait for its end")
@@ -140,7 +144,7 @@ class TaskBoard:
     def session_started(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: the card's task runs now; a card without one gets one."""
         task_id = self._cards.task_of(transaction, view.prediction_id) if self._cards else None
-        row = transaction.session.get(TaskRow, task_id) if task_id else None
+        row = load(transaction.session, TaskRow, task_id) if task_id else None
         if row is not None:
             row.session_id = view.id
             self._change(transaction, row, "running", "")
@@ -152,11 +156,10 @@ class TaskBoard:
 
     def session_ended(self, transaction: Transaction, view: SessionView, result: object = None) -> None:
         """Observer of sessions: done when it succeeded. The operator's own task stays open until it is done."""
-        row = transaction.session.exec(
-            select(TaskRow).where(col(TaskRow.session_id) == view.id, col(TaskRow.state) == "running")
-        ).first()
-        if row is None:
+        running = found(transaction.session, TaskRow, _RUNNING_IN, {"session": view.id})
+        if not running:
             return  # it ended before it started
+        row = running[0]
         if view.state is SessionState.SUCCEEDED:
             self._change(transaction, row, "done", view.summary)
         elif row.source != "session":

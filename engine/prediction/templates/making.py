@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from engine.prediction.collectors import signal
-from engine.prediction.collectors.conversations import conversations_signal
 from engine.prediction.collectors.tasks import related_task, tasks_signal
 from engine.prediction.collectors.time_of_day import Activity, time_signal
 from engine.prediction.context import WorkspaceContext
@@ -44,7 +43,7 @@ def offer(
     own = {
         "time": time_signal(context.local, *activities),
         "tasks": tasks_signal(context.tasks, context.now, words),
-        "conversations": conversations_signal(context.sessions, context.now, {kind, *continues}),
+        "conversations": context.conversations(frozenset({kind, *continues})),
         "git": signal("git", strength, evidence),
     }
     signals = tuple(
