@@ -59,6 +59,7 @@ def test_stop_all_ends_what_runs_and_what_waits_within_a_second(world: World) ->
     assert time.monotonic() - began < 1.0
     assert {world.state(view) for view in views} == {SessionState.CANCELLED}
     assert len(world.runner.begun) == 2
+    assert [world.sessions.get(view.id).started_at is None for view in views] == [False, False, True, True]
     assert len(world.watcher.ended) == 4
 
 
