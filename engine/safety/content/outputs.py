@@ -104,10 +104,11 @@ def saved_as(program: str, args: list[str], redirects: list[tuple[str, str]]) ->
     if program not in _DOWNLOADERS:
         return set()
     files = {target for operator, target in redirects if ">" in operator}
+    by_address = program == "wget" or any(one[:1] == "-" and "O" in one for one in args)
     for place, word in enumerate(args):
         if word in ("-o", "-O", "--output", "--output-document") and place + 1 < len(args):
             files.add(args[place + 1])
-        if "://" in word and (program == "wget" or any(one[:1] == "-" and "O" in one for one in args)):
+        if by_address and "://" in word:
             files.add(word.partition("?")[0].rsplit("/", 1)[-1])
     named = {file for file in files if file not in ("", "-", "/dev/null")}
     return named | {f"./{file}" for file in named if "/" not in file}
