@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from clawpy_console.where import Where, WrongUse
+from engine.values import sanitise
 from engine.values.secrets import redact
 
 Build = Callable[[argparse.Namespace, Where], dict[str, Any]]
@@ -89,7 +90,7 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {redact(message)}\nsee `{self.prog} --help`\n")
+        self.exit(2, f"{self.prog}: {sanitise(redact(message))}\nsee `{self.prog} --help`\n")
 
 
 def _no_verb(word: str, verbs: Collection[str]) -> str:
