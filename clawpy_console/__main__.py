@@ -2,6 +2,6 @@
 
 import sys
 
-from clawpy_console.cli import main
+from clawpy_console.start import main
 
 sys.exit(main())

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from textual.app import App
 
 
+TRAINED = {
+    "adopted": ("the new model is in use", "information"),
+    "kept_old": ("the new model is not in use", "warning"),
+    "failed": ("it failed", "error"),
+}
+"""How a training ends, for one who did not watch it."""
+
+
 def sentence(event: Any) -> tuple[str, str] | None:
     """What an event says to the operator and how grave it is ("information", "warning", "error"), or None."""
     match event.kind:
@@ -25,8 +33,14 @@ def sentence(event: Any) -> tuple[str, str] | None:
             return f"{words.count(event.files, 'changed file')} {verb} to be landed  (2)", "warning"
         case "PermissionAsked":
             return words.one_line(f"may it? {event.title}  (2)"), "warning"
+        case "NotificationsGivenUp":
+            told = words.count(event.number, "notification")
+            return words.one_line(f"{told} not delivered to the {event.subject}: {event.reason}"), "warning"
         case "FaultReported":
             return words.one_line(f"{event.where}: {event.message}"), "error"
+        case "TrainingMoved" if event.state in TRAINED:
+            said, grave = TRAINED[event.state]
+            return words.one_line(f"training: {said}; {event.note}  (7)"), grave
         case "CostWarned":
             share = 100 * event.spent // max(1, event.cap)
             spent, cap = words.money(event.spent), words.money(event.cap)

@@ -8,22 +8,20 @@ imported; a test holds that.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import importlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.app import SystemCommand
-from textual.content import Content
 from textual.driver import Driver
 from textual.screen import Screen
 from textual.timer import Timer
 
-from clawpy_console import alerts
+from clawpy_console import alerts, modes
 from clawpy_console.actions import bindings
 from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
 from clawpy_console.deck import Deck
@@ -31,8 +29,8 @@ from clawpy_console.knowing import KnowingApp
 from clawpy_console.known import TOPICS
 from clawpy_console.looks import Looks
 from clawpy_console.pauses import Pauses
+from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.mission import MissionScreen
 from engine.home import Home
 from engine.values import Hold, Layer, Refusal
 
@@ -41,9 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ABSENCE = timedelta(minutes=30)
-"""Away for longer than this, and the operator is told what happened meanwhile."""
-
 
 def headless_holder(home: Home) -> bool:
     """Whether the note says that a headless engine holds `home`."""
@@ -51,30 +46,6 @@ def headless_holder(home: Home) -> bool:
 
     holder = read_holder(home)
     return holder is not None and holder.kind == "headless"
-
-
-def _work() -> Screen[None]:
-    from clawpy_console.screens.work import WorkScreen
-
-    return WorkScreen()
-
-
-def _hierarchy() -> Screen[None]:
-    from clawpy_console.screens.hierarchy import HierarchyScreen
-
-    return HierarchyScreen()
-
-
-def _memory() -> Screen[None]:
-    from clawpy_console.screens.memory import MemoryScreen
-
-    return MemoryScreen()
-
-
-def _safety() -> Screen[None]:
-    from clawpy_console.screens.safety import SafetyScreen
-
-    return SafetyScreen()
 
 
 class ConsoleApp(KnowingApp):
@@ -93,8 +64,8 @@ class ConsoleApp(KnowingApp):
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
-    MODES = {"mission": MissionScreen, "work": _work, "hierarchy": _hierarchy, "memory": _memory, "safety": _safety}
-    DEFAULT_MODE = "mission"
+    MODES = modes.MODES
+    DEFAULT_MODE = modes.FIRST
     BINDINGS = bindings("app")
 
     def __init__(
@@ -113,13 +84,11 @@ class ConsoleApp(KnowingApp):
         self.deck = Deck(self)
         self._stop_asked = False
         self._keep_engine = False
-        self._blurred_at: datetime | None = None
-        self._heard_at: datetime | None = None
         self._ticking: Timer | None = None
         self._pauses = Pauses()
-        self._greeting = False
         self._title = ""
         self.looks = Looks(self, self._last)
+        self._presence = Presence(self)
 
     def run(self, **options: Any) -> Any:
         """Run in the terminal, then close the engine, or have it go on without us; without `mouse=` the mouse is as the
@@ -221,7 +190,14 @@ class ConsoleApp(KnowingApp):
         self._set_title()
 
     def known_read(self) -> None:
-        self._greet_after_absence()
+        """The first time: whoever sits there is told what there is to tell."""
+        if self.greeted:
+            return
+        self.greeted = True
+        for refusal in self._complaints:
+            self.say(str(refusal), "warning")
+        self._complaints.clear()
+        self._presence.came()
 
     def _in_sight(self) -> ConsoleScreen | None:
         """The screen that is drawn on. One that a dialog covers is a picture; it catches up when it comes up again."""
@@ -284,69 +260,19 @@ class ConsoleApp(KnowingApp):
             self._ticking.stop()
         self._ticking = self.set_timer(1.0 if self.known.running else 60.0 - now.second, self._tick, name="tick")
 
-    def _greet_after_absence(self) -> None:
-        """Once after the first reading: what happened since the last time, or the first-run line."""
-        if self._greeted:
-            return
-        self._greeted = True
-        for refusal in self._complaints:
-            self.say(str(refusal), "warning")
-        self._complaints.clear()
-        saved = self._last.saved_at
-        if not self._last.welcomed:
-            from clawpy_console.greeting import first_run
-
-            engine, keymap = self.engine, self.keymap
-            if engine is not None:
-                greet = lambda lines: self._greet([] if self._last.welcomed else lines)  # noqa: E731
-                self.ask(lambda: first_run(engine, keymap), greet)
-        if saved is not None and self.now() - saved > ABSENCE:
-            self._tell_since(saved)
-
-    def _tell_since(self, since: datetime) -> None:
-        from clawpy_console.greeting import since_then
-
-        engine = self.engine
-        if engine is not None:
-            self.ask(lambda: since_then(engine, since, self.now()), self._greet)
-
-    def _greet(self, lines: list[Content]) -> None:
-        self._greeting = bool(lines)
-        for screen in self.screen_stack:
-            if isinstance(screen, MissionScreen):
-                if screen.ready:
-                    screen.greet(lines)
-                else:
-                    self.call_after_refresh(self._greet, lines)
-
     # The operator
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, (events.Key, events.MouseDown)):
             self._pauses.pressed()
-            self._operator_acted(event.key if isinstance(event, events.Key) else "")
+            self._presence.acted(event.key if isinstance(event, events.Key) else "")
         await super().on_event(event)
 
-    def _operator_acted(self, key: str) -> None:
-        """A key or a click: the operator is there. Told to the engine at most twice a minute."""
-        now = self.now()
-        if self._greeting and (self._last.welcomed or key == "escape"):
-            self._greet([])
-        if self._greeted and key == "escape" and not self._last.welcomed:
-            self._last = dataclasses.replace(self._last, welcomed=True)
-        engine = self.engine
-        if engine is None or (self._heard_at is not None and now - self._heard_at < timedelta(seconds=30)):
-            return
-        self._heard_at = now
-        self.ask(lambda: engine.autonomy.heard("console"), lambda _: self.renew(["autonomy"]), group="heard")
-
     def on_app_blur(self) -> None:
-        self._blurred_at = self.now()
+        self._presence.looked_away()
 
     def on_app_focus(self) -> None:
-        away, self._blurred_at = self._blurred_at, None
-        if away is not None and self.now() - away > ABSENCE:
-            self._tell_since(away)
+        self._presence.looked_back()
 
     # Actions
 
@@ -393,33 +319,30 @@ class ConsoleApp(KnowingApp):
     def open_session(self, session_id: str) -> None:
         """Go to the work screen, to this session."""
         if session_id:
-            self.run_worker(self._open_session(session_id), group="go")
-
-    async def _open_session(self, session_id: str) -> None:
-        await self.action_go("work")
-        select = getattr(self.screen, "select", None)
-        if callable(select):
-            select(session_id)
+            self.run_worker(self._show_on("work", "select", session_id), group="go")
 
     def open_memory(self, layer: Layer, id: str) -> None:
         """Go to the memory screen, to this entry."""
-        self.run_worker(self._open_memory(layer, id), group="go")
-
-    async def _open_memory(self, layer: Layer, id: str) -> None:
-        await self.action_go("memory")
-        show = getattr(self.screen, "show", None)
-        if callable(show):
-            self.call_after_refresh(show, layer, id)
+        self.run_worker(self._show_on("memory", "show", layer, id), group="go")
 
     def open_agent(self, agent_id: str) -> None:
         """Go to the hierarchy screen, to this agent."""
-        self.run_worker(self._open_agent(agent_id), group="go")
+        self.run_worker(self._show_on("hierarchy", "select_agent", agent_id), group="go")
 
-    async def _open_agent(self, agent_id: str) -> None:
-        await self.action_go("hierarchy")
-        select = getattr(self.screen, "select_agent", None)
-        if callable(select):
-            self.call_after_refresh(select, agent_id)
+    def open_candidate(self, candidate_id: str) -> None:
+        """Go to the candidate screen, to this candidate."""
+        self.run_worker(self._show_on("candidates", "select_candidate", candidate_id), group="go")
+
+    def open_learning(self, learning_id: str) -> None:
+        """Go to the learnings, to this one."""
+        self.run_worker(self._show_on("learnings", "show_learning", learning_id), group="go")
+
+    async def _show_on(self, mode: str, show: str, *what: object) -> None:
+        """Show a screen, and have it show something by its method `show`."""
+        await self.action_go(mode)
+        act = getattr(self.screen, show, None)
+        if callable(act):
+            self.call_after_refresh(act, *what)
 
     def action_help(self) -> None:
         from clawpy_console.dialogs.help import Help

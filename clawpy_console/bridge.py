@@ -61,15 +61,34 @@ MOVES: Mapping[str, tuple[str, ...]] = {
     "BubbleRefused": ("changes", "agents"),
     "MemoryBubbleFlushed": ("changes", "agents"),
     "AgentFileChanged": ("agents", "memory"),
+    "NotificationsGivenUp": ("changes",),
     "FactPromoted": ("memory", "changes"),
     "FactRejected": ("memory", "changes"),
     "NightlyFinished": ("memory", "changes"),
     "MemoryForgotten": ("memory", "sessions"),
     "SettingChanged": ("settings", "autonomy", "costs", "phase"),
     "FaultReported": ("settings",),
+    "GatewayOpened": ("place",),
+    "GatewayClosed": ("place",),
+    "TrainingMoved": ("training",),
+    "CandidateDrafted": ("adaptation",),
+    "CandidateWeighed": ("adaptation", "changes"),
+    "CandidatePromoted": ("adaptation", "changes"),
+    "CandidateRejected": ("adaptation", "changes"),
+    "CandidateRolledBack": ("adaptation", "changes"),
+    "OverlayFoundHarmful": ("adaptation", "changes"),
+    "LearningsExtracted": ("learnings",),
+    "LearningPromoted": ("learnings",),
+    "LearningReinforced": ("learnings",),
+    "LearningsCompacted": ("learnings",),
+    "LearningRetracted": ("learnings", "changes"),
+    "LearningKept": ("learnings", "changes"),
     "OperatorActed": ("autonomy", "place"),
 }
-"""Which topics of `Known` an event makes old, by the event's kind."""
+"""Which topics of `Known` an event makes old, by the event's kind, and which of `OF_SCREENS`."""
+
+OF_SCREENS = frozenset({"adaptation", "learnings", "training"})
+"""Topics that one screen reads for itself; nothing of them is kept in `Known`."""
 
 NOTICED = frozenset(
     {
@@ -77,9 +96,11 @@ NOTICED = frozenset(
         "ChangeSetReady",
         "PermissionAsked",
         "FaultReported",
+        "NotificationsGivenUp",
         "CostWarned",
         "HoldPlaced",
         "PredictionCreated",
+        "TrainingMoved",
     }
 )
 """Kinds that may be worth a word to the operator; handed on one by one, in order."""

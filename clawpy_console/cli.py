@@ -6,6 +6,7 @@ where it is used. What a verb does is the engine's; here arguments become a requ
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shlex
@@ -13,7 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,15 +34,14 @@ UNREAD = 128 + signal.SIGPIPE
 ORDERLY_SECONDS = 5.0
 """Seconds that an ending console may take to leave in order."""
 
-SECRET_BYTES = 8192
-"""No key is longer."""
-
-BATCH_BYTES = 2 * 1024 * 1024
-"""A batch goes to the engine in pieces of about this size."""
+GARBAGE = (50_000, 20, 50)
+"""When garbage is looked for (`gc.set_threshold`). Python's own 700 is for small programs: of a screen, which is made
+of tens of thousands of objects, the looking took two fifths of the time."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `clawpy` with `argv` (the process's own by default) and return its exit code."""
+    gc.set_threshold(*GARBAGE)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
@@ -163,11 +163,13 @@ def open_engine(home: Home, **options: Any) -> Engine:
 
 
 def _open_demo(home: Home, **options: Any) -> Engine:
-    """An engine over the demo's fresh home, whose organisation knows something."""
+    """An engine over the demo's fresh home, whose organisation knows something and worked a little."""
     from clawpy_console.demo_people import tell
+    from clawpy_console.demo_work import begin
 
     engine = open_engine(home, **options)
     tell(engine)
+    begin(engine, str(options["workspaces"][0]))
     return engine
 
 
@@ -177,7 +179,8 @@ def _tell(error: Refusal, where: Where) -> None:
             json.dumps({"error": {"code": error.code, "message": error.message, "fix": error.fix}}, ensure_ascii=False)
         )
         return
-    from clawpy_console.output import Style, refusal
+    from clawpy_console.printing.render import refusal
+    from clawpy_console.printing.style import Style
 
     print(refusal(error, Style.of(sys.stderr)), file=sys.stderr)
 
@@ -199,7 +202,8 @@ def _print(document: dict[str, Any], options: argparse.Namespace, where: Where) 
     if where.as_json:
         print(json.dumps(document, ensure_ascii=False))
         return
-    from clawpy_console.output import Style, render
+    from clawpy_console.printing.render import render
+    from clawpy_console.printing.style import Style
 
     text = render(options.verb, document, vars(options), Style.of(sys.stdout))
     if text:
@@ -214,6 +218,39 @@ def _run(options: argparse.Namespace, where: Where) -> int:
     if not workspaces:
         where.scope(needed=True)
     run(where.home, workspaces, seconds=options.seconds, as_json=where.as_json)
+    return DONE
+
+
+def _serve(options: argparse.Namespace, where: Where) -> int:
+    """The engine without a screen, with the gateway."""
+    from clawpy_console.headless import run
+    from engine import read_holder
+
+    workspaces = where.all()
+    if not workspaces:
+        where.scope(needed=True)
+    named = ("host", "port", "certificate", "certificate_key")
+    wish = {name: value for name in named if (value := getattr(options, name)) is not None}
+    wish |= {"tunnel": options.tunnel, "in_file": options.store == "file"}
+    try:
+        run(where.home, workspaces, seconds=options.seconds, as_json=where.as_json, gateway=wish)
+    except Refusal as error:
+        if error.code != "home_held":
+            raise
+        holder = read_holder(where.home)
+        if holder is not None and holder.gateway:
+            raise Refusal(error.code, error.message, f"it listens already, at {holder.gateway}") from error
+        fix = "that engine can open it as well: clawpy config set gateway.enabled true, or Gateway on in its palette"
+        raise Refusal(error.code, error.message, fix) from error
+    return DONE
+
+
+def _token(options: argparse.Namespace, where: Where) -> int:
+    """The gateway's token, in this very process."""
+    from engine import gateway_token
+
+    new = options.action == "new"
+    _print(gateway_token(where.home, new=new, in_file=new and options.store == "file"), options, where)
     return DONE
 
 
@@ -252,29 +289,33 @@ def _key(options: argparse.Namespace, where: Where) -> int:
         document = call(where.home, "key", options.build(options, where), opener=open_engine)
         _print(document, options, where)
         return DONE if document.get("reached", True) else REFUSED
-    if options.never:
-        raise WrongUse(
-            "a key is never an argument: every process here could read it, and the shell keeps it. "
-            "Say `clawpy key set NAME` and paste it when you are asked. "
-            "If what you gave was a key, take a new one from the provider"
-        )
-    from engine import keep_key
+    from clawpy_console.entrusting import key
 
-    document = keep_key(where.home, options.name, _secret(options.name), in_file=options.store == "file")
-    _print(document, options, where)
+    _print(key(options, where), options, where)
     return DONE
 
 
-def _secret(name: str) -> str:
-    """The key as it is typed unseen, or read from what is piped in."""
-    if not sys.stdin.isatty():
-        return sys.stdin.read(SECRET_BYTES).strip()
-    import getpass
+def _notify(options: argparse.Namespace, where: Where) -> int:
+    """An address that may hold a secret goes to the keyring from this very process, as a key does."""
+    if options.action != "set":
+        from engine import call
 
-    try:
-        return getpass.getpass("the key (it is not shown): ")
-    except EOFError:
-        return ""
+        document = call(where.home, "notify", options.build(options, where), workspaces=where.all(), opener=open_engine)
+        _print(document, options, where)
+        return DONE if all(one["delivered"] for one in document.get("tested", [])) else REFUSED
+    from clawpy_console.entrusting import address
+
+    _print(address(options, where, opener=open_engine), options, where)
+    return DONE
+
+
+def _mcp(options: argparse.Namespace, where: Where) -> int:
+    """Standard output belongs to the protocol from here on."""
+    from engine import mcp_serve
+
+    workspace = next(iter(where.scope()), "")
+    mcp_serve(where.home, workspace=workspace, opener=open_engine, agent=options.agent or "", version=__version__)
+    return DONE
 
 
 def _config(options: argparse.Namespace, where: Where) -> int:
@@ -292,7 +333,9 @@ def _check(options: argparse.Namespace, where: Where) -> int:
     if sum(given) != 1:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
     if options.batch is not None:
-        return _check_batch(options.batch, where)
+        from clawpy_console.checking import check_batch
+
+        return DONE if check_batch(options.batch, where, opener=open_engine) else REFUSED
     if options.prompt is not None:
         arguments: dict[str, Any] = {"prompt": options.prompt}
     else:
@@ -302,49 +345,11 @@ def _check(options: argparse.Namespace, where: Where) -> int:
     return DONE
 
 
-def _check_batch(name: str, where: Where) -> int:
-    """One JSON line for each input line, in order; lines that are no JSON are answered with their error."""
-    from engine import call
-
-    code, number = DONE, 0
-    for lines in _pieces(name):
-        parsed: list[Any] = []
-        for line in lines:
-            try:
-                parsed.append(json.loads(line))
-            except ValueError:
-                parsed.append(None)
-        asked = {"lines": parsed, "cwd": str(Path.cwd())}
-        for result in call(where.home, "check", asked, opener=open_engine)["results"]:
-            number += 1
-            if "error" in result:
-                result["error"]["message"] = f"line {number}: {result['error']['message']}"
-                code = REFUSED
-            print(json.dumps(result, ensure_ascii=False))
-    return code
-
-
-def _pieces(name: str) -> Iterator[list[str]]:
-    try:
-        with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8", errors="replace") as file:
-            lines: list[str] = []
-            size = 0
-            for line in file:
-                lines.append(line)
-                size += len(line)
-                if size > BATCH_BYTES:
-                    yield lines
-                    lines, size = [], 0
-            if lines:
-                yield lines
-    except OSError as error:
-        raise Refusal("no_file", f"{name} cannot be read: {error.strerror}", "name a file of JSON lines") from error
-
-
 def _simulate(options: argparse.Namespace, where: Where) -> int:
     """In a home of its own that is thrown away: the one that is named is not touched."""
     from engine import simulate
 
+    gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
     _print(simulate(options.days, options.seed), options, where)
     return DONE
 
@@ -376,12 +381,16 @@ def _recall(options: argparse.Namespace, where: Where) -> int:
 
 SPECIAL = {
     "run": _run,
+    "serve": _serve,
     "stop": _stop,
     "doctor": _doctor,
     "check": _check,
     "config": _config,
     "key": _key,
+    "notify": _notify,
+    "mcp": _mcp,
     "simulate": _simulate,
+    "token": _token,
     "remember": _remember,
     "recall": _recall,
 }

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import os
 import re
-import shlex
-from collections.abc import Callable, Collection
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any
 
+from clawpy_console.verb_parsers import (
+    Parser,
+    agents_parser,
+    candidates_parser,
+    config_parser,
+    drafts_parser,
+    key_parser,
+    learnings_parser,
+    notify_parser,
+    permissions_parser,
+    serve_parser,
+    tasks_parser,
+    token_parser,
+    train_parser,
+    wisdom_parsers,
+)
 from clawpy_console.where import Where, WrongUse
-from engine.values import sanitise
-from engine.values.secrets import redact
 
 Build = Callable[[argparse.Namespace, Where], dict[str, Any]]
 
@@ -49,17 +59,6 @@ def _work(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     return {"id": options.id, "lines": options.lines, "diff": options.diff}
 
 
-def _tasks(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-    scope = where.scope()
-    here = {"workspace": scope[0]} if scope else {}
-    if options.action == "add":
-        new = {"action": "add", "title": " ".join(options.title), "channel": options.channel or ""}
-        return new | here | ({"needs": options.needs} if options.needs else {})
-    if options.action == "done":
-        return {"action": "done", "id": options.id}
-    return {"action": "list", "state": getattr(options, "state", None)} | here
-
-
 def _export(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     return {"what": options.what, "format": options.format}
 
@@ -80,27 +79,6 @@ def span(text: str) -> int:
     return seconds
 
 
-class _Parser(argparse.ArgumentParser):
-    verbs: Collection[str] = ()
-    """Those of the parser of everything."""
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self.verbs and args and not args[0].startswith("-") and args[0] not in self.verbs:
-            self.error(_no_verb(args[0], self.verbs))
-        return super().parse_args(args, namespace)
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {sanitise(redact(message))}\nsee `{self.prog} --help`\n")
-
-
-def _no_verb(word: str, verbs: Collection[str]) -> str:
-    """What is said of a first word that is none: argparse would list all verbs, and not what was meant."""
-    if os.sep in word or Path(word).is_dir():
-        return f"{word} is no verb; a repository is named with --workspace: clawpy --workspace {shlex.quote(word)}"
-    near = difflib.get_close_matches(word, verbs, 3)
-    return f"there is no verb {word}" + (f"; is {' or '.join(near)} meant?" if near else "")
-
-
 EVERYWHERE = """before or after any verb:
   --home DIR        keep config, data, cache and logs under DIR (or set CLAWPY_HOME)
   --workspace DIR   a git repository to work on, may be given again; by default that of the current folder
@@ -111,7 +89,7 @@ EVERYWHERE = """before or after any verb:
 def parser() -> argparse.ArgumentParser:
     """The parser of everything besides the options of `where`; its result has `verb`, and `build` for its arguments."""
     plain: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-    top = _Parser(
+    top = Parser(
         prog="clawpy",
         usage="clawpy [--workspace DIR]... [--home DIR] [--demo] [--version] [VERB ...]",
         description="An operator's console for a swarm of AI agents. Without a verb it opens the console.",
@@ -119,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
         + "\nfor instance:\n  clawpy\n  clawpy predict\n  clawpy approve 7k2m --wait\n  clawpy --demo",
         **plain,
     )
-    verbs = top.add_subparsers(prog="clawpy", dest="verb", metavar="VERB", title="verbs", parser_class=_Parser)
+    verbs = top.add_subparsers(prog="clawpy", dest="verb", metavar="VERB", title="verbs", parser_class=Parser)
 
     def add(name: str, says: str, example: str, build: Build | None = None) -> argparse.ArgumentParser:
         made = verbs.add_parser(
@@ -136,6 +114,7 @@ def parser() -> argparse.ArgumentParser:
 
     run = add("run", "run the engine without a screen until it is ended", "clawpy run --for 8h")
     run.add_argument("--for", dest="seconds", metavar="SPAN", type=span, help="end by itself, running work finished")
+    serve_parser(add, span)
     add("predict", "run one prediction cycle now and show the cards", "clawpy predict --json", _predict)
     cards = add("cards", "show the cards that are pending", "clawpy cards --channel koji-core", _cards)
     cards.add_argument("--channel", help="only of this channel")
@@ -187,13 +166,16 @@ def parser() -> argparse.ArgumentParser:
     doctor = add("doctor", "show what is configured, found, missing, and how to mend it", "clawpy doctor")
     doctor.add_argument("--online", action="store_true", help="also ask each provider whether it takes its key")
 
-    _agents_parser(add, plain)
-    _wisdom_parsers(add, plain)
-    _permissions_parser(add, plain)
-    _tasks_parser(add, plain)
-    _config_parser(add, plain)
-    _key_parser(add, plain)
-    _train_parser(add, plain)
+    agents_parser(add, plain)
+    wisdom_parsers(add, plain)
+    permissions_parser(add, plain)
+    learnings_parser(add, plain)
+    tasks_parser(add, plain)
+    config_parser(add, plain)
+    key_parser(add, plain)
+    notify_parser(add, plain)
+    token_parser(add, plain)
+    train_parser(add, plain)
 
     remember = add("remember", "remember turns of conversations", "clawpy remember chats.jsonl")
     remember.add_argument(
@@ -213,7 +195,10 @@ def parser() -> argparse.ArgumentParser:
     recall.add_argument("--batch", metavar="FILE.jsonl", help='lines with "id", "query", "k"; - for standard input')
     measured = add(
         "metrics", "show how good the predictions are", "clawpy metrics --days 30",
-        lambda options, where: {"days": options.days},
+        lambda options, where: {
+            "days": options.days,
+            "workspace": where.scope()[0] if where.workspace_names else "",
+        },
     )  # fmt: skip
     measured.add_argument("--days", type=int, default=7, metavar="N", help="of the last N days; 7 by default")
     says = "bring out what was learnt from your decisions, as files to train a model on"
@@ -222,7 +207,8 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--format", choices=("plain", "together", "openai", "trl"), default="plain", help="the shape of pairs"
     )
-    _drafts_parser(add, plain)
+    candidates_parser(add, plain)
+    drafts_parser(add, plain)
     says = "take an entry of memory, or everything that holds some words, out of every store for good"
     forget = add(
         "forget", says, "clawpy forget 'my phone number is 555 0101' --yes",
@@ -231,6 +217,9 @@ def parser() -> argparse.ArgumentParser:
     forget.description = f"{forget.description} Without --yes it shows what that touches, and ends with 1."
     forget.add_argument("what", metavar="ID|WORDS", nargs="+", help="the whole id of an entry, or its very words")
     forget.add_argument("--yes", action="store_true", help="do it; it cannot be taken back")
+    says = "let an agent that is at work recall, remember and propose, over the Model Context Protocol"
+    mcp = add("mcp", says, "claude mcp add clawpy -- clawpy mcp")
+    mcp.add_argument("--agent", metavar="NAME", help="the name to go by; by default the one that it gives itself")
     check = add("check", "ask the content filter about a command or a prompt", 'clawpy check "rm -fr build"')
     check.description = f"{check.description} The exit code is 0 whatever the verdict is: read the verdict."
     check.add_argument("command", metavar="COMMAND", nargs="*")
@@ -247,187 +236,3 @@ def parser() -> argparse.ArgumentParser:
     )
     top.verbs = verbs.choices
     return top
-
-
-Add = Callable[..., argparse.ArgumentParser]
-
-
-def _actions(
-    parser: argparse.ArgumentParser, plain: dict[str, Any], *, required: bool = True
-) -> Callable[..., argparse.ArgumentParser]:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=required, parser_class=_Parser)
-
-    def add(name: str, says: str, example: str) -> argparse.ArgumentParser:
-        return actions.add_parser(
-            name, help=says, description=says[0].upper() + says[1:] + ".", epilog=f"for instance:\n  {example}", **plain
-        )
-
-    return add
-
-
-def _agents_parser(add: Add, plain: dict[str, Any]) -> None:
-    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        same = ("title", "archetype", "domain", "channel", "tier")
-        named = {"id": "id", "reportsTo": "to"} | {name: name for name in same}
-        given = {name: getattr(options, option, None) for name, option in named.items()}
-        return {"action": options.action or "list"} | {n: value for n, value in given.items() if value is not None}
-
-    says = "show and change the organisation; without an action, show it"
-    action = _actions(add("agents", says, "clawpy agents", build), plain, required=False)
-    action("list", "show the organisation", "clawpy agents list")
-    action("show", "show one agent", "clawpy agents show cto").add_argument("id", metavar="AGENT")
-    new = action("add", "add an agent", "clawpy agents add tester --to backend_lead --domain tests")
-    new.add_argument("id", metavar="AGENT")
-    new.add_argument("--to", required=True, metavar="LEADER", help="whom it reports to, or owner")
-    new.add_argument("--title")
-    new.add_argument("--archetype", help="decides its tier, for instance builder")
-    new.add_argument("--domain", help="what it knows about, in a few words")
-    move = action("move", "put an agent under another leader", "clawpy agents move tester --to cto")
-    move.add_argument("id", metavar="AGENT")
-    move.add_argument("--to", required=True, metavar="LEADER", help="whom it reports to, or owner")
-    action("retire", "take an agent out; its folder is kept", "clawpy agents retire tester").add_argument(
-        "id", metavar="AGENT"
-    )
-    tier = action("tier", "say which tier an agent is; auto lets the other rules decide", "clawpy agents tier cto 1")
-    tier.add_argument("id", metavar="AGENT")
-    tier.add_argument("tier", choices=("1", "2", "3", "4", "5", "auto"), metavar="1-5|auto")
-    serve = action("serve", "have a coding agent of yours serve a channel", "clawpy agents serve koji-core claude")
-    serve.add_argument("channel", metavar="CHANNEL")
-    serve.add_argument("id", metavar="CODING-AGENT", help="one that `clawpy agents list` names")
-
-
-def _wisdom_parsers(add: Add, plain: dict[str, Any]) -> None:
-    def told(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        return {"id": options.id} | ({"reportsTo": options.to} if options.to else {})
-
-    def asked(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        named = {name: getattr(options, name, None) for name in ("state", "agent")}
-        return {"action": options.action or "list"} | {name: value for name, value in named.items() if value}
-
-    says = "show what an agent's leaders tell it in its next prompt, and what was cut"
-    guidance = add("guidance", says, "clawpy guidance backend_builder", told)
-    guidance.add_argument("id", metavar="AGENT")
-    guidance.add_argument("--to", metavar="LEADER", help="also what it would be told there")
-    says = "show what agents found out and sent up, and which gate refused it"
-    action = _actions(add("bubbles", says, "clawpy bubbles list --state refused", asked), plain, required=False)
-    shown = action("list", "show learnings on their way up", "clawpy bubbles list --state queued")
-    shown.add_argument("--state", choices=("queued", "refused", "flushed"))
-    shown.add_argument("--agent", metavar="AGENT", help="those that it sent or receives")
-    action("flush", "let what is queued become patterns of its leaders now", "clawpy bubbles flush")
-
-    def here(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        scope = where.scope(needed=True)
-        if len(scope) > 1:
-            raise WrongUse("learnings belong to one workspace; name one")
-        return {"action": options.action or "list", "workspace": scope[0]}
-
-    says = "show what was learnt in a workspace, or have it written into its AGENTS.md"
-    action = _actions(add("learnings", says, "clawpy learnings list", here), plain, required=False)
-    action("list", "show what was learnt here and counts, with who found it out", "clawpy learnings list")
-    says = "make a card that writes it into one marked section of AGENTS.md; you land the diff"
-    action("write", says, "clawpy learnings write")
-
-
-def _tasks_parser(add: Add, plain: dict[str, Any]) -> None:
-    says = "show and change the task board; without an action, show it"
-    action = _actions(add("tasks", says, "clawpy tasks", _tasks), plain, required=False)
-    shown = action("list", "show tasks", "clawpy tasks list --state open")
-    shown.add_argument("--state", choices=("open", "running", "done", "failed"))
-    new = action("add", "add a task", 'clawpy tasks add "cart rounding"')
-    new.add_argument("title", nargs="+", metavar="TITLE")
-    new.add_argument("--channel", help="the channel it concerns")
-    new.add_argument("--needs", metavar="ID", action="append", help="a task to be done first; may be given again")
-    action("done", "mark a task done", "clawpy tasks done 7k2m").add_argument("id", metavar="ID")
-
-
-def _drafts_parser(add: Add, plain: dict[str, Any]) -> None:
-    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        named = {name: getattr(options, name, None) for name in ("id", "edit")}
-        return {"action": options.action or "list"} | {name: value for name, value in named.items() if value}
-
-    says = "show the facts that wait for your word, keep or dismiss them"
-    action = _actions(add("drafts", says, "clawpy drafts", build), plain, required=False)
-    action("list", "show what waits, longest first", "clawpy drafts list")
-    keep = action("promote", "keep one as a fact", 'clawpy drafts promote 7k2m --edit "the service listens on 8001"')
-    keep.add_argument("id", metavar="ID", help="the draft's id, or its beginning")
-    keep.add_argument("--edit", metavar="TEXT", help="in other words")
-    turn = action("dismiss", "turn one down; the same words are not drafted again", "clawpy drafts dismiss 7k2m")
-    turn.add_argument("id", metavar="ID", help="the draft's id, or its beginning")
-
-
-def _permissions_parser(add: Add, plain: dict[str, Any]) -> None:
-    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        if options.action in ("allow", "deny"):
-            return {"action": options.action, "id": options.id, "session": options.session}
-        return {"action": "list", "all": getattr(options, "all", False)}
-
-    says = "show what sessions ask leave for, and answer"
-    action = _actions(add("permissions", says, "clawpy permissions", build), plain, required=False)
-    shown = action("list", "show what waits for an answer", "clawpy permissions list")
-    shown.add_argument("--all", action="store_true", help="the latest requests, answered ones too")
-    for name, says in (("allow", "let a session do what it asks for"), ("deny", "do not let it")):
-        answer = action(name, says, f"clawpy permissions {name} 7k2m --session")
-        answer.add_argument("id", metavar="ID", help="the request's id, or its beginning")
-        answer.add_argument("--session", action="store_true", help="the same thing again, as long as the session runs")
-
-
-def _config_parser(add: Add, plain: dict[str, Any]) -> None:
-    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        # Without an action: all of them.
-        found: dict[str, Any] = {"action": options.action or "get", "key": getattr(options, "key", None) or ""}
-        return found | ({"value": options.value} if options.action == "set" else {})
-
-    config = add("config", "show and change settings; without an action, show all", "clawpy config", build)
-    action = _actions(config, plain, required=False)
-    action("get", "show one setting or all", "clawpy config get console.theme").add_argument(
-        "key", nargs="?", metavar="KEY"
-    )
-    examples = (
-        "clawpy config set quietHoursStart 22\n  clawpy config set providers.ollama.model qwen3-coder:30b\n"
-        "  clawpy config set channels.koji-core.model anthropic:claude-sonnet-5-5\n"
-        "  clawpy config set channels.koji-core.runner acp:claude\n"
-        "  clawpy config set channels.koji-core.fallback model"
-    )
-    change = action("set", "set a setting", examples)
-    change.add_argument("key", metavar="KEY")
-    change.add_argument("value", metavar="VALUE")
-    action("unset", "bring a setting's default back", "clawpy config unset quietHoursStart").add_argument(
-        "key", metavar="KEY"
-    )
-
-
-def _train_parser(add: Add, plain: dict[str, Any]) -> None:
-    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        file = getattr(options, "file", None)
-        return {"action": options.action or "status"} | ({"file": str(Path(file).resolve())} if file else {})
-
-    says = "train a Twin model on your decisions at a provider; without an action, show how it stands"
-    action = _actions(add("train", says, "clawpy train start", build), plain, required=False)
-    action("status", "show runs, and bring on the one that is under way", "clawpy train status")
-    action("start", "begin the next run", "clawpy train start")
-    action("cancel", "end the run that is under way", "clawpy train cancel")
-    action("adopt", "use the last model although it was not swapped in", "clawpy train adopt")
-    says = "take in pairs that somebody made, in any of the shapes of export"
-    action("import", says, "clawpy train import my.jsonl").add_argument("file", metavar="FILE.jsonl")
-
-
-def _key_parser(add: Add, plain: dict[str, Any]) -> None:
-    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
-        return {"action": options.action or "list"} | ({"name": options.name} if options.action else {})
-
-    says = "keep, show and take out the keys of model providers; without an action, show"
-    action = _actions(add("key", says, "clawpy key set openai", build), plain, required=False)
-    keep = action("set", "keep a key; it is asked for, or read from standard input", "clawpy key set openai")
-    keep.add_argument("name", metavar="NAME", help="openai, anthropic, together, twin, or one of your [providers]")
-    keep.add_argument("never", nargs="*", help=argparse.SUPPRESS)
-    keep.add_argument(
-        "--store",
-        choices=("keyring", "file"),
-        default="keyring",
-        help="where: the system's keyring, or a plain file that only you can read; the keyring by default",
-    )
-    action("list", "show which keys there are and where they come from", "clawpy key list").set_defaults(name="")
-    action("delete", "take a key out", "clawpy key delete openai").add_argument("name", metavar="NAME")
-    action("test", "ask a provider whether it takes its key", "clawpy key test openai").add_argument(
-        "name", metavar="NAME"
-    )

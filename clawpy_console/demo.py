@@ -116,6 +116,8 @@ CHANGES = "# Changes\n\n## 1.2\n\n- Discounts.\n"
 
 FIRST = {"README.md": "# Shop\n\nA little shop.\n", "pyproject.toml": PYPROJECT, "Makefile": MAKEFILE}
 
+DECIDED = ("Decision: shelves have names, not numbers", "Decision: prices are whole cents in every file")
+
 HISTORY: tuple[tuple[float, str, Mapping[str, str]], ...] = (
     (21.0, "Begin the shop", {**FIRST, "shop/__init__.py": "", "tests/__init__.py": ""}),
     (20.0, "A cart that adds up", {"shop/cart.py": CART, "tests/test_cart.py": TEST_CART}),
@@ -124,9 +126,10 @@ HISTORY: tuple[tuple[float, str, Mapping[str, str]], ...] = (
     (8.0, "Release 1.2", {"CHANGELOG.md": CHANGES}),
     (2.0, "Say how to run the tests", {"README.md": "# Shop\n\nA little shop.\n\n    make test\n"}),
     (1.0, "Discounts without floating point", {"shop/cart.py": TRUNCATED}),
-    (0.2, "Name the shelves", {"shop/stock.py": STOCK.replace("the shelves", "the shelves, by name")}),
+    (0.02, DECIDED[0], {"shop/stock.py": STOCK.replace("the shelves", "the shelves, by name")}),
+    (0.01, DECIDED[1], {"README.md": "# Shop\n\nA little shop. Prices are whole cents.\n\n    make test\n"}),
 )
-"""Days ago, message, files. The last but one breaks a test."""
+"""Days ago, message, files. The one before the decisions breaks a test."""
 
 
 @contextmanager

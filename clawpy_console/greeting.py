@@ -11,10 +11,12 @@ from textual.content import Content
 
 from clawpy_console import hiring, words
 from clawpy_console.actions import shown_key
+from clawpy_console.printing.state import learnt
 from engine.values import SessionState
 
 if TYPE_CHECKING:
     from engine import Engine
+    from engine.views import Learnt
 
 
 def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
@@ -54,6 +56,13 @@ def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:
         *([line("blocked", f"{len(then.blocked)} by the rails: {rails}")] if then.blocked else []),
         line("approved", f"{then.approved}{itself}"),
         line("rejected", f"{then.rejected}"),
-        line("learnt", f"from {words.count(decisions, 'decision')}" if decisions else "nothing new"),
+        line("learnt", _learnt(then.learnt, decisions)),
         line("spent", words.money(then.spent)),
     ]
+
+
+def _learnt(what: Learnt, decisions: int) -> str:
+    """What was learnt and proposed, in words."""
+    told = learnt(what.learnings, what.facts, what.proposed, what.by_itself)
+    by = f"from {words.count(decisions, 'decision')}" if decisions else ""
+    return ", ".join(part for part in (told, by) if part) or "nothing new"

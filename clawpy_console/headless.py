@@ -59,9 +59,16 @@ class _Ending:
 
 
 def run(
-    home: Home, workspaces: Sequence[str], *, seconds: int | None, as_json: bool, out: IO[str] | None = None
+    home: Home,
+    workspaces: Sequence[str],
+    *,
+    seconds: int | None,
+    as_json: bool,
+    out: IO[str] | None = None,
+    gateway: Mapping[str, Any] | None = None,
 ) -> None:
-    """Run until told to end. Raises `Refusal` as `open_engine` does."""
+    """Run until told to end, with the gateway open where `gateway` says how. Raises `Refusal` as `open_engine` and
+    `Gateway.open` do."""
     out = out or sys.stdout
     ending = _Ending()
     former = _take_signals(ending)
@@ -72,10 +79,13 @@ def run(
         try:
             engine.handover = lambda finish: ending.end("a console takes over", finish=finish)
             say.note(f"watching {_listed(engine.workspaces)}; {engine.autonomy.state().state.value}")
+            if gateway is not None:
+                show_once(engine.gateway.open(**gateway), engine.gateway.state().token, out)
             until = None if seconds is None else time.monotonic() + seconds
             while not ending.reason:
                 feed.drain()  # only its waking counts: what happened is read from the ledger
                 say.news()
+                show_once(engine.gateway.reveal(), engine.gateway.state().token, out)
                 left = LOOK if until is None else min(LOOK, until - time.monotonic())
                 if left <= 0:
                     ending.end("its time is over", finish=True)
@@ -84,7 +94,8 @@ def run(
                     ending.wake.get(timeout=left)
             running = len(engine.sessions.running())
             how = f"; {running} running, finished first" if running and ending.finish else ""
-            say.note(f"ending: {ending.reason}{how}")
+            api = "" if gateway is None or engine.settings.current.gateway.enabled else "; the gateway ends with it"
+            say.note(f"ending: {ending.reason}{how}{api}")
             for card in engine.wind_down(finish=ending.finish, hurry=lambda: ending.hurry):
                 say.note(f"handed back: {card.assignment.prompt}", card.id)
             say.news()
@@ -94,6 +105,26 @@ def run(
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
+
+
+def show_once(token: str, source: str, out: IO[str]) -> None:
+    """Show a token that was made now, on a terminal and nowhere else: what goes to a file stays there. `source` is
+    where it is kept: "keyring", "file", "environment", or "this run", which is nowhere."""
+    if not token:
+        return
+    lasts = "`clawpy token new --store file` makes one that lasts, in a file that only you can read"
+    kept = source in ("keyring", "file", "environment")
+    screen = next((one for one in (out, sys.stderr) if one.isatty()), None)
+    if screen is not None:
+        then = (
+            f"it is kept in the {source}: `clawpy token` shows it again" if kept else f"it ends with this run; {lasts}"
+        )
+        print(f"the token, shown once: {token}\n{then}", file=screen, flush=True)
+    elif kept:
+        print(f"a token was made and is kept in the {source}: `clawpy token` shows it", file=sys.stderr, flush=True)
+    else:
+        told = "a token was made that nobody can see: there is no keyring to keep it and no terminal to show it on"
+        print(f"{told}; {lasts}, and is taken here within 15 s", file=sys.stderr, flush=True)
 
 
 def _take_signals(ending: _Ending) -> dict[int, Any]:
@@ -171,6 +202,17 @@ WORDS: dict[str, Callable[[Any], str]] = {
     "ChangeSetReady": lambda e: f"change set {e.subject} waits: {e.files} files",
     "TaskAdded": lambda e: f"task {e.subject}: {e.title}",
     "TaskChanged": lambda e: f"task {e.subject}: {e.state}",
+    "ChangeSetLanded": lambda e: f"landed: {e.subject}, {e.files} files",
+    "LandingUndone": lambda e: f"landing taken back: {e.subject}",
+    "PermissionAsked": lambda e: f"session {e.session_id} asks leave for {e.tool}: {e.title}",
+    "LearningPromoted": lambda e: f"learnt: {e.subject} holds in {e.scope} now, from {len(e.sessions)} sessions",
+    "CandidateDrafted": lambda e: f"candidate {e.subject}: {e.title}",
+    "CandidatePromoted": lambda e: f"in force by {e.by}: {e.subject}, {e.title}",
+    "CandidateRolledBack": lambda e: f"rolled back by {e.by}: {e.subject}, {e.title}; {e.reason}",
+    "NightlyFinished": lambda e: f"night of {e.subject}: {e.promoted} facts kept, {e.drafted} drafted" + _why(e.reason),
+    "GatewayOpened": lambda e: f"listening at {e.subject} ({e.words})",
+    "GatewayClosed": lambda e: f"no longer listening at {e.subject}",
+    "RowsLetGo": lambda e: "kept long enough: " + ", ".join(f"{number} of {table}" for table, number in e.rows.items()),
     "FaultReported": lambda e: f"fault in {e.where}: {e.message}",
 }
 """What a fact is in words; for a kind that is not here its fields are written."""
@@ -189,6 +231,10 @@ def _cycle(event: Any) -> str:
     held = [f"{len(event.blocked)} blocked"] if event.blocked else []
     held += [f"{len(event.kept)} stay cards"] if event.kept else []
     return ", ".join([f"autonomous cycle: {done}", *held]) + _also(event.errors)
+
+
+def _why(reason: str) -> str:
+    return f"; {reason}" if reason else ""
 
 
 def _also(errors: Sequence[str]) -> str:

@@ -54,7 +54,8 @@ class KnowingApp(App[None]):
         self._before: list[Callable[[], object]] = []
         self._own_stop: Hold | None = None
         self._saving = False
-        self._greeted = False
+        self.greeted = False
+        """True once everything has been read for the first time."""
         self._complaints: list[Refusal] = []
 
     def known_moved(self, changed: frozenset[str]) -> None:
@@ -65,10 +66,25 @@ class KnowingApp(App[None]):
 
     # What is known
 
+    @property
+    def last_saved(self) -> datetime | None:
+        """When a console of this home was last there, None before the first."""
+        return self._last.saved_at
+
+    @property
+    def welcomed(self) -> bool:
+        """Whether the operator has put the first-run lines away for good."""
+        return self._last.welcomed
+
+    def welcome(self) -> None:
+        """He has."""
+        self._last = dataclasses.replace(self._last, welcomed=True)
+
     def renew(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
-        """Read `topics` again, off the loop. What comes while a reading is under way is read after it; `before` is
-        called when the first reading of the cards that begins from now on is there, before it is drawn."""
-        self._stale.update(topics)
+        """Read `topics` again, off the loop; what is no topic of `Known` is a screen's own. What comes while a reading
+        is under way is read after it; `before` is called when the first reading of the cards that begins from now on is
+        there, before it is drawn."""
+        self._stale.update(one for one in topics if one in TOPICS)
         if before is not None:
             self._before.append(before)
         if not self._reading and self.engine is not None:
@@ -170,7 +186,7 @@ class KnowingApp(App[None]):
 
     def complain(self, refusal: Refusal) -> None:
         """Say a refusal that came before there was a screen to say it on as soon as there is one."""
-        if self.is_running and self._greeted:
+        if self.is_running and self.greeted:
             self.say(str(refusal), "warning")
         else:
             self._complaints.append(refusal)

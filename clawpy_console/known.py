@@ -116,6 +116,7 @@ class Known:
     autonomies: tuple[tuple[str, str], ...] = ()
     workspaces: tuple[str, ...] = ()
     place: str = ""
+    gateway: str = ""
     phase: str = ""
     fault: str = ""
     by_itself: str = ""
@@ -254,7 +255,11 @@ def _memory(engine: Engine) -> dict[str, Any]:
 
 def _place(engine: Engine) -> dict[str, Any]:
     workspaces = tuple(str(one) for one in engine.workspaces)
-    return {"workspaces": workspaces, "place": engine.place(workspaces[0]) if workspaces else ""}
+    return {
+        "workspaces": workspaces,
+        "place": engine.place(workspaces[0]) if workspaces else "",
+        "gateway": engine.gateway.state().url,
+    }
 
 
 def _phase(engine: Engine) -> dict[str, Any]:

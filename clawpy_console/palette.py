@@ -22,7 +22,10 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     yield SystemCommand("Work", "sessions, transcripts, changes (2)", partial(_go, app, "work"))
     yield SystemCommand("Hierarchy", "who is who, guidance, findings (3)", partial(_go, app, "hierarchy"))
     yield SystemCommand("Memory", "seven layers, what would be recalled (4)", partial(_go, app, "memory"))
+    yield SystemCommand("Candidates", "what would change in how agents act (5)", partial(_go, app, "candidates"))
+    yield SystemCommand("Learnings", "what was learnt, by scope (5, then Tab)", partial(_go, app, "learnings"))
     yield SystemCommand("Safety", "rails, caps, holds, blocked (6)", partial(_go, app, "safety"))
+    yield SystemCommand("Insights", "how good predictions are, training, drift (7)", partial(_go, app, "insights"))
     yield SystemCommand(
         "Look for cards now", "one prediction cycle", partial(app.deck.predict, lambda text, _: app.say(text))
     )
@@ -38,6 +41,12 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
     mouse = "off" if app.looks.mouse else "on"
     yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.want_mouse, mouse == "on"))
+    api = "off" if app.known.gateway else "on"
+    yield SystemCommand(
+        f"Gateway {api}", "an API for a phone, a script, another agent", partial(switch_gateway, app, api == "on")
+    )
+    if app.known.gateway:
+        yield SystemCommand("Gateway: where it listens", app.known.gateway, partial(show_gateway, app))
     yield SystemCommand("Keys", "every key and what it does (?)", app.action_help)
     yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
     if app.engine is not None and not app.demo:
@@ -60,6 +69,20 @@ def _act(app: ConsoleApp, action: str, node: Any) -> None:
         await app.run_action(action, node)
 
     app.in_background(act(), "palette")
+
+
+def switch_gateway(app: ConsoleApp, on: bool) -> None:
+    """Open or close the gateway."""
+    from clawpy_console.gateway_switch import switch
+
+    switch(app, on)
+
+
+def show_gateway(app: ConsoleApp) -> None:
+    """Where the gateway listens, and how one gets in."""
+    from clawpy_console.gateway_switch import show
+
+    show(app)
 
 
 def choose_theme(app: ConsoleApp, name: str) -> None:

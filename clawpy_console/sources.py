@@ -22,6 +22,10 @@ def lead_to(app: ConsoleApp, source: PromptSource, session_id: str) -> None:
             app.open_memory(Layer(source.label[0]), source.ref)
         case SourceKind.LEADER if source.ref:
             app.open_agent(source.ref.partition("#")[0])
+        case SourceKind.OVERLAY if source.ref:
+            app.open_candidate(source.ref)
+        case SourceKind.LEARNING if source.ref:
+            app.open_learning(source.ref)
         case SourceKind.OPERATOR | SourceKind.CONVERSATION:
             app.open_session(session_id)
             app.say("it is in the transcript of this session")

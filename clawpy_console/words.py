@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
-from textual.content import Content
 
 from engine.values import MICRO, Card, RailVerdict, Verdict
+
+if TYPE_CHECKING:  # what verbs print needs no Textual
+    from textual.content import Content
 
 
 def span(length: timedelta) -> str:

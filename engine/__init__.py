@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.home import Home
-from engine.values import Refusal
 
 if TYPE_CHECKING:
     from engine.doors.calling import call, failed, stop, take_over, talk
+    from engine.doors.gateway.tokens import gateway_token
     from engine.doors.keys import keep_key
+    from engine.doors.mcp import serve as mcp_serve
+    from engine.doors.notifying import keep_address
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
     from engine.simulation.simulate import simulate
+    from engine.values import Refusal
 
 __all__ = [
     "Engine",
@@ -25,7 +28,10 @@ __all__ = [
     "Refusal",
     "call",
     "failed",
+    "gateway_token",
+    "keep_address",
     "keep_key",
+    "mcp_serve",
     "open_engine",
     "read_holder",
     "simulate",
@@ -38,6 +44,10 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Refusal":
+        from engine import values
+
+        return values.Refusal
     if name in ("Engine", "open_engine"):
         from engine import engine
 
@@ -50,10 +60,22 @@ def __getattr__(name: str) -> Any:
         from engine.doors import calling
 
         return getattr(calling, name)
+    if name == "gateway_token":
+        from engine.doors.gateway import tokens
+
+        return tokens.gateway_token
     if name == "keep_key":
         from engine.doors import keys
 
         return keys.keep_key
+    if name == "keep_address":
+        from engine.doors import notifying
+
+        return notifying.keep_address
+    if name == "mcp_serve":
+        from engine.doors import mcp
+
+        return mcp.serve
     if name == "simulate":
         from engine.simulation import simulate
 

@@ -20,8 +20,8 @@ from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.toolchain import detect_all, linters
 from engine.execution.sessions import Sessions
 from engine.feedback.records import ARROW
+from engine.feedback.training.batch import Plan
 from engine.feedback.training.provider import Account, Provider, TrainingFault
-from engine.feedback.training.runs import Plan
 from engine.git import Git, repository_root
 from engine.keys import TWIN, Key, Keys
 from engine.memory.embedding import NoEmbedder
@@ -188,8 +188,15 @@ class TwinSchool:
         """As the settings are now."""
         settings = self.settings.current
         training, current = settings.training, self.twin.named
+        found = settings.provider(training.provider)
         return Plan(
-            training.provider, training.base_model, microusd(training.cost_cap), "" if current is None else str(current)
+            training.provider,
+            training.base_model,
+            microusd(training.cost_cap),
+            "" if current is None else str(current),
+            automatic=training.automatic,
+            enabled=settings.twin_model_enabled,
+            base_url="" if found is None else found.base_url,
         )
 
     def provider(self) -> Provider:
@@ -270,6 +277,16 @@ def top_folder(folder: str) -> str:
         return str(repository_root(Path(folder)))
     except Refusal:
         return folder
+
+
+class OurFolders:
+    """Whether a folder is one that a session of ours works in."""
+
+    def __init__(self, worktrees: Path) -> None:
+        self._worktrees = worktrees.resolve()
+
+    def __call__(self, folder: str) -> bool:
+        return Path(folder).resolve().is_relative_to(self._worktrees)
 
 
 class Projects:

@@ -25,7 +25,11 @@ from engine.config_agents import (
     WebSettings,
     model_fault,
     runner_fault,
+    url_fault,
 )
+from engine.config_gateway import GatewaySettings
+from engine.config_notify import NotifySettings
+from engine.config_retention import RetentionSettings, WorkspaceRetention
 
 
 class Autonomy(StrEnum):
@@ -44,6 +48,7 @@ class WorkspaceSettings(Section):
     """Command that prepares a fresh worktree, for instance `npm ci`."""
     network: bool = False
     """Whether sandboxed sessions may reach beyond loopback."""
+    retention: WorkspaceRetention = WorkspaceRetention()
 
 
 class ChannelSettings(Section):
@@ -155,13 +160,24 @@ class MemorySettings(Section):
 
     `model` sums sessions up and says at night which facts of the day are kept (SPEC 4.5, 4.8); "" and rules sum up, and
     only the operator keeps facts. `recallTokens`: what recall may put into a prompt (SPEC 4.4); 0 and nothing is
-    recalled. `transcripts`: folders of other agents' transcripts that are imported, as `["~/.claude/projects"]`.
+    recalled. `learningsTokens`: what the project and all projects learnt may put into it (SPEC 6); 0 and it stays out.
+    `chromaUrl`: a Chroma server that holds the index, as `http://127.0.0.1:8000`; "" is a folder of the home.
+    `transcripts`: folders of other agents' transcripts that are imported, as `["~/.claude/projects"]`.
     """
 
     embedder: Annotated[str, Field(description=MODELS)] = ""
     model: Annotated[str, Field(description=MODELS)] = ""
     recall_tokens: Annotated[int, Field(ge=0, le=20_000)] = 600
+    learnings_tokens: Annotated[int, Field(ge=0, le=20_000)] = 300
+    chroma_url: Annotated[str, Field(description='an address, for instance "http://127.0.0.1:8000"')] = ""
     transcripts: tuple[str, ...] = ()
+
+    @field_validator("chroma_url", mode="after")
+    @classmethod
+    def _a_server(cls, value: str) -> str:
+        if value and (fault := url_fault(value)):
+            raise ValueError(fault)
+        return value.rstrip("/")
 
     @field_validator("embedder", "model", mode="after")
     @classmethod
@@ -169,6 +185,25 @@ class MemorySettings(Section):
         if value and (fault := model_fault(value)):
             raise ValueError(fault)
         return value
+
+
+class AdaptationMode(StrEnum):
+    """Who promotes a change of behaviour that evidence bears out (SPEC 5.6)."""
+
+    MANUAL = "manual"  # the operator
+    AUTONOMOUS = "autonomous"  # the engine, from phase 1 on and while nothing is held; and it rolls back what does harm
+
+
+class AdaptationSettings(Section):
+    """`[adaptation]`: how what was learnt comes into force, and how it is tried (SPEC 5.6, 5.7). `mode`: "manual", the
+    operator promotes candidates, or "autonomous", the engine does. `withheld`: the share of runs that go without a
+    promoted fragment or repair, by chance, so that its lift can be measured; 0 and nothing is measured.
+    `fragmentTokens`: what promoted fragments may put into a prompt.
+    """
+
+    mode: AdaptationMode = AdaptationMode.MANUAL
+    withheld: Annotated[float, Field(ge=0, le=0.5)] = 0.2
+    fragment_tokens: Annotated[int, Field(ge=0, le=4_000)] = 400
 
 
 class CalendarSettings(Section):
@@ -251,7 +286,11 @@ class Settings(Section):
     validation: ValidationSettings = ValidationSettings()
     memory: MemorySettings = MemorySettings()
     training: TrainingSettings = TrainingSettings()
+    adaptation: AdaptationSettings = AdaptationSettings()
     calendar: CalendarSettings = CalendarSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    notify: NotifySettings = NotifySettings()
+    retention: RetentionSettings = RetentionSettings()
     channels: dict[Name, ChannelSettings] = Field(default_factory=_channels)
     providers: dict[Name, ProviderSettings] = Field(default_factory=dict)
     """Those that the file names; `provider` knows the built-in ones too."""
@@ -274,6 +313,12 @@ class Settings(Section):
     def workspace(self, path: str) -> WorkspaceSettings:
         """The settings of one workspace (its top folder as git says it), the defaults where the file is silent."""
         return self.workspaces.get(path, WorkspaceSettings())
+
+    def kept_days(self, table: str, workspace: str) -> int:
+        """For how many days a workspace's rows of a table are kept, 0 for ever. `table` by its name, as `memory_events`
+        (SPEC 4.2). Raises AttributeError for a table that has no such setting."""
+        own: int | None = getattr(self.workspace(workspace).retention, table)
+        return int(getattr(self.retention, table)) if own is None else own
 
     def provider(self, name: str) -> ProviderSettings | None:
         """A provider that the file names or that is built in, None when it is neither."""

@@ -55,6 +55,10 @@ class Home:
         return self.cache / "last_screen.json"
 
     @property
+    def complication(self) -> Path:
+        return self.cache / "complication.json"
+
+    @property
     def lock(self) -> Path:
         return self.data / "engine.lock"
 

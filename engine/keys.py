@@ -108,6 +108,10 @@ class Keys:
         key = self.get(name)
         return "" if key is None else key.source
 
+    def keyring_fault(self, name: str) -> str:
+        """Why the keyring does not say whether it has the key of `name`; "" when it does say."""
+        return self._ask(name).fault
+
     def names(self) -> tuple[str, ...]:
         """Whose keys are in the environment or in the file. A keyring does not say what it holds: ask it by name."""
         found = [match[1].lower() for match in map(VARIABLE.fullmatch, self._environment) if match]

@@ -14,6 +14,7 @@ import threading
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -32,13 +33,14 @@ LET_GO_WITHIN = 2.0
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who holds a home. `since` is an ISO instant in UTC; `address` is the control socket's path or ""; `kind` says
-    what the engine is for: "headless", or "" for a console or a verb."""
+    what the engine is for: "headless", or "" for a console or a verb; `gateway` is where its gateway listens, or ""."""
 
     pid: int
     since: str
     version: str = ""
     address: str = ""
     kind: str = ""
+    gateway: str = ""
 
 
 def note_file(home: Home) -> Path:
@@ -52,7 +54,7 @@ def read_holder(home: Home) -> Holder | None:
         note = json.loads(note_file(home).read_bytes()[:4096])
         if not isinstance(note, dict):
             return None
-        words = {name: str(note.get(name, "")) for name in ("version", "address", "kind")}
+        words = {name: str(note.get(name, "")) for name in ("version", "address", "kind", "gateway")}
         return Holder(int(note["pid"]), str(note["since"]), **words)
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -67,7 +69,7 @@ class HomeLock:
         self._version = version
         self._kind = kind
         self._holder: Holder | None = None
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
         # Not thread-local: the engine may be opened in one thread and closed in another.
         self._lock = FileLock(home.lock, timeout=0, thread_local=False)
 
@@ -102,13 +104,21 @@ class HomeLock:
     def announce(self, address: str) -> None:
         """Add the control socket's address to the note; "" takes it out, and never fails: an engine must be able to end
         on a full disk, and whoever asks at an address where nobody listens finds out."""
+        self._tell(address=address)
+
+    def announce_gateway(self, url: str) -> None:
+        """The same for where the gateway listens."""
+        self._tell(gateway=url)
+
+    def _tell(self, **changes: Any) -> None:
         assert self._holder is not None, "acquire the lock first"
         try:
-            self._note(replace(self._holder, address=address))
+            with self._writing:  # what two tell at once is both kept
+                self._note(replace(self._holder, **changes))
         except Refusal:
-            if address:
+            if any(changes.values()):
                 raise
-            log.exception("the note still has the address of a socket that closes")
+            log.exception("the note still has an address at which nobody listens any more")
 
     def release(self) -> None:
         """Give the home back. Harmless when it is not held."""

@@ -22,7 +22,7 @@ class _Log(RotatingFileHandler):
 def keep_log(home: Home) -> None:
     """Write the log of the engine and its libraries to `logs/clawpy.log`, never to the terminal."""
     file = home.logs / "clawpy.log"
-    for name in ("engine", "apscheduler"):
+    for name in ("engine", "apscheduler", "uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         if any(getattr(handler, "baseFilename", "") == str(file) for handler in logger.handlers):
             continue

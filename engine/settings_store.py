@@ -28,7 +28,7 @@ from engine.config_file import (
     typed,
 )
 from engine.events import Event, FaultReported, SettingChanged
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
 from engine.values import Refusal
 
@@ -52,6 +52,7 @@ class SettingsStore:
         self._environment = dict(os.environ if environment is None else environment)
         self._lock = threading.RLock()
         self._database: Database | None = None
+        self._this_run: dict[str, Any] = {}
         self._stamp = _stamp(file)
         self._gone = False
         self._settings = self._parse(self._read())
@@ -97,9 +98,11 @@ class SettingsStore:
         return value
 
     def origin(self, key: str) -> str:
-        """Where the value at `key` comes from: "default", the file's path, or the name of a variable."""
+        """Where the value at `key` comes from: "default", the file's path, the name of a variable, or "this run"."""
         path = parse_key(key)
         variables = overridden(self._environment)
+        if len(path) == 1 and any(Settings.model_fields[name].alias == path[0] for name in self._this_run):
+            return "this run"
         if path in variables:
             return variables[path][0]
         return str(self.file) if self._written(path) else "default"
@@ -132,6 +135,34 @@ class SettingsStore:
             self._write(tomlkit.dumps(document))
         self._record(SettingChanged(subject=dotted(path), value=str(chosen)))
         return self.get(key)
+
+    def for_this_run(self, values: Mapping[str, Any]) -> Settings:
+        """Let settings, named as attributes, have other values until this engine ends; the file stays as it is. All or
+        none. Raises `Refusal` `bad_config`, and what recording it does."""
+        with self._lock:
+            wanted = self._this_run | dict(values)
+            try:
+                Settings.model_validate(self._settings.model_dump() | wanted)
+            except ValueError as error:
+                raise Refusal("bad_config", f"{', '.join(values)}: {error}", "nothing was changed") from error
+            before, settings = self._this_run, self._settings
+            self._this_run = wanted
+            self._settings = settings.model_copy(update=wanted)
+        try:
+            self._record(
+                *(
+                    SettingChanged(subject=Settings.model_fields[name].alias or name, value=f"{value} for this run")
+                    for name, value in values.items()
+                )
+            )
+        except Refusal:
+            with self._lock:
+                was = {name: getattr(settings, name) for name in values}
+                others = {name: value for name, value in self._this_run.items() if name not in values}
+                self._this_run = others | {name: value for name, value in before.items() if name in values}
+                self._settings = self._settings.model_copy(update=was)
+            raise
+        return self._settings
 
     def unset(self, key: str) -> Any:
         """Take a key out of the file, so that its default holds again; returns that default."""
@@ -222,7 +253,8 @@ class SettingsStore:
                 self._record_later(SettingChanged(subject=info.alias or name, value=value))
 
     def _parse(self, text: str) -> Settings:
-        return read_settings(text, file=str(self.file), environment=self._environment)
+        settings = read_settings(text, file=str(self.file), environment=self._environment)
+        return settings.model_copy(update=self._this_run) if self._this_run else settings
 
     def _read(self) -> str:
         try:
@@ -240,9 +272,13 @@ class SettingsStore:
             line = raw.count(b"\n", 0, error.start) + 1
             raise BadConfig([Problem(f"{self.file}:{line}", "", "not UTF-8; save the file as UTF-8 text")]) from error
 
-    def _record(self, event: Event) -> None:
+    def _record(self, *events: Event) -> None:
+        def work(tx: Transaction) -> None:
+            for event in events:
+                tx.record(event)
+
         if self._database is not None:
-            self._database.write(lambda tx: tx.record(event))
+            self._database.write(work)
 
     def _record_later(self, event: Event) -> None:
         """Settings are also read inside transactions, where waiting for the writer would wait for oneself."""

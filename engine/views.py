@@ -68,6 +68,8 @@ class Fact(Protocol):
     @property
     def kind(self) -> str: ...
     @property
+    def subject(self) -> str: ...
+    @property
     def payload(self) -> dict[str, Any]: ...
 
 
@@ -84,6 +86,39 @@ class Blocked:
     decided_by: str
 
 
+LEARNT = ("LearningPromoted", "FactPromoted", "CandidateWeighed", "CandidatePromoted")
+"""Facts that tell of something learnt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """How much was learnt: `learnings` that went up to a project or to all, `facts` that are kept, candidates that were
+    `proposed` to the operator, and those that came into force `by_itself` (SPEC 5.6)."""
+
+    learnings: int = 0
+    facts: int = 0
+    proposed: int = 0
+    by_itself: int = 0
+
+    @property
+    def nothing(self) -> bool:
+        """True when nothing was learnt."""
+        return not (self.learnings or self.facts or self.proposed or self.by_itself)
+
+
+def learnt(facts: Iterable[Fact], instant: datetime) -> Learnt:
+    """What these facts, of the kinds `LEARNT`, say was learnt since `instant`. Pure."""
+    later = [one for one in facts if one.at > instant]
+    return Learnt(
+        learnings=sum(one.kind == "LearningPromoted" for one in later),
+        facts=sum(one.kind == "FactPromoted" for one in later),
+        proposed=len(
+            {one.subject for one in later if one.kind == "CandidateWeighed" and one.payload["status"] == "review"}
+        ),
+        by_itself=sum(one.kind == "CandidatePromoted" and one.payload["by"] == "autonomy" for one in later),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Since:
     """What happened since an instant: the morning look. `spent` in micro-dollars; `approved_by_itself` is part of
@@ -97,11 +132,12 @@ class Since:
     rejected: int
     spent: int
     waits: tuple[Waiting, ...]
+    learnt: Learnt = Learnt()
 
     @property
     def nothing(self) -> bool:
-        """True when nothing ran, was blocked or was decided."""
-        return not (self.ran or self.blocked or self.approved or self.rejected)
+        """True when nothing ran, was blocked, was decided or learnt."""
+        return not (self.ran or self.blocked or self.approved or self.rejected) and self.learnt.nothing
 
 
 def since(
@@ -112,6 +148,7 @@ def since(
     decided: Sequence[Fact],
     spent: int,
     waits: Sequence[Waiting],
+    learnings: Iterable[Fact] = (),
 ) -> Since:
     """Put together what is later than `instant`. Pure; `Engine.since` fetches. Sessions come oldest end first."""
     approvals = [
@@ -127,6 +164,7 @@ def since(
         rejected=sum(fact.at > instant and fact.kind == "PredictionRejected" for fact in decided),
         spent=spent,
         waits=tuple(waits),
+        learnt=learnt(learnings, instant),
     )
 
 

@@ -213,3 +213,15 @@ def test_a_bad_value_given_to_set_is_blamed_and_no_line_of_the_file(store: Setti
     assert caught.value.message == "quietHoursStart: 99 is not accepted; accepted is a whole number from 0 to 23"
     assert "nothing was changed" in caught.value.fix
     assert not file.exists()
+
+
+def test_settings_of_this_run_are_taken_back_when_they_cannot_be_recorded(
+    store: SettingsStore, database: Database
+) -> None:
+    store.for_this_run({"quiet_hours_start": 21})
+    before = store.current
+    database.close()
+    with pytest.raises(Refusal):
+        store.for_this_run({"quiet_hours_start": 20, "quiet_hours_end": 9})
+    assert store.current == before
+    assert store._this_run == {"quiet_hours_start": 21}

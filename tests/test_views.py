@@ -96,3 +96,30 @@ def test_an_interruption_that_was_acknowledged_waits_no_longer(tmp_path: Path, c
     cut = session("sess_1", "lint", SessionState.INTERRUPTED)
     queue = views.waiting(Changes(), Sessions([cut]), Permissions(), NOW, {"sess_1"})
     assert [one.id for one in queue] == ["change_1"]
+
+
+@dataclass
+class Told:
+    kind: str
+    payload: dict[str, str]
+    subject: str = "x"
+    at: datetime = NOW
+
+
+def test_what_was_learnt_since() -> None:
+    facts = [
+        Told("LearningPromoted", {}),
+        Told("LearningPromoted", {}, "y"),
+        Told("FactPromoted", {}),
+        Told("CandidateWeighed", {"status": "review"}, "cand_1"),
+        Told("CandidateWeighed", {"status": "drafted"}, "cand_1"),
+        Told("CandidateWeighed", {"status": "review"}, "cand_1"),
+        Told("CandidatePromoted", {"by": "operator"}, "cand_1"),
+        Told("CandidatePromoted", {"by": "autonomy"}, "cand_2"),
+    ]
+    assert {one.kind for one in facts} == set(views.LEARNT)
+    assert views.learnt(facts, NOW - timedelta(seconds=1)) == views.Learnt(2, 1, 1, 1)
+    assert views.learnt(facts, NOW).nothing
+    nothing = views.since(NOW, sessions=(), blocked=(), decided=(), spent=0, waits=())
+    assert nothing.nothing
+    assert not replace(nothing, learnt=views.Learnt(proposed=1)).nothing

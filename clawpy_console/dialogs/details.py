@@ -95,9 +95,12 @@ def rail_line(one: RailVerdict) -> Content:
 
 
 def runs_words(card: Card) -> str:
-    """Who does it: a flow, or an agent with what serves it and what that reaches of the network."""
-    served = words.one_line(card.served) or card.assignment.runner
-    return f"{card.assignment.flow or served}, by {card.agent}"
+    """Who does it: a flow, with what it runs if it was learnt, or an agent with what serves it and what that reaches
+    of the network."""
+    served = words.one_line(card.served)
+    if card.assignment.flow:
+        return f"{card.assignment.flow}{f' ({served})' if served else ''}, by {card.agent}"
+    return f"{served or card.assignment.runner}, by {card.agent}"
 
 
 def continues_words(card: Card) -> str:

@@ -34,7 +34,8 @@ class ConsoleScreen(WholeScreen[None]):
     """A full screen: status line, banner, body, key line.
 
     `PANES` maps each pane, in the order of Tab, to the id of the widget that takes its focus. On a narrow terminal
-    only the column of the pane in focus is shown: its class is `-at-COLUMN` on the screen.
+    only the column of the pane in focus is shown: its class is `-at-COLUMN` on the screen. `PLACE` is the mode whose
+    key leads here, where that is another than `MODE`.
     """
 
     BINDINGS = bindings("panes")
@@ -42,6 +43,7 @@ class ConsoleScreen(WholeScreen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-tall"), (50, "-high")]
 
     MODE: ClassVar[str] = ""
+    PLACE: ClassVar[str] = ""
     PANES: ClassVar[Mapping[str, str]] = {}
     COLUMNS: ClassVar[Mapping[str, str]] = {}
 
@@ -50,7 +52,7 @@ class ConsoleScreen(WholeScreen[None]):
     _key_line: KeyLine
 
     def compose(self) -> ComposeResult:
-        yield StatusBar(self.MODE)
+        yield StatusBar(self.PLACE or self.MODE)
         yield Banner()
         yield from self.body()
         self._key_line = KeyLine()

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from clawpy_console import words
+from clawpy_console import undelivered, words
 from clawpy_console.actions import bindings, shown_key
 from clawpy_console.known import Known
 from clawpy_console.screens.base import ConsoleScreen
@@ -26,7 +26,10 @@ from engine.values import AgentView, Card, FlushReport, Layer, Outcome, Refusal,
 LONG = 8
 """Agents beyond which those who never worked are folded."""
 
-QUEUE = {"change_set": "▸", "permission": "▲", "bubble": "▲", "candidate": "▲", "interrupted": "✗"}
+QUEUE = {
+    "change_set": "▸", "permission": "▲", "bubble": "▲", "candidate": "▲", "learning": "▲", "interrupted": "✗",
+    "notification": "✗",
+}  # fmt: skip
 
 
 class Queue(Rows):
@@ -263,8 +266,15 @@ class MissionScreen(ConsoleScreen):
         waiting = next((one for one in self.known.waiting if one.id == message.row_id), None)
         if waiting is not None and waiting.kind == "fact":
             self.app.open_memory(Layer.PARA, waiting.id)
+        elif waiting is not None and waiting.kind == "candidate":
+            self.app.open_candidate(waiting.id)
+        elif waiting is not None and waiting.kind == "learning":
+            self.app.open_learning(waiting.id)
         elif waiting is not None and waiting.kind == "bubble":
             self._ask_to_flush(waiting)
+        elif waiting is not None and waiting.kind == "notification":
+            if (engine := self.app.live()) is not None:
+                undelivered.ask_to_retry(self.app, engine, waiting)
         elif waiting is not None:
             change = next((one for one in self.known.changes if one.id == waiting.id), None)
             self.app.open_session(waiting.session_id or (change.session_id if change else ""))
@@ -298,6 +308,9 @@ class MissionScreen(ConsoleScreen):
         engine = self.app.live()
         waiting = next((one for one in self.known.waiting if one.id == message.row_id), None)
         if engine is None or waiting is None:
+            return
+        if waiting.kind == "notification":
+            undelivered.let_go(self.app, engine, waiting)
             return
         if waiting.kind != "interrupted":
             self.app.say("only an interruption is put away here; ⏎ opens what waits for a decision", "warning")
@@ -370,7 +383,9 @@ def _task_row(task: Task, known: Known, now: datetime) -> Row:
             return Row(task.id, f"{title}: {words.one_line(task.note)}" if task.note else title, "✗",
                        words.span(now - task.updated_at), "ink", "wrong")  # fmt: skip
         case "done":
-            return Row(task.id, title, "✓", words.span(now - task.updated_at), "grey", "grey")
+            session = next((one for one in known.sessions if one.id == task.session_id and one.state.over), None)
+            glyph, style, _ = ended(session) if session else ("✓", "grey", "")  # what it ran may be red
+            return Row(task.id, title, glyph, words.span(now - task.updated_at), "grey", style)
     return Row(task.id, title, "○", "open", "ink", "faint")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from rich.cells import cell_len
@@ -12,13 +12,10 @@ from textual.content import Content
 from clawpy_console import words
 from clawpy_console.agent_details import Overview, Portrait, Serves
 from clawpy_console.organisation import STATES
+from clawpy_console.widgets.parts import BAR, cropped, named, score
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.tree import MARKS
 from engine.values import AgentView, Bubble, BubbleState, Guidance, GuidanceHop, LeaderProfile, MovePreview
-
-BAR = 10
-LABEL = 11
-"""Cells for the name of a value, in a column."""
 
 TEXT_MOST = 12_000
 """Characters of a soul that are shown; the file has it whole."""
@@ -65,24 +62,24 @@ def who_lines(one: Portrait, width: int) -> list[Content]:
         lines += Content.styled(f"▲ {words.one_line(fault)}", "$wants").wrap(width)
     if agent.state == "retired":
         lines += Content.styled("retired: nothing runs in its name; its folder is kept", "$wants").wrap(width)
-    lines += _named("tier", f"{agent.tier}  by {agent.tier_rule}", width)
+    lines += named("tier", f"{agent.tier}  by {agent.tier_rule}", width)
     if agent.archetype:
-        lines += _named("archetype", words.one_line(agent.archetype), width)
+        lines += named("archetype", words.one_line(agent.archetype), width)
     if agent.domain:
-        lines += _named("domain", words.one_line(agent.domain), width)
+        lines += named("domain", words.one_line(agent.domain), width)
     if one.chain_end and not agent.broken:
         chain = " → ".join(f"{name} ({tier})" for name, tier in one.leaders)
         end = "→ owner" if one.chain_end == "reaches the owner" else f"  {one.chain_end}"
         style = "$ink" if end == "→ owner" else "$wants"
-        lines += _named("chain", f"{chain} {end}".strip(), width, style)
+        lines += named("chain", f"{chain} {end}".strip(), width, style)
     elif agent.reports_to:
-        lines += _named("leader", agent.reports_to, width)
+        lines += named("leader", agent.reports_to, width)
     for serves in one.serves:
-        lines += _named("serves", _serves_words(serves), width)
+        lines += named("serves", _serves_words(serves), width)
     if one.may is not None:
         lines += _may_lines(one, width)
     if one.folder:
-        lines += _named("folder", one.folder, width, "$faint")
+        lines += named("folder", one.folder, width, "$faint")
     if not agent.broken and agent.state != "retired":
         lines += ["", *_text("soul.md", one.soul, width)]  # type: ignore[list-item]
     return [Content(line) if isinstance(line, str) else line for line in lines]
@@ -105,15 +102,15 @@ def _serves_words(one: Serves) -> str:
 def _may_lines(one: Portrait, width: int) -> list[Content]:
     may = one.may
     assert may is not None
-    lines = _named("may", ", ".join(may.allow) or "nothing", width)
+    lines = named("may", ", ".join(may.allow) or "nothing", width)
     if may.ask:
-        lines += _named("asks for", ", ".join(may.ask), width)
+        lines += named("asks for", ", ".join(may.ask), width)
     if may.deny:
-        lines += _named("never", ", ".join(may.deny), width)
+        lines += named("never", ", ".join(may.deny), width)
     for kind, model in may.models:
-        lines += _named("model", f"{kind}: {model}", width)
+        lines += named("model", f"{kind}: {model}", width)
     if may.budget is not None:
-        lines += _named("budget", f"${may.budget:,.2f} a day", width)
+        lines += named("budget", f"${may.budget:,.2f} a day", width)
     return lines
 
 
@@ -135,20 +132,20 @@ def owner_lines(one: Overview, agents: Sequence[AgentView], width: int) -> list[
     worked = sum(agent.sessions > 0 for agent in agents)
     on = {True: "on", False: "off"}
     lines = [
-        *_named("members", f"{len(agents):,}, {worked:,} worked so far, {busy:,} at it now", width),
-        *_named(
+        *named("members", f"{len(agents):,}, {worked:,} worked so far, {busy:,} at it now", width),
+        *named(
             "tokens", f"{sum(agent.used for agent in agents):,}, {words.money(sum(a.spent for a in agents))}", width
         ),
-        *_named(
+        *named(
             "guidance", f"in prompts {on[one.m1]}, at most {one.budget:,} tokens (enable_m1, m1_token_budget)", width
         ),
-        *_named("teaching", f"{on[one.m2]} (enable_m2), every {_span(one.interval)} (m2_interval_seconds)", width),
-        *_named(
+        *named("teaching", f"{on[one.m2]} (enable_m2), every {_span(one.interval)} (m2_interval_seconds)", width),
+        *named(
             "bubbles",
             f"{on[one.bubbling]} (enable_upward_bubbling), {words.count(one.queued, 'finding')} to go up",
             width,
         ),
-        *_named("folder", one.folder, width, "$faint"),
+        *named("folder", one.folder, width, "$faint"),
         Content(""),
     ]
     if not one.problems:
@@ -207,17 +204,7 @@ def _hop_line(hop: GuidanceHop, wide: int, width: int) -> Content:
     else:
         parts.append((f"  {len(hop.kept)} said", "$grey"))
         parts += [(f", {len(hop.cut)} cut", "$wants")] if hop.cut else []
-    return _cropped(parts, width)
-
-
-def _cropped(parts: Iterable[tuple[str, str]], width: int) -> Content:
-    kept: list[tuple[str, str]] = []
-    for text, style in parts:
-        kept.append((words.crop(text, width), style))
-        width -= cell_len(kept[-1][0])
-        if width <= 0:
-            break
-    return Content.assemble(*kept)
+    return cropped(parts, width)
 
 
 def profile_lines(one: LeaderProfile, width: int) -> list[Content]:
@@ -302,12 +289,12 @@ def bubble_lines(one: Bubble | None, now: datetime, width: int) -> list[Content]
         lines.append(Content.styled(f"  as the pattern {one.pattern}, {words.moment(one.flushed_at, now)}", "$grey"))
     lines += [
         Content(""),
-        *_score("confidence", found.confidence.value, found.confidence.reasons, width),
-        *_score("importance", found.importance.value, found.importance.reasons, width),
-        *_named("category", found.category or "none", width),
+        *score("confidence", found.confidence.value, found.confidence.reasons, width),
+        *score("importance", found.importance.value, found.importance.reasons, width),
+        *named("category", found.category or "none", width),
     ]
     for evidence in found.evidence:
-        lines += _named("evidence", words.one_line(evidence), width)
+        lines += named("evidence", words.one_line(evidence), width)
     lines.append(Content(""))
     for gate in one.gates:
         glyph, colour = ("✓", "$grey") if gate.passed else ("✗", "bold $wrong")
@@ -316,16 +303,6 @@ def bubble_lines(one: Bubble | None, now: datetime, width: int) -> list[Content]
         lines.append(Content.assemble((f"{head} ", colour), first))
         lines += [Content.assemble(" " * (len(head) + 1), line) for line in rest]
     return lines
-
-
-def _score(name: str, value: float, reasons: Sequence[str], width: int) -> list[Content]:
-    filled = round(max(0.0, min(1.0, value)) * BAR)
-    head = Content.assemble(
-        (f"{name:<{LABEL}}", "$faint"), ("▇" * filled, "$accent"), ("·" * (BAR - filled), "$faint"), f" {value:.2f}"
-    )
-    why = words.one_line("; ".join(reasons))
-    rest = Content.styled(why, "$grey").wrap(max(8, width - LABEL)) if why else []
-    return [head, *(Content.assemble(" " * LABEL, line) for line in rest)]
 
 
 # Teaching
@@ -342,7 +319,7 @@ def teaching_lines(one: Portrait, now: datetime, width: int) -> list[Content]:
         coming = "due now"
     if not state.enabled:
         coming = "only on request: enable_m2 is off in wisdom_cascade_config.json"
-    lines = [*_named("last round", last, width), *_named("next", coming, width), Content("")]
+    lines = [*named("last round", last, width), *named("next", coming, width), Content("")]
     if state.reason:
         return [*lines, *Content.styled(words.one_line(state.reason), "$wants").wrap(width)]
     if not state.diff:
@@ -408,16 +385,8 @@ def _tokens(one: Guidance) -> str:
 
 def _changed(name: str, before: str, after: str, width: int) -> list[Content]:
     if before == after:
-        return _named(name, f"{after}  (stays)", width)
-    return [*_named(name, f"- {before}", width, "$wrong"), *_named("", f"+ {after}", width, "$good")]
-
-
-def _named(name: str, value: str, width: int, style: str = "$ink") -> list[Content]:
-    first, *rest = Content.styled(value or " ", style).wrap(max(8, width - LABEL))
-    return [
-        Content.assemble((f"{name:<{LABEL}}", "$faint"), first),
-        *(Content.assemble(" " * LABEL, line) for line in rest),
-    ]
+        return named(name, f"{after}  (stays)", width)
+    return [*named(name, f"- {before}", width, "$wrong"), *named("", f"+ {after}", width, "$good")]
 
 
 def _span(seconds: float) -> str:

@@ -21,8 +21,8 @@ GUTTER = 17
 
 COLOURS = {
     SourceKind.RUNNER: "note", SourceKind.SOUL: "tool", SourceKind.LEADER: "ask", SourceKind.PROJECT: "added",
-    SourceKind.MEMORY: "tool", SourceKind.OVERLAY: "ask", SourceKind.TASK: "say", SourceKind.OPERATOR: "say",
-    SourceKind.CONVERSATION: "hunk",
+    SourceKind.MEMORY: "tool", SourceKind.OVERLAY: "ask", SourceKind.LEARNING: "ask", SourceKind.TASK: "say",
+    SourceKind.OPERATOR: "say", SourceKind.CONVERSATION: "hunk",
 }  # fmt: skip
 """The style of a source's name. The name says it too."""
 

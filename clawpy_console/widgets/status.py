@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from rich.cells import cell_len
@@ -17,7 +17,7 @@ from engine.values import MICRO, Hold
 
 SCREENS = (
     ("mission", "1", "mission"), ("work", "2", "work"), ("hierarchy", "3", "hierarchy"), ("memory", "4", "memory"),
-    ("safety", "6", "safety"),
+    ("candidates", "5", "candidates"), ("safety", "6", "safety"), ("insights", "7", "insights"),
 )  # fmt: skip
 """The screens there are: mode, key, name. Numbers stay what they are when more are added."""
 
@@ -49,14 +49,24 @@ class StatusBar(Widget):
         """Say how things stand. `opening` says what the engine is still doing, "" when it is live."""
         width = max(20, self.app.size.width - 2)
         place = " ".join(part for part in ("DEMO" if demo else "", place_words(known)) if part)
-        self.pieces = (tuple(self._tabs()), tuple(state_line(known, now, opening, width, stopped)), place)
+        self.pieces = (tuple(self._tabs(width)), tuple(state_line(known, now, opening, width, stopped)), place)
 
-    def _tabs(self) -> list[Piece]:
-        tabs: list[Piece] = [("clawpy", "bold $accent")]
+    def _tabs(self, width: int) -> list[Piece]:
+        """The screens; where they need the room, without our own name before them, and then the numbers alone of those
+        that are not shown: the line below them says how the engine stands, and must stay where it is."""
+        name: list[Piece] = [("clawpy", "bold $accent"), ("  ", "")]
+        whole = self._screens(lambda key, label: f"{key} {label}")
+        for tabs in (name + whole, whole, self._screens(lambda key, _: key)):
+            if _cells(tabs) <= width:
+                return tabs
+        return []
+
+    def _screens(self, other: Callable[[str, str], str]) -> list[Piece]:
+        tabs: list[Piece] = []
         for mode, key, label in SCREENS:
             here = mode == self._screen_name
-            tabs += [("  ", ""), (f"{key} {label}", "bold $ink underline" if here else "$grey")]
-        return tabs
+            tabs += [("  ", ""), (f"{key} {label}", "bold $ink underline") if here else (other(key, label), "$grey")]
+        return tabs[1:]
 
     def render(self) -> Content:
         tabs, state, place = self.pieces
@@ -75,7 +85,7 @@ class StatusBar(Widget):
             end = at + cell_len(text)
             if at <= event.x < end:
                 for mode, key, label in SCREENS:
-                    if line == 0 and text == f"{key} {label}":
+                    if line == 0 and text in (key, f"{key} {label}"):
                         await self.run_action(f"app.go('{mode}')")
                 if line == 1 and text == STOP:
                     await self.run_action("app.stop_everything")
@@ -83,11 +93,12 @@ class StatusBar(Widget):
 
 
 def place_words(known: Known) -> str:
-    """`shop main*`, and how many workspaces there are besides."""
+    """`api :8477 shop main*`: where the gateway listens, if it does, the workspace, and how many there are besides."""
+    api = f"api :{known.gateway.rpartition(':')[2]} " if known.gateway else ""
     if not known.workspaces:
-        return ""
+        return api.strip()
     more = f" +{len(known.workspaces) - 1}" if len(known.workspaces) > 1 else ""
-    return f"{known.place or words.name(known.workspaces[0])}{more}"
+    return f"{api}{known.place or words.name(known.workspaces[0])}{more}"
 
 
 def state_line(known: Known, now: datetime, opening: str, width: int, stopped: bool = False) -> list[Piece]:
@@ -95,16 +106,20 @@ def state_line(known: Known, now: datetime, opening: str, width: int, stopped: b
     if known.fault and not opening:
         said = words.one_line(f"▲ {known.fault}")  # until it is mended it stands where the costs do
         head = _state_pieces(known, now, opening, False, stopped)[:2]
-        room = width - sum(cell_len(text) for text, _ in head) - cell_len(STOP) - 4
+        room = width - _cells(head) - cell_len(STOP) - 4
         fault = words.fit(said, max(0, room))
         return [*head, ("  ", ""), (fault, "$wants"), ("  ", ""), (STOP, "$grey")]
-    for full in (True, False):
-        pieces = _state_pieces(known, now, opening, full, stopped)
-        used = sum(cell_len(text) for text, _ in pieces) + cell_len(STOP)
-        if used + 2 <= width or not full:
-            gap = " " * max(2, width - used)
-            return [*pieces, (gap, ""), (STOP, "$grey")]
-    raise AssertionError("unreachable")
+    pieces = _state_pieces(known, now, opening, True, stopped)
+    room = width - cell_len(STOP) - 2
+    if _cells(pieces) > room:
+        pieces = _state_pieces(known, now, opening, False, stopped)
+    while _cells(pieces) > room and len(pieces) > 2:
+        del pieces[-2:]  # a label and its figure: the state and the stop key are what is needed
+    return [*pieces, (" " * max(2, width - _cells(pieces) - cell_len(STOP)), ""), (STOP, "$grey")]
+
+
+def _cells(pieces: Sequence[Piece]) -> int:
+    return sum(cell_len(text) for text, _ in pieces)
 
 
 def _state_pieces(known: Known, now: datetime, opening: str, full: bool, stopped: bool) -> list[Piece]:

@@ -4,6 +4,7 @@ cycle (SPEC 2.9), the autonomous cycle (7.2), the pulse of heartbeats (4.1).
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction
 from engine.values import Hold, RailVerdict, Verdict
+
+log = logging.getLogger(__name__)
 
 KEY = "autonomy.state"
 DND_KEY = "autonomy.dnd_until"
@@ -258,7 +261,10 @@ class Autonomy:
         else:
             self.evaluate()
         for chore in self._housekeeping:
-            chore()
+            try:
+                chore()
+            except Exception:  # the next ones are others' and do not wait for it to be mended
+                log.exception("a part of housekeeping failed; it comes again")
 
     def _look_interval(self) -> timedelta:
         """A silence that is short by the settings is not to wait for a look that is longer in coming."""

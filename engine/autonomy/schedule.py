@@ -54,10 +54,12 @@ class Schedule:
         self._clock = clock
         self._jobs = {job.name: job for job in jobs}
         self._last: dict[str, datetime | None] = {}
+        self._lock = threading.Lock()
         self._soon: set[str] = set()
-        self._scheduler: Any = None
-        self._wanted: set[str] = set()
         """Jobs that are to run soon; one that runs already runs once more after that."""
+        self._running: set[str] = set()
+        self._planned: dict[str, datetime] = {}
+        self._scheduler: Any = None
         self._closing = threading.Event()
         self._heart: threading.Thread | None = None
 
@@ -70,7 +72,9 @@ class Schedule:
         logging.getLogger("apscheduler").addHandler(logging.NullHandler())
         self._scheduler = BackgroundScheduler(
             executors={"default": ThreadPoolExecutor(4)},
-            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+            # A job whose last run is just ending counts as running there, and would be passed over for a whole
+            # interval: that runs never overlap is seen to here (`_fire`).
+            job_defaults={"coalesce": True, "max_instances": 4, "misfire_grace_time": None},
             timezone="UTC",
         )
         for job in self._jobs.values():
@@ -81,10 +85,11 @@ class Schedule:
 
     def close(self) -> None:
         """Stop; waits for a running job. Safe to call twice."""
-        self._closing.set()
-        if self._scheduler is not None:
-            self._scheduler.shutdown(wait=True)
-            self._scheduler = None
+        with self._lock:  # whoever plans the next run either has done so or sees that there is none
+            self._closing.set()
+            scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            scheduler.shutdown(wait=True)
         if self._heart is not None:
             self._heart.join()
             self._heart = None
@@ -108,10 +113,10 @@ class Schedule:
 
     def soon(self, name: str) -> None:
         """Run the job as soon as a thread is free, whatever its interval. Callable from anywhere; does not wait."""
-        scheduler = self._scheduler
-        if scheduler is not None:
-            self._soon.add(name)  # first: a run that just ends must not put it off again
-            scheduler.modify_job(name, next_run_time=self._clock.now())
+        with self._lock:
+            if self._scheduler is not None:
+                self._soon.add(name)
+                self._again(name, self._clock.now())
 
     def run(self, name: str) -> bool:
         """Run the job now, in this thread, if it is wanted; True when it ran. A fault is logged, and it runs again."""
@@ -129,21 +134,38 @@ class Schedule:
         return True
 
     def _fire(self, name: str) -> None:
-        self._soon.discard(name)
-        self.run(name)
-        if self._scheduler is not None and not self._closing.is_set():
-            wait = timedelta(0) if name in self._soon else self._jobs[name].interval()
-            self._scheduler.modify_job(name, next_run_time=self._clock.now() + wait)
+        """Run the job, and again as long as that was asked for meanwhile; never beside itself."""
+        with self._lock:
+            early = name not in self._soon and self._clock.now() < self._planned[name]
+            if name in self._running or early:  # whoever runs it sees to what was asked for, or did
+                return
+            self._running.add(name)
+        while True:
+            with self._lock:
+                self._soon.discard(name)
+            self.run(name)
+            with self._lock:
+                if name in self._soon and not self._closing.is_set():
+                    continue
+                self._running.discard(name)
+                if self._scheduler is not None:
+                    self._again(name, self._clock.now() + self._jobs[name].interval())
+                return
+
+    def _again(self, name: str, at: datetime) -> None:
+        self._planned[name] = at
+        self._scheduler.modify_job(name, next_run_time=at)
 
     def _plan(self, job: Job) -> None:
         interval = job.interval()
+        self._planned[job.name] = self.due(job.name)
         self._scheduler.add_job(
             self._fire,
             "interval",
             seconds=interval.total_seconds(),
             id=job.name,
             args=[job.name],
-            next_run_time=self.due(job.name),
+            next_run_time=self._planned[job.name],
         )
 
     def _beat(self) -> None:

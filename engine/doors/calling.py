@@ -19,7 +19,7 @@ from engine.values import Refusal, Status
 PATIENCE = 10.0
 """Seconds to wait for an engine that has the home but does not listen yet, or not any more."""
 
-SLOW = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0}
+SLOW = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0, "notify": 120.0}
 """Verbs that may take longer than a minute to answer, and how long."""
 
 QUESTIONS = frozenset({"cards", "work", "status", "predict", "recall"})

@@ -9,7 +9,6 @@ import sqlite3
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,9 @@ from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
 from engine.config_agents import ACP
 from engine.config_file import VARIABLES, dotted
+from engine.doors.checks import FAIL, OK, WARN, Check
 from engine.doors.keys import prospects, router
+from engine.doors.outward import index_server, notifications, server_of
 from engine.doors.reaching import reach
 from engine.execution.routing import SET_UP, ModelRouter
 from engine.git import OLDEST, Git, repository_root
@@ -31,17 +32,8 @@ from engine.storage import migrations
 from engine.storage.files import damaged_fix
 from engine.values import Refusal, sanitise
 
-OK, WARN, FAIL = "ok", "warn", "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at. `state` is ok, warn (something works less well) or fail (something does not work)."""
-
-    name: str
-    state: str
-    message: str
-    fix: str = ""
+FAULTS_SHOWN = 3
+"""So many pages that cannot be read are named."""
 
 
 def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> dict[str, Any]:
@@ -53,10 +45,12 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         _home(home),
         _engine(home),
         config,
+        _gateway(home, settings),
         *_missing_workspaces(home, settings),
         *_variables(os.environ),
         _database(home.database),
-        _index(home),
+        _index(home, here=not server_of(settings)),
+        *index_server(settings, online=online),
         _embedder(settings),
         _git(),
         _gh(),
@@ -66,7 +60,9 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         *_memory_model(settings, router(home, FixedSettings(settings), keys)),
         _sandbox(),
         _agents(home, settings),
+        _learnings(home),
         *_coding_agents(home, settings),
+        *notifications(home, settings, keys),
         *(_workspace(path) for path in workspaces),
     ]
     if not workspaces:
@@ -110,6 +106,22 @@ def _engine(home: Home) -> Check:
     return Check("engine", OK, f"running with process id {holder.pid} since {holder.since}")
 
 
+def _gateway(home: Home, settings: Settings) -> Check:
+    """Where the API listens, and whether the settings would let it."""
+    from engine.doors.gateway.addresses import place_of
+
+    holder = read_holder(home)
+    if holder is not None and holder.gateway:
+        return Check("gateway", OK, f"listens at {holder.gateway}")
+    try:
+        place = place_of(settings.gateway)
+    except Refusal as error:
+        return Check("gateway", WARN, error.message, error.fix)
+    if holder is not None and holder.address and settings.gateway.enabled:
+        return Check("gateway", WARN, f"enabled at {place.url}, and it does not listen", "see `clawpy status`")
+    return Check("gateway", OK, f"opens at {place.url}" if settings.gateway.enabled else "off; `clawpy serve` opens it")
+
+
 def _config(home: Home) -> tuple[Settings, Check]:
     try:
         settings = SettingsStore(home.config_file, clock=SystemClock()).current
@@ -135,7 +147,7 @@ def _missing_workspaces(home: Home, settings: Settings) -> list[Check]:
 
 def _variables(environment: Any) -> list[Check]:
     """Variables that look like settings and are none: a slip of the pen would otherwise go unnoticed."""
-    other = re.compile(r"CLAWPY_(HOME|SESSION|[A-Z0-9_]+_API_KEY)")
+    other = re.compile(r"CLAWPY_(HOME|SESSION|SHARED_DATABASE_URL|CHROMA_URL|NOTIFY_[A-Z]+_URL|[A-Z0-9_]+_API_KEY)")
     unknown = sorted(
         name
         for name in environment
@@ -162,7 +174,7 @@ def _database(path: Path) -> Check:
     return Check("database", OK, f"whole, {size:.1f} MB, format {version or 'none'}, SQLite {sqlite3.sqlite_version}")
 
 
-def _index(home: Home) -> Check:
+def _index(home: Home, *, here: bool) -> Check:
     """What is remembered, and the index over it: SQLite holds all of it, so that a lost index is no loss."""
     version = _version("chromadb")
     if version is None:
@@ -178,7 +190,7 @@ def _index(home: Home) -> Check:
     said = f"chromadb {version}; {number:,} memories"
     if missing:
         said += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
-    if number and not (home.data / "chroma" / "chroma.sqlite3").exists():
+    if here and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
         said += "; the index is built when it is needed"
     return Check("index", OK, said)
 
@@ -306,6 +318,18 @@ def _agents(home: Home, settings: Settings) -> Check:
     if problems:
         return Check("agents", WARN, "; ".join(problems), f"mend the files under {home.agents}")
     return Check("agents", OK, f"{len(agents.list())} agents, all sound")
+
+
+def _learnings(home: Home) -> Check:
+    from engine.learnings.store import LearningFiles
+
+    files = LearningFiles(home.data)
+    faults = files.faults()
+    if faults:
+        more = f"; and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
+        words = "; ".join(faults[:FAULTS_SHOWN]) + more
+        return Check("learnings", WARN, words, f"mend the files under {home.data}; all others are read")
+    return Check("learnings", OK, f"{len(files.entries())} of what sessions taught")
 
 
 def _coding_agents(home: Home, settings: Settings) -> list[Check]:

@@ -80,6 +80,8 @@ def match(
         return begun[0]
     shown = sanitise(wanted)[:60]
     if not begun:
+        if wanted.startswith("cand_"):
+            see = f"clawpy candidates show {shown}"
         raise Refusal("unknown_id", f"there is no {what} {shown}", f"see `{see}`")
     some = ", ".join(begun[:3]) + (", …" if len(begun) > 3 else "")
     raise Refusal("ambiguous_id", f"{shown} begins {len(begun)} ids: {some}", "write more of it")

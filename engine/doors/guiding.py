@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from engine.doors import wire
 from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
-from engine.values import Bubble, BubbleState, FlushReport, Guidance, GuidanceItem, Learnt, Refusal, TeachingState
+from engine.values import Bubble, BubbleState, FlushReport, Guidance, GuidanceItem, Refusal, TeachingState
 
 if TYPE_CHECKING:
     from engine.engine import Engine
-
-WRITES = "write_agents_md"
-"""The flow that writes an `AGENTS.md`."""
-
-MOST_LESSONS, MOST_TEXT = 60, 12_000
-"""So many texts, and so many characters of them, go onto one card."""
 
 
 def guidance(engine: Engine, arguments: Arguments) -> Document:
@@ -44,39 +37,6 @@ def bubbles(engine: Engine, arguments: Arguments) -> Document:
         limit=int(arguments.number("limit", 50, least=1, most=1000)),
     )
     return {"bubbles": [bubble(one) for one in found]}
-
-
-def learnings(engine: Engine, arguments: Arguments) -> Document:
-    """list: what was learnt in a workspace; write: a card that writes it into its `AGENTS.md` (SPEC 1.12)."""
-    workspace = arguments.needed("workspace")
-    found = engine.wisdom.learnt(workspace)
-    if arguments.choice("action", ("list", "write"), "list") == "list":
-        return {"workspace": workspace, "learnings": [_learnt(one) for one in found]}
-    if not found:
-        raise Refusal(
-            "nothing_learnt",
-            f"nothing that was found out in {workspace} went up yet",
-            "see `clawpy bubbles list`; `clawpy bubbles flush` lets go up what is queued",
-        )
-    lessons: list[str] = []
-    for one in found:  # the newest, as many as a card takes
-        if len(lessons) == MOST_LESSONS or sum(map(len, lessons)) + len(one.text) > MOST_TEXT:
-            break
-        lessons.append(one.text)
-    asked = f"{WRITES} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
-    card = engine.cards.propose(asked, workspace=workspace)
-    return {"predictions": [wire.card(card)], "leftOut": len(found) - len(lessons)}
-
-
-def _learnt(one: Learnt) -> Document:
-    return {
-        "text": one.text,
-        "leader": one.leader,
-        "pattern": one.pattern,
-        "targetAgent": one.agent,
-        "session": one.session,
-        "at": wire.instant(one.at),
-    }
 
 
 def assign_tier(engine: Engine, agent: str, arguments: Arguments) -> None:

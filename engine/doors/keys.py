@@ -19,6 +19,7 @@ from engine.execution.routing import ModelRouter, ProviderState
 from engine.home import Home
 from engine.key_stores import NoKeyring
 from engine.keys import ENVIRONMENT, TWIN, Keys, check_name, variable
+from engine.memory.chroma_server import KEY as CHROMA
 from engine.settings_store import SettingsStore
 from engine.values import Refusal
 
@@ -129,6 +130,8 @@ def _names(keys: Keys) -> tuple[str, ...]:
 
 def _next(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
     """What happens now, in words."""
+    if name == CHROMA:
+        return "the Chroma server that holds the index is asked with it, from the next time it is opened"
     if name == TWIN:
         return "the Twin model uses it once twinModelEnabled is on and twinModelId names it"
     served, _ = prospects(home, settings, keys)
@@ -151,7 +154,7 @@ def _settings(home: Home) -> SettingsSource:
 
 def _check_known(settings: SettingsSource, name: str) -> None:
     check_name(name)
-    known = (*settings.current.provider_names(), TWIN)
+    known = (*settings.current.provider_names(), TWIN, CHROMA)
     if name in known:
         return
     close = difflib.get_close_matches(name, known, n=1)

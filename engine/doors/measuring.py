@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from engine.doors import wire
 from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
-from engine.feedback.metrics import Group, read
-from engine.feedback.training.runs import ADOPTED, DPO
-from engine.values import MICRO
+from engine.feedback.training.batch import DPO
+from engine.feedback.training.records import ADOPTED
+from engine.values import MICRO, ConfidenceBucket, Drift, Group, Slice
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -20,11 +19,10 @@ DAYS, DAYS_MOST = 7, 3_650
 
 
 def metrics(engine: Engine, arguments: Arguments) -> Document:
-    """Of the last `days`, 7 unless said."""
+    """Of the last `days`, 7 unless said, today's included."""
     days = int(arguments.number("days", DAYS, least=1, most=DAYS_MOST))
-    now = engine.clock.now()
-    found = read(engine.database, since=now - timedelta(days=days))
-    phase, check = engine.predictions.phase(), engine.predictions.calibration()
+    read = engine.insights.read(days, arguments.text("workspace"))
+    found, check, training = read.metrics, read.check, read.training
     trained = (one for one in engine.training.runs() if one.state == ADOPTED and one.method == DPO)
     return {
         "period": f"last_{days}_days",
@@ -32,6 +30,7 @@ def metrics(engine: Engine, arguments: Arguments) -> Document:
         "approved": found.approved,
         "rejected": found.rejected,
         "expired": found.expired,
+        "ownPrompts": found.own,
         "autoExecuted": found.auto_executed,
         "autoExecutedUndone": found.auto_undone,
         "approvalRate": _rate(found.approval_rate),
@@ -39,22 +38,75 @@ def metrics(engine: Engine, arguments: Arguments) -> Document:
         "avgConfidence": _rate(found.confidence),
         "avgApprovedConfidence": _rate(found.approved_confidence),
         "avgRejectedConfidence": _rate(found.rejected_confidence),
-        "calibration": [
-            {"bucket": one.name, "predictions": one.predictions, "approvalRate": _rate(one.approval_rate)}
-            for one in found.calibration
-        ],
+        "calibration": [_bucket(one) for one in found.calibration],
         "calibrationError": _rate(check.error),
         "calibrationErrorBound": _rate(check.bound),
         "calibrationHolds": check.holds,
         "calibrationWords": check.reason,
-        "phase": phase.number,
-        "phaseReason": phase.reason,
+        "autoExecuteThreshold": read.threshold,
+        "atThreshold": _bucket(read.at_threshold),
+        "earning": read.earning,
+        "phase": read.phase.number,
+        "phaseReason": read.phase.reason,
         "trendDirection": found.trend,
-        "costPerAccepted": None if found.cost_per_accepted is None else round(found.cost_per_accepted / MICRO, 6),
+        "approvalOverTime": [_slice(one) for one in read.over_time],
+        "drift": _drift(read.drift),
+        "spent": round(found.spent / MICRO, 6),
+        "costPerAccepted": _dollars(found.cost_per_accepted),
         "sources": _groups(found.sources),
         "channels": _groups(found.channels),
+        "kinds": _groups(found.kinds),
+        "partsOfDay": _groups(found.parts),
+        "hours": _groups(found.hours),
         "lastDpoTraining": wire.instant(next((one.updated_at for one in trained), None)),
-        "nextTraining": engine.training.missing(now) or "due",
+        "nextTraining": training.words or "due",
+        "pairs": training.pairs,
+        "pairsNeeded": training.needed,
+    }
+
+
+def _bucket(one: ConfidenceBucket) -> Document:
+    return {
+        "bucket": one.name,
+        "predictions": one.predictions,
+        "approvalRate": _rate(one.approval_rate),
+        "avgConfidence": _rate(one.confidence),
+        "low": _rate(one.at_least),
+        "high": _rate(one.at_most),
+        "unstated": one.unstated,
+    }
+
+
+def _slice(one: Slice) -> Document:
+    return {
+        "from": wire.instant(one.start),
+        "to": wire.instant(one.end),
+        "approved": one.approved,
+        "rejected": one.rejected,
+        "approvalRate": _rate(one.approval_rate),
+    }
+
+
+def _drift(one: Drift) -> Document:
+    return {
+        "decisions": one.decisions,
+        "changed": one.changed,
+        "words": one.words,
+        "logLoss": _rate(one.surprise),
+        "expected": _rate(one.expected),
+        "low": _rate(one.low),
+        "high": _rate(one.high),
+        "kinds": [
+            {
+                "kind": shift.kind,
+                "approved": shift.approved,
+                "decided": shift.decided,
+                "expected": _rate(shift.expected),
+                "approvalRateBefore": _rate(shift.before),
+                "changed": shift.changed,
+            }
+            for shift in one.shifts
+        ],
     }
 
 
@@ -66,10 +118,14 @@ def _groups(groups: Sequence[Group]) -> list[Document]:
             "approved": one.approved,
             "rejected": one.rejected,
             "approvalRate": _rate(one.approval_rate),
-            "costPerAccepted": None if one.cost_per_accepted is None else round(one.cost_per_accepted / MICRO, 6),
+            "costPerAccepted": _dollars(one.cost_per_accepted),
         }
         for one in groups
     ]
+
+
+def _dollars(amount: float | None) -> float | None:
+    return None if amount is None else round(amount / MICRO, 6)
 
 
 def _rate(value: float | None) -> float | None:

@@ -44,3 +44,16 @@ def reach(provider: ProviderSettings, key: str | None, *, seconds: float = SECON
         return f"{provider.host} cannot be reached: {error.reason}"
     except (OSError, ValueError) as error:
         return f"{provider.host} cannot be reached: {type(error).__name__}"
+
+
+def answers(address: str, *, seconds: float = SECONDS) -> str:
+    """Ask an address that takes no key. "" when it answers well, else in words why not."""
+    try:
+        handlers = [_Stay(), *([urllib.request.ProxyHandler({})] if address.startswith("http:") else [])]
+        with urllib.request.build_opener(*handlers).open(address, timeout=seconds) as answer:
+            return "" if answer.status == 200 else f"it answers {answer.status}"
+    except urllib.error.HTTPError as error:
+        with error:
+            return f"it answers {error.code}"
+    except (OSError, ValueError) as error:
+        return f"it cannot be reached ({type(error).__name__})"

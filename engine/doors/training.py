@@ -10,13 +10,13 @@ from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
 from engine.feedback.exporting import Exported
 from engine.feedback.records import Shape
-from engine.feedback.training.runs import PREPARED, UPLOADED, TrainingRun
+from engine.feedback.training.records import TrainingRun
 from engine.values import Refusal, dollars
 
 if TYPE_CHECKING:
     from engine.engine import Engine
 
-ACTIONS = ("status", "start", "cancel", "adopt", "import")
+ACTIONS = ("status", "start", "cancel", "adopt", "back", "import")
 
 SHOWN = 10
 """Runs that are listed."""
@@ -31,28 +31,21 @@ def export(engine: Engine, arguments: Arguments) -> Document:
 
 
 def train(engine: Engine, arguments: Arguments) -> Document:
-    """status (brings a run that is under way on by a step), start, cancel, adopt, import."""
+    """status (brings a run that is under way on by a step), start, cancel, adopt, back, import."""
     action = arguments.choice("action", ACTIONS, "status")
     if action == "import":
         return {"imported": engine.exporter.curate(_lines(arguments.needed("file")))} | _status(engine)
     if action == "start":
-        engine.training.begin()
-        _on_its_way(engine)
+        engine.training.launch()
     elif action == "cancel":
         engine.training.cancel()
     elif action == "adopt":
         engine.training.adopt()
+    elif action == "back":
+        engine.training.put_back()
     else:
         engine.training.step()
     return _status(engine)
-
-
-def _on_its_way(engine: Engine) -> None:
-    """Step until the provider has the job, or something stands in the way."""
-    state = ""
-    while (run := engine.training.active()) is not None and run.state in (PREPARED, UPLOADED) and run.state != state:
-        state = run.state
-        engine.training.step()
 
 
 def _status(engine: Engine) -> Document:

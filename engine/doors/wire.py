@@ -271,6 +271,12 @@ def since(one: Since) -> Document:
         "approvedByItself": one.approved_by_itself,
         "rejected": one.rejected,
         "spent": dollars(one.spent),
+        "learnt": {
+            "learnings": one.learnt.learnings,
+            "facts": one.learnt.facts,
+            "proposed": one.learnt.proposed,
+            "inForceByItself": one.learnt.by_itself,
+        },
         "waiting": [waiting(each) for each in one.waits],
     }
 

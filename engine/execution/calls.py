@@ -14,13 +14,14 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index, LargeBinary, String, bindparam, cast, literal_column
-from sqlmodel import Field, Session, SQLModel, col, select
+from sqlmodel import Field, Session, col, func, select
 
 from engine import tokenizer
 from engine.events import ModelCallBegan, ModelCallEnded
 from engine.execution.prompt.blocks import without_secrets
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import found, whole
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import (
     ModelCall,
@@ -51,7 +52,7 @@ REPLY_MOST = 100_000
 """Characters of an answer that are kept beside its call; the next call's messages have it whole."""
 
 
-class ModelCallRow(SQLModel, table=True):
+class ModelCallRow(Row, table=True):
     """One call as stored. `messages` is zlib-compressed JSON, see `pack`."""
 
     __tablename__ = "model_calls"
@@ -270,6 +271,19 @@ class Calls:
             query = select(ModelCallRow).where(col(ModelCallRow.session_id) == session_id)
             rows = session.exec(query.order_by(col(ModelCallRow.started_at), literal_column("rowid")))
             return [row.view for row in rows]
+
+    def models_of(self, agent: str, since: datetime) -> list[str]:
+        """The models, `PROVIDER:MODEL`, that calls of an agent went to since then, the most used first."""
+        number = func.count().label("number")
+        query = (
+            select(ModelCallRow.provider, ModelCallRow.model, number)
+            .where(col(ModelCallRow.agent) == agent, col(ModelCallRow.started_at) >= since)
+            .where(col(ModelCallRow.state) == "done")
+            .group_by(col(ModelCallRow.provider), col(ModelCallRow.model))
+            .order_by(number.desc(), col(ModelCallRow.provider), col(ModelCallRow.model))
+        )
+        with self._database.read() as session:
+            return [f"{provider}:{model}" for provider, model, _ in session.exec(query)]
 
     def that_recalled(self, memory_id: str, limit: int = 20) -> list[ModelCall]:
         """The calls whose prompt brought this memory in, newest first; of the newest `RECALLED_MOST` calls."""

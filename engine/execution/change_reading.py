@@ -13,6 +13,7 @@ from engine.execution import diffs, snapshots
 from engine.execution.change_rows import ChangeSetRow, checked
 from engine.storage.database import Database
 from engine.storage.ids import beginning
+from engine.storage.kept import Kept
 from engine.storage.quick import ask
 from engine.values import ChangeSet, ChangeState, FileDiff, Refusal
 
@@ -33,6 +34,7 @@ class ChangeReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._written: Kept[dict[str, int]] = Kept(database, ChangeSetRow)
 
     def list(
         self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
@@ -70,6 +72,9 @@ class ChangeReader:
 
     def written_by_us(self, workspace: str) -> dict[str, int]:
         """Files that recent landings and undos wrote: path relative to `workspace` -> the `mtime_ns` we left."""
+        return self._written.get(workspace, lambda: self._read_written(workspace))
+
+    def _read_written(self, workspace: str) -> dict[str, int]:
         with self._database.read() as session:
             written = ask(session, _WRITTEN, {"workspace": workspace})
         return {path: time for (one,) in reversed(written) for path, time in one.items()}

@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index
-from sqlmodel import Field, Session, SQLModel
+from sqlmodel import Field, Session
 
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
 
@@ -18,7 +19,7 @@ NEXT = {
 }
 
 
-class ChangeSetRow(SQLModel, table=True):
+class ChangeSetRow(Row, table=True):
     """One change set. `landing` is the plan of the last landing, `written` what we wrote of it (path, mtime_ns);
     `kept`: its refs in the repository are still there."""
 

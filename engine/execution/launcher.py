@@ -63,19 +63,19 @@ class Launcher:
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment as the operator edited it. Raises `Refusal` `no_runner` or `bad_parameters`."""
-        return self._sessions.runner_of(assignment).reparameterise(assignment, edit)
+        return self._sessions.admission.runner_of(assignment).reparameterise(assignment, edit)
 
     def start(self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int) -> SessionView:
         """See `Sessions.start`."""
         return self._sessions.start(permit, assignment, agent=agent, mode=mode, estimate=estimate)
 
     def hindrance(self, assignment: Assignment) -> str:
-        """Why this may not start by itself just now, "" when it may: no runner, or see `Sessions.hindrance`."""
+        """Why this may not start by itself just now, "" when it may: no runner, or see `Admission.hindrance`."""
         info = self.check(assignment)
         if not info.takes:
             return info.reason
         chosen, _ = self.choose(assignment)
-        return self._sessions.hindrance(chosen)
+        return self._sessions.admission.hindrance(chosen)
 
     def session_of(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card."""
@@ -87,7 +87,7 @@ class Launcher:
 
     def _ask(self, assignment: Assignment) -> RunnerInfo:
         try:
-            return self._sessions.runner_of(assignment).check(assignment)
+            return self._sessions.admission.runner_of(assignment).check(assignment)
         except Refusal as refusal:
             if assignment.runner == MODEL and assignment.flow is None and refusal.code == "no_runner":
                 return RunnerInfo(takes=False, reason=NO_PROSE)

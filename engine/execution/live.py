@@ -6,9 +6,8 @@ import shlex
 import shutil
 import subprocess
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,8 +19,10 @@ from engine.execution.journal import Journal
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import OUTPUT_KEPT, CommandBlocked, CommandResult, FlowUnable, Stopped
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
-from engine.execution.transcripts import LineSplitter, TranscriptWriter
-from engine.git import Git, GitError
+from engine.execution.session_clock import SessionClock
+from engine.execution.session_git import SessionGit
+from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
+from engine.git import Git
 from engine.storage.database import Transaction
 from engine.values import Assignment, RailVerdict, SessionState, Verdict, dollars, sanitise
 
@@ -94,18 +95,15 @@ class LiveSession:
         self.leftover: Callable[[Transaction], str] | None = None
         """What goes into its last transaction when it does not come to its end: what it had changed until then."""
         self._purse = purse
-        self._clock = clock
         self._confinement = confinement
         self._check = check
         self._lock = threading.Lock()
         self._stop: Stop | None = None
         self._on_stop: list[Callable[[], None]] = []
         self._promised = 0
-        self._began = self._active = clock.monotonic()
+        self._time = SessionClock(clock)
         self.gives_way: Callable[[], None] = _nothing
         """Called, from its own thread, when it begins to wait for a person."""
-        self._asking = 0
-        self._asking_since = 0.0
 
     # What the work sees
 
@@ -140,38 +138,22 @@ class LiveSession:
 
     def note(self, text: str, *, error: bool = False) -> None:
         """The same, also while the session is ending."""
-        self._active = self._clock.monotonic()
+        self._time.stir()
         self.transcript.append("error" if error else "note", sanitise(text).split("\n"))
 
     def write(self, kind: str, text: str) -> None:
         """Put lines of a `TranscriptLine` kind into the transcript; they count as a sign of life."""
         self._record(kind, sanitise(text).split("\n"))
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self) -> AbstractContextManager[None]:
         """While a person is asked the clocks of this session stand still, and its seat is another's: his time is not
         its own, and one question must not hold up everything else."""
-        with self._lock:
-            self._asking += 1
-            first = self._asking == 1
-            if first:
-                self._asking_since = self._clock.monotonic()
-        if first:
-            self.gives_way()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._asking -= 1
-                if not self._asking:
-                    now = self._clock.monotonic()
-                    self._began += now - self._asking_since
-                    self._active = now
+        return self._time.standing_still(self.gives_way)
 
     @property
     def asking(self) -> bool:
         """True while it waits for a person."""
-        return self._asking > 0
+        return self._time.asking
 
     def on_stop(self, act: Callable[[], None]) -> None:
         """Have `act` called once when the session is told to end, from any thread, at once if it was already: cancel
@@ -236,7 +218,12 @@ class LiveSession:
 
     def git(self, plain: Git) -> Git:
         """`plain` as git of this session: it ends with the session."""
-        return SessionGit(plain.folder, plain.timeout, {**plain.environment, **self.processes.mark()}, self)
+        return SessionGit(
+            plain.folder,
+            plain.timeout,
+            {**plain.environment, **self.processes.mark()},
+            check_running=self.check_running,
+        )
 
     def execute(
         self,
@@ -258,11 +245,11 @@ class LiveSession:
         already."""
         confinement = confinement or self._confinement
         environment = self._admit(argv, cwd, env, confinement, quiet=quiet or announced, cleared=cleared)
-        tail = _Tail()
+        tail = Tail(OUTPUT_KEPT)
         splitter = LineSplitter()
 
         def take(lines: list[str]) -> None:
-            self._active = self._clock.monotonic()
+            self._time.stir()
             tail.add(lines)
             if lines and not quiet:
                 self.transcript.append("output", lines)
@@ -361,7 +348,7 @@ class LiveSession:
         return self._check(command, str(cwd))
 
     def _record(self, kind: str, lines: list[str]) -> None:
-        self._active = self._clock.monotonic()
+        self._time.stir()
         self.transcript.append(kind, lines)
 
     # What its keepers see
@@ -385,15 +372,8 @@ class LiveSession:
 
     def over_limit(self) -> str:
         """Which limit it passed, in words; "" for none."""
-        with self._lock:
-            if self._asking:
-                return self._overspent()
-        now = self._clock.monotonic()
-        limits = self.limits
-        if now - self._began >= limits.seconds:
-            return f"it ran for {_span(limits.seconds)}, the most it may"
-        if limits.silence_seconds is not None and now - self._active >= limits.silence_seconds:
-            return f"it printed nothing for {_span(limits.silence_seconds)}"
+        if over := self._time.over(self.limits):
+            return over
         with self._lock:
             return self._overspent()
 
@@ -407,48 +387,7 @@ class LiveSession:
     @property
     def seconds(self) -> float:
         """Since it began."""
-        return self._clock.monotonic() - self._began
-
-
-@dataclass(frozen=True, slots=True)
-class SessionGit(Git):
-    """git on behalf of a session: marked, so that it ends with the session, and refusing to begin after its end."""
-
-    session: LiveSession | None = None
-
-    def run(
-        self,
-        *arguments: str,
-        stdin: bytes | None = None,
-        environment: Mapping[str, str] | None = None,
-        allowed: Sequence[int] = (0,),
-        timeout: float | None = None,
-    ) -> subprocess.CompletedProcess[bytes]:
-        """As `Git.run`. Raises `Stopped` when the session is ending, also out of a git that was ended with it."""
-        assert self.session is not None
-        self.session.check_running()
-        try:
-            return Git.run(self, *arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout)
-        except GitError:
-            self.session.check_running()
-            raise
-
-
-class _Tail:
-    """The end of what a command printed, at most `OUTPUT_KEPT` characters and a line."""
-
-    def __init__(self) -> None:
-        self._lines: deque[str] = deque()
-        self._size = 0
-
-    def add(self, lines: list[str]) -> None:
-        self._lines.extend(lines)
-        self._size += sum(map(len, lines)) + len(lines)
-        while self._size > OUTPUT_KEPT and len(self._lines) > 1:
-            self._size -= len(self._lines.popleft()) + 1
-
-    def text(self) -> str:
-        return "".join(f"{line}\n" for line in self._lines)
+        return self._time.seconds
 
 
 def _unstartable(argv: Sequence[str], error: OSError) -> FlowUnable:
@@ -457,7 +396,3 @@ def _unstartable(argv: Sequence[str], error: OSError) -> FlowUnable:
 
 def _nothing() -> None:
     pass
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"

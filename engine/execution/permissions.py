@@ -16,13 +16,14 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import CheckConstraint, Index, bindparam
-from sqlmodel import Field, Session, SQLModel, col, desc, select
+from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.channels import AUTONOMOUS
 from engine.execution.live import LiveSession
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import found, whole
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
 from engine.values.secrets import redact
@@ -40,7 +41,7 @@ NOBODY = "nobody"
 WAITING, ANSWERED, WITHDRAWN = "waiting", "answered", "withdrawn"
 
 
-class PermissionRow(SQLModel, table=True):
+class PermissionRow(Row, table=True):
     """One request as stored. `key` is what an answer for the session holds for, as a digest: it may be a command with
     a password in it."""
 

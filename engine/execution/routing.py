@@ -1,7 +1,8 @@
 """Which model does it (SPEC 3.8, 5.4): a hint, the agent's `tools.json`, the channel, else the first provider there is.
 
 What the operator named is never replaced by something else: he may have named it for its price, or because the code
-must not leave his machine. Only a hint that cannot be followed is passed over.
+must not leave his machine. So a hint never takes work from a model on his machine to one elsewhere; and a hint that
+cannot be followed is passed over.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class KeySource(Protocol):
 class RoutingHints(Protocol):
     """What was learned of models (SPEC 5.4)."""
 
-    def model(self, agent: str, channel: str, run_kind: str, prompt: str) -> tuple[str, str] | None:
+    def model(self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str) -> tuple[str, str] | None:
         """A model's id and why, None without an opinion."""
 
 
@@ -91,14 +92,37 @@ class ModelRouter:
         self._models = models
         self._hints = hints
 
-    def choose(self, agent: str, channel: str, run_kind: str = "task", prompt: str = "") -> ModelChoice:
+    def choose(
+        self, agent: str, channel: str, run_kind: str = "task", prompt: str = "", workspace: str = ""
+    ) -> ModelChoice:
         """The model for one run. Raises `Refusal` `no_model`, and what is said of the agent's folder."""
-        if self._hints is not None and (hint := self._hints.model(agent, channel, run_kind, prompt)) is not None:
-            hinted, why = hint
-            try:
-                return self.named(hinted, why)
-            except Refusal:
-                pass  # learned in other times; what follows is what the operator says
+        hints = self._hints
+        hint = None if hints is None else hints.model(agent, channel, run_kind, prompt, workspace)
+        return self.follow(hint, agent, channel, run_kind)
+
+    def follow(self, hint: tuple[str, str] | None, agent: str, channel: str, run_kind: str = "task") -> ModelChoice:
+        """The model for a run, given a hint (a model's id and why) or none. Raises as `choose`."""
+        hinted = self._hinted(hint)
+        if hinted is None:
+            return self._own(agent, channel, run_kind)
+        if hinted.keyless:
+            return hinted
+        try:
+            own = self._own(agent, channel, run_kind)
+        except Refusal:
+            return hinted
+        return own if own.keyless else hinted
+
+    def _hinted(self, hint: tuple[str, str] | None) -> ModelChoice | None:
+        if hint is None:
+            return None
+        try:
+            return self.named(*hint)
+        except Refusal:
+            return None  # learned in other times; what follows is what the operator says
+
+    def _own(self, agent: str, channel: str, run_kind: str) -> ModelChoice:
+        """What the operator says, or the first that there is."""
         models = self._models(agent)
         for kind in (run_kind, DEFAULT):
             if chosen := models.get(kind):

@@ -18,6 +18,7 @@ from engine.execution.journal import nothing_done
 from engine.execution.sessions_store import SessionResult, SessionRow
 from engine.storage.database import Database, Transaction
 from engine.storage.ids import beginning
+from engine.storage.kept import Kept
 from engine.storage.quick import load
 from engine.values import UNDONE, Assignment, Permit, Refusal, SessionState, SessionView
 
@@ -46,6 +47,7 @@ class SessionRecords:
         self._database = database
         self._permits = permits
         self._observers: tuple[SessionObserver, ...] = ()
+        self._usual_costs: Kept[int | None] = Kept(database, SessionRow)
 
     def observe(self, observer: SessionObserver) -> None:
         """Tell `observer` from now on."""
@@ -194,8 +196,12 @@ class SessionRecords:
 
     def usual_cost(self, runner: str, channel: str) -> int | None:
         """What sessions of this runner and channel cost on average, in micro-dollars; None before the first."""
-        with self._database.read() as session:
-            return store.usual_cost(session, runner, channel)
+
+        def read() -> int | None:
+            with self._database.read() as session:
+                return store.usual_cost(session, runner, channel)
+
+        return self._usual_costs.get((runner, channel), read)
 
 
 def attach(tx: Transaction, session_id: str, write: Callable[[Transaction], str], *, cwd: str) -> bool:

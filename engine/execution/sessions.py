@@ -1,43 +1,41 @@
 """Sessions (SPEC 3.8): approved work, each in a thread of its own, never without a permit, never more than allowed.
 
 Nothing runs twice: a permit is used up in the transaction that makes the session's row, and after a crash `recover`
-reads the rows: what was queued runs, what ran is INTERRUPTED.
+reads the rows: what was queued runs, what ran is INTERRUPTED. `admission.py` says what may begin, `workplace.py` has
+the work of one session done; here are the queue, the threads, and how each session ends.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import datetime
 
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus
+from engine.execution.admission import Admission
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
 from engine.execution.continuing import continued
 from engine.execution.journal import nothing_done
-from engine.execution.keeper import Brakes, Keeper, stopped
+from engine.execution.keeper import Brakes, Keeper
 from engine.execution.late_ends import LateEnds
 from engine.execution.live import CommandCheck, LiveSession, Purse, Stop, unmetered
 from engine.execution.processes import end_processes
 from engine.execution.runners.base import Runner, RunnerResult
-from engine.execution.runners.flow import CommandBlocked, FlowUnable, NotBegun, Stopped
-from engine.execution.sandbox import Confinement, Sandbox, best_sandbox, secret_places
+from engine.execution.sandbox import Sandbox
 from engine.execution.session_records import PermitBook, SessionObserver, SessionRecords
 from engine.execution.session_results import result_of, with_fate
 from engine.execution.sessions_store import SessionRow
-from engine.execution.transcripts import TranscriptReader, TranscriptWriter
-from engine.execution.worktrees import remove_folder
+from engine.execution.transcripts import TranscriptReader
+from engine.execution.workplace import Workplace
 from engine.home import Home
 from engine.storage.database import Database
 from engine.values import (
-    UNDONE,
     Assignment,
     Permit,
     Randomness,
@@ -47,11 +45,9 @@ from engine.values import (
     TranscriptLine,
     sanitise,
 )
+from engine.values.secrets import refuse_secret
 
 log = logging.getLogger(__name__)
-
-CALM = timedelta(minutes=10)
-"""So long nobody else may have written in a workspace where a session that can write starts by itself (SPEC 3.8)."""
 
 CLOSE_WITHIN = 3.0
 """Seconds that closing waits for sessions to end and to tidy up."""
@@ -98,18 +94,28 @@ class Sessions:
         self._records = SessionRecords(database, permits)
         for observer in observers:
             self.observe(observer)
-        self._home = home
-        self._clock = clock
         self._randomness = randomness
         self._settings = settings
         self._channels = channels
-        self._brakes = brakes
-        self._check = check
-        self._runners = {runner.name: runner for runner in runners}
-        self._sandbox = sandbox
-        self._last_write = last_write
-        self._unattended = unattended
-        self._purse = purse
+        self.admission = Admission(
+            clock=clock,
+            brakes=brakes,
+            runners=runners,
+            sandbox=sandbox,
+            last_write=last_write,
+            unattended=unattended,
+        )
+        """What may begin."""
+        self._workplace = Workplace(
+            home=home,
+            clock=clock,
+            settings=settings,
+            channels=channels,
+            check=check,
+            purse=purse,
+            admission=self.admission,
+            records=self._records,
+        )
         self._reader = TranscriptReader()
         self._keeper = Keeper(live=self._all_live, end=self._end, brakes=brakes, bus=bus)
         self._late = LateEnds(bus)
@@ -123,10 +129,8 @@ class Sessions:
 
     @property
     def sandbox(self) -> Sandbox:
-        """The best rung of this machine, tried when it is first needed."""
-        if self._sandbox is None:
-            self._sandbox = best_sandbox()
-        return self._sandbox
+        """Where sessions work: the best rung of this machine, tried when it is first needed."""
+        return self.admission.sandbox
 
     def observe(self, observer: SessionObserver) -> None:
         """Add an observer; for those that are built after the sessions they observe. Before anything starts."""
@@ -146,18 +150,7 @@ class Sessions:
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
         self._channels.get(assignment.channel)
-        if not (info := self.runner_of(assignment).check(assignment)).takes:
-            raise Refusal("no_runner", info.reason)
-        if mode == AUTONOMOUS and not self.sandbox.confines:
-            raise Refusal(
-                "no_sandbox", "nothing runs by itself without a sandbox, and none works here", "install bubblewrap"
-            )
-        if mode == AUTONOMOUS and (why := self._unattended(assignment.workspace)):
-            raise Refusal("unattended", why, "approve it yourself, or wait")
-        if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
-            raise Refusal("workspace_busy", busy, "it may run once nobody wrote there for 10 minutes")
-        if (reason := stopped(self._brakes)) is not None:
-            raise Refusal("stopped", reason, "clawpy resume")
+        self.admission.admit(assignment, mode)
         waiting = _Waiting(self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess"), assignment, mode)
 
         with self._lock:
@@ -166,30 +159,6 @@ class Sessions:
         self._records.enqueue(waiting.id, permit, assignment, agent=agent, mode=mode, estimate=estimate)
         self._line_up([waiting])
         return self.get(waiting.id)
-
-    def runner_of(self, assignment: Assignment) -> Runner:
-        """The runner an assignment names; `acp:claude` is of the family that `acp:*` serves. Raises `Refusal`
-        `no_runner`."""
-        family, colon, _ = assignment.runner.partition(":")
-        runner = self._runners.get(f"{family}:*" if colon else assignment.runner)
-        if runner is None:
-            known = ", ".join(self._runners) or "none"
-            raise Refusal("no_runner", f"there is no runner {assignment.runner!r}", f"built in: {known}")
-        return runner
-
-    def hindrance(self, assignment: Assignment) -> str:
-        """Why this may not start by itself just now, in words (SPEC 3.8); "" when it may.
-
-        Costs git processes when it can write. Raises `Refusal` `no_runner`.
-        """
-        if not self.sandbox.confines:
-            return "nothing runs by itself without a sandbox, and none works here"
-        if self.runner_of(assignment).check(assignment).check_only:
-            return ""
-        wrote = self._last_write(assignment.workspace)
-        if wrote is None or (ago := self._clock.now() - wrote) >= CALM:
-            return ""
-        return f"somebody wrote in {Path(assignment.workspace).name} {max(0, int(ago.total_seconds() // 60))} min ago"
 
     # Looking
 
@@ -225,7 +194,7 @@ class Sessions:
 
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after line `after`; a running session's newest tenth of a second may be missing."""
-        return self._reader.page(self._transcript(session_id), after=after, limit=limit)
+        return self._reader.page(self._workplace.transcript(session_id), after=after, limit=limit)
 
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
         """Wait until the session is over, at most `timeout` seconds; the view says whether it is."""
@@ -242,9 +211,10 @@ class Sessions:
     def reply(self, session_id: str, text: str) -> None:
         """Tell a running session something (SPEC 9.4); it reads it at its next turn.
 
-        Raises `Refusal` `unknown_session`, `not_running`, `no_conversation` (a flow), `empty_prompt`.
+        Raises `Refusal` `unknown_session`, `not_running`, `no_conversation` (a flow), `empty_prompt`,
+        `secret_in_text`.
         """
-        said = sanitise(text).strip()
+        said = refuse_secret(sanitise(text).strip())
         if not said:
             raise Refusal("empty_prompt", "the reply is empty", "say what it should know")
         with self._lock:
@@ -323,9 +293,8 @@ class Sessions:
             end_processes(row.id)
             self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine ended while it ran"))
             words.append(f"“{row.prompt}” was running when the engine ended; it was interrupted ({row.id})")
-        _sweep(self._scratch_root)
-        for runner in self._runners.values():
-            words += runner.recover()
+        self._workplace.sweep()
+        words += self.admission.recover()
         if not resume:
             return words + [f"“{row.prompt}” waits for the console ({row.id})" for row in reversed(queued)]
         waiting = [_Waiting(row.id, row.assignment, row.mode) for row in reversed(queued)]
@@ -358,7 +327,9 @@ class Sessions:
                     return
                 waiting = self._queue.popleft()
                 try:
-                    live = self._live[waiting.id] = self._prepare(waiting, sandbox)
+                    live = self._live[waiting.id] = self._workplace.prepare(
+                        waiting.id, waiting.assignment, waiting.mode, sandbox
+                    )
                     live.gives_way = self._dispatch
                 except (OSError, Refusal) as error:
                     problem = str(error) or repr(error)
@@ -377,68 +348,10 @@ class Sessions:
                 continue
             self._keeper.wake()  # never under our lock: the keeper holds its own while it asks for ours
 
-    def _prepare(self, waiting: _Waiting, sandbox: Sandbox) -> LiveSession:
-        assignment = waiting.assignment
-        scratch = self._scratch_root / waiting.id
-        caches = self._home.cache / "build" / hashlib.sha256(assignment.workspace.encode()).hexdigest()[:16]
-        for folder in (scratch / "tmp", caches):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (scratch / "empty").touch()
-        workspace = Path(assignment.workspace)
-        return LiveSession(
-            session_id=waiting.id,
-            assignment=assignment,
-            limits=self._channels.get(assignment.channel).limits(waiting.mode),
-            clock=self._clock,
-            transcript=TranscriptWriter(self._transcript(waiting.id), self._clock),
-            sandbox=sandbox,
-            confinement=Confinement(
-                folder=workspace,
-                scratch=scratch,
-                caches=caches,
-                readable=(workspace,),
-                hidden=secret_places(self._home),
-                network=self._settings.current.workspace(assignment.workspace).network,
-            ),
-            check=self._check,
-            purse=self._purse,
-        )
-
     def _work(self, live: LiveSession) -> None:
         """The session's thread, from its first transaction to its last."""
-        outcome: Stop | RunnerResult
-        try:
-            hosts = self.runner_of(live.assignment).check(live.assignment).hosts
-            view = self._records.begin(live.id, live.sandbox.describe(network=live.confinement.network, hosts=hosts))
-            if view is None:
-                raise Stopped("it was ended before it began")
-            if (reason := stopped(self._brakes)) is not None:
-                live.stop(Stop(SessionState.CANCELLED, reason))
-            if view.mode == AUTONOMOUS:  # it waited its turn, or for a restart; meanwhile things may have changed
-                workspace = live.assignment.workspace
-                if held_back := self._unattended(workspace) or self.hindrance(live.assignment):
-                    live.stop(Stop(SessionState.CANCELLED, held_back))
-            live.check_running()
-            result = self.runner_of(live.assignment).run(live, view)
-            if live.stop_requested is not None and live.stop_requested.reason != UNDONE:
-                live.leftover = result.write  # the stop came a moment too late to save anything
-            live.check_running()
-            outcome = result
-        except Stopped as error:
-            outcome = live.stop_requested or Stop(SessionState.CANCELLED, str(error))
-        except CommandBlocked as error:
-            outcome = Stop(SessionState.BLOCKED, str(error))
-        except (FlowUnable, Refusal) as error:
-            not_begun = isinstance(error, NotBegun)
-            outcome = live.stop_requested or Stop(SessionState.FAILED, str(error), not_begun)
-        except Exception as error:
-            if live.stop_requested is None:
-                log.exception("session %s failed", live.id)
-            kind = type(error).__name__
-            outcome = live.stop_requested or Stop(SessionState.FAILED, f"unexpected error: {kind}: {error}")
-        live.processes.end(grace=0)
-        self._finish(live.id, outcome, live)
-        _sweep(live.scratch)
+        self._finish(live.id, self._workplace.work(live), live)
+        self._workplace.sweep(live)
         with self._lock:
             self._threads.discard(threading.current_thread())
 
@@ -500,7 +413,7 @@ class Sessions:
     def _close_transcript(self, session_id: str, outcome: Stop | RunnerResult, live: LiveSession | None) -> int:
         """The last words into the transcript, and the transcript onto the disk; returns its number of lines."""
         try:
-            transcript = live.transcript if live else TranscriptWriter(self._transcript(session_id), self._clock)
+            transcript = live.transcript if live else self._workplace.writer(session_id)
             if isinstance(outcome, RunnerResult):
                 if closing := sanitise(outcome.summary if outcome.closing is None else outcome.closing):
                     transcript.append("note", closing.split("\n"))
@@ -525,22 +438,7 @@ class Sessions:
         with self._lock:
             return list(self._live.values())
 
-    def _transcript(self, session_id: str) -> Path:
-        return self._home.transcripts / f"{session_id}.jsonl"
-
-    @property
-    def _scratch_root(self) -> Path:
-        return self._home.cache / "scratch"
-
     # Last in the class, for it takes the name of the type away from what follows.
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         """Sessions, newest first."""
         return [self._seen(row) for row in self._records.latest(workspace=workspace, agent=agent, limit=limit)]
-
-
-def _sweep(scratch: Path) -> None:
-    """Remove scratch; what resists is left to the next start."""
-    try:
-        remove_folder(scratch)
-    except OSError:
-        log.warning("%s cannot be removed", scratch, exc_info=True)

@@ -8,10 +8,11 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam
-from sqlmodel import Field, Session, SQLModel, col, desc, func, select
+from sqlmodel import Field, Session, col, desc, func, select
 
 from engine.storage.database import Transaction
 from engine.storage.quick import ask, load
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Assignment, CheckResult, Outcome, SessionState, SessionView
 
@@ -72,7 +73,7 @@ class SessionResult:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class SessionRow(SQLModel, table=True):
+class SessionRow(Row, table=True):
     """One session as stored. What it printed is in its transcript file."""
 
     __tablename__ = "sessions"

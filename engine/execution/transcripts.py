@@ -81,6 +81,26 @@ def _after_return(line: str) -> str:
     return next((piece for piece in reversed(line.split("\r")) if piece), "")
 
 
+class Tail:
+    """The end of what a command printed, at most `kept` characters and a line."""
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._lines: deque[str] = deque()
+        self._size = 0
+
+    def add(self, lines: list[str]) -> None:
+        """What was printed next."""
+        self._lines.extend(lines)
+        self._size += sum(map(len, lines)) + len(lines)
+        while self._size > self._kept and len(self._lines) > 1:
+            self._size -= len(self._lines.popleft()) + 1
+
+    def text(self) -> str:
+        """What is left of it."""
+        return "".join(f"{line}\n" for line in self._lines)
+
+
 class TranscriptWriter:
     """Writes one session's transcript. Thread-safe. Lines reach the file at `flush`, which somebody calls often.
 

@@ -15,13 +15,15 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import CheckConstraint, Index, bindparam, text
-from sqlmodel import Field, Session, SQLModel, col, func, select
+from sqlmodel import Field, Session, col, func, select
 
 from engine.clock import Clock
 from engine.feedback import pairs
 from engine.feedback.signals import EXPLICIT, MEANINGS, REJECTING
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask, found, whole
+from engine.storage.kept import Kept
+from engine.storage.quick import Rows, ask, found, whole
+from engine.storage.rows import Row
 from engine.storage.types import UtcDateTime, utc
 from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
 
@@ -29,7 +31,7 @@ RETIRED_KEPT = 10_000
 """So many decisions that count no more are remembered for who learnt from them."""
 
 
-class Decision(SQLModel, table=True):
+class Decision(Row, table=True):
     """One signal about one card. `part`, `weekend` and `hour` are of the operator's own time when it was given; `seen`
     and `raw` are what the Twin saw and the confidence summed up when the card was made."""
 
@@ -107,6 +109,7 @@ _REJECTED = (
     .limit(1)
 )
 _UPTO = sqlalchemy.select(func.count(col(Decision.id))).where(_STANDING, col(Decision.id) <= bindparam("id"))
+_LIKE_BY = ("kind", "channel", "workspace")
 _LIKE = (
     sqlalchemy.select(col(Decision.signal), col(Decision.edited), func.count(col(Decision.id)))
     .where(
@@ -147,6 +150,8 @@ class Decisions:
         self._database = database
         self._clock = clock
         self._version = 0
+        self._totals: Kept[int] = Kept(database, Decision)
+        self._like: Kept[Rows] = Kept(database, Decision)
         self._changing = threading.Lock()
         self._retired: deque[tuple[int, int]] = deque(maxlen=RETIRED_KEPT)
         """(version after the change, id) of decisions that were replaced or taken back since this began."""
@@ -212,12 +217,13 @@ class Decisions:
 
     def total(self, session: Session) -> int:
         """How many cards a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
-        return int(ask(session, _TOTAL).scalar())
+        return self._totals.seen(session, "", lambda seen: int(ask(seen, _TOTAL).scalar()))
 
     def consecutive_rejections(self, session: Session, after: int = 0) -> int:
         """How many of a person's latest decisions in a row were dismissals (SPEC 3.6); of those with ids above `after`
         when only these are to count."""
-        return int(ask(session, _REJECTED_IN_A_ROW, {"after": after}).scalar())
+        values = {"after": after}
+        return self._totals.seen(session, after, lambda seen: int(ask(seen, _REJECTED_IN_A_ROW, values).scalar()))
 
     def newest(self, session: Session) -> int:
         """The id of the newest decision, taken back or not; 0 before the first. Ids grow."""
@@ -229,7 +235,8 @@ class Decisions:
         An approval of something he first edited, or later undid or discarded, is decided but not approved: what would
         have run by itself was not what he wanted.
         """
-        rows = ask(session, _LIKE, {"kind": kind, "channel": channel, "workspace": workspace})
+        like = (kind, channel, workspace)
+        rows = self._like.seen(session, like, lambda seen: ask(seen, _LIKE, dict(zip(_LIKE_BY, like, strict=True))))
         decided = sum(count for _, _, count in rows)
         approved = sum(count for signal, edited, count in rows if signal == DecisionSignal.APPROVED and not edited)
         return approved, decided

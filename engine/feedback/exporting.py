@@ -111,7 +111,7 @@ class Exporter:
                 raise Refusal(
                     "few_pairs",
                     f"{len(new)} new pairs; a batch has at least {BATCH_FROM}",
-                    "decide on more cards: an approval soon after a rejection elsewhere, or an edit, makes a pair",
+                    pairs.MORE,
                 )
             payload = {
                 "pairs": [one.id for one in new],

@@ -1,26 +1,24 @@
-"""How good the predictions are (SPEC 8.5): counts, rates, mean confidences, calibration by bucket, trend, cost.
+"""How good the predictions are (SPEC 8.5): counts, rates, mean confidences, calibration by bucket, trend, cost. Pure.
 
-Rates are of what a person decided, here or over the API; what ran by itself is counted apart. Times are when a card was
-decided, or for those that nobody decided when it was made.
+Rates are of what a person decided, here or over the API; what ran by itself is counted apart, and what the operator
+typed himself was not predicted: it is only among the sources. Times are when a card was decided, or for those that
+nobody decided when it was made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, tzinfo
 from statistics import fmean
-from typing import Any
 
-import sqlalchemy
-from sqlalchemy import column, table
-from sqlmodel import Session
-
-from engine.storage.database import Database
-from engine.storage.types import UtcDateTime
+from engine.values import ConfidenceBucket, Group, Metrics, PartOfDay, Slice, Source, part_of_day
+from engine.values.shares import wilson_lower_bound, wilson_upper_bound
 
 BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0))
 """Of the seed (§7.6); from the lower end, up to but without the upper one, but for 1.0."""
+
+Z_TWO_SIDED_95 = 1.96
 
 TREND_FROM = 10
 """So many decisions in each half of the time, or there is no trend to tell."""
@@ -28,22 +26,20 @@ TREND_FROM = 10
 TREND = 0.05
 """So much better or worse than the first half is no chance any more."""
 
-CARDS = table(
-    "predictions",
-    *(column(name) for name in ("id", "source", "target_channel", "confidence", "status", "decided_by", "outcome")),
-    column("created_at", UtcDateTime()),
-    column("decided_at", UtcDateTime()),
-)
-COSTS = table("cost_entries", column("prediction_id"), column("amount_microusd"), column("state"))
-SIGNALS = table("decisions", column("prediction_id"), column("signal"), column("taken_back_at"))
+SLICE_DAYS = (1, 7, 14, 28, 91, 364)
+"""Days that a slice of time may have."""
 
-APPROVED, REJECTED, EXPIRED = "approved", "rejected", "expired"
+SLICES = 31
+"""At most so many slices."""
+
+APPROVED, REJECTED, EXPIRED, WITHDRAWN = "approved", "rejected", "expired", "withdrawn"
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One card as metrics see it. `word` is approved, rejected or expired, "" while it is pending or withdrawn;
-    `undone` when its work was taken back or thrown away. `cost` in micro-dollars."""
+    """One card as metrics see it. `word` is approved, rejected, expired or withdrawn, "" while it is pending; `undone`
+    when its work was taken back or thrown away. `stated` is False when its confidence was that of a cold start. `cost`
+    in micro-dollars."""
 
     source: str
     channel: str
@@ -53,123 +49,96 @@ class Decided:
     undone: bool
     at: datetime
     cost: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """Cards of a range of confidence: how many a person decided, and the share approved."""
-
-    low: float
-    high: float
-    predictions: int
-    approval_rate: float
+    kind: str = ""
+    stated: bool = True
 
     @property
-    def name(self) -> str:
-        """`0.3-0.4`."""
-        return f"{self.low:.1f}-{self.high:.1f}"
+    def own(self) -> bool:
+        """Typed by the operator himself."""
+        return self.source == Source.OPERATOR.value
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Cards of one source or channel. `cost_per_accepted` in micro-dollars, None while nothing was accepted."""
-
-    name: str
-    predictions: int
-    approved: int
-    rejected: int
-    approval_rate: float | None
-    cost_per_accepted: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """SPEC 8.5 in one value; rates and means in [0, 1], None where nothing stands behind them."""
-
-    total: int
-    approved: int
-    rejected: int
-    expired: int
-    auto_executed: int
-    auto_undone: int
-    approval_rate: float | None
-    auto_success_rate: float | None
-    confidence: float | None
-    approved_confidence: float | None
-    rejected_confidence: float | None
-    calibration: tuple[Bucket, ...]
-    trend: str
-    sources: tuple[Group, ...]
-    channels: tuple[Group, ...]
-    cost_per_accepted: float | None
-
-
-def metrics(cards: Sequence[Decided]) -> Metrics:
-    """What these cards come to. Pure."""
-    persons = [one for one in cards if one.word in (APPROVED, REJECTED) and not one.itself]
+def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
+    """What these cards, the oldest first, come to; hours and parts of the day are those of `zone`, else of UTC."""
+    made = [one for one in cards if not one.own]
+    persons = by_person(made)
     approved = [one for one in persons if one.word == APPROVED]
     rejected = [one for one in persons if one.word == REJECTED]
-    auto = [one for one in cards if one.itself and one.word == APPROVED]
+    auto = [one for one in made if one.itself and one.word == APPROVED]
     undone = sum(one.undone for one in auto)
+
+    def local(one: Decided) -> datetime:
+        return one.at if zone is None else local_time(one.at, zone)
+
     return Metrics(
-        total=len(cards),
+        total=len(made),
         approved=len(approved),
         rejected=len(rejected),
-        expired=sum(one.word == EXPIRED for one in cards),
+        expired=sum(one.word == EXPIRED for one in made),
+        undecided=sum(not one.word for one in made),
+        own=len(cards) - len(made),
         auto_executed=len(auto),
         auto_undone=undone,
         approval_rate=_share(len(approved), len(persons)),
         auto_success_rate=_share(len(auto) - undone, len(auto)),
-        confidence=_mean(cards),
+        confidence=_mean(made),
         approved_confidence=_mean(approved),
         rejected_confidence=_mean(rejected),
-        calibration=tuple(_bucket(low, high, persons) for low, high in BUCKETS),
+        calibration=tuple(bucket(low, high, persons) for low, high in BUCKETS),
         trend=_trend(persons),
-        sources=_groups(cards, "source"),
-        channels=_groups(cards, "channel"),
+        sources=_most_first(_groups(cards, lambda one: one.source)),
+        channels=_most_first(_groups(cards, lambda one: one.channel)),
+        kinds=_most_first(_groups(made, lambda one: one.kind)),
+        parts=_in_order(_groups(persons, lambda one: part_of_day(local(one)).value), [one.value for one in PartOfDay]),
+        hours=_in_order(_groups(persons, lambda one: f"{local(one).hour:02}"), [f"{one:02}" for one in range(24)]),
+        spent=sum(one.cost for one in cards),
         cost_per_accepted=_cost(cards),
     )
 
 
-def read(database: Database, *, since: datetime | None = None) -> Metrics:
-    """The metrics of what was decided, or else made, from `since` on."""
-    with database.read() as session:
-        return metrics(_cards(session, since))
+def local_time(at: datetime, zone: tzinfo) -> datetime:
+    """`at` in `zone`; itself when it is: a zone with clock changes is slow to ask."""
+    return at if at.tzinfo is zone else at.astimezone(zone)
 
 
-def _cards(session: Session, since: datetime | None) -> list[Decided]:
-    taken_back = (
-        sqlalchemy.select(SIGNALS.c.prediction_id)
-        .where(SIGNALS.c.signal.in_(("undone", "discarded")), SIGNALS.c.taken_back_at.is_(None))
-        .scalar_subquery()
-    )
-    spent = (
-        sqlalchemy.select(sqlalchemy.func.coalesce(sqlalchemy.func.sum(COSTS.c.amount_microusd), 0))
-        .where(COSTS.c.prediction_id == CARDS.c.id, COSTS.c.state == "settled")
-        .scalar_subquery()
-    )
-    at: Any = sqlalchemy.func.coalesce(CARDS.c.decided_at, CARDS.c.created_at, type_=UtcDateTime())
-    wanted = sqlalchemy.select(
-        CARDS.c.source, CARDS.c.target_channel, CARDS.c.confidence, CARDS.c.status, CARDS.c.outcome,
-        CARDS.c.decided_by, CARDS.c.id.in_(taken_back), at, spent,
-    ).order_by(at)  # fmt: skip
-    if since is not None:
-        wanted = wanted.where(at >= since)
-    return [
-        Decided(source, channel, confidence, _word(status, outcome), by == "autonomy", bool(undone), decided_at, cost)
-        for source, channel, confidence, status, outcome, by, undone, decided_at, cost in session.execute(wanted)
-    ]
+def by_person(cards: Iterable[Decided]) -> list[Decided]:
+    """Predictions that a person approved or rejected."""
+    return [one for one in cards if one.word in (APPROVED, REJECTED) and not one.itself and not one.own]
 
 
-def _word(status: str, outcome: str | None) -> str:
-    if status in ("confirmed", "executed"):
-        return APPROVED
-    return "" if outcome == "withdrawn" else {"rejected": REJECTED, "expired": EXPIRED}.get(status, "")
-
-
-def _bucket(low: float, high: float, persons: Iterable[Decided]) -> Bucket:
+def bucket(low: float, high: float, persons: Iterable[Decided]) -> ConfidenceBucket:
+    """Those of confidence from `low` on, below `high`, which is itself within when it is 1."""
     inside = [one for one in persons if low <= one.confidence < high or one.confidence == high == 1.0]
-    return Bucket(low, high, len(inside), _share(sum(one.word == APPROVED for one in inside), len(inside)) or 0.0)
+    approved = sum(one.word == APPROVED for one in inside)
+    return ConfidenceBucket(
+        low,
+        high,
+        len(inside),
+        _share(approved, len(inside)) or 0.0,
+        _mean(inside),
+        wilson_lower_bound(approved, len(inside), Z_TWO_SIDED_95),
+        wilson_upper_bound(approved, len(inside), Z_TWO_SIDED_95),
+        sum(not one.stated for one in inside),
+    )
+
+
+def over_time(cards: Sequence[Decided], since: datetime, until: datetime, zone: tzinfo) -> tuple[Slice, ...]:
+    """What a person decided from the local day of `since` to that of `until`, both included, in slices of equal days,
+    the oldest first; the newest ends with the day of `until`."""
+    first, last = since.astimezone(zone).date(), until.astimezone(zone).date()
+    days = max(1, (last - first).days + 1)
+    step = next((one for one in SLICE_DAYS if -(-days // one) <= SLICES), -(-days // SLICES))
+    count = -(-days // step)
+    begins = [last - timedelta(days=step * (count - number) - 1) for number in range(count + 1)]
+    approved, rejected = [0] * count, [0] * count
+    for one in by_person(cards):
+        place = count - 1 - (last - local_time(one.at, zone).date()).days // step
+        if 0 <= place < count:
+            (approved if one.word == APPROVED else rejected)[place] += 1
+    midnights = [datetime(day.year, day.month, day.day, tzinfo=zone) for day in begins]
+    return tuple(
+        Slice(midnights[number], midnights[number + 1], approved[number], rejected[number]) for number in range(count)
+    )
 
 
 def _trend(persons: Sequence[Decided]) -> str:
@@ -183,17 +152,24 @@ def _trend(persons: Sequence[Decided]) -> str:
     return "improving" if after > before else "declining"
 
 
-def _groups(cards: Sequence[Decided], by: str) -> tuple[Group, ...]:
+def _groups(cards: Iterable[Decided], by: Callable[[Decided], str]) -> list[Group]:
     found: dict[str, list[Decided]] = {}
     for one in cards:
-        found.setdefault(getattr(one, by), []).append(one)
+        found.setdefault(by(one), []).append(one)
     groups = []
     for name, these in found.items():
         persons = [one for one in these if not one.itself]
         approved, rejected = (sum(one.word == word for one in persons) for word in (APPROVED, REJECTED))
-        rate = _share(approved, approved + rejected)
-        groups.append(Group(name, len(these), approved, rejected, rate, _cost(these)))
+        groups.append(Group(name, len(these), approved, rejected, _share(approved, approved + rejected), _cost(these)))
+    return groups
+
+
+def _most_first(groups: Iterable[Group]) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda one: (-one.predictions, one.name)))
+
+
+def _in_order(groups: Iterable[Group], names: Sequence[str]) -> tuple[Group, ...]:
+    return tuple(sorted(groups, key=lambda one: names.index(one.name)))
 
 
 def _cost(cards: Sequence[Decided]) -> float | None:

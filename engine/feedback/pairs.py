@@ -6,21 +6,25 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from sqlalchemy import CheckConstraint, Column, Float, Index, text
-from sqlmodel import Field, Session, SQLModel, col, func, select
+from sqlmodel import Field, Session, col, func, select
 
 from engine.feedback.records import ARROW, Preference
 from engine.storage.database import Transaction
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import DecidedCard
 
 PAIRING_WINDOW = timedelta(hours=1)
 """A rejection this old, to the instant, still pairs with an approval; an older one does not."""
 
+MORE = "decide on more cards: an approval soon after a rejection elsewhere, or an edit, makes a pair"
+"""How there come to be more."""
+
 LOCAL_USER = "local"
 """The `user_id` of every row: one home, one operator."""
 
 
-class DpoPair(SQLModel, table=True):
+class DpoPair(Row, table=True):
     """One pair; columns of the seed first, then ours. Texts are `prompt → channel`."""
 
     __tablename__ = "dpo_pairs"

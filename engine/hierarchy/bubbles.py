@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index
-from sqlmodel import Field, SQLModel, col, select
+from sqlmodel import Field, col, select
 
 from engine.events import BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents, Lineage
@@ -22,6 +22,7 @@ from engine.hierarchy.profiles import Profiles, pattern_key
 from engine.hierarchy.seeds import item_text
 from engine.hierarchy.tiers import capabilities
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import (
     Bubble,
@@ -38,7 +39,7 @@ from engine.values import (
 )
 
 
-class BubbleRow(SQLModel, table=True):
+class BubbleRow(Row, table=True):
     """One learning of a worker's, what the gates said of it, and what became of it."""
 
     __tablename__ = "bubbles"

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from engine.hierarchy.evidence import confidence, importance
 from engine.storage.database import Database
 from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.values import Basis, Bubble, Learning, Refusal, Touched
+from engine.values.evidence import confidence, importance
 
 log = logging.getLogger(__name__)
 

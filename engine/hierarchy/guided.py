@@ -8,19 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index
-from sqlmodel import Field, SQLModel, col, delete, select
+from sqlmodel import Field, col, delete, select
 
 from engine.clock import Clock
 from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.hierarchy.guidance_block import Speaker, items
 from engine.hierarchy.outcomes import (
-    CHANGE_FACTS,
     FRESH,
     RECENT,
-    SESSION_FACTS,
     Age,
     Guided,
-    judged,
     outlived,
     paths,
     tallies,
@@ -29,8 +26,10 @@ from engine.hierarchy.profiles import Profiles
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
 from engine.storage.quick import load
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import LeaderProfile
+from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged
 
 CURSOR = "hierarchy.guided"
 
@@ -41,8 +40,8 @@ Lost = Callable[[str, Sequence[str]], Sequence[str]]
 """Of these paths those that the repository of a workspace had once and has no longer."""
 
 
-class GuidedSession(SQLModel, table=True):
-    """A session that was guided: what it was told, by item and wording, and how it stands (see `outcomes.judged`)."""
+class GuidedSession(Row, table=True):
+    """A session that was guided: what it was told, by item and wording, and how it stands (see `values.outcomes`)."""
 
     __tablename__ = "guided_sessions"
     __table_args__ = (
@@ -59,7 +58,7 @@ class GuidedSession(SQLModel, table=True):
     at: datetime = Field(sa_column=utc())
 
 
-class GuidanceFinding(SQLModel, table=True):
+class GuidanceFinding(Row, table=True):
     """What was told of already: an item in one wording, `agent` for whom it is noisy, "" when it is stale."""
 
     __tablename__ = "guidance_findings"

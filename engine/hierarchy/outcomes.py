@@ -30,37 +30,7 @@ FRESH = timedelta(days=30)
 LASTING = timedelta(days=180)
 """What works is told so long after it was last written or found out anew."""
 
-SESSION_FACTS = frozenset({"SessionEnded", "ValidationFailed"})
-CHANGE_FACTS = frozenset(
-    {"ChangeSetReady", "ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"}
-)
-
 _PATH = re.compile(r"(?<![\w/.~-])(?:[\w.-]+/)+[\w.-]*\w\.[A-Za-z]\w{0,5}(?![\w/])")
-
-
-def judged(kind: str, payload: Mapping[str, object], before: str) -> str:
-    """How a guided session stands after a fact about it: "", "open" (its changes wait), "good" or "bad".
-
-    Good is what ended well and left no changes, or whose changes were taken; bad is what failed, was blocked, stayed
-    red, or whose changes were thrown away or taken back. The operator's word on the changes is the last one. What was
-    cancelled or interrupted says nothing.
-    """
-    match kind:
-        case "ChangeSetReady":
-            return before or "open"
-        case "ChangeSetLanded" | "ChangeSetBranched":
-            return "good"
-        case "LandingUndone":
-            return "bad"
-        case "ChangeSetDiscarded":
-            return "" if payload.get("continued_in") else "bad"
-        case "ValidationFailed":
-            return "bad"
-        case "SessionEnded" if payload.get("state") in ("failed", "blocked"):
-            return "bad"
-        case "SessionEnded" if payload.get("state") == "succeeded":
-            return before or "good"
-    return before
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,13 @@ from typing import Any, Protocol
 import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index, text
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, Session, SQLModel, col, func, select
+from sqlmodel import Field, Session, col, func, select
 
 from engine.events import ProfileEdited
 from engine.hierarchy.seeds import item_text, slug
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import (
     LeaderDecision,
@@ -43,7 +44,7 @@ ORIGIN = "hierarchy.origin"
 TICK = timedelta(microseconds=1)
 
 
-class WisdomEntry(SQLModel, table=True):
+class WisdomEntry(Row, table=True):
     """One version of one item. `body` has `text`, or `items` of a list; empty when the item was taken out. `unsent`:
     the shared leadership has not confirmed it yet."""
 
@@ -64,7 +65,7 @@ class WisdomEntry(SQLModel, table=True):
     unsent: bool = True
 
 
-class WisdomUse(SQLModel, table=True):
+class WisdomUse(Row, table=True):
     """How often a pattern served in one home."""
 
     __tablename__ = "wisdom_uses"

@@ -13,11 +13,12 @@ from datetime import datetime
 from typing import Protocol
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index, func, or_
-from sqlmodel import Field, Session, SQLModel, col, desc, select
+from sqlmodel import Field, Session, col, desc, select
 
 from engine.memory.capturing import Captured, CaptureKind, capture, content_words
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Capture, NewMemory, Refusal, SessionView, TranscriptLine
 
@@ -47,7 +48,7 @@ _MARK = re.compile(
 )
 
 
-class CaptureRow(SQLModel, table=True):
+class CaptureRow(Row, table=True):
     """One capture. `digest` says what it says, so that a workspace has it once; `session` and `line` where first."""
 
     __tablename__ = "captures"
@@ -133,13 +134,7 @@ class Captures:
             view = self._sessions.get(session_id)
         except Refusal:
             return []
-        found: dict[str, tuple[Captured, datetime]] = {}
-        known = tuple(self._secrets())
-        for kind, lines in _messages(self._lines(session_id)):
-            at = lines[-1].at
-            for one in capture([(line.number, line.text) for line in lines], secrets=known, **_SAYS[kind]):
-                if len(found) < MOST_OF_A_SESSION:
-                    found.setdefault(one.digest, (one, at))
+        found = {one.digest: (one, line.at) for one, line in self.said_in(session_id)}
         if not found:
             return []
         stored = self._database.write(lambda tx: [_store(tx, view, one, at) for one, at in found.values()])
@@ -147,6 +142,17 @@ class Captures:
         if alive:
             self._remember([_as_memory(one) for one in alive])
         return alive
+
+    def said_in(self, session_id: str) -> list[tuple[Captured, TranscriptLine]]:
+        """What is worth keeping in a session's transcript, each sentence once, whether it was kept before or not; with
+        the last line of the message that it is in, whose kind says who spoke."""
+        found: dict[str, tuple[Captured, TranscriptLine]] = {}
+        known = tuple(self._secrets())
+        for kind, lines in _messages(self._lines(session_id)):
+            for one in capture([(line.number, line.text) for line in lines], secrets=known, **_SAYS[kind]):
+                if len(found) < MOST_OF_A_SESSION:
+                    found.setdefault(one.digest, (one, lines[-1]))
+        return list(found.values())
 
     def entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
         """The newest first, those with all `words`; page on with `before` = the last id."""

@@ -5,13 +5,17 @@ Ids are the numbers of chunks. Vectors are handed in: Chroma neither embeds nor 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import chromadb
+import httpx
 import numpy
 from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
+from chromadb.errors import AuthorizationError, NotFoundError
 
 COLLECTIONS = {"C": "clawpy_memory", "E": "clawpy_agent_memory"}
 PAGE = 10_000
@@ -20,18 +24,82 @@ KEEP_IN_LOG = 20_000
 """Chroma writes its graph to disk only after so many changes: killed while it does, it may never open again."""
 
 
+SERVER_SECONDS = 10.0
+"""So long a server may take for one answer."""
+
+
+class Lost(Exception):
+    """The server cannot be reached, or does not let us in."""
+
+
 class Chroma:
     """The index of one home."""
 
     def __init__(self) -> None:
         self._collections: dict[str, Any] = {}
+        self._server = ""
 
     def open(self, folder: str, stamp: str) -> dict[str, list[int]]:
         """Open or make the index, and say which ids each layer has. Raises ValueError when it was made of other
         vectors than `stamp` says, and whatever Chroma raises when it is damaged or held by another."""
         # It keeps what it once opened by path, and would go on with files that were moved aside since.
         SharedSystemClient.clear_system_cache()
-        client = chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))
+        self._server = ""
+        return self._collect(chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False)), stamp)
+
+    def connect(self, url: str, database: str, token: str, stamp: str, *, clear: bool) -> dict[str, list[int]]:
+        """The same on a server, in a database that is made when it is not there. With `clear` what is in it goes first.
+        Raises `Lost` too; so does everything that asks the server afterwards."""
+        SharedSystemClient.clear_system_cache()
+        parts = urlsplit(url)
+        self._server = parts.netloc
+        secure = parts.scheme == "https"
+        where: dict[str, Any] = {
+            "chroma_api_impl": "chromadb.api.fastapi.FastAPI",
+            "chroma_server_host": url,
+            "chroma_server_http_port": parts.port or (443 if secure else 80),
+            "chroma_server_ssl_enabled": secure,
+            "chroma_server_headers": {"x-chroma-token": token, "authorization": f"Bearer {token}"} if token else {},
+            "anonymized_telemetry": False,
+        }
+        with self._reached():
+            admin = chromadb.AdminClient(Settings(**where))
+            _hurry(admin)
+            try:
+                admin.get_database(database)
+            except NotFoundError:
+                admin.create_database(database)
+            client = chromadb.HttpClient(
+                host=url,
+                port=where["chroma_server_http_port"],
+                ssl=secure,
+                settings=Settings(**where),
+                headers=where["chroma_server_headers"],
+                database=database,
+            )
+            _hurry(client)
+            for name in COLLECTIONS.values() if clear else ():
+                with suppress(NotFoundError):
+                    client.delete_collection(name)
+            return self._collect(client, stamp)
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Tell a server that is lost from one that says no. Its words are not repeated: they may hold the token."""
+        try:
+            yield
+        except httpx.HTTPStatusError as error:
+            raise Lost(f"{self._server} answers {error.response.status_code}") from None
+        except httpx.HTTPError as error:
+            raise Lost(f"{self._server} cannot be reached ({type(error).__name__})") from None
+        except AuthorizationError:
+            raise Lost(f"{self._server} does not take the token") from None
+        except ValueError as error:
+            if "Could not connect" in str(error):
+                raise Lost(f"{self._server} cannot be reached") from None
+            raise
+
+    def _collect(self, client: Any, stamp: str) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         for layer, name in COLLECTIONS.items():
             one = client.get_or_create_collection(
@@ -55,20 +123,32 @@ class Chroma:
 
     def ids(self, layer: str, offset: int, limit: int) -> list[int]:
         """A page of the ids that a layer has."""
-        return [int(number) for number in self._collections[layer].get(include=[], limit=limit, offset=offset)["ids"]]
+        with self._reached():
+            page = self._collections[layer].get(include=[], limit=limit, offset=offset)
+        return [int(number) for number in page["ids"]]
 
     def add(self, layer: str, ids: Sequence[int], vectors: bytes) -> None:
         """Add vectors, or replace them."""
         matrix = numpy.frombuffer(vectors, dtype="<f4").reshape(len(ids), -1)
-        self._collections[layer].upsert(ids=[str(number) for number in ids], embeddings=matrix)
+        with self._reached():
+            self._collections[layer].upsert(ids=[str(number) for number in ids], embeddings=matrix)
 
     def delete(self, layer: str, ids: Sequence[int]) -> None:
         """Take vectors out; those that are not there are no fault."""
-        self._collections[layer].delete(ids=[str(number) for number in ids])
+        with self._reached():
+            self._collections[layer].delete(ids=[str(number) for number in ids])
 
     def query(self, layer: str, vector: bytes, k: int) -> tuple[list[int], list[float]]:
         """The `k` nearest ids and their squared L2, nearest first; fewer when there are fewer."""
         collection = self._collections[layer]
         wanted = numpy.frombuffer(vector, dtype="<f4")
-        answer = collection.query(query_embeddings=[wanted], n_results=k, include=["distances"])
+        with self._reached():
+            answer = collection.query(query_embeddings=[wanted], n_results=k, include=["distances"])
         return [int(number) for number in answer["ids"][0]], [float(one) for one in answer["distances"][0]]
+
+
+def _hurry(client: Any) -> None:
+    """Have a client wait no longer than `SERVER_SECONDS`: by itself it waits for ever, and has no setting for it."""
+    session = getattr(getattr(client, "_server", None), "_session", None)
+    if isinstance(session, httpx.Client):
+        session.timeout = httpx.Timeout(SERVER_SECONDS)

@@ -10,19 +10,20 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import CheckConstraint, Index, literal_column
-from sqlmodel import Field, SQLModel, col, select
+from sqlmodel import Field, col, select
 
 from engine.events import FactPromoted, FactRejected
 from engine.memory.capturing import digest
 from engine.memory.para import NewFact, Para
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Bucket, FactDraft, ParaFact, Refusal, sanitise
 
 STATES = ("waiting", "promoted", "rejected")
 
 
-class DraftRow(SQLModel, table=True):
+class DraftRow(Row, table=True):
     """One draft. `digest` says what it says: what was drafted once, or rejected, is not drafted again."""
 
     __tablename__ = "fact_drafts"

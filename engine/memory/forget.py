@@ -49,7 +49,7 @@ LEFT = (
 """What forgetting does not touch."""
 
 _ROWS_ELSEWHERE = frozenset(
-    {"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "wisdom_entries"}
+    {"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "wisdom_entries", "overlays"}
 )
 
 
@@ -76,8 +76,11 @@ class Forget:
         *,
         text_of: Callable[[str], str | None],
         running: Callable[[], Iterable[str]] = tuple,
+        again: Sequence[Store] = (),
     ) -> None:
-        """`text_of(id)`: what an entry of any layer says; `running`: sessions whose transcripts are being written."""
+        """`text_of(id)`: what an entry of any layer says; `running`: sessions whose transcripts are being written;
+        `again`: those of the stores into which something may have been written from others that came after them."""
+        self._again = tuple(again)
         self._database = database
         self._stores = tuple(stores)
         self._text_of = text_of
@@ -131,7 +134,7 @@ class Forget:
     def _finish(self, intent: int, wanted: Wanted | None) -> ForgetReport:
         counts = []
         if wanted is not None:
-            for store in self._stores:
+            for store in (*self._stores, *self._again):
                 number = store.erase(wanted)
                 if number:
                     counts.append((store.name, number))

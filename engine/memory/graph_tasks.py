@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from engine.memory.following import NotYet
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_score import similar
 from engine.storage.facts_read import Fact
+from engine.storage.following import NotYet
 from engine.values import GraphEdge, GraphNode, Refusal, Relation, SessionState, SessionView, Task
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,7 @@
 """Memory's helper process as the engine sees it: started when it is first needed, started again when it died.
 
-It carries neither keys nor text beyond what is to be embedded, and has a process group of its own.
+It carries no text beyond what is to be embedded and no key but that of a Chroma server; it has a process group of its
+own.
 """
 
 from __future__ import annotations
@@ -8,17 +9,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import os
-import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
+from engine import child_process
 from engine.memory import wire
 from engine.memory.wire import Message
 
@@ -26,14 +24,12 @@ log = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "engine.memory.worker")
 
-ROOT = Path(__file__).parents[2]
-"""Where `engine` is imported from."""
-
 END_SECONDS = 1.0
 SHORT_LIFE = 10.0
 """Seconds; a helper that dies sooner is not started again for as long."""
 
-_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+QUIET = {"TOKENIZERS_PARALLELISM": "false", "ANONYMIZED_TELEMETRY": "False", "OMP_NUM_THREADS": "1"}
+"""What its libraries are told: one thread, and nothing sent anywhere."""
 
 
 class HelperGone(Exception):
@@ -108,15 +104,7 @@ class _Process:
     """One run of the helper."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(
-            list(command),
-            cwd="/",
-            env=_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._process = child_process.start(command, also=QUIET)
         self.pid = self._process.pid
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[Message]] = {}
@@ -150,13 +138,8 @@ class _Process:
 
     def end(self) -> None:
         """See it gone: kindly, then not."""
-        self._kill()
+        child_process.kill(self._process)
         self._reader.join(END_SECONDS)
-
-    def _kill(self) -> None:
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -173,7 +156,7 @@ class _Process:
                     future.set_result(message)
         except (ValueError, KeyError):
             log.exception("memory's helper process says what cannot be understood; it is killed")
-        self._kill()
+        child_process.kill(self._process)
         self._process.wait()
         with self._adding:
             self._over = True
@@ -183,9 +166,3 @@ class _Process:
         self._process.stdout.close()
         with contextlib.suppress(OSError):  # what was not sent any more is lost with the process
             self._process.stdin.close()
-
-
-def _environment() -> dict[str, str]:
-    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    quiet = {"TOKENIZERS_PARALLELISM": "false", "ANONYMIZED_TELEMETRY": "False", "OMP_NUM_THREADS": "1"}
-    return passed | quiet | {"PYTHONPATH": str(ROOT)}

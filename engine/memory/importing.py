@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -76,13 +76,16 @@ class Importer:
         folders: Callable[[], Sequence[str]],
         *,
         workspace_of: Callable[[str], str] = lambda folder: folder,
+        ours: Callable[[str], bool] = lambda folder: False,
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`workspace_of(folder)`: the workspace that a folder belongs to."""
+        """`workspace_of(folder)`: the workspace that a folder belongs to; `ours(folder)`: whether a session of ours
+        worked there, whose words are kept elsewhere and are not the operator's."""
         self._database = database
         self._remember = remember
         self._folders = folders
         self._workspace_of = workspace_of
+        self._ours = ours
         self._secrets = secrets
 
     def run(self) -> ImportReport:
@@ -121,7 +124,7 @@ class Importer:
         workspaces: dict[str, str] = {}
         with path.open("rb") as file:
             file.seek(kept["offset"])
-            number, offset = kept["line"], kept["offset"]
+            number, offset, folder = kept["line"], kept["offset"], kept.get("folder", "")
             for raw in file:
                 if not raw.endswith(b"\n"):
                     break  # it is being written
@@ -131,7 +134,11 @@ class Importer:
                 except ValueError as error:
                     faults.append(f"{path.name} line {number}: {error}")
                     continue
+                folder = _said_once(raw) or folder
                 if turn is not None:
+                    turn = turn if turn.folder else replace(turn, folder=folder)
+                    if turn.folder and self._ours(turn.folder):
+                        continue
                     if turn.folder not in workspaces:
                         workspaces[turn.folder] = self._workspace_of(turn.folder) if turn.folder else ""
                     batch.append(_memory(turn, workspaces[turn.folder], f"{path}:{number}", known))
@@ -141,7 +148,7 @@ class Importer:
                     batch = []
         if batch:
             self._remember(batch)
-        self._database.write(lambda tx: state.put(tx, key, {"offset": offset, "line": number}))
+        self._database.write(lambda tx: state.put(tx, key, {"offset": offset, "line": number, "folder": folder}))
         return turns, faults
 
 
@@ -211,6 +218,23 @@ def read_turn(raw: bytes, name: str) -> Turn | None:
         str(line.get("cwd") or ""),
         agent,
     )
+
+
+def folder_of(line: object) -> str:
+    """The folder that a line of a transcript says it was made in, "" when it says none: each line of Claude Code, the
+    first of Codex. Pure."""
+    if not isinstance(line, dict):
+        return ""
+    payload = line.get("payload")
+    told = payload if line.get("type") in ("session_meta", "turn_context") and isinstance(payload, dict) else line
+    folder = told.get("cwd")
+    return folder if isinstance(folder, str) else ""
+
+
+def _said_once(raw: bytes) -> str:
+    """The folder in a line that is there for such things, as Codex writes them before the first turn."""
+    begin = raw[:200]
+    return folder_of(json.loads(raw)) if b"session_meta" in begin or b"turn_context" in begin else ""
 
 
 def _texts(content: object) -> Iterator[str]:

@@ -1,7 +1,9 @@
 """Keeps the Chroma index in step with SQLite's vectors, in the background (SPEC 4.10).
 
-The index may be missing, older than the database, held by another, or damaged: then it is moved aside and built again
-from the vectors, without embedding anything. Nobody waits for it; while it is not ready it finds nothing and says so.
+It lives in a folder of the home, or on a server (`chroma_server`). It may be missing, older than the database, held by
+another, or damaged: then it is moved aside, on a server cleared, and built again from the vectors, without embedding
+anything. A server that is lost is asked again until it is back, and then gets what it lacks. Nobody waits for any of
+this; while the index is not ready it finds nothing and says so.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 
 from engine.background import Background
 from engine.memory import helper
+from engine.memory.chroma_server import LOST, ChromaServer
 from engine.memory.helper import Helper, HelperFailed, HelperGone
 from engine.memory.store import MemoryStore
 from engine.values import Layer
@@ -46,6 +49,9 @@ QUERY_SECONDS = 5.0
 TRIES = 3
 """Builds in a row that may fail before it waits for `check`."""
 
+RETRY_SECONDS = 15.0
+"""After so long a server that was lost is asked again."""
+
 _FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
 
 
@@ -65,10 +71,22 @@ class Unsound(Exception):
 
 
 class Index:
-    """The index of one home, in `folder`. From any thread; no call waits for it to be built."""
+    """The index of one home, in `folder`, or on the `server` that is named now. From any thread; no call waits for it
+    to be built."""
 
-    def __init__(self, store: MemoryStore, helper: Helper, folder: Path, *, model: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        helper: Helper,
+        folder: Path,
+        *,
+        model: Callable[[], str],
+        server: Callable[[], ChromaServer | None] = lambda: None,
+    ) -> None:
         self.folder = folder
+        self._server = server
+        self._clear = False
+        self._away = False
         self._store = store
         self._helper = helper
         self._model = model
@@ -77,7 +95,7 @@ class Index:
         self._look = False
         self._compare = False
         self._dropped: list[int] = []
-        self._opened: tuple[int, int, str] | None = None  # helper's life, inode, model
+        self._opened: tuple[int, int | ChromaServer, str] | None = None  # helper's life, inode or server, model
         self._mark = 0
         self._count = 0
         self._churn = 0
@@ -125,6 +143,8 @@ class Index:
         except _FAULTS as error:
             log.warning("the index did not answer: %s", error)
             self._look = True
+            if (server := self._server()) is not None:
+                self._lost(server, error)  # until it answers nobody else waits for it
             self.wake()
             return None
         return list(zip(answer.head["ids"], answer.head["distances"], strict=True))
@@ -147,6 +167,8 @@ class Index:
         except (*_FAULTS, Unsound) as error:
             if self._background.closed:
                 return None
+            if (server := self._server()) is not None:
+                return self._failed_there(server, error)
             self._failures += 1
             self._opened = None
             log.warning("the index is built again: %s", error)
@@ -165,6 +187,33 @@ class Index:
             self._say("degraded", f"{type(error).__name__}: {error}")
         return None
 
+    def _failed_there(self, server: ChromaServer, error: Exception) -> float:
+        """The index on a server failed: when to try again. Nothing of ours is at fault when it is lost."""
+        self._opened = None
+        if isinstance(error, TimeoutError):
+            self._helper.end()  # whatever hangs there would keep the next question waiting
+        if isinstance(error, HelperGone):
+            return helper.SHORT_LIFE
+        if isinstance(error, TimeoutError) or str(error).startswith(LOST):
+            self._lost(server, error)
+            return RETRY_SECONDS
+        self._failures += 1
+        log.warning("the index on %s is built again: %s", server.host, error)
+        if self._failures > TRIES:
+            self._say("degraded", f"the index on {server.host} cannot be built: {error}")
+            return RETRY_SECONDS * 20
+        self._clear = True
+        self._say("building", f"built again: {error}", 0.0)
+        return 0.0
+
+    def _lost(self, server: ChromaServer, error: Exception) -> None:
+        why = str(error).removeprefix(f"{LOST}: ") or f"{server.host} does not answer"
+        words = f"the Chroma server is lost: {why}; it is asked again every {RETRY_SECONDS:g} s"
+        if not self._away:
+            self._away = True
+            log.warning("%s", words)
+        self._say("degraded", words)
+
     def _sync(self) -> None:
         if self._look or not self._is_open():
             self._look = self._compare = False
@@ -180,29 +229,44 @@ class Index:
             self._say("ready")
 
     def _is_open(self) -> bool:
-        return self._opened is not None and self._opened == (self._helper.life, self._inode(), self._model())
+        return self._opened is not None and self._opened == (self._helper.life, self._where(), self._model())
 
-    def _inode(self) -> int:
+    def _where(self) -> int | ChromaServer:
+        """What tells this index from another: the server, or the file."""
+        if (server := self._server()) is not None:
+            return server
         try:
             return (self.folder / "chroma.sqlite3").stat().st_ino
         except OSError:
             return 0
 
     def _open(self) -> None:
-        if self._state.state != "building":
+        if self._state.state != "building" and not self._away:
             self._say("opening", "it is being opened")
         model = self._model()
         with self._dropping:
             self._dropped = []
-        self.folder.mkdir(parents=True, exist_ok=True)
-        answer = self._ask(OPEN_SECONDS, do="open", folder=str(self.folder), stamp=model)
+        answer = self._opened_at(self._server(), model)
         wanted = self._store.indexed(model)
         for name, ids in answer.head["ids"].items():
             self._mend(Layer(name), set(ids), wanted[Layer(name)], model)
         every = [number for ids in wanted.values() for number in ids]
         self._mark = max(every, default=0)
         self._count, self._churn = len(every), 0
-        self._opened = (self._helper.life, self._inode(), model)
+        self._opened = (self._helper.life, self._where(), model)
+
+    def _opened_at(self, server: ChromaServer | None, model: str) -> Any:
+        if server is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return self._ask(OPEN_SECONDS, do="open", folder=str(self.folder), stamp=model)
+        answer = self._ask(
+            OPEN_SECONDS, do="connect", url=server.url, database=server.database, token=server.token(), stamp=model,
+            clear=self._clear,
+        )  # fmt: skip
+        if self._away:
+            log.info("the Chroma server at %s is back", server.host)
+        self._clear = self._away = False
+        return answer
 
     def _reconcile(self) -> None:
         """`_open` without opening it, a page of ids at a time: questions are answered in between."""

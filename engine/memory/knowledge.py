@@ -6,7 +6,7 @@ Nothing is decided here: services are built, recovered, started and closed, and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +15,6 @@ from engine.home import Home
 from engine.memory.capture import ENDED, Captures
 from engine.memory.context import ChangeBook, ContextEngine
 from engine.memory.drafts import Drafts
-from engine.memory.following import Follower, Following
 from engine.memory.forget import CaptureStubs, Facts, Files, Forget, GraphTasks, Memories, Rows, Store
 from engine.memory.forget_files import HomeFiles
 from engine.memory.graph import TaskGraph
@@ -29,6 +28,7 @@ from engine.memory.nightly import Diaries, Nightly, NightReport
 from engine.memory.para import Para
 from engine.memory.validation_runs import ValidationRuns
 from engine.storage.database import Database, Transaction
+from engine.storage.following import Follower, Following
 from engine.values import (
     Asks,
     ForgetPreview,
@@ -44,6 +44,9 @@ from engine.values import (
 )
 
 log = logging.getLogger(__name__)
+
+TOLD = 3
+"""So many faults of an import are told; the others are counted."""
 
 
 class WorkBook(Protocol):
@@ -77,11 +80,16 @@ class Knowledge:
         secrets: Callable[[], Iterable[str]] = tuple,
         transcripts: Callable[[], Sequence[str]] = tuple,
         workspace_of: Callable[[str], str] = lambda folder: folder,
+        ours: Callable[[str], bool] = lambda folder: False,
         model: Asks | None = None,
         others: Sequence[Store] = (),
+        made: Sequence[Store] = (),
+        named: Mapping[str, Callable[[str], str | None]] | None = None,
     ) -> None:
         """`model` sums sessions up and evaluates days where the operator named one; `others` are stores beside memory's
-        own in which somebody's words can be."""
+        own in which somebody's words can be, `made` those of them whose entries are made of transcripts and records at
+        any time; `named` says what their entries say, by what their ids begin with."""
+        self._named = named or {}
         asks = model or NobodyAsks()
         self._memory = memory
         self.graph = TaskGraph(home.data, clock)
@@ -119,7 +127,11 @@ class Knowledge:
             ],
             report,
         )
-        self._importer = Importer(database, memory.remember, transcripts, workspace_of=workspace_of, secrets=secrets)
+        self._report = report
+        self._said: tuple[str, ...] = ()
+        self._importer = Importer(
+            database, memory.remember, transcripts, workspace_of=workspace_of, ours=ours, secrets=secrets
+        )
         self._forget = Forget(
             database,
             [
@@ -133,6 +145,7 @@ class Knowledge:
             ],
             text_of=self._text_of,
             running=work.running,
+            again=made,
         )
         self.sources = (
             LedgerSource(ledger),
@@ -235,8 +248,14 @@ class Knowledge:
         return self.nightly.run_due()
 
     def import_transcripts(self) -> ImportReport:
-        """Read transcripts of other agents, those folders that `[memory] transcripts` names."""
-        return self._importer.run()
+        """Read transcripts of other agents, those folders that `[memory] transcripts` names. What could not be read is
+        told; the same again is not."""
+        report = self._importer.run()
+        if report.said and report.said != self._said:
+            more = len(report.said) - TOLD
+            self._report("transcripts", "; ".join(report.said[:TOLD]) + (f"; and {more} more" if more > 0 else ""))
+        self._said = report.said
+        return report
 
     def _text_of(self, id: str) -> str | None:
         """What an entry of any layer says, None when `id` is none."""
@@ -253,6 +272,8 @@ class Knowledge:
                 found = self.para.get(id).fact if prefix == "fact" else self.drafts.get(id).fact
             except Refusal:
                 found = None
+        elif prefix in self._named:
+            found = self._named[prefix](id)
         elif self.graph.ready and " " not in id:
             node = self.graph.get(id)
             found = "\n".join((node.title, node.description)) if node else None

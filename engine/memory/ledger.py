@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, Column, Connection, Index, bindparam
-from sqlmodel import Field, SQLModel, col, desc, select
+from sqlmodel import Field, col, desc, select
 
 from engine.events import Event
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask
+from engine.storage.retention import TableDay
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Layer, LayerState
 
 
-class MemoryEvent(SQLModel, table=True):
+class MemoryEvent(Row, table=True):
     """One event. `kind` is the event's class name, `payload` its other fields."""
 
     __tablename__ = "memory_events"
@@ -35,7 +40,7 @@ class MemoryEvent(SQLModel, table=True):
     payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
 
 
-class EventDay(SQLModel, table=True):
+class EventDay(Row, table=True):
     """How many events of a kind a workspace had on a day (UTC, `2026-01-05`).
 
     A trigger counts each row in the transaction that writes it, so that no crash lies between the two; a row that is
@@ -105,6 +110,10 @@ _ENTRIES = sqlalchemy.select(
 _SINCE = (
     _ENTRIES.where(col(MemoryEvent.id) > bindparam("cursor")).order_by(col(MemoryEvent.id)).limit(bindparam("most"))
 )
+_NEWEST = sqlalchemy.select(sqlalchemy.func.coalesce(sqlalchemy.func.max(col(MemoryEvent.id)), 0))
+_GONE = sqlalchemy.select(sqlalchemy.func.coalesce(sqlalchemy.func.sum(col(TableDay.number)), 0)).where(
+    col(TableDay.table) == MemoryEvent.__tablename__
+)
 _PER_DAY = (
     sqlalchemy.select(col(EventDay.day), sqlalchemy.func.sum(col(EventDay.number)))
     .where(col(EventDay.kind) == bindparam("kind"))
@@ -114,12 +123,22 @@ _PER_DAY = (
 _PER_DAY_THERE = _PER_DAY.where(col(EventDay.workspace) == bindparam("workspace"))
 
 
+READ_ON = 500
+"""So many entries are read at once."""
+
+KEPT = 500
+"""So many of the newest entries are kept for who reads on."""
+
+
 class Ledger:
     """Reads the ledger."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._ended: dict[int, int] = {}  # by cursor with nothing after it: at which commit that was so
+        self._reading = threading.Lock()
+        self._tail: deque[LedgerEntry] = deque()
+        """The newest entries: every one after `_before`, as of so many `_recorded`."""
+        self._before = self._recorded = -1
 
     def latest(self, limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[LedgerEntry]:
         """The newest entries first, at most `limit`; page on with `before` = the last id seen."""
@@ -136,16 +155,33 @@ class Ledger:
     def since(self, cursor: int, limit: int = 500) -> list[LedgerEntry]:
         """Entries after `cursor`, oldest first: how a service that must miss nothing reads on.
 
-        Followers ask twice a minute; while nothing was written they are answered without asking the database.
+        Many followers ask often, and nearly always for what is new. So the newest entries are read once for all of
+        them, and only when something was recorded. What is in an entry is nobody's to change.
         """
-        commits = self._database.commits  # before the look: what is written during it is looked for again
-        if self._ended.get(cursor) == commits:
-            return []
+        with self._reading:
+            self._read_on()
+            if cursor >= self._before:
+                newer = takewhile(lambda one: one.id > cursor, reversed(self._tail))
+                return list(newer)[::-1][:limit]
+        return self._after(cursor, limit)
+
+    def _read_on(self) -> None:
+        """Bring the newest entries up to date."""
+        recorded = self._database.recorded  # before the look: what is written during it is looked for again
+        if self._before < 0:
+            with self._database.read() as session:
+                self._before = max(0, int(ask(session, _NEWEST).scalar()) - KEPT)
+        while recorded != self._recorded:
+            found = self._after(self._tail[-1].id if self._tail else self._before, READ_ON)
+            self._tail.extend(found)
+            while len(self._tail) > KEPT:
+                self._before = self._tail.popleft().id
+            if len(found) < READ_ON:
+                self._recorded = recorded
+
+    def _after(self, cursor: int, limit: int) -> list[LedgerEntry]:
         with self._database.read() as session:
-            found = [LedgerEntry(*row) for row in ask(session, _SINCE, {"cursor": cursor, "most": limit})]
-        if not found:
-            self._ended = {at: when for at, when in self._ended.items() if when == commits} | {cursor: commits}
-        return found
+            return [LedgerEntry(*row) for row in ask(session, _SINCE, {"cursor": cursor, "most": limit})]
 
     def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> list[LedgerEntry]:
         """Entries of some kinds from `start` until before `end`, oldest first."""
@@ -174,14 +210,13 @@ class Ledger:
         return self._entries(query.order_by(col(MemoryEvent.id)).limit(limit))
 
     def layer(self) -> LayerState:
-        """How layer B stands (SPEC 9.5). Its rows are counted by their ids: exact but for days that were given up."""
-        first = select(MemoryEvent.id).order_by(col(MemoryEvent.id)).limit(1)
+        """How layer B stands (SPEC 9.5). Its rows are counted by the newest id and by how many were let go."""
         last = select(MemoryEvent.id, MemoryEvent.at).order_by(desc(col(MemoryEvent.id))).limit(1)
         with self._database.read() as session:
-            oldest, newest = session.exec(first).first(), session.exec(last).first()
-        if oldest is None or newest is None:
+            newest, gone = session.exec(last).first(), int(ask(session, _GONE).scalar())
+        if newest is None:
             return LayerState(Layer.LEDGER, 0, None, "ready")
-        return LayerState(Layer.LEDGER, (newest[0] or 0) - oldest + 1, newest[1], "ready")
+        return LayerState(Layer.LEDGER, (newest[0] or 0) - gone, newest[1], "ready")
 
     def _entries(self, query: Any) -> list[LedgerEntry]:
         with self._database.read() as session:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.memory.candidates import Candidates
+from engine.memory.chroma_server import ChromaServer
 from engine.memory.embedding import Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
 from engine.memory.finding import StoredMemories
 from engine.memory.helper import Helper
@@ -46,9 +47,10 @@ class MemoryPort:
         endpoint: Callable[[str], Endpoint | None] = lambda provider: None,
         running: Callable[[], frozenset[str]] = frozenset,
         meaning: bool = True,
+        server: Callable[[], ChromaServer | None] = lambda: None,
     ) -> None:
-        """`folder` is the index's; `endpoint` where a provider's embeddings are asked for; `running` are the sessions
-        that are not over. Without `meaning` no vectors are made, and words alone find."""
+        """`folder` is the index's, unless a `server` holds it; `endpoint` where a provider's embeddings are asked for;
+        `running` are the sessions that are not over. Without `meaning` no vectors are made, and words alone find."""
         self._database = database
         self._settings = settings
         self._clock = clock
@@ -63,7 +65,7 @@ class MemoryPort:
         self.vectoriser = Vectoriser(
             database, self.store, embedder=self._embedder, offsets=self._offsets, made=self._made
         )
-        self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model)
+        self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
         self.finding = StoredMemories(Candidates(database), self.vectors)
         self.recaller = Recaller([self.finding], clock=clock)

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Protocol
 
 from sqlalchemy import JSON, CheckConstraint, Column
-from sqlmodel import Field, SQLModel
+from sqlmodel import Field
 
 from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
@@ -26,6 +26,7 @@ from engine.memory.validation_runs import ValidationRuns
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Bucket, Capture, CheckResult, NoAnswer, Refusal, SessionView, sanitise
 from engine.values.secrets import redact
@@ -58,7 +59,7 @@ _KINDS = (
 )
 
 
-class NightRow(SQLModel, table=True):
+class NightRow(Row, table=True):
     """One day. `evaluated`: what a model made of it is in `facts`, nothing was done with it yet; then `done`."""
 
     __tablename__ = "nightly_days"

@@ -9,12 +9,13 @@ from datetime import datetime
 
 from sqlalchemy import JSON, CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, event
 from sqlalchemy.engine import Connection
-from sqlmodel import Field, SQLModel
+from sqlmodel import Field
 
+from engine.storage.rows import Row
 from engine.storage.types import utc
 
 
-class MemoryRow(SQLModel, table=True):
+class MemoryRow(Row, table=True):
     """One memory. `seq` is never used twice; `model` is what its vectors were made with, "" while they are missing."""
 
     __tablename__ = "memories"
@@ -50,7 +51,7 @@ class MemoryRow(SQLModel, table=True):
     model: str = ""
 
 
-class ChunkRow(SQLModel, table=True):
+class ChunkRow(Row, table=True):
     """A stretch of a memory's text that fits the embedder: characters `start` to `stop`. Most memories have one.
 
     `tokens` is what the re-ranker keeps of the stretch's token vectors, in a form of its own; NULL when it keeps none.
@@ -67,7 +68,7 @@ class ChunkRow(SQLModel, table=True):
     tokens: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
 
 
-class VectorRow(SQLModel, table=True):
+class VectorRow(Row, table=True):
     """The unit vector of a chunk: float32, little-endian."""
 
     __tablename__ = "memory_vectors"

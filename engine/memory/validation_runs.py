@@ -7,14 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, Column, Index
-from sqlmodel import Field, SQLModel, col, desc, select
+from sqlmodel import Field, col, desc, select
 
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import CheckResult
 
 
-class ValidationRun(SQLModel, table=True):
+class ValidationRun(Row, table=True):
     """One run. `head` is the commit, `tree` the tree of the files as they were; `full` says the whole suite ran.
 
     `changed`: on files that a session had changed, which the operator does not have. `attempt` counts the runs of one

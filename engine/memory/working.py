@@ -96,6 +96,9 @@ class Lanes:
         match head["do"]:
             case "open":
                 return Message({"ids": self._index.open(head["folder"], head["stamp"])})
+            case "connect":
+                asked = {name: head[name] for name in ("url", "database", "token", "stamp", "clear")}
+                return Message({"ids": self._index.connect(**asked)})
             case "ids":
                 return Message({"ids": self._index.ids(head["layer"], head["offset"], head["limit"])})
             case "add":

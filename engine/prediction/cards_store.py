@@ -7,14 +7,15 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam, or_, text
-from sqlmodel import Field, Session, SQLModel, col, func
+from sqlalchemy import JSON, CheckConstraint, Column, Index, text
+from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
 from engine.prediction.confidence import TERMS, band_of, weighted
-from engine.prediction.limits import Seat
+from engine.prediction.limits import ON_TOP, Seat
 from engine.prediction.templates.due import is_heartbeat
 from engine.storage.quick import ask, found, load, whole
+from engine.storage.rows import Row
 from engine.storage.types import UtcDateTime, utc
 from engine.values import (
     Assignment,
@@ -43,7 +44,7 @@ def _one_of(column: str, words: Any, *, nullable: bool = False) -> str:
     return f"{column} IS NULL OR {rule}" if nullable else rule
 
 
-class Prediction(SQLModel, table=True):
+class Prediction(Row, table=True):
     """One card. Money in micro-dollars; `rank` is the sum of its signals' shares, `urgency` breaks ties."""
 
     __tablename__ = "predictions"
@@ -284,6 +285,7 @@ def created(row: Prediction) -> PredictionCreated:
         channel=row.target_channel,
         confidence=row.confidence,
         source=row.source,
+        suggested=row.source == Source.OPERATOR and row.rank < ON_TOP,
     )
 
 
@@ -341,23 +343,18 @@ def all_seated(session: Session) -> list[Seated]:
     ]
 
 
-_ANY_DUE = (
-    sqlalchemy.select(col(Prediction.id))
-    .where(
-        col(Prediction.status) == Status.PENDING.value,
-        col(Prediction.expires_at) <= bindparam("now", type_=UtcDateTime()),
-        or_(
-            col(Prediction.snoozed_until).is_(None),
-            col(Prediction.snoozed_until) <= bindparam("now", type_=UtcDateTime()),
-        ),
+_FIRST_DUE = sqlalchemy.select(
+    func.min(
+        func.max(col(Prediction.expires_at), func.coalesce(col(Prediction.snoozed_until), col(Prediction.expires_at))),
+        type_=UtcDateTime(),
     )
-    .limit(1)
-)
+).where(col(Prediction.status) == Status.PENDING.value)
 
 
-def any_due(session: Session, now: datetime) -> bool:
-    """Whether `Prediction.due` holds for any pending row."""
-    return ask(session, _ANY_DUE, {"now": now}).first() is not None
+def first_due(session: Session) -> datetime | None:
+    """From when on `Prediction.due` holds for a pending row, None when there is none."""
+    due: datetime | None = ask(session, _FIRST_DUE).scalar()
+    return due
 
 
 _LAST_TRIGGERED = (

@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from engine.values import Band, ConfidenceParts
+from engine.values import COLD_START, Band, ConfidenceParts
 
 TWIN, PATTERN, URGENCY, TIME = 0.4, 0.25, 0.2, 0.15
 """Weights of the four terms; they sum to 1."""
 
 TERMS = ("twin", "pattern", "urgency", "time")
 """Their names, in the order of `weighted`."""
-
-COLD_START = 0.4
-"""The confidence of every prediction in phase 0 (SPEC 2.6)."""
 
 CARD_FROM, SUGGESTED_FROM, ACT_FROM = 0.3, 0.6, 0.8
 """Lower ends of the bands; each band includes its lower end."""

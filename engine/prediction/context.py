@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.prediction.collectors.calendar import Meeting, nearest
-from engine.prediction.collectors.conversations import conversations_signal
+from engine.prediction.collectors.conversations import conversations_signal, thread_words
 from engine.prediction.collectors.git import FileState, GitState, git_evidence
 from engine.prediction.collectors.github import GitHubState
 from engine.prediction.collectors.silence import (
@@ -22,7 +22,7 @@ from engine.prediction.collectors.silence import (
 )
 from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span
-from engine.values import CheckResult, PartOfDay, SessionView, Signal, Task, part_of_day
+from engine.values import CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 
 
 class Run(Protocol):
@@ -92,10 +92,13 @@ class WorkspaceContext:
     ancestors: frozenset[str] = frozenset()
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()
+    threads: tuple[Thread, ...] = ()
     tool: ToolFound | None = None
     meetings: tuple[Meeting, ...] = ()
     signals: tuple[Signal, ...] = ()
     errors: tuple[str, ...] = ()
+    learned: tuple[str, ...] = ()
+    """Names of the learned flows that may run here; they take no parameters."""
 
     @property
     def part(self) -> PartOfDay:
@@ -112,7 +115,7 @@ class WorkspaceContext:
     @cached_property
     def conversations(self) -> Callable[[frozenset[str]], Signal]:
         """The signal of that name for a proposal that continues these flows; many continue the same."""
-        return cache(lambda continues: conversations_signal(self.sessions, self.now, continues))
+        return cache(lambda continues: conversations_signal(self.sessions, self.now, continues, self.threads))
 
     @property
     def test_tool(self) -> ToolFound | None:
@@ -152,6 +155,8 @@ def _lines(context: WorkspaceContext) -> Iterable[str]:
         yield f"task: {plain(task.title, 80)}, {span(context.now - task.updated_at)} old"
     for session in context.sessions[:3]:
         yield f"session: {plain(session.prompt, 80)}: {session.state.value}"
+    for thread in context.threads[:2]:
+        yield f"conversation: {thread_words(thread, context.now)}"
 
 
 def result_words(check: CheckResult) -> str:

@@ -24,7 +24,7 @@ from engine.prediction.collectors.silence import OurWrite, Touch, last_sign_of_l
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Run, ToolFound, WorkspaceContext, changed_since, left_by
-from engine.values import Refusal, SessionView, Signal, Task, sanitise
+from engine.values import Refusal, SessionView, Signal, Task, Thread, sanitise
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,14 @@ class SessionList(Protocol):
     """The history of sessions, newest first."""
 
     def list(self, *, workspace: str, limit: int) -> Sequence[SessionView]: ...
+
+
+class Talks(Protocol):
+    """What the operator and other agents talk about, where he opted in."""
+
+    def latest(self, workspace: str) -> Sequence[Thread]: ...
+
+    def grew(self) -> datetime | None: ...
 
 
 class Tools:
@@ -125,7 +133,10 @@ class ContextReader:
         find_tool: Callable[[Path], ToolFound | None],
         git: GitReader | None = None,
         github: GitHub | None = None,
+        talks: Talks | None = None,
+        learned: Callable[[str], Sequence[str]] = lambda workspace: (),
     ) -> None:
+        """`learned` gives the names of learned flows that may run in a workspace."""
         self._clock = clock
         self._settings = settings
         self._runs = runs
@@ -134,6 +145,8 @@ class ContextReader:
         self._tools = Tools(clock, find_tool)
         self._git = git or GitReader()
         self._github = github
+        self._talks = talks
+        self._learned = learned
         self._calendars = CalendarReader()
 
     def read_all(
@@ -182,6 +195,9 @@ class ContextReader:
             lambda: tuple(self._sessions.list(workspace=workspace, limit=RECENT_SESSIONS)),
             no_sessions,
         )
+        talks = self._talks
+        no_threads: tuple[Thread, ...] = ()
+        threads = fetch("transcripts", lambda: tuple(talks.latest(workspace)) if talks else (), no_threads)
         no_meetings: list[Meeting] | None = None
         calendars = self._settings.current.calendar.files
         meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), no_meetings)
@@ -189,13 +205,16 @@ class ContextReader:
         changed = fetch("runs", lambda: self._changed(folder, git, runs), no_changes)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
         writes = [*ours, *left_by(sessions, workspace, now)]
-        silence = silence_of(now, last_input, git.touches if git else (), writes)
+        grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
+        heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
+        silence = silence_of(now, heard, git.touches if git else (), writes)
         signals = (
             attempt("time", lambda: time_signal(local)),
             attempt("silence", lambda: silence_signal(silence, threshold)),
             attempt("tasks", lambda: _unless(failed, "tasks", lambda: tasks_signal(tasks, now))),
             attempt(
-                "conversations", lambda: _unless(failed, "conversations", lambda: conversations_signal(sessions, now))
+                "conversations",
+                lambda: _unless(failed, "conversations", lambda: conversations_signal(sessions, now, threads=threads)),
             ),
             attempt(
                 "git", lambda: _unless(failed, "git", lambda: git_signal(git or GitState(), github, bool(changed)))
@@ -214,10 +233,12 @@ class ContextReader:
             ancestors=ancestors,
             tasks=tasks,
             sessions=sessions,
+            threads=threads,
             tool=tool,
             meetings=tuple(meetings or ()),
             signals=signals,
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
+            learned=tuple(self._learned(workspace)),
         )
 
     def last_sign_of_life(
@@ -227,7 +248,7 @@ class ContextReader:
         last_input: datetime | None,
         ours: Mapping[str, Sequence[OurWrite]] | None = None,
     ) -> datetime | None:
-        """When the operator last did anything anywhere (SPEC 2.2): what silence is counted from. Costs two git
+        """When anyone but us last wrote in these workspaces, or the last input was (SPEC 2.2). Costs two git
         processes a workspace; one that cannot be read tells nothing here, the next cycle names its error."""
         now = self._clock.now()
         signs = [last_sign_of_life(now, last_input, ())]

@@ -131,32 +131,42 @@ class Predictions:
         self._follow_ups = FollowUps(database, clock, facts=facts, session=session, offer=self._offer_next)
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
-        """One cycle, in a thread of its own; waits for its end. Never two at once: who comes meanwhile gets the
-        report of the one that runs, or his own turn after it when it leaves out a workspace that he asks for.
+        """One cycle, in this thread. Never two at once: who comes meanwhile waits for the report of the one that
+        runs, or for his own turn after it when it leaves out a workspace that he asks for.
 
         Raises `Refusal` `stopped` when the kill switch is thrown and the operator `requested` it; otherwise that is
         an error of the report.
         """
         asked = list(self._workspaces() if workspaces is None else workspaces)
-        cycle, mine = self.begin_cycle(asked, requested=requested)
+        cycle, mine = self._take_turn(asked)
         while not mine and not cycle.workspaces.issuperset(asked):
             wait([cycle.report])
-            cycle, mine = self.begin_cycle(asked, requested=requested)
+            cycle, mine = self._take_turn(asked)
+        if mine:
+            self._run(cycle.report, asked, requested)
         report = cycle.report.result()
         return report if mine else replace(report, fresh=False)
 
     def begin_cycle(self, workspaces: Sequence[str], *, requested: bool = False) -> tuple[Running, bool]:
-        """The cycle that runs, begun now if none does, and whether it was begun now. Returns at once."""
+        """The cycle that runs, begun now in a thread of its own if none does, and whether it was begun now. Returns
+        at once."""
+        cycle, mine = self._take_turn(workspaces)
+        if mine:
+            begun = (cycle.report, workspaces, requested)
+            try:
+                threading.Thread(target=self._run, args=begun, name="clawpy-prediction", daemon=True).start()
+            except BaseException:
+                self._running = None
+                raise
+        return cycle, mine
+
+    def _take_turn(self, workspaces: Sequence[str]) -> tuple[Running, bool]:
+        """The cycle that runs, or else a new one that the caller has to `_run`."""
         with self._lock:
             if self._running is not None:
                 return self._running, False
-            cycle = Running(Future(), frozenset(workspaces))
-            thread = threading.Thread(
-                target=self._run, args=(cycle.report, workspaces, requested), name="clawpy-prediction", daemon=True
-            )
-            thread.start()
-            self._running = cycle
-        return cycle, True
+            self._running = Running(Future(), frozenset(workspaces))
+            return self._running, True
 
     def signals(self, workspace: str) -> tuple[Signal, ...]:
         """The six signals of the workspace as the last cycle saw them; empty before the first one."""

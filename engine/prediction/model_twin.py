@@ -139,7 +139,15 @@ class ModelTwin:
                 self._last.popitem(last=False)
         return [known[1]] if known[1] is not None else []
 
-    def answer(self, model: str, situation: str, *, workspace: str = "") -> TwinReply:
+    def answer(
+        self,
+        model: str,
+        situation: str,
+        *,
+        workspace: str = "",
+        temperature: float = TEMPERATURE,
+        most_tokens: int = MOST_TOKENS,
+    ) -> TwinReply:
         """What `model` says to a situation, asked twice at most. Raises `NoAnswer` when it cannot be asked, `Unusable`
         when neither answer is one."""
         channels = tuple(self._settings.current.channels)
@@ -150,10 +158,10 @@ class ModelTwin:
                 subject="twin",
                 instructions=TWIN_INSTRUCTION,
                 text=text,
-                most_tokens=MOST_TOKENS,
+                most_tokens=most_tokens,
                 budget=BUDGET,
                 seconds=SECONDS,
-                temperature=TEMPERATURE,
+                temperature=temperature,
                 workspace=workspace,
             )
             try:

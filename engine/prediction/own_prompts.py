@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from engine.prediction.cards_store import Prediction
-from engine.prediction.confidence import COLD_START
+from engine.prediction.limits import ON_TOP
 from engine.prediction.templates.history import day_begin
-from engine.values import Assignment, Refusal, RunnerInfo, Source, sanitise
+from engine.values import COLD_START, Assignment, Refusal, RunnerInfo, Source, sanitise
+from engine.values.secrets import refuse_secret
 
 LONGEST = 20_000
 """Characters that a prompt may have."""
 
 KIND = "own"
+OWN = "your own prompt"
 
 
-def checked(text: str) -> str:
-    """The prompt without control characters. Raises `Refusal` `empty_prompt` or `long_prompt`."""
+def checked(text: str, secrets: Iterable[str] = ()) -> str:
+    """The prompt without control characters. Raises `Refusal` `empty_prompt`, `long_prompt`, or `secret_in_text` when a
+    key stands in it, one of `secrets` or what looks like one (SPEC 11.1)."""
     prompt = sanitise(text).strip()
     if not prompt:
         raise Refusal("empty_prompt", "the prompt is empty", "say what is to be done")
     if len(prompt) > LONGEST:
         raise Refusal("long_prompt", f"the prompt has {len(prompt)} characters", f"at most {LONGEST}")
-    return prompt
+    return refuse_secret(prompt, secrets)
 
 
 def implied(flow: str, local: datetime) -> dict[str, Any]:
@@ -32,17 +36,25 @@ def implied(flow: str, local: datetime) -> dict[str, Any]:
 
 
 def own_row(
-    card_id: str, assignment: Assignment, info: RunnerInfo, *, agent: str, now: datetime, expires_at: datetime
+    card_id: str,
+    assignment: Assignment,
+    info: RunnerInfo,
+    *,
+    agent: str,
+    now: datetime,
+    expires_at: datetime,
+    reasoning: str = "",
 ) -> Prediction:
     """A card of the operator's own. Nothing estimates it, so its confidence is that of a cold start; and its kind is
-    its own, so that approving what he typed himself earns no prediction the right to run by itself (SPEC 2.5)."""
+    its own, so that approving what he typed himself earns no prediction the right to run by itself (SPEC 2.5).
+    With `reasoning` an agent or a program put it there: it is treated the same, but does not lie on top."""
     return Prediction(
         id=card_id,
         prompt=assignment.prompt,
         target_agent=agent,
         target_channel=assignment.channel,
         confidence=COLD_START,
-        reasoning="your own prompt",
+        reasoning=reasoning or OWN,
         note="" if info.takes else info.reason,
         source=Source.OPERATOR.value,
         created_at=now,
@@ -56,8 +68,8 @@ def own_row(
         check_only=info.check_only,
         undo_note=info.undo_note,
         served=info.served,
-        rank=1.0,  # no sum of signals is higher: what he asks for himself lies on top
-        urgency=1.0,
+        rank=0.0 if reasoning else ON_TOP,
+        urgency=0.0 if reasoning else 1.0,
         evidence_at=now,
         expires_at=expires_at,
     )

@@ -5,6 +5,7 @@ Every method works inside the caller's transaction; `lifecycle.py` says which ar
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -20,11 +21,12 @@ from engine.events import (
     PredictionSnoozed,
 )
 from engine.prediction import limits
-from engine.prediction.cards_store import Prediction, all_pending, decided
+from engine.prediction.cards_store import Prediction, all_pending, card_of, decided, find
 from engine.prediction.lifecycle import OUTCOMES, Move, after
 from engine.prediction.ports import ActiveTime, History, Rails
-from engine.storage.database import Transaction
+from engine.storage.database import Database, Transaction
 from engine.values import (
+    Card,
     DecidedBy,
     DecisionSignal,
     Outcome,
@@ -41,6 +43,32 @@ def moved(row: Prediction, move: Move, now: datetime) -> str:
     if row.status == Status.PENDING and row.due(now):
         raise Refusal("already_decided", f"card {row.id} has expired", "clawpy predict makes cards of what is now")
     return after(row.id, Status(row.status), move).value
+
+
+class Deciding:
+    """One decision at a time, so that an undo finds either no session or one that it can stop. Held with `with`; who
+    holds it may take it again."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def change(self, card_id: str, change: Callable[[Transaction, Prediction], None]) -> Card:
+        """One transition in one transaction; the card after it. Raises `Refusal` `unknown_card`."""
+
+        def work(tx: Transaction) -> Card:
+            row = find(tx.session, card_id)
+            change(tx, row)
+            return card_of(row)
+
+        with self:
+            return self._database.write(work)
 
 
 class Transitions:

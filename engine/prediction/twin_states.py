@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy
 from sqlalchemy import Column, LargeBinary
-from sqlmodel import Field, SQLModel, col, select
+from sqlmodel import Field, col, select
 
 from engine.prediction.twin import STORED_KEPT
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Refusal
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class TwinState(SQLModel, table=True):
+class TwinState(Row, table=True):
     """A state of all standing decisions with ids up to `upto`; `learnt` of them. `format` is the learner's."""
 
     __tablename__ = "twin_states"

@@ -15,6 +15,10 @@ RAIL = "cost"
 HOUR = timedelta(hours=1)
 
 
+AGENT_BUDGET = "agent-budget"
+"""The rule that an agent's own budget of the day is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Windows:
     """Where the three windows begin, as instants in UTC. What lies exactly at a beginning counts."""
@@ -65,7 +69,7 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
             RAIL,
             Verdict.BLOCK,
             f"{agent.agent} spent {money(agent.spent)} today; {money(estimate)} more passes its {money(agent.budget)}",
-            "agent-budget",
+            AGENT_BUDGET,
         )
     return RailVerdict(RAIL, Verdict.ALLOW, f"{money(estimate)} of {money(spent.day_cap - spent.day)} left today")
 

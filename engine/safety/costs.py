@@ -14,7 +14,7 @@ from functools import cache
 
 import sqlalchemy
 from sqlalchemy import CheckConstraint, Index, ScalarSelect, Select, bindparam, func
-from sqlmodel import Field, Session, SQLModel, col, select
+from sqlmodel import Field, Session, col, select
 
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -22,7 +22,9 @@ from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.safety import burn, cost
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.kept import Kept
 from engine.storage.quick import ask, found, load, whole
+from engine.storage.rows import Row
 from engine.storage.types import UtcDateTime, utc
 from engine.values import Burn, CostState, Refusal, SessionState, SessionView, Trigger, Verdict, microusd
 
@@ -32,7 +34,7 @@ RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
 _WARNED_DAY = "safety.day_cap_notified"
 
 
-class CostEntry(SQLModel, table=True):
+class CostEntry(Row, table=True):
     """One price. `amount_microusd` is the estimate while reserved, the real price once settled; `at` moves with it."""
 
     __tablename__ = "cost_entries"
@@ -79,6 +81,7 @@ class Costs:
         self._clock = clock
         self._agent_budget = agent_budget
         self._cap_reached = cap_reached
+        self._kept_sums: Kept[tuple[int, int, int, int]] = Kept(database, CostEntry)
 
     def state(self) -> CostState:
         """Settled plus reserved cost in each window, and the caps."""
@@ -169,6 +172,8 @@ class Costs:
         spent = self.spent(session)
         verdict = cost.decide_cost(spent, estimate, self.budget(session, agent))
         if verdict.verdict != "allow":
+            if verdict.rule == cost.AGENT_BUDGET:  # of its own: nothing is kept of this transaction
+                self._database.submit(lambda tx: self.breached(tx, cost.AGENT_BUDGET, agent))
             raise Refusal("cost_cap", f"{purpose}: {verdict.reason}", "wait, or raise the cap in the settings")
         return self._reserve(
             transaction,
@@ -307,7 +312,7 @@ class Costs:
             if state.get(transaction.session, _WARNED_DAY) != today:
                 state.put(transaction, _WARNED_DAY, today)
                 transaction.record(CostWarned(window="day", spent=spent.day, cap=spent.day_cap))
-        elif rule == "agent-budget":
+        elif rule == cost.AGENT_BUDGET:
             own = self.budget(transaction.session, agent)
             transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget or 0))
 
@@ -354,7 +359,10 @@ class Costs:
         """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
         begin = cost.windows(self._clock.local())
         values = {"hour": begin.hour, "day": begin.day, "month": begin.month, "agent": agent}
-        held, hour, day, month = ask(session, _sums_query(agent is not None), values).one()
+        query = _sums_query(agent is not None)
+        held, hour, day, month = self._kept_sums.seen(
+            session, tuple(values.values()), lambda seen: ask(seen, query, values).one()
+        )
         return held + hour, held + day, held + month
 
 

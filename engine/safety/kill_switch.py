@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import CheckConstraint, select
-from sqlmodel import Field, Session, SQLModel, col
+from sqlmodel import Field, Session, col
 
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -27,6 +27,7 @@ from engine.safety.gate import REJECTIONS
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask, load
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Hold, RailVerdict, Refusal, StopLevel, TriggerType, Verdict
 
@@ -116,7 +117,7 @@ def in_force(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
     return tuple(sorted(standing, key=lambda hold: (STOP, MONTH, PAUSE).index(hold.word)))
 
 
-class HoldRow(SQLModel, table=True):
+class HoldRow(Row, table=True):
     """One hold in force."""
 
     __tablename__ = "holds"
@@ -235,9 +236,13 @@ class KillSwitch:
                 self._stopping = False
 
     def set_enabled(self, enabled: bool) -> None:
-        """The API's toggle, for this run only. Switching off ends running sessions."""
+        """The API's toggle, for this run only: in force at once. Switching off ends running sessions; where that
+        fails the watcher tries it again, and the toggle is thrown nevertheless."""
         self._enabled_this_run = enabled
-        self.poll()
+        try:
+            self.poll()
+        except Exception:
+            log.exception("what follows from the toggle failed, and is tried again")
         self._on_change()
 
     def place(self, transaction: Transaction, word: str, reason: str, *, by: str = "engine") -> bool:

@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 
 import sqlalchemy
 from sqlalchemy import Index
-from sqlmodel import Field, Session, SQLModel, col, delete, desc, select
+from sqlmodel import Field, Session, col, delete, desc, select
 
 from engine.storage.database import Transaction
 from engine.storage.quick import ask
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import RailVerdict, Trigger, Verdict
 
@@ -41,7 +42,7 @@ class Link:
     at: datetime
 
 
-class ChainLink(SQLModel, table=True):
+class ChainLink(Row, table=True):
     """A link as it is stored, so that a loop is seen across a restart."""
 
     __tablename__ = "chain_links"

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 import sqlalchemy
 from sqlalchemy import CheckConstraint, Index, bindparam
-from sqlmodel import Field, Session, SQLModel, col, select
+from sqlmodel import Field, Session, col, select
 
 from engine.events import PermitIssued
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask, load
+from engine.storage.rows import Row
 from engine.storage.types import UtcDateTime, utc
 from engine.values import Permit, RailVerdict, Randomness, Refusal, Trigger, TriggerType, Verdict
 
@@ -21,7 +22,7 @@ KillQuestion = Callable[[Session, TriggerType], RailVerdict]
 """What the kill switch says to a trigger of this type now."""
 
 
-class PermitRow(SQLModel, table=True):
+class PermitRow(Row, table=True):
     """A permit as it is stored. At most one of `consumed_at` and `revoked_at` is set."""
 
     __tablename__ = "permits"

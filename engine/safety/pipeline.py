@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index, bindparam, text
-from sqlmodel import Field, Session, SQLModel, col, desc, select
+from sqlmodel import Field, Session, col, desc, select
 
 from engine.clock import Clock
 from engine.config import Autonomy, SettingsSource
@@ -29,6 +29,7 @@ from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask, found, load, whole
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import (
     CostState,
@@ -51,7 +52,7 @@ LOOPS_KEY = "safety.loop_detections"
 ORDER = (rates.RAIL, loops.RAIL, cost.RAIL, "content", gate.RAIL, "kill")
 
 
-class CrosspollLog(SQLModel, table=True):
+class CrosspollLog(Row, table=True):
     """One row for every decision on a trigger (columns of the seed's §9.1, and what the rails add).
 
     `prediction_id` is no foreign key: the log outlives the card. `verdicts` holds every rail's word in order.
@@ -90,7 +91,7 @@ class CrosspollLog(SQLModel, table=True):
     unattended: bool
 
 
-class Allowance(SQLModel, table=True):
+class Allowance(Row, table=True):
     """The operator's *allow once* (SPEC 3.5): lifts one content block for one digest, one time."""
 
     __tablename__ = "content_allowances"

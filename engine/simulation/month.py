@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -63,7 +64,12 @@ class Month:
         self._set_to: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
         self._state = engine.autonomy.state().state.value
         self._day = Day(0, clock.now())
+        self._left = False
         self.seen = Seen()
+
+    def leave(self) -> None:
+        """Whatever thread it is lived in: the month ends with the next thing that happens, by `CancelledError`."""
+        self._left = True
 
     def run(self, days: int) -> Seen:
         """Live them."""
@@ -126,6 +132,8 @@ class Month:
     def _until(self, target: datetime) -> None:
         """Let time pass, and everything that comes due in it happen."""
         while (now := self._clock.now()) < target:
+            if self._left:
+                raise CancelledError
             ending = self._bench.next_end()
             step = min(target, now + self._stride(now))
             if ending is not None and ending[0] <= step:

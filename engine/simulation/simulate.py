@@ -6,6 +6,7 @@ import os
 import random
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from engine.config import Settings
 from engine.engine import Engine, open_engine
 from engine.git import Git
 from engine.home import Home
-from engine.simulation.month import Month
+from engine.simulation.month import Month, Seen
 from engine.simulation.operator import Operator
 from engine.simulation.report import document
 from engine.simulation.runners import Bench, MadeCalibrator, MadeRunner, MadeSandbox
@@ -62,8 +63,19 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="clawpy-simulate-") as folder, made_world(Path(folder), seed) as world:
         operator = Operator(world.engine, world.projects, random.Random(f"{seed}/operator"))
         month = Month(world.engine, world.clock, operator, world.runner, world.bench, seed)
-        seen = month.run(days)
+        seen = _apart(month, days)
         return document(world.engine, seen, days=days, seed=seed, begin=BEGIN)
+
+
+def _apart(month: Month, days: int) -> Seen:
+    """What is seen of `days` days that are lived in a thread of their own, as an engine's work is: the main thread is
+    there for Ctrl-C, and leaves once the month has stood still."""
+    with ThreadPoolExecutor(1, "clawpy-month") as lives:
+        try:
+            return lives.submit(month.run, days).result()
+        except BaseException:
+            month.leave()
+            raise
 
 
 @contextmanager

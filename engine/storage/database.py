@@ -1,34 +1,45 @@
-"""The only place that opens SQLite: one writer thread, a pool of read-only connections (ARCHITECTURE rule 4).
+"""The database of a home: one writer at a time, a pool of read-only connections (ARCHITECTURE rule 4).
 
-A write is a function over a `Transaction`. The writer runs whatever is queued in one `BEGIN IMMEDIATE`, each
+A write is a function over a `Transaction`. The writer's thread runs whatever is queued in one `BEGIN IMMEDIATE`, each
 function in a savepoint of its own (one that is alone needs none), commits once, and only then answers the callers and
-publishes the facts they recorded. So a caller that got its answer has it on disk, a function that raises leaves
-nothing behind, and two functions never interleave: read-then-write inside one `write` is safe without further locks.
+publishes the facts they recorded. Where nothing is queued the caller takes the writer's turn and does the same in its
+own thread: waking another thread and being woken costs more than most writes. So a caller that got its answer has it on
+disk, a function that raises leaves nothing behind, and two functions never interleave: read-then-write inside one
+`write` is safe without further locks.
 """
 
 from __future__ import annotations
 
 import logging
 import queue
-import sqlite3
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Executable, create_engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, Executable
 from sqlmodel import Session
 
 from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.storage import erasing, migrations
-from engine.storage.files import damaged_fix
-from engine.storage.quick import DRIVER, READS, Rows, ask, driver_of, run
+from engine.storage.connections import (
+    Reader,
+    begun,
+    ends_transaction,
+    explained,
+    open_sqlite,
+    savepoint,
+    use_write_ahead_log,
+)
+from engine.storage.kept import EVERYTHING, Noting
+from engine.storage.quick import Rows, ask, driver_of, run
+from engine.storage.rows import DRIVER, WriteSession
 from engine.values import Refusal
 
 log = logging.getLogger(__name__)
@@ -38,8 +49,14 @@ T = TypeVar("T")
 GROUP_COMMIT = 64
 """At most so many queued writes share one commit."""
 
+KEPT = "session"
+"""Under this name the writer's connection has a session that nothing is in, for the next transaction that is alone."""
+
 MOST_RESTING = 8
 """So many connections that nobody reads with are kept open."""
+
+
+_Job = tuple[Callable[["Transaction"], Any], Future[Any]]
 
 
 def _SCRUB(_: Any) -> None:  # noqa: N802 (a mark, only ever compared)
@@ -55,7 +72,7 @@ class Transaction:
         self._driver = driver_of(connection)
         self._recorder = recorder
         self._alone = alone
-        self._session: Session | None = None
+        self._session: WriteSession | None = None
         self._events: list[Event] = []
         self._after: list[Callable[[], None]] = []
 
@@ -63,7 +80,8 @@ class Transaction:
     def session(self) -> Session:
         """The ORM's way to the database; begun when it is first asked for, since much is written without it."""
         if self._session is None:
-            self._session = Session(
+            kept = self._connection.info.pop(KEPT, None) if self._alone else None
+            self._session = kept or WriteSession(
                 self._connection,
                 join_transaction_mode="rollback_only" if self._alone else "create_savepoint",
                 expire_on_commit=False,
@@ -84,7 +102,7 @@ class Transaction:
         self._events.append(event)
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Run `action` on the writer thread once this transaction is on disk. It must be quick and not write."""
+        """Run `action` once this transaction is on disk, before anybody writes. It must be quick and not write."""
         self._after.append(action)
 
     def __enter__(self) -> None:
@@ -92,10 +110,21 @@ class Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """It is over: what its session has not written yet is, unless something was raised."""
-        if self._session is not None:
-            with self._session:
+        session = self._session
+        if session is None:
+            return
+        if self._alone and kind is None:
+            try:
+                session.flush()
+            except BaseException:
+                session.close()
+                raise
+            session.expunge_all()
+            self._connection.info[KEPT] = session  # the next one need not begin it again
+        else:
+            with session:
                 if kind is None:
-                    self._session.commit()
+                    session.commit()
 
 
 Recorder = Callable[[Transaction, Event], None]
@@ -113,44 +142,80 @@ class Database:
         self.path = path
         self.commits = 0
         """Counts commits since opening: while it stands still nothing was written, and what was read holds."""
+        self.recorded = 0
+        """Counts those of them that wrote to the ledger: while it stands still there is nothing to follow."""
+        self.followers: set[str] = set()
+        """The keys under which `FactsRead` keeps how far the ledger was read: what is after them is needed."""
+        self._stamps: dict[str, int] = defaultdict(int)
         self._clock = clock
         self._bus = bus
         self._recorder = recorder
         with explained(path):
             migrations.bring_up_to_date(path)
-            _use_write_ahead_log(path)
-        self._writer_engine = _sqlite(path, read_only=False, durable=durable)
-        self._reader_engine = _sqlite(path, read_only=True, durable=durable)
-        self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._resting: list[_Reader] = []
+            use_write_ahead_log(path)
+        self._writer_engine = open_sqlite(path, read_only=False, durable=durable)
+        self._reader_engine = open_sqlite(path, read_only=True, durable=durable)
+        self._connection = self._writer_engine.connect()
+        self._connection.begin()  # for as long as it lives: its transactions are begun and ended below, at the driver
+        self._turn = threading.Lock()
+        self._owner = 0
+        """The thread that has the writer's turn, 0 while none has."""
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queued = self._taken = 0
+        """So many writes were ever put into the queue, and so many has its thread taken its turn for."""
+        self._resting: list[Reader] = []
         self._closed = False
         self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="clawpy-writer", daemon=True)
         self._thread.start()
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run `work` in a transaction on the writer thread and return its result once it is on disk.
+        """Run `work` in a transaction and return its result once it is on disk.
 
-        What `work` raises is raised here, and nothing of it is kept. `work` must be quick and must not call `write`.
+        What `work` raises is raised here, and nothing of it is kept. `work` must be quick and must not call `write`;
+        it runs in this thread or in the writer's. The main thread always leaves it to the writer's: there Ctrl-C could
+        come between what is on disk and what is told of it.
         """
-        if threading.current_thread() is self._thread:
+        if self._owner == threading.get_ident():
             raise RuntimeError("write() inside write(): hand the Transaction on instead")
-        return self.submit(work).result()
+        future: Future[T] = Future()
+        with self._closing:
+            self._must_be_open()
+            mine = (
+                self._queued == self._taken  # nobody is overtaken
+                and threading.current_thread() is not threading.main_thread()
+                and self._turn.acquire(blocking=False)
+            )
+            if not mine:
+                self._enqueue(work, future)
+        if mine:
+            try:
+                self._together([(work, future)])
+            finally:
+                self._turn.release()
+        return future.result()
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
         """The same without waiting, for what is noticed inside a transaction and belongs into one of its own."""
         future: Future[T] = Future()
         with self._closing:
-            if self._closed:
-                raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
-            self._queue.put((work, future))
+            self._must_be_open()
+            self._enqueue(work, future)
         return future
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
+
+    def _enqueue(self, work: Callable[[Transaction], Any], future: Future[Any]) -> None:
+        self._queued += 1
+        self._queue.put((work, future))
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session on one consistent snapshot that cannot write. Do not keep it open across slow work."""
         with explained(self.path):
-            reader = self._resting.pop() if self._resting else _Reader(self._reader_engine)
+            reader = self._resting.pop() if self._resting else Reader(self._reader_engine)
             try:
                 yield reader.begin()
             finally:
@@ -159,17 +224,16 @@ class Database:
                 else:
                     reader.close()
 
+    def stamp(self, *tables: str) -> int:
+        """See `kept.Stamps`. Tables are meant that statements name, not those that triggers and foreign keys reach."""
+        return self._stamps[EVERYTHING] + sum(self._stamps[table] for table in tables)
+
     def scrub(self) -> bool:
         """Have what was erased leave the file too; see `erasing.scrub`. Waits for what is queued; nobody writes
         meanwhile, which takes about a second for each 100 MB."""
-        if threading.current_thread() is self._thread:
+        if self._owner == threading.get_ident():
             raise RuntimeError("scrub() inside write()")
-        future: Future[Any] = Future()
-        with self._closing:
-            if self._closed:
-                raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
-            self._queue.put((_SCRUB, future))
-        return bool(future.result())
+        return bool(self.submit(_SCRUB).result())
 
     def close(self) -> None:
         """Finish what is queued, close readers, then the writer. Safe to call twice."""
@@ -181,36 +245,36 @@ class Database:
         self._thread.join()
         while self._resting:
             self._resting.pop().close()
+        with self._turn:
+            self._connection.close()
         self._reader_engine.dispose()
         self._writer_engine.dispose()
 
     def _run(self) -> None:
-        with self._writer_engine.connect() as connection:
-            connection.begin()  # for as long as it lives: its transactions are begun and ended below, at the driver
-            while (job := self._queue.get()) is not None:
-                if job[0] is _SCRUB:
-                    self._answered([job[1]], partial(self._scrub_now, connection, job[1]))
-                    continue
-                jobs = [job]
-                last = False
-                scrub: Future[Any] | None = None
-                while len(jobs) < GROUP_COMMIT and not self._queue.empty():
+        last = False
+        while not last and (job := self._queue.get()) is not None:
+            with self._turn:
+                jobs: list[_Job] = [job]
+                while len(jobs) < GROUP_COMMIT and jobs[-1][0] is not _SCRUB and not self._queue.empty():
                     following = self._queue.get()
                     if following is None:
                         last = True
                         break
-                    if following[0] is _SCRUB:
-                        scrub = following[1]
-                        break
                     jobs.append(following)
-                self._answered([future for _, future in jobs], partial(self._commit_together, connection, jobs))
-                if scrub is not None:
-                    self._answered([scrub], partial(self._scrub_now, connection, scrub))
-                if last:
-                    return
+                self._taken += len(jobs)
+                scrubs = [jobs.pop()[1]] if jobs[-1][0] is _SCRUB else []
+                if jobs:
+                    self._together(jobs)
+                for scrub in scrubs:
+                    self._answered(scrubs, partial(self._scrub_now, self._connection, scrub))
+
+    def _together(self, jobs: list[_Job]) -> None:
+        """Run `jobs` and answer them. Only who has the turn may."""
+        self._answered([future for _, future in jobs], partial(self._commit_together, self._connection, jobs))
 
     def _answered(self, futures: Sequence[Future[Any]], act: Callable[[], None]) -> None:
         """Whatever happens, the writer lives on and nobody waits for ever."""
+        self._owner = threading.get_ident()
         try:
             act()
         except BaseException as error:
@@ -218,6 +282,8 @@ class Database:
             for future in futures:
                 if not future.done():
                     future.set_exception(error)
+        finally:
+            self._owner = 0
 
     def _scrub_now(self, connection: Connection, future: Future[Any]) -> None:
         try:
@@ -226,23 +292,21 @@ class Database:
         except Exception as error:
             future.set_exception(error)
 
-    def _commit_together(
-        self, connection: Connection, jobs: list[tuple[Callable[[Transaction], Any], Future[Any]]]
-    ) -> None:
+    def _commit_together(self, connection: Connection, jobs: list[_Job]) -> None:
         done: list[tuple[Future[Any], Any, Transaction]] = []
         failed: list[tuple[Future[Any], BaseException]] = []
         alone = len(jobs) == 1
         try:
-            with explained(self.path), _begun(connection) as driver:
+            with explained(self.path), begun(connection) as driver:
                 for work, future in jobs:
                     try:
-                        with nullcontext() if alone else _savepoint(driver):
+                        with nullcontext() if alone else savepoint(driver):
                             transaction = Transaction(connection, self._clock.now(), self._recorder, alone=alone)
                             with transaction:
                                 result = work(transaction)
                         done.append((future, result, transaction))
                     except Exception as error:
-                        if alone or _ends_transaction(error):
+                        if alone or ends_transaction(error):
                             raise  # and the whole transaction is rolled back
                         failed.append((future, error))
         except Exception as error:
@@ -250,6 +314,8 @@ class Database:
                 future.set_exception(error)
             return
         self.commits += 1
+        self._restamp()
+        self.recorded += any(not fact.volatile for _, _, one in done for fact in one._events)
         # Facts go out before the callers wake up, so that who acts on an answer finds the facts already on the bus.
         for _, _, transaction in done:
             for fact in transaction._events:
@@ -264,126 +330,10 @@ class Database:
         for future, reason in failed:
             future.set_exception(reason)
 
-
-class _Reader:
-    """A connection for reading with its session, kept for who reads next: making either anew costs more than asking.
-
-    For SQLAlchemy one transaction lasts as long as the connection; the snapshots in it are begun and ended at the
-    driver.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._connection = engine.connect()
-        self._transaction = self._connection.begin()
-        self._driver = driver_of(self._connection)
-        self._session = Session(
-            self._connection,
-            join_transaction_mode="rollback_only",
-            expire_on_commit=False,
-            info={DRIVER: self._driver, READS: True},
-        )
-
-    def begin(self) -> Session:
-        """Take a snapshot, at the first statement."""
-        self._driver.execute("BEGIN")
-        return self._session
-
-    def end(self) -> bool:
-        """Let the snapshot go. False when something went wrong in it, so that the connection is of no more use."""
-        if self._session.in_transaction():
-            self._session.close()
-        if self._driver.in_transaction:
-            self._driver.execute("ROLLBACK")
-        return self._transaction.is_active
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-
-@contextmanager
-def _begun(connection: Connection) -> Iterator[sqlite3.Connection]:
-    """A transaction, committed in the end, or rolled back when something is raised."""
-    driver = driver_of(connection)
-    driver.execute("BEGIN IMMEDIATE")
-    try:
-        yield driver
-        driver.execute("COMMIT")
-    finally:
-        if driver.in_transaction:
-            driver.execute("ROLLBACK")
-        if not connection.in_transaction():  # a session rolled back for SQLAlchemy what lasts as long as the connection
-            connection.begin()
-
-
-@contextmanager
-def _savepoint(driver: sqlite3.Connection) -> Iterator[None]:
-    """Part of a transaction: when something is raised, this part is undone."""
-    driver.execute("SAVEPOINT job")
-    try:
-        yield
-    except BaseException:
-        if driver.in_transaction:
-            driver.execute("ROLLBACK TO job")
-        raise
-    finally:
-        if driver.in_transaction:
-            driver.execute("RELEASE job")
-
-
-def _ends_transaction(error: Exception) -> bool:
-    """True for faults of the file itself: SQLite has then rolled back everything, not just one savepoint."""
-    text = str(error.orig) if isinstance(error, DBAPIError) else str(error) if isinstance(error, sqlite3.Error) else ""
-    return any(word in text for word in ("disk is full", "disk I/O error", "malformed", "readonly"))
-
-
-@contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn SQLite's faults of the file or the disk into a `Refusal` that says how to mend it."""
-    try:
-        yield
-    except (DBAPIError, sqlite3.DatabaseError) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        text = str(cause)
-        if "disk is full" in text:
-            raise Refusal(
-                "disk_full",
-                f"the disk that holds {path.parent} is full",
-                "free some space; nothing was half-written",
-            ) from error
-        if "readonly" in text or "unable to open" in text:
-            raise Refusal(
-                "unwritable_home",
-                f"{path} cannot be opened for writing: {text}",
-                "make the folder writable, or name another with --home DIR",
-            ) from error
-        if "malformed" in text or "not a database" in text:
-            raise Refusal(
-                "damaged_home",
-                f"{path} is damaged: {text}",
-                damaged_fix(path),
-            ) from error
-        raise
-
-
-def _use_write_ahead_log(path: Path) -> None:
-    """Switch once, alone: the switch does not wait for other connections, it fails."""
-    with closing(sqlite3.connect(path, timeout=10)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-
-
-def _sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
-    engine = create_engine(
-        f"sqlite:///{path}", connect_args={"isolation_level": None, "check_same_thread": False, "timeout": 10}
-    )
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: sqlite3.Connection, _record: object) -> None:
-        cursor = connection.cursor()
-        cursor.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
-        cursor.execute("PRAGMA foreign_keys=ON")
-        if read_only:
-            cursor.execute("PRAGMA query_only=ON")
-        cursor.close()
-
-    return engine
+    def _restamp(self) -> None:
+        """What was kept of the tables that were written to holds no more."""
+        driver = driver_of(self._connection)
+        if isinstance(driver, Noting):
+            for table in driver.written:
+                self._stamps[table] += 1
+            driver.written.clear()

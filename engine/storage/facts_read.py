@@ -51,6 +51,7 @@ class FactsRead:
         self._key = key
         self._concerns = concerns
         self._cursor: int | None = None
+        database.followers.add(key)
 
     def each(self, handle: Callable[[Sequence[Fact]], int | None]) -> None:
         """Hand over the facts of concern since the last time, oldest first, in batches.

@@ -10,13 +10,14 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, Column
-from sqlmodel import Field, SQLModel, col, select
+from sqlmodel import Field, col, select
 
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row
 from engine.storage.types import utc
 
 
-class Intent(SQLModel, table=True):
+class Intent(Row, table=True):
     """One change of files that was begun. `kind` names its owner, `payload` all it needs to finish or undo it."""
 
     __tablename__ = "intents"

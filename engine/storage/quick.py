@@ -14,19 +14,14 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Executable, bindparam, inspect
 from sqlalchemy import select as select_columns
-from sqlalchemy.dialects.sqlite import pysqlite
+from sqlalchemy.orm import configure_mappers
 from sqlalchemy.orm.attributes import instance_state
 from sqlalchemy.sql import Insert, Select
 from sqlalchemy.sql.compiler import ExpandedState, SQLCompiler
 from sqlmodel import Session, SQLModel
 
-_DIALECT = pysqlite.dialect()
-
-DRIVER = "driver"
-"""Under this name a session's `info` has SQLite's connection, when that is in the session's transaction already."""
-
-READS = "reads"
-"""A session whose `info` has this reads only: rows that are found for it are nobody's, and no change is looked for."""
+from engine.storage.kept import READS
+from engine.storage.rows import DIALECT, DRIVER, WriteSession
 
 Row = TypeVar("Row", bound=SQLModel)
 
@@ -103,7 +98,7 @@ class _Prepared:
     def __init__(self, statement: Executable, values: Mapping[str, Any]) -> None:
         assert isinstance(statement, Select | Insert)
         compiled = statement.compile(
-            dialect=_DIALECT, column_keys=list(values) if isinstance(statement, Insert) else None
+            dialect=DIALECT, column_keys=list(values) if isinstance(statement, Insert) else None
         )
         assert isinstance(compiled, SQLCompiler)
         self._compiled = compiled
@@ -111,13 +106,13 @@ class _Prepared:
         if isinstance(statement, Insert):  # a row is written after the one it refers to
             self._tables += "".join(f" {key.column.table.name}" for key in statement.table.foreign_keys)
         self._in = {
-            name: bind.type.dialect_impl(_DIALECT).bind_processor(_DIALECT) for name, bind in compiled.binds.items()
+            name: bind.type.dialect_impl(DIALECT).bind_processor(DIALECT) for name, bind in compiled.binds.items()
         }
         columns = statement.selected_columns if isinstance(statement, Select) else ()
         self._out = [
             (place, convert)
             for place, column in enumerate(columns)
-            if (convert := column.type.dialect_impl(_DIALECT).result_processor(_DIALECT, None)) is not None
+            if (convert := column.type.dialect_impl(DIALECT).result_processor(DIALECT, None)) is not None
         ]
         first = compiled.construct_expanded_state(values)
         self._expands = any(bind.key in values for bind in compiled.post_compile_params)
@@ -127,6 +122,8 @@ class _Prepared:
 
     def concerns(self, session: Session) -> bool:
         """Whether the session has changes, not written yet, in a table that is named here."""
+        if isinstance(session, WriteSession) and session.clean:
+            return False
         return any(
             inspect(one).mapper.local_table.name in self._tables
             for changed in (session.new, session.dirty, session.deleted)
@@ -174,6 +171,7 @@ class _Entity(Generic[Row]):
     """How rows of a table become objects: what the ORM does for any statement, done for one that asks for a table."""
 
     def __init__(self, model: type[Row]) -> None:
+        configure_mappers()  # the ORM does so at its own first statement, which may not have come yet
         self._mapper = inspect(model)
         self.columns = tuple(self._mapper.local_table.columns)
         self._names = [self._mapper.get_property_by_column(column).key for column in self.columns]
@@ -193,8 +191,11 @@ class _Entity(Generic[Row]):
             if one is None:
                 one = self._mapper.class_manager.new_instance()
                 one.__dict__.update(zip(self._names, row, strict=True))
-                instance_state(one).key = identity
-                if not reads:
+                state = instance_state(one)
+                state.key = identity
+                if isinstance(session, WriteSession):
+                    session.adopt(state)
+                elif not reads:
                     session.add(one)
             objects.append(one)
         return objects

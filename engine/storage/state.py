@@ -6,13 +6,14 @@ from typing import Any
 
 from sqlalchemy import JSON, Column, bindparam, select
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, Session, SQLModel, col
+from sqlmodel import Field, Session, col
 
 from engine.storage.database import Transaction
 from engine.storage.quick import ask
+from engine.storage.rows import Row
 
 
-class EngineState(SQLModel, table=True):
+class EngineState(Row, table=True):
     """One named value."""
 
     __tablename__ = "engine_state"

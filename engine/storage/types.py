@@ -22,7 +22,7 @@ class UtcDateTime(TypeDecorator[datetime]):
             return None
         if value.tzinfo is None:
             raise ValueError(f"naive datetime {value!r}: give it a time zone")
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return value.astimezone(UTC).isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         return None if value is None else datetime.fromisoformat(value)

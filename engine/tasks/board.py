@@ -10,13 +10,15 @@ from datetime import datetime
 from typing import Protocol
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index, String, bindparam, cast
-from sqlmodel import Field, Session, SQLModel, col, desc, select
+from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import TaskAdded, TaskChanged
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import found, load, whole
+from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Randomness, Refusal, SessionState, SessionView, Task, sanitise
+from engine.values.secrets import refuse_secret
 
 STATES = ("open", "running", "done", "failed")
 LONGEST_TITLE = 500
@@ -32,7 +34,7 @@ class CardTasks(Protocol):
         """Remember the card's task."""
 
 
-class TaskRow(SQLModel, table=True):
+class TaskRow(Row, table=True):
     """One task. `source` is "operator", "heartbeat" or "session"."""
 
     __tablename__ = "tasks"
@@ -107,9 +109,9 @@ class TaskBoard:
     def add(self, title: str, *, channel: str = "", workspace: str = "", needs: Sequence[str] = ()) -> Task:
         """A new open task of the operator's, which `needs` other tasks done first: ids or their beginnings.
 
-        Raises `Refusal` `bad_title`, and as `get`.
+        Raises `Refusal` `bad_title`, `secret_in_text`, and as `get`.
         """
-        words = sanitise(title).strip()
+        words = refuse_secret(sanitise(title).strip())
         if not words or len(words) > LONGEST_TITLE:
             raise Refusal("bad_title", f"a title has 1 to {LONGEST_TITLE} characters", "say what is to be done")
         needed = list(dict.fromkeys(self.get(one).id for one in needs))

@@ -18,6 +18,7 @@ class SourceKind(StrEnum):
     PROJECT = "project"  # AGENTS.md, CLAUDE.md
     MEMORY = "memory"
     OVERLAY = "overlay"
+    LEARNING = "learning"  # of the project, or of all
     TASK = "task"
     OPERATOR = "operator"  # a reply, an edit
     CONVERSATION = "conversation"  # what the model and its tools said before

@@ -44,6 +44,10 @@ class Source(StrEnum):
     FOLLOW_UP = "follow-up"
 
 
+COLD_START = 0.4
+"""The confidence of every prediction in phase 0, which states nothing (SPEC 2.6)."""
+
+
 class Band(StrEnum):
     """What a confidence means (SPEC 2.5)."""
 
@@ -156,9 +160,9 @@ class RunnerInfo:
     """What would carry out an assignment (SPEC 2.7, 3.8, 3.9), asked before a card is shown and before it is approved.
 
     `takes` is False when no runner does; `reason` then says which one is missing. `estimate` in micro-dollars.
-    `by` names the model or the agent that does it, "" for a flow; `hosts` is what it itself needs of the network,
-    beyond what the workspace allows its commands. `own_estimate`: what the runner says it costs, used before there is
-    a history; None when it cannot say.
+    `by` names the model or the agent that does it, "" for a flow, and `does` tells what a learned flow runs; `hosts` is
+    what it itself needs of the network, beyond what the workspace allows its commands. `own_estimate`: what the runner
+    says it costs, used before there is a history; None when it cannot say.
     """
 
     takes: bool
@@ -170,13 +174,14 @@ class RunnerInfo:
     hosts: tuple[str, ...] = ()
     by: str = ""
     own_estimate: int | None = None
+    does: str = ""
 
     @property
     def served(self) -> str:
-        """Who does it and what it reaches beyond this machine, in words, "" for a flow: a card shows it, and who
-        approves the card agrees to it."""
+        """Who does it and what it reaches beyond this machine, in words, of a learned flow what it runs, "" for any
+        other flow: a card shows it, and who approves the card agrees to it."""
         if not self.by:
-            return ""
+            return self.does
         return f"{self.by}; network: {', '.join(self.hosts)} for it alone" if self.hosts else f"{self.by}; no network"
 
 

@@ -42,6 +42,20 @@ RETENTION_BY_KIND: Mapping[str, Retention] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation of the operator with another agent about a workspace. `about` are his words, `question` what the
+    agent asked last, "" for nothing; `unanswered` when the last word is the operator's; `at` the last turn."""
+
+    session: str
+    agent: str
+    workspace: str
+    about: str
+    question: str
+    unanswered: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class NewMemory:
     """Something to remember. `layer` is C or E; `at` when it was said (None: now); `ref` the caller's own id of it.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from engine.values.base import Refusal
+
 CUT = "[secret cut]"
 
 SHORTEST = 8
@@ -21,6 +23,7 @@ _SHAPES = re.compile(
     r"|\bA(?:KIA|SIA)[A-Z0-9]{16}\b"  # AWS
     r"|\bAIza[A-Za-z0-9_-]{35}|\bya29\.[A-Za-z0-9_-]{20,}"  # Google
     r"|\b(?:hf|npm|tgp_v1)_[A-Za-z0-9_-]{30,}|\bpypi-[A-Za-z0-9_-]{50,}"
+    r"|\bclawpy_[A-Za-z0-9_-]{43}\b|\bpass_[0-9]{10,12}\.[A-Za-z0-9_-]{43}\b"  # the gateway's token, and its passes
     r"|\beyJ[A-Za-z0-9_-]{10,1000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,}"  # a signed web token
 )
 # What may begin at every place is bounded: a hostile line costs no more than its length allows.
@@ -43,6 +46,20 @@ def redact(text: str, known: Iterable[str] = ()) -> str:
     A named value (`API_KEY=…`) is cut only when it has a digit: `password=getpassword()` and the like stay readable.
     """
     return "\n".join(redact_lines(text.split("\n"), known))
+
+
+def refuse_secret(text: str, known: Iterable[str] = ()) -> str:
+    """`text`, unless something in it would be cut: what is asked for is kept, shown and sent as it was said.
+
+    Raises `Refusal` `secret_in_text`.
+    """
+    if redact(text, known) != text:
+        raise Refusal(
+            "secret_in_text",
+            "a key or a password stands in this text, which would be stored and sent to models",
+            "say where it is kept instead, a variable for instance; `clawpy key set NAME` keeps one",
+        )
+    return text
 
 
 def redact_lines(lines: Iterable[str], known: Iterable[str] = ()) -> list[str]:

@@ -219,7 +219,7 @@ class Doing:
 class Waiting:
     """One entry of the operator's queue (SPEC 9.3): what waits, since when, and where a key leads."""
 
-    kind: str  # "change_set", "permission", "bubble", "candidate", "interrupted", "fact"
+    kind: str  # "change_set", "permission", "bubble", "candidate", "interrupted", "fact", "learning", "notification"
     id: str
     title: str
     since: datetime

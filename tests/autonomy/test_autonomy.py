@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.autonomy.autonomy import CARDS, Autonomy
+from engine.autonomy.autonomy import CARDS, STATE, Autonomy
 from engine.autonomy.schedule import Job, Schedule, next_run
 from engine.autonomy.state import State
 from engine.clock import FakeClock, SystemClock
@@ -248,3 +248,19 @@ def test_the_next_change_is_told_only_where_time_alone_brings_it(
     holds.enabled = True
     clock.advance(timedelta(minutes=30))
     assert (autonomy.state().state, autonomy.state().next_change) == (State.PRIMING, None)
+
+
+def test_a_chore_that_fails_keeps_no_other_from_being_done(
+    database: Database, clock: FakeClock, holds: SetHolds
+) -> None:
+    done: list[str] = []
+    autonomy = Autonomy(
+        database,
+        MutableSettings(Settings()),
+        clock,
+        holds=holds,
+        card_cycle=lambda: None,
+        housekeeping=(lambda: done.append("one"), lambda: 1 / 0, lambda: done.append("three")),
+    )
+    autonomy.schedule.run(STATE)
+    assert done == ["one", "three"]

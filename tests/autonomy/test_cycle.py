@@ -144,7 +144,7 @@ def test_phase_1_acts_though_its_calibration_is_not_proven_yet(world: World) -> 
 
 
 def test_without_a_sandbox_nothing_runs_by_itself(world: World) -> None:
-    world.engine.sessions._sandbox = NoSandbox()
+    world.engine.sessions.admission._sandbox = NoSandbox()
     world.away()
     done = world.cycle()
     assert done.acted == ""

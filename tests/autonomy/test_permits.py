@@ -62,7 +62,7 @@ def test_one_place_makes_sessions_and_one_makes_permits() -> None:
         "_permits.consume": {"execution/session_records.py"},
         "_sessions.start": {"execution/launcher.py"},
         "sessions.start": set(),
-        "_launcher.start": {"prediction/cards.py"},
+        "_launcher.start": {"prediction/approving.py"},
         "launcher.start": set(),
     }  # fmt: skip
 
@@ -125,7 +125,7 @@ def permitted(world: World) -> tuple[Permit, Assignment]:
     cards = world.engine.cards
     info = cards._launcher.check(card.assignment)
     permit, _ = world.engine.database.write(
-        lambda tx: cards._rule(tx, card.id, card.assignment, info, DecidedBy.OPERATOR)
+        lambda tx: cards.approving._rule(tx, card.id, card.assignment, info, DecidedBy.OPERATOR, None)
     )
     assert permit is not None
     return permit, card.assignment

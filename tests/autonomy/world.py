@@ -104,7 +104,7 @@ class World:
             start_schedule=False,
             stand_ins=StandIns(calibrator=self.calibrator),
         )
-        self.engine.sessions._sandbox = Confines()
+        self.engine.sessions.admission._sandbox = Confines()
         try:
             yield self.engine
         finally:

@@ -130,3 +130,14 @@ def test_a_note_of_the_holder_that_is_rubbish(clawpy: Clawpy, home: Home, shop: 
     home.data.mkdir(parents=True)
     (home.data / "engine.json").write_bytes(note)
     assert ok(clawpy("cards", "--json")) == {"predictions": []}
+
+
+def test_a_line_of_another_program_that_nobody_can_read_is_named_once(
+    clawpy: Clawpy, home: Home, shop: Repository
+) -> None:
+    ok(clawpy("status", "--json"))
+    (home.data / "predictions.jsonl").write_text('{"prediction": "run the tests", "channel": "koji-core"}\nrubbish\n')
+    (fault,) = ok(clawpy("predict", "--json"))["errors"]
+    assert "predictions.jsonl" in fault
+    assert "line 2" in fault
+    assert ok(clawpy("predict", "--json"))["errors"] == []

@@ -35,6 +35,9 @@ AUC_ABOVE, BRIER_OF = 0.05, 0.97
 REFIT, FROM = 50, 200
 SURE, TRUE = 0.8, 0.8
 
+FOREMOST = 20
+"""So many rows it was surest of are told: whether there is anything to be sure of."""
+
 
 @pytest.fixture(scope="module")
 def every() -> list[Row]:
@@ -97,22 +100,28 @@ def test_a_trace_it_has_never_seen(every: list[Row]) -> None:
 @pytest.mark.parametrize("how", ["rows in any order", "trace by trace"])
 def test_from_a_cold_start(every: list[Row], how: str) -> None:
     print(f"\nfrom a cold start, {how}; AUC from decision {FROM} on")
-    sure = true = 0
+    sure = true = held = held_true = 0
     for seed in ORDERS:
         order = in_order(every, how, seed)
         wanted = numpy.array([row.wanted for row in order])
         twin = Learner()
-        scores = numpy.array([twin.learn(row.decision(number)).probability for number, row in enumerate(order)])
+        words = [twin.learn(row.decision(number)) for number, row in enumerate(order)]
+        scores, raw = numpy.array([one.probability for one in words]), numpy.array([one.raw for one in words])
         best, name = max((refitted(order, wanted, text), name) for name, text in TEXTS.items())
         high = scores >= SURE
         sure, true = sure + int(high.sum()), true + int(wanted[high].sum())
+        bold = (raw >= SURE) & (numpy.arange(len(order)) >= FROM)
+        held, held_true = held + int(bold.sum()), held_true + int(wanted[bold].sum())
+        foremost = numpy.argsort(-raw[FROM:])[:FOREMOST]
         auc = roc_auc_score(wanted[FROM:], scores[FROM:])
         print(f"  order {seed + 1}: Twin {auc:.3f}, best baseline {best:.3f} ({name}); "
               f"{int(wanted[high].sum())} of {int(high.sum())} wanted at {SURE} or more; "
+              f"{int(wanted[FROM:][foremost].sum())} of its foremost {FOREMOST}; "
               f"ECE {calibration_error(list(scores), list(wanted)):.4f} "
               f"(95 % of perfect: {calibration_bound(list(scores)):.4f})")  # fmt: skip
         assert auc > best
-    print(f"  at {SURE} or more in all orders: {true} of {sure} wanted")
+    print(f"  at {SURE} or more in all orders: {true} of {sure} wanted; "
+          f"before calibration it would have been {held_true} of {held}")  # fmt: skip
     assert true >= TRUE * sure
 
 

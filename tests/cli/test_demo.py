@@ -17,7 +17,7 @@ from engine.git import Git
 def test_the_project_has_a_history_branches_and_work_in_progress(tmp_path: Path) -> None:
     git = Git(make_project(tmp_path / "shop", datetime.now(UTC)))
     assert git.text("describe", "--tags", "--abbrev=0") == "v1.2"
-    assert int(git.text("rev-list", "--count", "v1.2..HEAD")) == 3
+    assert int(git.text("rev-list", "--count", "v1.2..HEAD")) == 4
     assert git.text("branch", "--format=%(refname:short)").split() == ["gift-wrapping", "main", "old-experiment"]
     assert git.text("status", "--porcelain").splitlines() == [" M CHANGELOG.md", "?? shop/receipt.py"]
     assert git.text("log", "-1", "--format=%an %cs") != ""

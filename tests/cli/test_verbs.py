@@ -13,7 +13,8 @@ import pytest
 from clawpy_console import cli
 from clawpy_console.cli import main
 from clawpy_console.command_line import span
-from clawpy_console.output import Style, render
+from clawpy_console.printing.render import render
+from clawpy_console.printing.style import Style
 from clawpy_console.where import WrongUse, split_options
 from engine.clock import FakeClock
 from engine.doors import wire
@@ -27,7 +28,7 @@ from tests.doors.stand_in import StandIn, asked, card
 VERBS = (
     "predict", "cards", "propose", "approve", "dismiss", "snooze", "undo", "work", "land", "branch", "discard",
     "status", "stop", "resume", "doctor", "agents", "tasks", "config", "check", "xray", "reply",
-    "permissions", "key", "drafts", "forget",
+    "permissions", "key", "drafts", "candidates", "forget",
 )  # fmt: skip
 
 
@@ -248,6 +249,9 @@ def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
     assert "# Chief technology officer" in said.out
     assert clawpy("agents", "retire", "researcher").code == 1
     assert clawpy("agents", "retire", "tester").out == "tester is retired; its folder is kept\n"
+    assert "retired: tester; `clawpy agents restore` brings one back" in clawpy("agents", "list").out
+    assert "tester → cto → ceo" in clawpy("agents", "restore", "tester").out
+    assert "retired" not in clawpy("agents", "list").out
 
 
 def test_a_coding_agent_is_offered_and_serves_a_channel(
@@ -330,7 +334,7 @@ def test_a_batch_answers_line_by_line(clawpy: Clawpy, tmp_path: Path, monkeypatc
 
 
 def test_a_large_batch_keeps_its_order(clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clawpy_console.cli.BATCH_BYTES", 100)
+    monkeypatch.setattr("clawpy_console.checking.BATCH_BYTES", 100)
     (tmp_path / "many").write_text("".join(f'{{"id": {n}, "command": "ls"}}\n' for n in range(50)))
     said = clawpy("check", "--batch", str(tmp_path / "many"))
     assert [json.loads(line)["id"] for line in said.out.splitlines()] == list(range(50))

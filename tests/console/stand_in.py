@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+from engine.doors.gateway.gateway import GatewayState
 from engine.events import EventBus
 from engine.prediction.earning import Record, earning
 from engine.values import (
@@ -35,7 +36,8 @@ from engine.values import (
     TranscriptLine,
     Waiting,
 )
-from engine.views import Since
+from engine.views import Learnt, Since
+from tests.console.stand_in_adaptation import Adaptation
 from tests.console.stand_in_data import (
     AGENT,
     AGENT_TRANSCRIPT,
@@ -59,6 +61,8 @@ from tests.console.stand_in_data import (
     sessions,
     tasks,
 )
+from tests.console.stand_in_insights import Figures, Training
+from tests.console.stand_in_learnings import Learnings
 from tests.console.stand_in_memory import Files, Recalling, Remembering
 from tests.console.stand_in_port import Port
 from tests.console.stand_in_safety import Safety
@@ -251,6 +255,21 @@ class Settings(Port):
         self.note("set", key, value)
 
 
+class Gateway(Port):
+    url = ""
+
+    def state(self) -> GatewayState:
+        return GatewayState(self.url, "this machine only", "keyring") if self.url else GatewayState()
+
+    def reveal(self) -> str:
+        return ""
+
+    def switch(self, on: bool) -> str:
+        self.note("gateway", on)
+        self.url = "http://127.0.0.1:8477" if on else ""
+        return "clawpy_secret" if on else ""
+
+
 class StandIn:
     """The attributes of an `Engine` that the console uses."""
 
@@ -271,10 +290,16 @@ class StandIn:
         self.memory: Any = Remembering(self)
         self.layers = self.memory.layers
         self.recalling = Recalling(self)
+        self.adaptation = Adaptation(self)
+        self.learnings = Learnings(self)
+        self.learns = False  # what was learnt is among what waits
         self.clock = SimpleNamespace(now=lambda: self.now)
         self.ledger = SimpleNamespace(latest=ledger)
         self.safety = Safety(self)
+        self.insights = Figures(self)
+        self.training = Training(self)
         self.settings = Settings(self)
+        self.gateway = Gateway(self)
         self.tasks = SimpleNamespace(list=lambda **_: tasks())
         self.hierarchy = SimpleNamespace(list=agents, retired=list)
         self.autonomy = SimpleNamespace(
@@ -313,7 +338,7 @@ class StandIn:
 
     def since(self, instant: datetime) -> Since:
         ran = tuple(one for one in self.sessions.list() if one.ended_at is not None and one.ended_at > instant)
-        return Since(instant, ran, (), 3, 1, 1, 20_000, tuple(self.queue()))
+        return Since(instant, ran, (), 3, 1, 1, 20_000, tuple(self.queue()), Learnt(2, 0, 1))
 
     def with_agent(self) -> StandIn:
         """With a running session of an agent that has made two calls and asks for two permissions."""
@@ -331,10 +356,15 @@ class StandIn:
             Waiting("permission", one.id, f"{one.agent} asks: {one.title}", one.asked_at, one.session_id)
             for one in self.permissions.all
         ]
-        return asked + [
-            Waiting("change_set", one.id, f"land {len(one.files)} files?", one.created_at, one.session_id)
-            for one in waiting
-        ]
+        learnt = [*self.adaptation.waiting(), *self.learnings.waiting()] if self.learns else []
+        return (
+            asked
+            + [
+                Waiting("change_set", one.id, f"land {len(one.files)} files?", one.created_at, one.session_id)
+                for one in waiting
+            ]
+            + learnt
+        )
 
     def place(self, workspace: str) -> str:
         return f"{workspace.rpartition('/')[2]}  main*"

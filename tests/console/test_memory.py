@@ -15,15 +15,16 @@ from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.console.test_snapshots import SIZES, run
 
-WIDE = (200, 60)
-DOWN_TO = {layer: ["down"] * number for number, layer in enumerate(Layer)}
+WIDE = (150, 45)
 
 
 async def to_layer(pilot, layer: Layer) -> MemoryScreen:
     """The memory screen, with the cursor among the entries of `layer`."""
     await live(pilot)
-    await pilot.press("4", *DOWN_TO[layer], "enter")
+    await pilot.press("4")
     screen = pilot.app.screen
+    screen.query_one("#layers", Rows).select(layer.value)
+    await pilot.press("enter")
     await until(pilot, lambda: screen.entry is not None and screen.entry.layer is layer, f"for layer {layer}")
     await until(pilot, lambda: screen._detail is not None, "for the entry")
     return screen
@@ -34,7 +35,7 @@ def calls(engine: StandIn, name: str) -> list[tuple]:
 
 
 async def test_layers_say_how_many_how_fresh_and_how_they_stand(console: ConsoleApp) -> None:
-    async with console.run_test(size=WIDE) as pilot:
+    async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
         await pilot.press("4")
         await until(pilot, lambda: "12,480" in screen_text(console))
@@ -55,24 +56,22 @@ async def test_what_is_being_built_says_so_and_is_looked_at_again(console: Conso
         await until(pilot, lambda: "41 %" not in screen_text(console))
 
 
-@pytest.mark.parametrize(
-    ("layer", "shown"),
-    [
-        (Layer.MARKDOWN, "Builds small, tests first."),
-        (Layer.LEDGER, "SessionEnded"),
-        (Layer.VECTORS, "money, decimal"),
-        (Layer.CAPTURE, "I take Decimal, since floats lose cents."),
-        (Layer.CONTEXT, "Rounded cart totals to whole cents with Decimal"),
-        (Layer.GRAPH, "3 files changed, lint is clean"),
-        (Layer.PARA, "stated in 3 sessions"),
-    ],
-)
-async def test_each_layer_shows_its_entries_and_where_they_came_from(
-    console: ConsoleApp, layer: Layer, shown: str
-) -> None:
+SHOWS = {
+    Layer.MARKDOWN: "Builds small, tests first.",
+    Layer.LEDGER: "SessionEnded",
+    Layer.VECTORS: "money, decimal",
+    Layer.CAPTURE: "I take Decimal, since floats lose cents.",
+    Layer.CONTEXT: "Rounded cart totals to whole cents with Decimal",
+    Layer.GRAPH: "3 files changed, lint is clean",
+    Layer.PARA: "stated in 3 sessions",
+}
+
+
+async def test_each_layer_shows_its_entries_and_where_they_came_from(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
-        await to_layer(pilot, layer)
-        await until(pilot, lambda: shown in screen_text(console))
+        for layer in Layer:
+            await to_layer(pilot, layer)
+            await until(pilot, lambda layer=layer: SHOWS[layer] in screen_text(console), f"for {layer}")
 
 
 async def test_words_filter_as_one_types(console: ConsoleApp, engine: StandIn) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 from engine import views
 from engine.clock import FakeClock
+from engine.doors.gateway.gateway import GatewayState
 from engine.events import EventBus
 from engine.execution.hiring import Hiring
 from engine.execution.permissions import PermissionRow, Permissions
 from engine.hierarchy.agents import Agents
 from engine.home import Home
 from engine.keys import Keys
-from engine.memory.ledger import append
+from engine.memory.ledger import Ledger, append
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.tasks.board import TaskBoard
@@ -36,6 +37,7 @@ from engine.values import (
     SessionView,
     Source,
     Status,
+    StopLevel,
     TranscriptLine,
     Verdict,
     microusd,
@@ -196,6 +198,9 @@ class Safety:
     def loop_detection_count(self) -> int:
         return 1
 
+    def levels(self) -> tuple[StopLevel, ...]:
+        return ()
+
     def check_command(self, text: str, cwd: Path | None = None) -> RailVerdict:
         bad = "rm -rf" in text
         return RailVerdict(
@@ -214,6 +219,7 @@ class StandIn:
         self.home, self.workspaces, self.clock = home, list(workspaces), clock
         self.bus = EventBus()
         self.database = Database(home.database, clock=clock, bus=self.bus, recorder=append)
+        self.ledger = Ledger(self.database)
         self.settings = SettingsStore(home.config_file, clock=clock, environment={})
         self.settings.attach(self.database)
         self.hierarchy = Agents(
@@ -224,6 +230,7 @@ class StandIn:
         )
         self.hierarchy.ensure_organisation()
         self.keys = Keys(home, clock=clock)
+        self.gateway = SimpleNamespace(state=GatewayState)
         self.tasks = TaskBoard(self.database, randomness=Randomness(1))
         self.permissions = Permissions(self.database, randomness=Randomness(1))
         now = clock.now()

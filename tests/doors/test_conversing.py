@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.output import Style, render
+from clawpy_console.printing.render import render
+from clawpy_console.printing.style import Style
 from engine.doors.verbs import dispatch
 from engine.values import ModelCall, PromptLine, PromptPart, PromptSource, Refusal, SourceKind
 from tests.doors.stand_in import StandIn

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.command_line import parser
-from clawpy_console.output import RENDER, Style
+from clawpy_console.printing.render import RENDER
+from clawpy_console.printing.style import Style
 from clawpy_console.where import Where
 from engine import Engine, Home, open_engine
 from engine.doors.verbs import dispatch

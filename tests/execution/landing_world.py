@@ -11,6 +11,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
@@ -20,7 +22,7 @@ from engine.home import Home
 from engine.memory.ledger import append
 from engine.storage import migrations
 from engine.storage.database import Database
-from engine.values import ChangeSet, CheckResult, Randomness
+from engine.values import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
 from tests.conftest import Repository
 
 
@@ -124,3 +126,31 @@ def our_refs(root: Path) -> list[str]:
     """The refs that we keep in a repository."""
     out = subprocess.run(["git", "for-each-ref", "refs/clawpy"], cwd=root, check=True, capture_output=True, text=True)
     return out.stdout.splitlines()
+
+
+TEXT = "\n".join(f"line {number}" for number in range(20)) + "\n"
+
+
+def refusal_of(action: Callable[[], object]) -> Refusal:
+    with pytest.raises(Refusal) as refused:
+        action()
+    return refused.value
+
+
+def writing(name: str, text: str) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+    return edit
+
+
+def refused_whole(world: World, change_set: ChangeSet) -> Refusal:
+    """Landing is refused, and nothing whatever moved."""
+    before = picture(world.root), git_state(world.root)
+    preview = world.changes.preview_land(change_set.id)
+    refusal = refusal_of(lambda: world.changes.land(change_set.id))
+    assert not preview.clean
+    assert (picture(world.root), git_state(world.root)) == before
+    assert world.changes.get(change_set.id).state is ChangeState.WAITING
+    return refusal

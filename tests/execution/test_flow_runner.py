@@ -362,7 +362,7 @@ def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
 
 
 def test_without_a_sandbox_the_note_says_what_that_means(world: World) -> None:
-    world.sessions._sandbox = NoSandbox()
+    world.sessions.admission._sandbox = NoSandbox()
     assert "without a sandbox" in world.launcher.check(world.assignment("run_tests", paths=[])).undo_note
 
 

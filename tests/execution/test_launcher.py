@@ -17,11 +17,12 @@ FLOW = replace(PROSE, flow="run_tests")
 
 
 class Bench:
-    """Sessions, as the launcher asks them: what each runner says, and what the like cost before."""
+    """Sessions and their admission, as the launcher asks them: what each runner says, what the like cost before."""
 
     def __init__(self, confines: bool = True, **says: RunnerInfo | Refusal) -> None:
         self.says: dict[str, RunnerInfo | Refusal] = {name.replace("__", ":"): info for name, info in says.items()}
         self.usual: dict[str, int] = {}
+        self.admission = self
         self.sandbox = SimpleNamespace(confines=confines, describe=lambda network, hosts: "a sandbox")
 
     def runner_of(self, assignment: Assignment) -> Any:

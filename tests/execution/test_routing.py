@@ -30,7 +30,7 @@ class Hint:
     def __init__(self, model: str) -> None:
         self.said = model
 
-    def model(self, agent: str, channel: str, run_kind: str, prompt: str) -> tuple[str, str] | None:
+    def model(self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str) -> tuple[str, str] | None:
         return self.said, f"it did well on {channel}"
 
 
@@ -105,6 +105,14 @@ def test_what_the_operator_named_is_never_replaced(config: str, models: dict[str
 def test_a_hint_that_cannot_be_followed_is_passed_over():
     assert chosen(router("openai", hint="anthropic:claude-opus-5-5")).startswith("openai:")
     assert chosen(router("openai", hint="rubbish")).startswith("openai:")
+
+
+def test_a_hint_takes_no_work_from_a_model_on_this_machine_to_one_elsewhere():
+    here = '[providers.ollama]\nmodel = "qwen3"\n'
+    local = {"default": "ollama:qwen3"}
+    assert chosen(router("openai", config=here, models=local, hint="openai:gpt-6-luna")) == "ollama:qwen3"
+    assert chosen(router("openai", config=here, models=local, hint="ollama:qwen3-small")) == "ollama:qwen3-small"
+    assert chosen(router("openai", config=here, models=TOOLS, hint="ollama:qwen3-small")) == "ollama:qwen3-small"
 
 
 def test_without_any_provider_the_way_in_is_told():

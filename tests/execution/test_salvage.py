@@ -81,7 +81,7 @@ class World(Bare):
             runs=ValidationRuns(database),
             left=Salvage(database, worktrees=self.worktrees, changes=self.changes),
         )
-        self.sessions._runners = {"model": Agent(grounds, work)}
+        self.sessions.admission._runners = {"model": Agent(grounds, work)}
         self.prose = Assignment("write it", "koji-core", str(self.workspace), "model")
 
     def begin(self) -> SessionView:

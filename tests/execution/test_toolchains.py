@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -439,6 +440,21 @@ def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: py
     assert detect_all(tmp_path, tmp_path, looked) == []
     assert looked == ["pytest in .venv"]
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, ours = tmp_path / "shop", tmp_path / "clawpy"
+    project.mkdir()
+    (project / "pyproject.toml").write_text("[tool.ruff]\n")
+    program = environment(ours, pytest_in_it=True)
+    for name in ("python3", "ruff"):
+        (program.parent / name).symlink_to(program)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert detect(project) is not None, "another's environment that is active counts"
+    assert linters(project)
+    monkeypatch.setattr(sys, "prefix", str(ours / ".venv"))
+    assert detect(project) is None
+    assert linters(project) == []
 
 
 def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.feedback.metrics import TREND_FROM, Decided, metrics
+from engine.feedback.metrics import TREND_FROM, Decided, metrics, over_time
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
@@ -82,3 +85,51 @@ def test_the_parts_add_up(cards: list[Decided]) -> None:
     )
     assert sum(one.predictions for one in found.calibration) <= found.approved + found.rejected
     assert found.auto_undone <= found.auto_executed
+
+
+def test_what_the_operator_typed_himself_is_no_prediction() -> None:
+    found = metrics([card("approved", source="operator"), card("rejected"), card("approved", cost=100)])
+    assert (found.total, found.own, found.approved, found.approval_rate) == (2, 1, 1, 0.5)
+    assert {one.name: one.predictions for one in found.sources} == {"template": 2, "operator": 1}
+    assert sum(one.predictions for one in found.kinds) == 2
+
+
+def test_a_cold_start_states_nothing() -> None:
+    cold = replace(card("approved", 0.4), stated=False)
+    [bucket] = [one for one in metrics([cold, card("approved", 0.45)]).calibration if one.predictions]
+    assert (bucket.predictions, bucket.unstated) == (2, 1)
+
+
+def test_a_bucket_says_how_far_chance_may_carry_it() -> None:
+    [bucket] = [one for one in metrics([card("approved", 0.9)] * 9 + [card("rejected", 0.9)]).calibration
+                if one.predictions]  # fmt: skip
+    assert bucket.approval_rate == 0.9
+    assert bucket.at_least == pytest.approx(0.596, abs=0.001)
+    assert bucket.at_most == pytest.approx(0.982, abs=0.001)
+
+
+def test_hours_and_parts_of_the_day_are_the_operators_own() -> None:
+    found = metrics([replace(card("approved"), at=datetime(2026, 1, 5, 23, 30, tzinfo=UTC))], ZoneInfo("Asia/Tokyo"))
+    assert [one.name for one in found.hours] == ["08"]
+    assert [one.name for one in found.parts] == ["morning"]
+
+
+@pytest.mark.parametrize(("days", "slices", "each"), [(1, 1, 1), (7, 7, 1), (31, 31, 1), (32, 5, 7), (90, 13, 7),
+                                                      (400, 29, 14), (3650, 11, 364)])  # fmt: skip
+def test_time_is_cut_into_slices_that_end_today(days: int, slices: int, each: int) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    until = datetime(2026, 11, 22, 15, tzinfo=berlin)
+    found = over_time([], until - timedelta(days=days - 1), until, berlin)
+    assert len(found) == slices
+    assert found[-1].end == datetime(2026, 11, 23, tzinfo=berlin)
+    assert {(one.end.date() - one.start.date()).days for one in found} == {each}
+    assert all(one.end == two.start for one, two in pairwise(found))
+
+
+def test_a_decision_belongs_to_its_local_day_also_when_the_clocks_change() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    late = replace(card("approved"), at=datetime(2026, 10, 25, 22, 30, tzinfo=UTC))  # 23:30 on a day of 25 hours
+    early = replace(card("rejected"), at=datetime(2026, 10, 25, 23, 30, tzinfo=UTC))
+    found = over_time([late, early], late.at, early.at, berlin)
+    assert [(one.start.day, one.approved, one.rejected) for one in found] == [(25, 1, 0), (26, 0, 1)]
+    assert (found[0].end.timestamp() - found[0].start.timestamp()) / 3600 == 25

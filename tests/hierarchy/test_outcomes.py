@@ -21,10 +21,11 @@ from engine.events import (
     SessionEnded,
     ValidationFailed,
 )
-from engine.hierarchy.outcomes import FRESH, LASTING, LEAST, Age, Guided, Tally, Told, judged, outlived, paths, tallies
+from engine.hierarchy.outcomes import FRESH, LASTING, LEAST, Age, Guided, Tally, Told, outlived, paths, tallies
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database
 from engine.values import LeaderDecision, Pattern
+from engine.values.outcomes import judged
 from engine.values.shares import difference_lower_bound
 from tests.conftest import Repository
 from tests.hierarchy.wisdom_world import World, learning, make_world

@@ -124,3 +124,8 @@ def learning(number: int | str = 1, *, text: str = "", category: str = "code", a
         f"learning:{number}", said, category, agent, f"ses_{number}",
         Score(confidence, ("tests confirmed it",)), Score(importance, ("a failure was avoided",)),
     )  # fmt: skip
+
+
+def texts(world: World, leader: str = "lead") -> list[str]:
+    """What a leader has been told from below."""
+    return [one.text for one in world.wisdom.profile(leader).patterns if one.sources]

@@ -12,10 +12,10 @@ from engine.clock import FakeClock
 from engine.events import TaskAdded
 from engine.memory.capture import ENDED, Captures, corrected
 from engine.memory.capturing import LONGEST, SHORTEST, capture, classify, digest
-from engine.memory.following import TRIES, Follower, Following, NotYet
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database
 from engine.storage.facts_read import Fact
+from engine.storage.following import TRIES, Follower, Following, NotYet
 from tests.memory.said import Book, ended, view
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -10,9 +12,13 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
+from engine.events import OperatorActed
 from engine.home import Home
 from engine.stand_ins import StandIns
+from engine.storage import state
 from engine.values import Layer, RecallQuery
+from engine.wiring.acting import last_heard
+from engine.wiring.prediction import last_sign
 from tests.conftest import MONDAY_MORNING, Repository
 
 
@@ -100,3 +106,39 @@ def test_the_night_comes_round_by_itself(engine: Engine) -> None:
     assert not engine.knowledge.nightly.wanted()  # 02:59
     clock.advance(timedelta(minutes=1))
     assert engine.knowledge.nightly.wanted()
+
+
+def test_transcripts_that_cannot_be_read_are_told_once(engine: Engine, tmp_path: Path) -> None:
+    engine.settings.set("memory.transcripts", [str(tmp_path / "none")])
+    for _ in range(2):
+        engine.memory.import_transcripts()
+    told = [one.payload["message"] for one in engine.ledger.latest(50, kinds=("FaultReported",))]
+    assert told == [f"{tmp_path / 'none'} is no folder"]
+
+
+def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
+    engine: Engine, repository: Repository, tmp_path: Path
+) -> None:
+    file, at = tmp_path / "projects/s1.jsonl", MONDAY_MORNING - timedelta(minutes=3)
+    file.parent.mkdir()
+    turn = {"type": "user", "cwd": "/elsewhere", "sessionId": "s1", "message": {"role": "user", "content": "hello"}}
+    file.write_text(json.dumps(turn) + "\n")
+    os.utime(file, (at.timestamp(), at.timestamp()))
+    before = last_heard(engine)
+    engine.settings.set("memory.transcripts", [str(file.parent)])
+    assert last_heard(engine) == at != before
+    assert last_sign(engine, [str(repository.path)]) == before
+
+
+def test_what_was_kept_for_its_days_goes_by_a_job_of_the_schedule(engine: Engine) -> None:
+    engine.settings.set("retention.memoryEvents", 35)
+    assert isinstance(engine.clock, FakeClock)
+    engine.database.write(lambda tx: [tx.record(OperatorActed(what="a file")) for _ in range(600)])
+    [newest] = engine.ledger.latest(1)
+    engine.database.write(lambda tx: [state.put(tx, key, newest.id) for key in engine.database.followers])
+    engine.clock.advance(timedelta(days=36))
+    before = engine.ledger.layer().count
+    assert engine.autonomy.schedule.run("days")
+    [told] = engine.ledger.latest(1)
+    assert (told.kind, told.payload) == ("RowsLetGo", {"rows": {"memory_events": before - 500}})
+    assert engine.ledger.layer().count == 501, "the newest, and what is told of the others"

@@ -18,6 +18,7 @@ from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.execution.runners.model.completions import Caller
 from engine.home import Home
+from engine.memory.forget import Forget
 from engine.memory.forgetting import Wanted, pieces
 from engine.memory.para import NewFact
 from engine.stand_ins import StandIns
@@ -283,3 +284,27 @@ class TestErasing:
         shutil.copy(__file__, tmp_path / "not.db")
         with pytest.raises(sqlite3.DatabaseError):
             erasing.find_in_copy(tmp_path / "not.db", Wanted(["Zoë"]))
+
+
+def test_what_was_made_of_the_rest_meanwhile_is_erased_once_more(database: Database) -> None:
+    """A session that ends between two stores is written down from what the later one still held."""
+    order: list[str] = []
+
+    class Kept:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def find(self, wanted: Wanted, /) -> Iterator[tuple[str, str]]:
+            return iter(())
+
+        def erase(self, wanted: Wanted, /) -> int:
+            order.append(self.name)
+            return 0
+
+    made, source = Kept("learnings"), Kept("files")
+    Forget(database, [made, source], text_of=lambda id: None, again=[made]).forget("Jan Vandersloot")
+    assert order == ["learnings", "files", "learnings"]
+
+
+def test_learnings_are_what_is_erased_once_more(engine: Engine) -> None:
+    assert engine.knowledge._forget._again == (engine.learnings.texts,)

@@ -13,7 +13,6 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import TaskAdded, WorkOverlapped
-from engine.memory.following import NotYet
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_tasks import Linker, TaskProducer
 from engine.memory.importing import LONGEST_LINE, Importer, read_turn
@@ -21,6 +20,7 @@ from engine.memory.knowing import FactSource, GraphSource, LedgerSource
 from engine.memory.ledger import Ledger, LedgerEntry
 from engine.memory.para import NewFact, Para
 from engine.storage.database import Database
+from engine.storage.following import NotYet
 from engine.values import GraphNode, RecallQuery, Relation, SessionState, Task
 from tests.memory.said import NOW, Book, ended, view
 
@@ -242,6 +242,23 @@ class TestImporting:
         turn = read_turn(line, "rollout-1")
         assert turn is not None
         assert (turn.agent, turn.session, turn.text) == ("codex", "codex:rollout-1", "Hello")
+
+    def test_our_own_sessions_are_not_read_and_a_folder_said_once_counts(
+        self, tmp_path: Path, database: Database
+    ) -> None:
+        (tmp_path / "ours.jsonl").write_text(claude(1, "user", "Do it", cwd="/ours/ses_1"))
+        payload = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
+        meta = json.dumps({"type": "session_meta", "payload": {"cwd": "/home/me/shop"}}) + "\n"
+        file = tmp_path / "rollout-1.jsonl"
+        file.write_text(meta)
+        book = Book()
+        importer = Importer(
+            database, book.remember, lambda: [str(tmp_path)], ours=lambda folder: folder.startswith("/ours")
+        )
+        assert importer.run().turns == 0
+        file.write_text(meta + json.dumps({"type": "response_item", "payload": payload}) + "\n")
+        assert importer.run().turns == 1
+        assert [one.workspace for one in book.remembered.values()] == ["/home/me/shop"]
 
     @pytest.mark.parametrize(
         "line", [b"[]", b"nope", b"x" * (LONGEST_LINE + 1), b'{"type": "user", "message": 3}', b'"text"']

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
 from engine.feedback.decisions import Decisions
@@ -254,3 +256,10 @@ class World:
     def signals(self) -> list[str]:
         """The standing signals, oldest first."""
         return [view.signal.value for view in reversed(self.decisions.recent())]
+
+
+def refusal(call: object, *arguments: object, **named: object) -> str:
+    """The code of the refusal that a call meets."""
+    with pytest.raises(Refusal) as refused:
+        call(*arguments, **named)  # type: ignore[operator]
+    return refused.value.code

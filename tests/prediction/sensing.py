@@ -12,7 +12,7 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.prediction.collectors.github import GitHub
 from engine.prediction.context import ToolFound, WorkspaceContext
-from engine.prediction.context_reader import ContextReader
+from engine.prediction.context_reader import ContextReader, Talks
 from engine.values import CheckResult, SessionState, SessionView, Task
 from tests.conftest import Repository
 
@@ -50,6 +50,7 @@ class World:
     tool: ToolFound | None = PYTEST
     now: datetime = NOW
     github: GitHub | None = None
+    talks: Talks | None = None
     broken: set[str] = field(default_factory=set)
 
     def latest(self, workspace: str) -> Sequence[MadeRun]:
@@ -85,6 +86,7 @@ class World:
             sessions=Sessions(),
             find_tool=self.find_tool,
             github=self.github,
+            talks=self.talks,
         )
 
     def sense(self, last_input: datetime | None = None) -> WorkspaceContext:

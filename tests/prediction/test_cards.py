@@ -1,16 +1,17 @@
-"""Cards: deciding, editing, undoing, expiring (SPEC 2.7, 2.9, 8.1)."""
+"""Cards: deciding, undoing, expiring (SPEC 2.7, 2.9, 8.1)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from engine.clock import FakeClock
 from engine.events import ChangeSetDiscarded, EventBus, LandingUndone
-from engine.storage.database import Database
+from engine.memory.ledger import Ledger
+from engine.prediction.cards_store import Prediction
+from engine.safety.pipeline import chain_start
+from engine.storage.database import Database, Transaction
 from engine.values import (
     Band,
     DecidedBy,
@@ -21,9 +22,8 @@ from engine.values import (
     Source,
     Status,
     TriggerType,
-    Verdict,
 )
-from tests.prediction.deciding import SHOP, World, proposal
+from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 MOMENT = timedelta(microseconds=1)
 
@@ -31,12 +31,6 @@ MOMENT = timedelta(microseconds=1)
 @pytest.fixture
 def world(database: Database, clock: FakeClock) -> World:
     return World(database, clock)
-
-
-def refusal(call: object, *arguments: object, **named: object) -> str:
-    with pytest.raises(Refusal) as refused:
-        call(*arguments, **named)  # type: ignore[operator]
-    return refused.value.code
 
 
 def test_a_card_says_all_that_is_known(world: World) -> None:
@@ -50,17 +44,6 @@ def test_a_card_says_all_that_is_known(world: World) -> None:
     assert card.signals[0].evidence == ("a",)
     assert world.cards.get(card.id) == card
     assert world.cards.recent() == [card]
-
-
-def test_approve_runs_it_with_the_permit(world: World) -> None:
-    card = world.cards.approve(world.one().id)
-    assert (card.status, card.decided_by) == (Status.CONFIRMED, DecidedBy.OPERATOR)
-    ((permit, assignment, mode),) = world.bench.started
-    assert (permit.prediction_id, assignment, mode) == (card.id, card.assignment, "approved")
-    assert card.session_id == "session_1"
-    assert world.signals() == ["approved"]
-    assert (world.rails.ruled[0].type, world.rails.ruled[0].from_channel) == (TriggerType.MANUAL, "owner")
-    assert world.cards.pending() == []
 
 
 @pytest.mark.parametrize(
@@ -89,45 +72,14 @@ def test_deciding_twice_is_refused(world: World) -> None:
     assert refusal(world.cards.get, "pred_none") == "unknown_card"
 
 
-def test_what_a_rail_blocks_stays_pending_with_the_reason(world: World) -> None:
-    card = world.one()
-    blocked = refusal(world.cards.approve, world.cards.propose("run_tests paths=forbidden", workspace=SHOP).id)
-    assert blocked == "blocked"
-    stuck = next(one for one in world.cards.pending() if one.id != card.id)
-    assert stuck.note == "content: it is forbidden"
-    assert world.bench.started == []
-    assert world.signals() == []
-
-
-def test_approving_a_card_that_shows_its_ask_satisfies_it(world: World) -> None:
-    card = world.cards.propose("run_tests paths=risky", workspace=SHOP)
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
-
-
-def test_what_the_rails_would_say_now_is_asked_anew_and_decides_nothing(world: World) -> None:
-    card = world.cards.propose("run_tests paths=risky", workspace=SHOP)
-    world.rails.novel = True
-    content, gate = world.cards.rails(card.id)
-    assert (content.verdict, gate.rule) == (Verdict.ASK, "novel-pair")  # what it asks is not taken as acknowledged
-    assert world.rails.ruled == []
-    assert refusal(world.cards.rails, "pred_none") == "unknown_card"
-
-
-def test_an_edit_that_asks_is_shown_first(world: World) -> None:
-    card = world.one()
-    assert refusal(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
-    shown = world.cards.get(card.id)
-    assert shown.assignment.parameters == {"paths": "risky"}
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
-    assert sorted(world.signals()) == ["approved", "original"]
-
-
-def test_editing_a_flow_edits_its_parameters(world: World) -> None:
-    card = world.one()
-    assert refusal(world.cards.approve, card.id, edit="nonsense") == "bad_parameters"
-    world.cards.approve(card.id, edit="paths=src")
-    assert world.bench.started[0][1].parameters == {"paths": "src"}
-    assert sorted(world.signals()) == ["approved", "original"]
+def test_what_somebody_else_put_there_says_so_and_lies_below(world: World, database: Database) -> None:
+    own = world.cards.propose("think about the cache", workspace=SHOP)
+    put = world.cards.propose("tidy the cart", workspace=SHOP, reasoning="suggested by claude")
+    assert [one.id for one in world.cards.pending()] == [own.id, put.id]
+    assert (own.reasoning, put.reasoning) == ("your own prompt", "suggested by claude")
+    facts = Ledger(database).since(0, 50)
+    made = {one.subject: one.payload["suggested"] for one in facts if one.kind == "PredictionCreated"}
+    assert (made[own.id], made[put.id]) == (False, True)
 
 
 def test_prose_waits_for_a_runner(world: World) -> None:
@@ -151,22 +103,28 @@ def test_a_prompt_of_ones_own(world: World) -> None:
     assert refusal(world.cards.propose, "x", workspace=SHOP, channel="gardn") == "unknown_channel"
 
 
-def test_who_approves_decides_what_is_triggered(world: World) -> None:
-    world.cards.approve(world.one("a").id, by=DecidedBy.AUTONOMY)
-    world.cards.approve(world.one("b").id, by=DecidedBy.API)
-    assert [trigger.type for trigger in world.rails.ruled] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
-    assert [mode for _, _, mode in world.bench.started] == ["autonomous", "approved"]
-    assert world.signals() == ["approved"], "autonomy says nothing about the operator"
+def test_no_key_gets_into_a_prompt(world: World) -> None:
+    key = "sk-test-0123456789abcdefghijklmnop"
+    assert refusal(world.cards.propose, f"call the API with {key}", workspace=SHOP) == "secret_in_text"
+    card = world.cards.propose("call the API with $OPENAI_API_KEY", workspace=SHOP)
+    assert refusal(world.cards.approve, card.id, edit=f"with {key}") == "secret_in_text"
+    assert world.cards.get(card.id).assignment.prompt == "call the API with $OPENAI_API_KEY"
 
 
-def test_what_cannot_start_is_pending_again(world: World) -> None:
+def test_a_program_makes_no_chain_longer_than_it_is(world: World, database: Database) -> None:
+    """SPEC 3.3: whoever asks for a follow-up, its link comes from the channel that it follows."""
     card = world.one()
-    world.bench.broken = True
-    assert refusal(world.cards.approve, card.id) == "permit_used"
-    after = world.cards.get(card.id)
-    assert (after.status, after.decided_by) == (Status.PENDING, None)
-    assert after.note.startswith("could not start")
-    assert world.signals() == []
+
+    def follow(tx: Transaction) -> None:
+        row = tx.session.get(Prediction, card.id)
+        assert row is not None
+        row.source, row.from_channel = Source.FOLLOW_UP.value, "garden"
+
+    database.write(follow)
+    world.cards.trigger(card.id, force=True)
+    (ruled,) = world.rails.ruled
+    assert (ruled.type, ruled.from_channel, ruled.force) == (TriggerType.FOLLOW_UP, "garden", True)
+    assert chain_start(ruled) == "garden"
 
 
 # -- undo
@@ -332,61 +290,6 @@ def test_approving_ones_own_prompt_earns_no_prediction_anything(world: World) ->
     assert [past.waited_hours for past in world.decisions.after(0)] == [None] * 11
 
 
-# -- starting again
-
-
-def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World, clock: FakeClock) -> None:
-    fresh, late, running = world.see(proposal("fresh"), proposal("late"), proposal("running"))
-    world.cards.approve(running.id)
-    start = world.cards._start
-    world.cards._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
-    world.cards.approve(late.id)
-    clock.advance(timedelta(minutes=15))
-    world.cards.approve(fresh.id)
-    world.cards._start = start  # type: ignore[method-assign]
-    permits = list(world.rails.open.values())
-    assert len(world.cards.recover(permits, resume=False)) == 2
-    assert world.cards.get(fresh.id).status is Status.CONFIRMED
-    assert world.cards.get(late.id).status is Status.PENDING
-    assert len(world.cards.recover(permits)) == 1
-    assert world.cards.get(fresh.id).session_id == "session_2"
-    assert world.cards.get(late.id).status is Status.PENDING
-    assert world.cards.get(running.id).session_id == "session_1"
-    assert world.cards.recover(list(world.rails.open.values())) == []
-
-
-def test_recovery_starts_what_was_approved_a_second_time(world: World) -> None:
-    card = world.one()
-    world.bench.hold = True
-    world.cards.approve(card.id)
-    world.cards.undo(card.id)
-    world.bench.hold = False
-    start = world.cards._start
-    world.cards._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
-    world.cards.approve(card.id)
-    world.cards._start = start  # type: ignore[method-assign]
-    assert len(world.cards.recover(list(world.rails.open.values()))) == 1
-    assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
-
-
-def test_an_answer_that_is_lost_does_not_make_a_started_card_pending(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    card = world.one()
-    start = world.bench.start
-
-    def start_and_fail(*arguments: Any, **named: Any) -> None:
-        start(*arguments, **named)
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(world.bench, "start", start_and_fail)
-    with pytest.raises(RuntimeError):
-        world.cards.approve(card.id)
-    after = world.cards.get(card.id)
-    assert (after.status, after.session_id) == (Status.CONFIRMED, "session_1")
-    assert refusal(world.cards.approve, card.id) == "already_decided"
-
-
 def test_undo_in_the_moment_the_session_ends_undoes_what_came_of_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,67 +321,3 @@ def test_every_transition_is_a_fact(world: World, bus: EventBus) -> None:
         "PredictionCreated", "CycleFinished", "PredictionSnoozed", "PredictionReopened", "PredictionRejected",
         "PredictionReopened", "PredictionConfirmed", "PredictionExecuted",
     ]  # fmt: skip
-
-
-# Who would do it (SPEC 3.8): an approval agrees to that too
-
-
-def test_a_card_says_who_would_do_it(world: World) -> None:
-    world.bench.serves = "openai:gpt"
-    world.bench.chooses = lambda one: (replace(one, runner="model"), "served by openai:gpt: Claude Code is not there")
-    card = world.cards.propose("explain the cart", workspace=SHOP)
-    assert card.served == "openai:gpt; network: api.example.com for it alone"
-    assert card.note == "served by openai:gpt: Claude Code is not there"
-    assert card.assignment.runner == "model"
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
-
-
-def test_another_than_the_card_said_is_shown_first_and_done_only_when_approved_again(world: World) -> None:
-    world.bench.serves = "ollama:qwen"
-    world.bench.chooses = lambda one: (replace(one, runner="model"), "")
-    card = world.cards.propose("explain the cart", workspace=SHOP)
-    world.bench.serves, world.bench.estimate = "openai:gpt", 900_000
-    with pytest.raises(Refusal) as caught:
-        world.cards.approve(card.id)
-    assert caught.value.code == "needs_acknowledgement"
-    assert "openai:gpt" in caught.value.message
-    assert not world.bench.started
-    shown = world.cards.get(card.id)
-    assert (shown.status, shown.estimate) == (Status.PENDING, 900_000)
-    assert shown.served.startswith("openai:gpt")
-    assert shown.note == caught.value.message
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
-    assert world.bench.started[0][1].runner == "model"
-
-
-def test_a_card_that_nobody_could_do_is_shown_once_somebody_can(world: World) -> None:
-    card = world.cards.propose("explain the cart", workspace=SHOP)
-    with pytest.raises(Refusal, match="prose"):
-        world.cards.approve(card.id)
-    world.bench.serves = "openai:gpt"
-    with pytest.raises(Refusal) as caught:
-        world.cards.approve(card.id)
-    assert caught.value.code == "needs_acknowledgement"
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
-
-
-def test_nothing_is_done_by_itself_by_another_than_the_card_said(world: World) -> None:
-    world.bench.serves = "ollama:qwen"
-    card = world.cards.propose("explain the cart", workspace=SHOP)
-    world.bench.serves = "openai:gpt"
-    for _ in range(2):
-        with pytest.raises(Refusal) as caught:
-            world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
-        assert caught.value.code == "needs_acknowledgement"
-    assert world.cards.get(card.id).served.startswith("ollama:qwen"), "only the operator can agree to it"
-
-
-def test_an_edit_and_another_who_would_do_it_are_judged_together(world: World) -> None:
-    world.bench.serves = "ollama:qwen"
-    card = world.cards.propose("explain the cart", workspace=SHOP)
-    world.bench.serves = "openai:gpt"
-    with pytest.raises(Refusal):
-        world.cards.approve(card.id, edit="explain the till")
-    shown = world.cards.get(card.id)
-    assert shown.assignment.prompt == "explain the till"
-    assert world.cards.approve(card.id).status is Status.CONFIRMED

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from engine.prediction.collectors import WEIGHTS, attempt, signal
 from engine.prediction.collectors.calendar import calendar_signal
-from engine.prediction.collectors.conversations import conversations_signal, thread_relevance
+from engine.prediction.collectors.conversations import (
+    conversations_signal,
+    outside_openness,
+    outside_relevance,
+    thread_relevance,
+)
 from engine.prediction.collectors.git import Branch, FileState, GitState, git_relevance
 from engine.prediction.collectors.github import GitHubState, PullRequest
 from engine.prediction.collectors.silence import (
@@ -26,7 +31,7 @@ from engine.prediction.collectors.silence import (
 from engine.prediction.collectors.tasks import related_task, tasks_relevance, tasks_signal
 from engine.prediction.collectors.time_of_day import Activity, time_relevance, time_signal
 from engine.prediction.words import count, listing, moment, plain, span, tail
-from engine.values import CheckResult, PartOfDay, Refusal, SessionState
+from engine.values import CheckResult, PartOfDay, Refusal, SessionState, Thread
 from tests.prediction.sensing import NOW, session, task
 
 HALF_HOUR = timedelta(minutes=30)
@@ -182,6 +187,39 @@ def test_the_most_pressing_thread_is_told() -> None:
     found = conversations_signal([session(), session(state=SessionState.FAILED, prompt="Bisect it")], NOW)
     assert found.evidence == ("“Bisect it” failed 1 h ago",)
     assert conversations_signal([], NOW).evidence == ("no recent sessions",)
+
+
+def talk(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
+    return Thread("claude-code:s1", "Claude Code", "/w", "Add the cart", asks, unanswered, NOW - ago)
+
+
+def test_what_was_left_open_with_another_agent_matters_as_much() -> None:
+    assert outside_relevance(talk(asks="Shall I?"), NOW) == 1.0
+    assert outside_relevance(talk(), NOW) == 0.4
+    assert outside_relevance(talk(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
+    assert outside_relevance(talk(timedelta(hours=24), asks="Shall I?"), NOW) == 0.0
+    assert outside_relevance(talk(asks="Shall I?"), NOW, {"bisect"}) == 0.5
+
+
+def test_an_agent_that_may_be_at_it_leaves_nothing_open() -> None:
+    assert outside_openness(talk(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
+    assert outside_openness(talk(timedelta(minutes=10), unanswered=True), NOW) == 0.8
+
+
+def test_open_questions_and_threads_are_told_in_words_the_most_pressing_first() -> None:
+    asks = talk(timedelta(minutes=40), asks="Shall I also migrate the tests?")
+    found = conversations_signal([session()], NOW, threads=[talk(timedelta(hours=1)), asks])
+    assert found.evidence == (
+        "Claude Code asks “Shall I also migrate the tests?”, 40 min ago",
+        "“Run the tests” succeeded 1 h ago",
+    )
+    left = talk(timedelta(hours=2), unanswered=True)
+    assert conversations_signal([], NOW, threads=[left]).evidence == (
+        "“Add the cart” with Claude Code was left without an answer 2 h ago",
+    )
+    assert conversations_signal([], NOW, threads=[talk(timedelta(hours=1))]).evidence == (
+        "“Add the cart” with Claude Code, last 1 h ago",
+    )
 
 
 # -- git and calendar -----------------------------------------------------------------------------------------------

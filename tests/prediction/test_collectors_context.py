@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import Changed, ToolFound, changed_since
 from engine.prediction.context_reader import Tools
 from engine.prediction.templates import propose
-from engine.values import SessionState
+from engine.values import SessionState, Thread
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, task, touch
 
@@ -48,6 +49,43 @@ def test_an_edit_ends_the_silence_a_landing_does_not(world: World) -> None:
     ours = [OurWrite("a.py", AFTER - timedelta(seconds=1), AFTER + timedelta(seconds=1))]
     context = world.reader().read(str(world.path), last_input=None, ours=ours)
     assert context.silence == timedelta(hours=2)
+
+
+class Talks:
+    """Conversations with another agent, one of them about the workspace."""
+
+    def __init__(self, about: str, grew: datetime | None) -> None:
+        self.about, self.at = about, grew
+        self.broken = False
+
+    def latest(self, workspace: str) -> Sequence[Thread]:
+        if self.broken:
+            raise OSError("no disk today")
+        asks = Thread("claude-code:s1", "Claude Code", workspace, "Add the cart", "Shall I test it?", False, AFTER)
+        return [asks] if workspace == self.about else []
+
+    def grew(self) -> datetime | None:
+        return self.at
+
+
+def test_a_conversation_with_another_agent_ends_the_silence_and_is_told(world: World) -> None:
+    world.talks = Talks(str(world.path), AFTER)
+    context = world.sense(last_input=RUN)
+    assert context.silence == timedelta(minutes=5)
+    assert world.reader().last_sign_of_life([], last_input=RUN) == RUN  # nothing was written anywhere
+    signal = context.signal("conversations")
+    assert signal.evidence == ("Claude Code asks “Shall I test it?”, 5 min ago",)
+    assert signal.relevance > 0.99
+    assert context.conversations(frozenset({"bisect"})).relevance == pytest.approx(signal.relevance / 2)
+    assert "conversation: Claude Code asks “Shall I test it?”, 5 min ago" in context.text
+
+
+def test_transcripts_that_cannot_be_read_are_named(world: World) -> None:
+    talks = world.talks = Talks(str(world.path), None)
+    talks.broken = True
+    context = world.sense(last_input=AFTER)
+    assert context.errors == ("transcripts: OSError: no disk today",)
+    assert context.silence == timedelta(minutes=5)
 
 
 def test_silence_over_all_workspaces(world: World, tmp_path: Path) -> None:

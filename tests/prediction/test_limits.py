@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.prediction.limits import Seat, cool_down, counts, makes_room, order, overdue_for_a_seat
+from engine.prediction.limits import ON_TOP, Seat, cool_down, counts, makes_room, order, overdue_for_a_seat
 from engine.values import Outcome, Source, Status
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -64,9 +64,15 @@ def test_order_is_rank_then_urgency_and_stable() -> None:
 
 
 def test_what_the_operator_wrote_lies_on_top_the_newest_first() -> None:
-    older = replace(seat("e", source=Source.OPERATOR), created_at=NOW - timedelta(hours=2))
-    newer = replace(seat("f", source=Source.OPERATOR), created_at=NOW - timedelta(hours=1))
+    older = replace(seat("e", ON_TOP, source=Source.OPERATOR), created_at=NOW - timedelta(hours=2))
+    newer = replace(seat("f", ON_TOP, source=Source.OPERATOR), created_at=NOW - timedelta(hours=1))
     assert [one.id for one in order([seat("a", 0.9), older, newer])] == ["f", "e", "a"]
+
+
+def test_what_agents_and_programs_put_there_lies_below_what_signals_speak_for() -> None:
+    put = seat("b", 0.0, source=Source.OPERATOR)
+    assert [one.id for one in order([put, seat("a", 0.1)])] == ["a", "b"]
+    assert not counts(put, NOW), "it takes no prediction's seat"
 
 
 @given(SEATS)

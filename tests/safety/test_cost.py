@@ -148,6 +148,17 @@ def test_an_agents_breach_is_recorded(database: Database, clock: FakeClock, tmp_
     assert Ledger(database).latest(kinds=("BudgetExceeded",))[0].payload == {"spent": 50_000, "budget": 70_000}
 
 
+def test_the_breach_of_a_call_outside_sessions_is_recorded_too(
+    database: Database, clock: FakeClock, tmp_path: Path
+) -> None:
+    costs = make_rails(database, clock, tmp_path, agent_budget=lambda agent: 70_000).safety.costs
+    with pytest.raises(Refusal, match="today"):
+        database.write(lambda tx: costs.reserve_call(tx, "summary", 80_000, agent="cto"))
+    database.write(lambda tx: None)  # what was noticed is written after what noticed it
+    (told,) = Ledger(database).latest(kinds=("BudgetExceeded",))
+    assert (told.subject, told.payload) == ("cto", {"spent": 0, "budget": 70_000})
+
+
 def test_recovery_settles_and_releases_what_a_crash_left(rails: Rails) -> None:
     permits = {}
     for name in ("ended", "running", "waiting", "lost"):

@@ -44,6 +44,20 @@ def test_each_level_stops(rails: Rails) -> None:
     assert blocked_rule(rails) == ""
 
 
+def test_a_toggle_is_thrown_whatever_goes_wrong_with_the_sessions_and_they_are_ended_later(rails: Rails) -> None:
+    switch, ended = rails.safety.kill_switch, []
+
+    def fails(reason: str) -> None:
+        raise OSError("a process could not be reached")
+
+    switch._stop_sessions = fails
+    switch.set_enabled(False)
+    assert blocked_rule(rails) == "kill:api"
+    switch._stop_sessions = ended.append
+    switch.poll()
+    assert len(ended) == 1
+
+
 def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: FakeClock, tmp_path: Path) -> None:
     rails.safety.stop("F12", "console")
     again = make_rails(database, clock, tmp_path / "data")

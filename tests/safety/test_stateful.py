@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.safety import stateful
+from tests.safety import stateful, stateful_world
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 """The machine has the threads of sessions die, as they do with their process."""
@@ -42,7 +42,7 @@ def run(examples: int, steps: int, *, number: int | None = None) -> None:
 
 
 def table() -> str:
-    return "\n".join(f"{count:>9,}  {what}" for what, count in sorted(stateful.done.items()))
+    return "\n".join(f"{count:>9,}  {what}" for what, count in sorted(stateful_world.done.items()))
 
 
 def test_nothing_runs_that_must_not() -> None:
@@ -52,15 +52,20 @@ def test_nothing_runs_that_must_not() -> None:
 @pytest.mark.faults
 def test_nothing_runs_that_must_not_in_a_hundred_thousand_steps() -> None:
     first, steps = int(os.environ.get("CLAWPY_SEED", "1")), int(os.environ.get("CLAWPY_STEPS", LONG))
-    stateful.done.clear()
+    stateful_world.done.clear()
     began, number = time.perf_counter(), first
-    while stateful.done["steps"] < steps:
+    while stateful_world.done["steps"] < steps:
         run(PART, STEPS, number=number)
         print(f"\nseeds {first} to {number}, {time.perf_counter() - began:.0f} s\n{table()}", flush=True)
         number += 1
     never = [
         what
-        for what in (*stateful.MUST_BLOCK, *stateful.LOOPS, *stateful.CAPPED, *stateful.EXECUTED)
-        if not stateful.done[what]
+        for what in (
+            *stateful_world.MUST_BLOCK,
+            *stateful_world.LOOPS,
+            *stateful_world.CAPPED,
+            *stateful_world.EXECUTED,
+        )
+        if not stateful_world.done[what]
     ]
     assert not never, f"never seen: {', '.join(never)}"

@@ -177,6 +177,24 @@ def test_the_ledger_reads_by_cursor_kind_and_subject(database: Database) -> None
     assert [entry.id for entry in ledger.latest(2, before=4)] == [3, 2]
 
 
+def test_followers_of_any_cursor_read_on_from_where_they_are(database: Database) -> None:
+    """The newest entries are kept for all of them; who is far behind reads for himself, and nobody misses any."""
+
+    def add(number: int) -> None:
+        database.write(lambda tx: [tx.record(TaskAdded(title="")) for _ in range(number)])
+
+    add(1_200)
+    ledger, total = Ledger(database), 1_200
+    for more in (0, 3, 0, 700, 1, 1_100):
+        if more:
+            add(more)
+        total += more
+        for cursor in (0, 1, 690, total - 501, total - 500, total - 499, total - 1, total, total + 5):
+            expected = list(range(cursor + 1, total + 1))
+            assert [one.id for one in ledger.since(cursor)] == expected[:500]
+            assert [one.id for one in ledger.since(cursor, 2)] == expected[:2]
+
+
 def test_the_ledger_keeps_sums_by_day_that_outlive_its_rows(database: Database, clock: FakeClock) -> None:
     begin = clock.now()
     for workspace in ("/a", "/a", "/b"):

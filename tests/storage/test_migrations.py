@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ import sqlalchemy
 from sqlmodel import SQLModel
 
 import engine.engine  # noqa: F401 (imports every table)
-from engine.storage import migrations
+from engine.clock import FakeClock
+from engine.doors.notify.router import CURSOR
+from engine.events import EventBus
+from engine.memory.ledger import append
+from engine.storage import migrations, state
+from engine.storage.database import Database
 from engine.values import Refusal
 
 
@@ -29,7 +35,7 @@ def schema(path: Path) -> dict[str, set[str]]:
 
 
 def test_the_migrated_schema_is_the_one_of_the_tables(tmp_path: Path) -> None:
-    migrations.bring_up_to_date(tmp_path / "migrated.db")
+    migrations._upgrade(tmp_path / "migrated.db")
     fresh = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'fresh.db'}")
     SQLModel.metadata.create_all(fresh)
     fresh.dispose()
@@ -37,6 +43,43 @@ def test_the_migrated_schema_is_the_one_of_the_tables(tmp_path: Path) -> None:
     assert migrated.keys() == wanted.keys()
     for name, statement in wanted.items():
         assert migrated[name] == statement, name
+
+
+def everything(path: Path) -> tuple[list[str], dict[str, list[tuple[object, ...]]]]:
+    """All statements in their order, and all rows."""
+    with closing(sqlite3.connect(path)) as connection:
+        made = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY rowid").fetchall()
+        rows = {
+            name: connection.execute(f'SELECT * FROM "{name}"').fetchall()
+            for kind, name, sql in made
+            if kind == "table" and not sql.startswith("CREATE VIRTUAL")
+        }
+    return [f"{kind} {name} {(sql or '').strip()}" for kind, name, sql in made], rows
+
+
+def test_a_new_home_is_as_if_every_migration_had_run(tmp_path: Path) -> None:
+    """The script that makes it may lag behind the migrations, but says nothing else than they do."""
+    created, migrated = tmp_path / "created.db", tmp_path / "migrated.db"
+    migrations._create(created)
+    revision = migrations.stored_version(created)
+    assert revision is not None
+    migrations._upgrade(migrated, revision)
+    assert sorted(everything(created)[0]) == sorted(everything(migrated)[0])
+    assert everything(created)[1] == everything(migrated)[1]
+
+    path = tmp_path / "new.db"
+    migrations.bring_up_to_date(path)
+    assert migrations.stored_version(path) == migrations.HEAD
+    assert not (tmp_path / "backups").exists()
+
+
+def test_a_script_that_lacks_a_revision_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A migration may have been put in before the newest one."""
+    script = tmp_path / "new.sql"
+    script.write_text(migrations.SCRIPT.read_text().replace(" 0007", "", 1))
+    monkeypatch.setattr(migrations, "SCRIPT", script)
+    migrations._create(tmp_path / "new.db")
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_head_is_the_newest_revision() -> None:
@@ -82,7 +125,7 @@ def test_a_migration_that_fails_leaves_the_former_version(tmp_path: Path, monkey
     monkeypatch.setattr(op, "create_table", fails_later)
     path = tmp_path / "clawpy.db"
     with pytest.raises(RuntimeError, match="power"):
-        migrations.bring_up_to_date(path)
+        migrations._upgrade(path)
     assert schema(path) == {}
     monkeypatch.undo()
     migrations.bring_up_to_date(path)
@@ -111,3 +154,21 @@ def test_events_of_an_older_home_are_in_the_sums_by_day(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT kind, day, workspace, number FROM memory_event_days").fetchall()
     assert rows == [("TaskAdded", "2026-01-05", "/a", 2)]
+
+
+@pytest.mark.parametrize("events", [0, 3])
+def test_what_happened_before_there_were_notifications_is_not_told(tmp_path: Path, events: int) -> None:
+    path = tmp_path / "clawpy.db"
+    migrations._upgrade(path, "0021")
+    with closing(sqlite3.connect(path)) as connection:
+        for _ in range(events):
+            connection.execute(
+                "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
+                " VALUES ('2026-01-05T01:00:00.000000Z', 'StateChanged', '', '', '{}')"
+            )
+        connection.commit()
+    migrations.bring_up_to_date(path)
+    database = Database(path, clock=FakeClock(datetime(2026, 1, 5, 9, tzinfo=UTC)), bus=EventBus(), recorder=append)
+    with database.read() as session:
+        assert state.get(session, CURSOR, 0) == events
+    database.close()

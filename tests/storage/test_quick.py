@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy
-from sqlmodel import col
+from sqlmodel import Field, SQLModel, col
 
 from engine.events import TaskAdded
 from engine.storage.database import Database, Transaction
@@ -75,3 +75,21 @@ def test_a_row_that_was_read_is_nobodys(database: Database) -> None:
         assert not session.dirty
         assert ask(session, _TITLES) == [("tidy up",)]
     assert row.title == "mine"
+
+
+def test_the_first_thing_that_a_process_asks_may_be_rows(database: Database) -> None:
+    """Before any statement of the ORM's own had its classes set up."""
+
+    class Fresh(SQLModel, table=True):
+        __tablename__ = "fresh"
+        metadata = sqlalchemy.MetaData()  # apart from the program's own tables
+        id: str = Field(primary_key=True)
+
+    def prepare(tx: Transaction) -> None:
+        tx.session.connection().exec_driver_sql("CREATE TABLE fresh (id VARCHAR PRIMARY KEY)")
+        tx.session.connection().exec_driver_sql("INSERT INTO fresh VALUES ('one')")
+
+    database.write(prepare)
+    with database.read() as session:
+        (row,) = found(session, Fresh, whole(Fresh))
+        assert row.id == "one"

@@ -165,10 +165,14 @@ class Job:
 class Flow(Protocol):
     """One kind of deterministic work. Registered by its `name`."""
 
-    name: ClassVar[str]
-    title: ClassVar[str]
     place: ClassVar[Place]
     parameters: ClassVar[type[BaseModel]]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
 
     def describe(self, parameters: Any) -> str:
         """The assignment in words, as the card shows it, also after its parameters were edited."""

@@ -12,6 +12,7 @@ from engine.execution.ground import UNDO_NOTES, Grounds, bounded
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Flow, Job, Place
+from engine.execution.runners.flows.learned import LearnedFlow
 from engine.execution.runners.parameters import edited, validated
 from engine.values import Assignment, Refusal, RunnerInfo, SessionView
 
@@ -19,7 +20,7 @@ NO_PROSE = "it names no flow, and no runner that takes prose is configured"
 
 
 class FlowRunner:
-    """Runs flows. `flows` by name; `grounds` give them a place and keep what they found."""
+    """Runs flows. `flows` by name, asked anew each time; `grounds` give them a place and keep what they found."""
 
     name = "flow"
 
@@ -38,6 +39,7 @@ class FlowRunner:
             check_only=flow.place is not Place.CHANGE_SET,
             undo_note=UNDO_NOTES[flow.place],
             own_estimate=0,  # it asks no model
+            does=flow.words if isinstance(flow, LearnedFlow) else "",
         )
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
@@ -74,6 +76,9 @@ class FlowRunner:
         flow = self._flows.get(assignment.flow)
         if flow is None:
             raise Refusal("no_runner", f"there is no flow {assignment.flow!r}", f"flows: {', '.join(self._flows)}")
+        if isinstance(flow, LearnedFlow) and flow.workspace not in ("", assignment.workspace):
+            told = f"the flow {flow.name} was learnt in {flow.workspace} and is for it alone"
+            raise Refusal("no_runner", told, "run it there")
         return flow
 
     def _resolve(self, assignment: Assignment) -> tuple[Flow, BaseModel]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from engine.execution.own_environment import own_environment, without
 from engine.execution.sandbox.base import SESSION_MARK, Confinement, Sandbox
 from engine.home import Home
 
@@ -115,10 +115,10 @@ def _with_own_virtual(variables: dict[str, str], confinement: Confinement) -> di
     """`variables` with the project's virtual environment, if it has one, in place of the engine's."""
     places = (*confinement.readable, confinement.folder)  # the operator's tree before a worktree of it
     own = next((place / ".venv" for place in places if (place / ".venv" / "bin" / "python").exists()), None)
-    ours = Path(sys.prefix) if sys.prefix != sys.base_prefix else None
+    ours = own_environment()
     path = variables.get("PATH", "").split(os.pathsep)
     if ours is not None and not (own is not None and _same(ours, own)):
-        path = [part for part in path if not (part and _same(Path(part), ours / "bin"))]
+        path = without(path, ours)
         if _same(Path(variables.get("VIRTUAL_ENV") or os.devnull), ours):
             variables = {name: value for name, value in variables.items() if name != "VIRTUAL_ENV"}
     if own is not None:

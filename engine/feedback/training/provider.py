@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import subprocess
 import sys
@@ -12,17 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from engine import child_process
 from engine.values import Refusal, sanitise
 from engine.values.secrets import redact
 
 COMMAND = (sys.executable, "-m", "engine.feedback.training.host")
-ROOT = Path(__file__).parents[3]
-"""Where `engine` is imported from."""
 
 CALL_SECONDS, UPLOAD_SECONDS = 180.0, 1_800.0
-
-PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
-          "http_proxy", "https_proxy", "no_proxy")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +108,7 @@ class Provider:
         """End the process; the next call starts another."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
+            child_process.kill(process)
             process.communicate()
 
     def _call(self, call: str, *, within: float = CALL_SECONDS, **fields: Any) -> dict[str, Any]:
@@ -136,16 +131,7 @@ class Provider:
 
     def _ask(self, request: str, within: float) -> dict[str, Any]:
         if self._process is None:
-            environment = {name: os.environ[name] for name in PASSED if name in os.environ}
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=environment | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
-                start_new_session=True,
-            )
+            self._process = child_process.start(self._command, passed=child_process.NETWORK, also={"NO_COLOR": "1"})
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

@@ -13,91 +13,49 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import CheckConstraint
-from sqlmodel import Field, Session, SQLModel, col, select
+from sqlmodel import col, select
 
 from engine.events import TrainingMoved
-from engine.feedback import pairs
 from engine.feedback.exporting import Exporter
-from engine.feedback.records import (
-    Preference,
-    Shape,
-    check_exchanges,
-    check_preferences,
-    exchange_line,
-    preference_line,
-)
+from engine.feedback.records import Preference
+from engine.feedback.training import due
+from engine.feedback.training.batch import Batch, Plan, batch_of
 from engine.feedback.training.examples import (
     MEASURED_LEAST,
     MEASURED_MOST,
     Agreement,
     agreement,
-    held_back,
     no_worse,
     split,
 )
 from engine.feedback.training.provider import Job, TrainingApi, TrainingFault
+from engine.feedback.training.records import (
+    ACTIVE,
+    ADOPTED,
+    CANCELLED,
+    FAILED,
+    KEPT_OLD,
+    PREPARED,
+    STARTED,
+    TRAINED,
+    UPLOADED,
+    TrainingRun,
+    active_run,
+    last_in,
+    run_of,
+)
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
-from engine.storage.types import utc
-from engine.values import Randomness, Refusal
+from engine.values import Randomness, Refusal, TrainingOffer, TrainingView
 
 log = logging.getLogger(__name__)
 
-FIRST_FROM = 50
-"""So many pairs before the first training on pairs."""
-
-AGAIN_FROM = 100
-"""So many new pairs make the next one due."""
-
-AGAIN_AFTER = timedelta(days=7)
-"""After so long any new pair does."""
-
-EXAMPLES_FROM = 10
-"""So many conversations before the first training; providers refuse fewer."""
-
-PREPARED, UPLOADED, STARTED, TRAINED = "prepared", "uploaded", "started", "trained"
-ADOPTED, KEPT_OLD, FAILED, CANCELLED = "adopted", "kept_old", "failed", "cancelled"
-ACTIVE = (PREPARED, UPLOADED, STARTED, TRAINED)
-STATES = (*ACTIVE, ADOPTED, KEPT_OLD, FAILED, CANCELLED)
-
-SFT, DPO = "sft", "dpo"
-
-
-class TrainingRun(SQLModel, table=True):
-    """One run. Money in micro-dollars. `pairs_to` is the highest pair it may have seen; `note` the last word on it."""
-
-    __tablename__ = "training_runs"
-    __table_args__ = (
-        CheckConstraint("state IN ({})".format(", ".join(f"'{one}'" for one in STATES)), name="ck_training_runs_state"),
-        CheckConstraint(f"method IN ('{SFT}', '{DPO}')", name="ck_training_runs_method"),
-    )
-
-    id: str = Field(primary_key=True)
-    state: str = Field(index=True)
-    method: str
-    provider: str
-    base_model: str
-    checkpoint: str = ""
-    records: int
-    pairs_to: int
-    file_id: str = ""
-    job_id: str = ""
-    model: str = ""
-    former_model: str = ""
-    agreement: float | None = None
-    former_agreement: float | None = None
-    held_back: int = 0
-    cost_entry: int | None = None
-    cost_microusd: int = 0
-    note: str = ""
-    created_at: datetime = Field(sa_column=utc())
-    updated_at: datetime = Field(sa_column=utc())
+VIEWED = 5
+"""Runs that a screen is told of."""
 
 
 class Purse(Protocol):
@@ -108,18 +66,6 @@ class Purse(Protocol):
     def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None: ...
 
     def release(self, transaction: Transaction, entry_id: int) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the settings say: where and from what to train, the most a run may cost in micro-dollars, and the Twin model
-    in use now as `PROVIDER:MODEL`, "" for none."""
-
-    provider: str
-    base_model: str
-    cost_cap: int
-    current_model: str
-    automatic: bool = False
 
 
 Answer = Callable[[str, str], str | None]
@@ -172,25 +118,34 @@ class Training:
     def active(self) -> TrainingRun | None:
         """The run that is under way."""
         with self._database.read() as session:
-            return _active(session)
+            return active_run(session)
 
     def due(self, now: datetime) -> bool:
         """Whether training on pairs is due: the first at 50, then every 100 new ones, or weekly if there is any."""
         return not self.missing(now)
 
+    def wanted(self, now: datetime) -> bool:
+        """Whether one may begin by itself: it is due, and what ended the last one too early is long enough ago."""
+        with self._database.read() as session:
+            return not due.missing(session, now) and not due.rests(session, now)
+
+    def progress(self) -> tuple[int, int]:
+        """How many pairs no training has seen yet, and how many make the next one due."""
+        with self._database.read() as session:
+            return due.progress(session)
+
+    def view(self, now: datetime) -> TrainingView:
+        """How training stands, for a screen."""
+        plan, (new, needed), active = self._plan(), self.progress(), self.active()
+        return TrainingView(
+            new, needed, self.missing(now), None if active is None else active.view,
+            tuple(one.view for one in self.runs(VIEWED)), plan.current_model, plan.enabled, plan.automatic,
+        )  # fmt: skip
+
     def missing(self, now: datetime) -> str:
         """What is missing until the next training on pairs, in words; "" when it is due."""
         with self._database.read() as session:
-            if _active(session) is not None:
-                return "a run is under way"
-            last = _last_on_pairs(session)
-            new = pairs.count(session, after=last.pairs_to if last else 0)
-        if last is None:
-            return "" if new >= FIRST_FROM else f"{FIRST_FROM - new} more pairs until the first training"
-        if new >= AGAIN_FROM or (new and now - last.created_at >= AGAIN_AFTER):
-            return ""
-        day = f"{last.created_at + AGAIN_AFTER:%d %B}"
-        return f"{AGAIN_FROM - new} more pairs, or any by {day}, until the next training"
+            return due.missing(session, now)
 
     # -- doing
 
@@ -199,52 +154,30 @@ class Training:
 
         Raises `Refusal`: `held`, `training_active`, `no_base_model`, `few_pairs`, and what the provider's key raises.
         """
-        if held := self._held():
-            raise Refusal("held", f"no training begins: {held}", "clawpy resume")
-        plan = self._plan()
-        self._api().close()  # a missing key is said before anything is prepared
-        if not plan.base_model:
-            raise Refusal(
-                "no_base_model", "nothing says which model to train", "clawpy config set training.baseModel MODEL"
-            )
-        with self._database.read() as session:
-            adopted = _last(session, ADOPTED)
-        every, exchanges = self._exporter.every_pair(), self._exporter.exchanges()
-        if adopted is None and len(exchanges) >= EXAMPLES_FROM:
-            method, lines = SFT, [exchange_line(one) for one in exchanges if not held_back(one.situation)]
-            faults = check_exchanges(lines)
-        else:
-            if len(every) < FIRST_FROM:
-                words = f"{len(every)} pairs; training on them begins at {FIRST_FROM}"
-                raise Refusal("few_pairs", words, f"or approve {EXAMPLES_FROM} cards for a first run on conversations")
-            shape = Shape.OPENAI
-            method, lines = DPO, [preference_line(one, shape) for one in _each_once(split(every)[0])]
-            faults = check_preferences(lines)
-        if faults:
-            raise Refusal("bad_examples", "; ".join(faults), "this is a fault of the program; please report it")
+        plan, batch, adopted = self._ready()
         run_id = self._randomness.new_id("train")
         self._file(run_id).parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self._file(run_id), "".join(f"{line}\n" for line in lines).encode())
+        write_atomic(self._file(run_id), batch.data)
         mine = adopted is not None and adopted.provider == plan.provider
 
         def work(tx: Transaction) -> TrainingRun:
-            if (active := _active(tx.session)) is not None:
-                raise Refusal("training_active", f"{active.id} is under way ({active.state})", "clawpy train cancel")
+            if (active := active_run(tx.session)) is not None:
+                raise _under_way(active)
             run = TrainingRun(
                 id=run_id,
                 state=PREPARED,
-                method=method,
+                method=batch.method,
                 provider=plan.provider,
                 base_model=plan.base_model,
                 checkpoint=adopted.job_id if mine and adopted else "",
-                records=len(lines),
-                pairs_to=max((one.id for one in every), default=0) if method == DPO else 0,
+                records=batch.records,
+                pairs_to=batch.pairs_to,
                 former_model=plan.current_model,
                 created_at=tx.now,
                 updated_at=tx.now,
             )
             tx.session.add(run)
-            tx.record(TrainingMoved(subject=run_id, state=PREPARED, note=f"{method}, {len(lines)} examples"))
+            tx.record(TrainingMoved(subject=run_id, state=PREPARED, note=f"{batch.method}, {batch.records} examples"))
             return run
 
         try:
@@ -252,6 +185,49 @@ class Training:
         except Refusal:
             self._file(run_id).unlink(missing_ok=True)
             raise
+
+    def launch(self) -> TrainingRun:
+        """`begin`, and step until the provider has the job or something stands in the way. Raises as `begin`."""
+        run = begun = self.begin()
+        state = ""
+        while run.id == begun.id and run.state in (PREPARED, UPLOADED) and run.state != state:
+            state = run.state
+            run = self.step() or run
+        return run
+
+    def offer(self) -> TrainingOffer:
+        """What `begin` would do now; nothing is sent or stored. Raises what `begin` raises."""
+        plan, batch, _ = self._ready()
+        with self._database.read() as session:
+            if (active := active_run(session)) is not None:
+                raise _under_way(active)
+        return TrainingOffer(
+            batch.method, plan.provider, plan.base_url, plan.base_model, batch.records, len(batch.data),
+            batch.held_back, plan.cost_cap, plan.current_model,
+        )  # fmt: skip
+
+    def _ready(self) -> tuple[Plan, Batch, TrainingRun | None]:
+        """What the next run would be made of, and the last one whose model was taken."""
+        if held := self._held():
+            raise Refusal("held", f"no training begins: {held}", "clawpy resume")
+        plan, missing = self._plan(), list[Refusal]()
+        with self._database.read() as session:
+            adopted, kept = last_in(session, ADOPTED), last_in(session, KEPT_OLD)
+        try:
+            self._api().close()  # a missing key is said before anything is prepared
+        except Refusal as refusal:
+            missing.append(refusal)
+        if not plan.base_model:
+            words = "nothing says which model to train"
+            missing.append(Refusal("no_base_model", words, "clawpy config set training.baseModel MODEL"))
+        batch = None
+        try:
+            batch = batch_of(self._exporter, first=adopted is None and kept is None)
+        except Refusal as refusal:
+            missing.append(refusal)
+        if batch is None or missing:
+            raise _at_once(missing)
+        return plan, batch, adopted
 
     def step(self) -> TrainingRun | None:
         """Bring the run that is under way on by one step; None when there is none. Raises nothing that a provider can
@@ -361,10 +337,19 @@ class Training:
             former_agreement=old.share, former_model=former,
         )  # fmt: skip
 
+    def put_back(self) -> TrainingRun:
+        """Use again what was in use before the newest model was swapped in. Raises `Refusal` `no_training`."""
+        with self._database.read() as session:
+            run = last_in(session, ADOPTED)
+        if run is None:
+            raise Refusal("no_training", "no run ended with a model that is in use")
+        self._adopt(run.former_model)
+        return self._move(run.id, KEPT_OLD, note="taken out by the operator")
+
     def adopt(self) -> TrainingRun:
         """Use what the last finished run made although it was not swapped in. Raises `Refusal` `no_training`."""
         with self._database.read() as session:
-            run = _last(session, KEPT_OLD)
+            run = last_in(session, KEPT_OLD)
         if run is None:
             raise Refusal("no_training", "no run ended with a model that is not in use")
         self._adopt(f"{run.provider}:{run.model}")
@@ -385,7 +370,7 @@ class Training:
         return self._folder / f"{run_id}.jsonl"
 
     def _reserve(self, tx: Transaction, run_id: str) -> None:
-        run = _of(tx, run_id)
+        run = run_of(tx, run_id)
         run.cost_entry = self._purse.reserve_call(tx, "training", self._plan().cost_cap)
         tx.session.add(run)
 
@@ -394,7 +379,7 @@ class Training:
         provider's own price or else with all of it; a run that is over without one gives it back."""
 
         def work(tx: Transaction) -> TrainingRun:
-            run = _of(tx, run_id)
+            run = run_of(tx, run_id)
             moved = run.state != state
             for name, value in fields.items():
                 setattr(run, name, value)
@@ -422,33 +407,16 @@ COIN = Agreement(0.5, 0)
 """What a first model is measured against."""
 
 
+def _at_once(missing: Sequence[Refusal]) -> Refusal:
+    """All that is missing in one word, so that nobody mends one thing only to hear of the next."""
+    first, *_ = missing
+    return Refusal(first.code, "; ".join(one.message for one in missing), "; ".join(one.fix for one in missing))
+
+
+def _under_way(run: TrainingRun) -> Refusal:
+    return Refusal("training_active", f"{run.id} is under way ({run.state})", "clawpy train cancel")
+
+
 def _priced(job: Job) -> Job | None:
     """A job that is over without a model, when its provider says what it cost all the same."""
     return job if job.dollars is not None else None
-
-
-def _of(tx: Transaction, run_id: str) -> TrainingRun:
-    run = tx.session.get(TrainingRun, run_id)
-    assert run is not None
-    return run
-
-
-def _active(session: Session) -> TrainingRun | None:
-    return session.exec(select(TrainingRun).where(col(TrainingRun.state).in_(ACTIVE))).first()
-
-
-def _last(session: Session, state: str) -> TrainingRun | None:
-    newest = col(TrainingRun.updated_at).desc()
-    return session.exec(select(TrainingRun).where(TrainingRun.state == state).order_by(newest)).first()
-
-
-def _last_on_pairs(session: Session) -> TrainingRun | None:
-    """The last run whose pairs need not be trained on again: one that failed or was cancelled used none up."""
-    over = col(TrainingRun.state).in_((ADOPTED, KEPT_OLD))
-    newest = col(TrainingRun.created_at).desc()
-    return session.exec(select(TrainingRun).where(TrainingRun.method == DPO, over).order_by(newest)).first()
-
-
-def _each_once(found: Sequence[Preference]) -> list[Preference]:
-    """Pairs that say the same are trained on once."""
-    return [*{(one.context, one.chosen, one.rejected): one for one in found}.values()]

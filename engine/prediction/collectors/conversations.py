@@ -1,4 +1,5 @@
-"""The signal `conversations` (SPEC 2.1): continue threads, come back to what was left open. Read from the sessions."""
+"""The signal `conversations` (SPEC 2.1): continue threads, come back to what was left open. Read from the sessions and,
+where the operator opted in, from what he and other agents talk about."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from datetime import datetime, timedelta
 
 from engine.prediction.collectors import signal
 from engine.prediction.words import plain, span
-from engine.values import SessionState, SessionView, Signal
+from engine.values import SessionState, SessionView, Signal, Thread
 
 RECENT = timedelta(hours=24)
 """A thread fades evenly to nothing over this time."""
@@ -41,15 +42,60 @@ def thread_relevance(session: SessionView, now: datetime, continues: Collection[
     return share * openness(session) * recency(session, now)
 
 
+AT_WORK = timedelta(minutes=10)
+"""So long after the operator's last word an agent may still be at it: nothing is left open yet."""
+
+
+def outside_openness(thread: Thread, now: datetime) -> float:
+    """How much a conversation with another agent asks to be taken up again: 1 when its question is open, 0.8 when the
+    operator's last word was never answered, 0.4 when it ended otherwise, 0 while the agent may be at it."""
+    if thread.question:
+        return 1.0
+    if thread.unanswered:
+        return 0.8 if now - thread.at >= AT_WORK else 0.0
+    return 0.4
+
+
+def outside_relevance(thread: Thread, now: datetime, continues: Collection[str] | None = None) -> float:
+    """openness x recency; half of it for a proposal that continues a flow: it is not this conversation."""
+    fading = 1.0 - min(1.0, max(0.0, (now - thread.at) / RECENT))
+    return (1.0 if continues is None else UNRELATED) * outside_openness(thread, now) * fading
+
+
 def conversations_signal(
-    sessions: Sequence[SessionView], now: datetime, continues: Collection[str] | None = None
+    sessions: Sequence[SessionView],
+    now: datetime,
+    continues: Collection[str] | None = None,
+    threads: Sequence[Thread] = (),
 ) -> Signal:
-    """The most relevant thread, in words; `continues` names the flows that a proposal would take up."""
+    """The most relevant thread, in words, and the most relevant one elsewhere; `continues` names the flows that a
+    proposal would take up, `threads` are conversations with other agents."""
     rated = [(thread_relevance(session, now, continues), session) for session in sessions]
     relevance, session = max(rated, key=lambda pair: pair[0], default=(0.0, None))
-    if session is None or relevance == 0.0:
+    outside = [(outside_relevance(thread, now, continues), thread) for thread in threads]
+    elsewhere, thread = max(outside, key=lambda pair: pair[0], default=(0.0, None))
+    said = []
+    if session is not None and relevance > 0.0:
+        said.append((relevance, _session_words(session, now)))
+    if thread is not None and elsewhere > 0.0:
+        said.append((elsewhere, thread_words(thread, now)))
+    if not said:
         return signal("conversations", 0.0, "no recent sessions")
+    said.sort(key=lambda pair: pair[0], reverse=True)
+    return signal("conversations", said[0][0], *(words for _, words in said))
+
+
+def thread_words(thread: Thread, now: datetime) -> str:
+    """What was left open with another agent."""
+    ago = span(now - thread.at)
+    if thread.question:
+        return f"{thread.agent} asks “{plain(thread.question, 60)}”, {ago} ago"
+    about = f"“{plain(thread.about, 40)}” with {thread.agent}" if thread.about else f"a talk with {thread.agent}"
+    return f"{about} was left without an answer {ago} ago" if thread.unanswered else f"{about}, last {ago} ago"
+
+
+def _session_words(session: SessionView, now: datetime) -> str:
     red = session.state is SessionState.SUCCEEDED and session.check is not None and not session.check.green
     ended = "ended red" if red else session.state.value
     ago = span(now - (session.ended_at or session.created_at))
-    return signal("conversations", relevance, f"“{plain(session.prompt, 40)}” {ended} {ago} ago")
+    return f"“{plain(session.prompt, 40)}” {ended} {ago} ago"

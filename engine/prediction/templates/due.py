@@ -37,7 +37,7 @@ def heartbeat(context: WorkspaceContext) -> list[Proposal]:
 
 
 def _card(context: WorkspaceContext, task: Task) -> Proposal:
-    named = named_flow(task.title, ALIASES)
+    named = named_flow(task.title, (*ALIASES, *context.learned))
     flow = named[0] if named and not named[1] else None
     parameters: dict[str, Any] = {"since": day_begin(context.local).isoformat()} if flow == "summarise_day" else {}
     proposal = offer(

@@ -2,6 +2,9 @@
 
 Alembic is imported only when there is something to do: its import costs as much as opening the engine. Before a
 migration the database is copied to `backups/` beside it; a crash in the middle rolls back to the former version.
+
+A new home begins with `new.sql`, which is what the migrations up to some revision come to; those after it follow. So it
+is never wrong, only slower or not used when it lags behind: `python -m engine.storage.migrations` writes it anew.
 """
 
 from __future__ import annotations
@@ -12,25 +15,30 @@ from pathlib import Path
 
 from engine.values import Refusal
 
-HEAD = "0018"
+HEAD = "0025"
 """The revision this program works with; a test holds it against the newest file in `versions/`."""
 
 HERE = Path(__file__).parent
 
+SCRIPT = HERE / "new.sql"
+"""Makes a database that has the migrations up to the revision that it stores."""
+
 
 def bring_up_to_date(path: Path) -> None:
     """Create or migrate the database at `path`. Raises `Refusal` when it is from a newer version."""
+    new = not path.exists()
+    if new:
+        _create(path)
     version = stored_version(path)
     if version == HEAD:
         return
-    known = {file.name.split("_")[0] for file in (HERE / "versions").glob("[0-9]*.py")}
-    if version is not None and version not in known:
+    if version is not None and version not in _revisions():
         raise Refusal(
             "newer_home",
             f"{path} was written by a newer version of Clawpy Console (its format is {version}, this one knows {HEAD})",
             "upgrade Clawpy Console, or name another folder with --home DIR",
         )
-    if version is not None:
+    if version is not None and not new:
         back_up(path, version)
     _upgrade(path)
 
@@ -54,6 +62,46 @@ def back_up(path: Path, version: str) -> Path:
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
         source.backup(copy)
     return target
+
+
+def written_down(path: Path) -> str:
+    """The database at `path` as statements, in one transaction. What SQLite makes by itself is left out."""
+    with closing(sqlite3.connect(path)) as connection:
+        made = connection.execute(
+            "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid"
+        ).fetchall()
+        virtual = [name for _, name, sql in made if sql.upper().startswith("CREATE VIRTUAL TABLE")]
+        lines = [f"-- {' '.join(sorted(_revisions()))}", "BEGIN IMMEDIATE;"]
+        for kind, name, sql in made:
+            if name.startswith("sqlite_") or (kind == "table" and any(name.startswith(f"{one}_") for one in virtual)):
+                continue
+            lines.append(f"{sql.strip()};")
+            if kind == "table" and name not in virtual:
+                rows = connection.execute(f'SELECT * FROM "{name}"').fetchall()
+                lines += [f'INSERT INTO "{name}" VALUES ({", ".join(map(_literal, row))});' for row in rows]
+    return "\n".join([*lines, "COMMIT;", ""])
+
+
+def _literal(value: object) -> str:
+    if value is None or isinstance(value, int | float):
+        return "NULL" if value is None else repr(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    raise TypeError(f"{value!r} in a database that is new")
+
+
+def _create(path: Path) -> None:
+    """Make the database, unless a revision has come since among those that the script is made of."""
+    script = SCRIPT.read_text(encoding="utf-8")
+    made_of = set(script.partition("\n")[0].split()[1:])
+    if {one for one in _revisions() if one <= max(made_of)} != made_of:
+        return
+    with closing(sqlite3.connect(path, timeout=10, isolation_level=None)) as connection:
+        connection.executescript(script)
+
+
+def _revisions() -> set[str]:
+    return {file.name.split("_")[0] for file in (HERE / "versions").glob("[0-9]*.py")}
 
 
 def _upgrade(path: Path, to: str = "head") -> None:

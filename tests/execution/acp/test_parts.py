@@ -130,6 +130,21 @@ def test_what_is_said_in_pieces_is_told_whole(pieces: list[tuple[str, str]]) -> 
     assert telling.said == "".join(text for kind, text in pieces if kind == "say")
 
 
+def test_a_tool_call_that_failed_is_told_once_with_what_it_shows() -> None:
+    told: list[tuple[str, str]] = []
+    telling = Telling(lambda kind, text: None, lambda tool, message: told.append((tool, message)))
+    shown = schema.ContentToolCallContent(
+        type="content", content=schema.TextContentBlock(type="text", text="\n old_string not found\n in a.py")
+    )
+    begun = schema.ToolCallStart(session_update="tool_call", tool_call_id="1", title="Edit a.py", kind="edit")
+    failed = schema.ToolCallProgress(
+        session_update="tool_call_update", tool_call_id="1", status="failed", content=[shown]
+    )
+    for update in (begun, failed, failed):
+        telling.tool(update)
+    assert told == [("edit", "old_string not found")]
+
+
 @pytest.mark.parametrize(
     ("raw", "command"),
     [

@@ -13,6 +13,7 @@ from threading import Event
 import psutil
 import pytest
 
+import engine
 from engine.execution.channels import Channel, Limits
 from engine.execution.runners.model import client
 from engine.execution.runners.model.client import HostGone, ModelHost
@@ -21,6 +22,8 @@ from engine.execution.runners.model.wire import Model
 from engine.values import SessionState, Status
 from tests.execution.model.world import KEY, ModelWorld, hosts, until
 from tests.support.model_server import ModelServer, Reply, calls
+
+ROOT = Path(engine.__file__).parents[1]
 
 HELD = Reply(text="It begins, and then there is nothing.", hold=Event(), hold_after=2)
 
@@ -135,7 +138,7 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
         "host = ModelHost()\nhost.warm()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     told = subprocess.run(
-        [client.COMMAND[0], "-c", program], cwd=client.ROOT, capture_output=True, text=True, timeout=30, check=False
+        [client.COMMAND[0], "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
     )
     pid = int(told.stdout)
     until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 5)

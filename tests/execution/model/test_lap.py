@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -95,6 +96,28 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
         assert told[-1] == "user"
         assert told.count("assistant") == 2
         world.close_well(second)
+
+
+def test_after_a_red_test_the_summary_is_what_it_said_last(world: ModelWorld) -> None:
+    (world.repository.path / ".venv" / "bin").mkdir(parents=True)
+    (world.repository.path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    quick = "[pytest]\naddopts = --disable-plugin-autoload\n"
+    test = "import cart\n\n\ndef test_total():\n    assert cart.total() == 3\n"
+    files = {"cart.py": "def total():\n    return 3\n", "test_cart.py": test, ".gitignore": ".venv\n"}
+    world.repository.commit("Begin", files | {"pytest.ini": quick})
+    world.configure(validation=True)
+    world.server.script(
+        calls("write", path="cart.py", content="def total():\n    return 4\n"),
+        "The total is 4 now.",
+        calls("write", path="cart.py", content="def total():\n    return 1 + 2\n"),
+        "The total is a sum now.",
+    )
+    with world.opened():
+        view = world.run("Compute the total")
+    assert view.check is not None
+    assert view.check.green
+    assert "The total is a sum now." in view.summary
+    assert "The total is 4 now." not in view.summary
 
 
 def test_stop_ends_the_call_at_once_and_the_host_stays(world: ModelWorld) -> None:

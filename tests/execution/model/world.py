@@ -50,7 +50,15 @@ class ModelWorld:
     def model(self) -> str:
         return CLAUDE if self.kind == "anthropic" else GPT
 
-    def configure(self, *, model: str = "", base_url: str = "", keyless: bool = False, **settings: Any) -> None:
+    def configure(
+        self,
+        *,
+        model: str = "",
+        base_url: str = "",
+        keyless: bool = False,
+        validation: bool = False,
+        **settings: Any,
+    ) -> None:
         """Write the settings: the provider on loopback, the channel; `settings` of the top, in the file's names."""
         address = base_url or (self.server.anthropic if self.kind == "anthropic" else self.server.openai)
         channel = {name: settings.pop(name) for name in ("sessionCostCap", "sessionMinutes") if name in settings}
@@ -63,7 +71,7 @@ class ModelWorld:
             'agent = "backend_builder"',
             *(f"{key} = {value}" for key, value in channel.items()),
         ]
-        lines += ["[validation]", "enabled = false"]
+        lines += ["[validation]", f"enabled = {str(validation).lower()}"]
         self.home.config.mkdir(parents=True, exist_ok=True)
         self.home.config_file.write_text("\n".join(lines) + "\n")
 

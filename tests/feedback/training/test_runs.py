@@ -13,23 +13,20 @@ from engine.clock import FakeClock
 from engine.feedback import pairs
 from engine.feedback.exporting import Exporter
 from engine.feedback.records import check_exchanges, check_preferences
+from engine.feedback.training.batch import EXAMPLES_FROM, FIRST_FROM, Plan
+from engine.feedback.training.due import AGAIN_AFTER, AGAIN_FROM
 from engine.feedback.training.provider import Account, Job, Provider, TrainingFault
-from engine.feedback.training.runs import (
+from engine.feedback.training.records import (
     ADOPTED,
-    AGAIN_AFTER,
-    AGAIN_FROM,
     CANCELLED,
-    EXAMPLES_FROM,
     FAILED,
-    FIRST_FROM,
     KEPT_OLD,
     PREPARED,
     STARTED,
     TRAINED,
     UPLOADED,
-    Plan,
-    Training,
 )
+from engine.feedback.training.runs import Training
 from engine.storage.database import Database, Transaction
 from engine.values import Randomness, Refusal
 from tests.support.training_server import TrainingServer
@@ -384,6 +381,33 @@ def test_when_the_next_one_is_due(world: World, clock: FakeClock) -> None:
     assert world.training.due(now)
 
 
+def test_after_conversations_come_pairs_whether_or_not_their_model_was_taken(world: World) -> None:
+    world.pairs(60)
+    world.said = [(f"shall I do {n}?", f"yes, {n}") for n in range(EXAMPLES_FROM)]
+    assert world.training.begin().method == "sft"
+    world.finish("me/twin-1")
+    world.answers["together:me/twin-1"] = lambda situation: None  # it is worse than a coin
+    world.to(KEPT_OLD)
+    second = world.training.begin()
+    assert (second.method, second.checkpoint) == ("dpo", "")
+
+
+def test_what_failed_or_was_stopped_does_not_begin_again_by_itself_at_once(world: World, clock: FakeClock) -> None:
+    world.pairs(60)
+    assert world.training.wanted(clock.now())
+    world.provided.fault = TrainingFault("no such model", passing=False)
+    world.training.launch()
+    assert world.training.runs()[0].state == FAILED
+    assert not world.training.wanted(clock.now() + timedelta(hours=23, minutes=59))
+    assert world.training.wanted(clock.now() + timedelta(days=1))
+    world.provided.fault = None
+    clock.advance(timedelta(minutes=1))
+    world.training.begin()  # whoever asks for it gets it
+    world.training.cancel()
+    assert not world.training.wanted(clock.now() + timedelta(days=6))
+    assert world.training.wanted(clock.now() + timedelta(days=7))
+
+
 def test_without_a_base_model_nothing_is_prepared(world: World) -> None:
     world.pairs(60)
     world.base = ""
@@ -403,4 +427,56 @@ def test_over_http(world: World) -> None:
         server.jobs[0].finish("me/twin-1")
         world.finish("me/twin-1")
         world.to(ADOPTED)
+    assert world.current == "together:me/twin-1"
+
+
+def test_an_offer_says_what_would_be_sent_and_stores_nothing(world: World) -> None:
+    world.pairs(60)
+    offer = world.training.offer()
+    assert (offer.method, offer.provider, offer.base_model, offer.cost_cap) == ("dpo", "together", "base", 2_000_000)
+    assert offer.records + offer.held_back == 60
+    assert world.training.runs() == []
+    assert world.provided.files == {}
+    run = world.training.launch()
+    assert (run.state, run.records) == (STARTED, offer.records)
+    assert offer.size == (world.folder / f"{run.id}.jsonl").stat().st_size
+    with pytest.raises(Refusal, match="under way"):
+        world.training.offer()
+
+
+def test_an_offer_is_refused_as_its_beginning_would_be(world: World) -> None:
+    with pytest.raises(Refusal, match="0 pairs"):
+        world.training.offer()
+    world.base = ""
+    with pytest.raises(Refusal, match="which model to train; 0 pairs") as refused:
+        world.training.offer()
+    assert refused.value.code == "no_base_model"  # what stands first, and all of it is said
+    world.held = "F12 pressed"
+    with pytest.raises(Refusal, match="F12"):
+        world.training.offer()
+
+
+def test_a_launch_that_cannot_send_leaves_the_run_to_be_brought_on(world: World) -> None:
+    world.pairs(60)
+    world.provided.fault = TrainingFault("no network", passing=True)
+    run = world.training.launch()
+    assert run.state == PREPARED
+    assert "no network" in run.note
+
+
+def test_a_model_is_taken_out_and_swapped_in_again(world: World) -> None:
+    world.pairs(60)
+    with pytest.raises(Refusal, match="no run"):
+        world.training.put_back()
+    world.current = "openai:first"
+    world.answers["openai:first"] = lambda situation: None
+    world.training.begin()
+    world.finish("me/twin-1")
+    world.to(ADOPTED)
+    assert world.current == "together:me/twin-1"
+    assert world.training.put_back().state == KEPT_OLD
+    assert world.current == "openai:first"
+    view = world.training.view(world.training.runs()[0].updated_at)
+    assert (view.swap and view.swap.model, view.needed, view.pairs) == ("me/twin-1", AGAIN_FROM, 0)
+    assert world.training.adopt().state == ADOPTED
     assert world.current == "together:me/twin-1"

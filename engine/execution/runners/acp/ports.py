@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from engine.execution.ground import Ground
 from engine.execution.live import LiveSession
-from engine.values import CheckResult, Prompt, PromptPart, PromptRequest, SessionView
+from engine.values import SessionView
 
 
 class Belt(Protocol):
@@ -28,58 +27,3 @@ class Belts(Protocol):
     """Makes them."""
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Belt: ...
-
-
-class Prompts(Protocol):
-    """Assembles what an agent is told (SPEC 1.10)."""
-
-    def assemble(self, request: PromptRequest) -> Prompt: ...
-
-
-class CallBook(Protocol):
-    """Keeps what was sent, for the X-ray (SPEC 9.6)."""
-
-    def begin(
-        self,
-        session: SessionView,
-        *,
-        provider: str,
-        model: str,
-        run_kind: str,
-        prompt: Prompt | None = None,
-        messages: Sequence[PromptPart] = (),
-        follows: str = "",
-    ) -> str: ...
-
-    def finish(
-        self,
-        call_id: str,
-        *,
-        state: str,
-        input_tokens: int = 0,
-        output_tokens: int = 0,
-        cost: int = 0,
-        price_known: bool = True,
-        error: str = "",
-        reply: str = "",
-    ) -> None: ...
-
-
-class Validated(Protocol):
-    """What the validation loop came to."""
-
-    @property
-    def words(self) -> str: ...
-
-    @property
-    def check(self) -> CheckResult | None: ...
-
-    @property
-    def full(self) -> bool: ...
-
-
-class Validation(Protocol):
-    """The frame around a session that has a check (SPEC 4.9)."""
-
-    def around(self, live: LiveSession, view: SessionView, ground: Ground, heal: Callable[[str], None]) -> Validated:
-        """Judge what was done; `heal` gives the agent one more turn with a text."""

@@ -16,9 +16,11 @@ from engine.execution.ground import UNDO_NOTES, Ground, Grounds, bounded
 from engine.execution.live import LiveSession
 from engine.execution.runners.acp import house
 from engine.execution.runners.acp.known import known, login_words, place_of
-from engine.execution.runners.acp.ports import Belts, CallBook, Prompts, Validated, Validation
+from engine.execution.runners.acp.ports import Belts
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, NotBegun, Place
+from engine.execution.runners.ports import CallBook, Frame, Prompts
+from engine.execution.validation import Validated
 from engine.values import (
     Assignment,
     Prompt,
@@ -63,7 +65,7 @@ class AcpRunner:
         belts: Belts,
         prompts: Prompts,
         calls: CallBook,
-        validation: Validation | None = None,
+        validation: Frame | None = None,
         version: str = "0",
         environment: Mapping[str, str] = os.environ,
         start_seconds: float = START_SECONDS,
@@ -143,7 +145,7 @@ class AcpRunner:
                 hosts=guest.settings.hosts,
                 environment=self._environment,
             )
-            telling = Telling(live.write)
+            telling = Telling(live.write, live.journal.erred)
             terminals = Terminals(live, ground.folder, house.of_commands(confinement, place=guest.place))
             counting = Counting(live, microusd(self._settings.current.cost_per_trigger))
             belt = self._belts.open(live, view, ground.folder)

@@ -39,11 +39,16 @@ class _Call:
     told: str = ""
 
 
-class Telling:
-    """One conversation's part of the transcript."""
+def _unheard(tool: str, message: str) -> None:
+    """Where nobody learns from what failed."""
 
-    def __init__(self, write: Write) -> None:
+
+class Telling:
+    """One conversation's part of the transcript. `failed(tool, message)` hears of calls that failed (SPEC 5.1)."""
+
+    def __init__(self, write: Write, failed: Callable[[str, str], None] = _unheard) -> None:
         self._write = write
+        self._failed = failed
         self._calls: OrderedDict[str, _Call] = OrderedDict()
         self._plan: list[tuple[str, str]] = []
         self._kind = ""
@@ -106,6 +111,8 @@ class Telling:
         if told != call.told:
             call.told = told
             self._write("tool", told)
+            if call.status == "failed":
+                self._failed("exec" if call.kind == "execute" else call.kind or "tool", _reason(update) or call.title)
             if call.status in ("completed", "failed"):
                 self._results(update.content or ())
 
@@ -135,6 +142,12 @@ class Telling:
                 shown = lines[:CONTENT_LINES]
                 more = [f"… {len(lines) - len(shown):,} more lines"] if len(lines) > len(shown) else []
                 self._write("output", "\n".join([*shown, *more]))
+
+
+def _reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
+    """The first line that a failed call shows."""
+    shown = (_words(one.content) for one in update.content or () if isinstance(one, schema.ContentToolCallContent))
+    return next((line.strip() for text in shown for line in text.splitlines() if line.strip()), "")
 
 
 def diff_lines(path: str, old: str, new: str) -> list[str]:

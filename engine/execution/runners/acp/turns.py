@@ -9,9 +9,9 @@ from acp import schema
 from engine.config_agents import ACP
 from engine.execution.live import LiveSession
 from engine.execution.runners.acp.conversation import Conversation
-from engine.execution.runners.acp.ports import CallBook
 from engine.execution.runners.acp.spending import Meter
 from engine.execution.runners.flow import FlowUnable, Stopped
+from engine.execution.runners.ports import CallBook
 from engine.values import (
     Prompt,
     PromptLine,

@@ -11,8 +11,6 @@ import itertools
 import logging
 import os
 import select
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -21,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from engine import child_process
 from engine.execution.runners.model import wire
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
 
@@ -37,11 +36,6 @@ END_SECONDS = 0.5
 
 COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host")
 
-ROOT = Path(__file__).parents[4]
-"""Where `engine` is imported from."""
-
-_PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _PIPE = 65_536
 
 
@@ -195,15 +189,7 @@ class _Process:
     """One run of the host."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(
-            list(command),
-            cwd="/",
-            env=_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._process = child_process.start(command, passed=child_process.NETWORK)
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
         self.pid = self._process.pid
@@ -261,10 +247,7 @@ class _Process:
 
     def kill(self) -> None:
         """End it at once, with all it may have started."""
-        # Until it is reaped nobody else can carry its number; `_read` reaps it only when its output has ended.
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+        child_process.kill(self._process)  # `_read` reaps it only when its output has ended
 
     def end(self) -> None:
         """Let it end, or kill it; returns when it is gone."""
@@ -314,12 +297,3 @@ class _Process:
 
 def _gone(why: str = "") -> Message:
     return wire.failed(Failure(Kind.HOST, why) if why else Failure(Kind.GONE, "the model host ended"))
-
-
-def _environment() -> dict[str, str]:
-    """Nothing but what reaching a provider needs: no key of the operator's, whatever it is called."""
-    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    for name in (*_PROXIES, *map(str.upper, _PROXIES)):
-        if name in os.environ:
-            passed[name] = os.environ[name]
-    return passed | {"PYTHONPATH": str(ROOT)}

@@ -1,13 +1,17 @@
-"""Prices of models, as genai-prices knows them. Runs in the model host only."""
+"""Prices of models, as genai-prices knows them. For the model host; and for who compares prices now and then: the list
+alone takes half a second to load, the clients are not needed for it."""
 
 from __future__ import annotations
 
 from decimal import ROUND_UP, Decimal
+from typing import TYPE_CHECKING
 
 from genai_prices import Usage, calc_price
-from pydantic_ai.usage import RequestUsage
 
 from engine.execution.runners.model.wire import Model
+
+if TYPE_CHECKING:
+    from pydantic_ai.usage import RequestUsage
 
 _MILLION = 1_000_000
 _SAMPLES = (10_000, 900_000)  # below and above where prices for long prompts begin

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from engine.execution.ground import Ground
 from engine.execution.live import LiveSession
-from engine.execution.validation import Validated
-from engine.values import ModelCall, Prompt, PromptPart, PromptRequest, SessionView, ToolResult, ToolSpec
+from engine.execution.runners.ports import CallBook
+from engine.values import ModelCall, SessionView, ToolResult, ToolSpec
 
 
 class Choice(Protocol):
@@ -41,7 +40,7 @@ class Choice(Protocol):
 class Router(Protocol):
     """Picks the model of each prompt (SPEC 5.4)."""
 
-    def choose(self, agent: str, channel: str, run_kind: str, prompt: str, /) -> Choice:
+    def choose(self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str, /) -> Choice:
         """Raises `Refusal` `no_model`."""
 
 
@@ -58,41 +57,8 @@ class KeyBook(Protocol):
     def get(self, name: str, /) -> HasValue | None: ...
 
 
-class Prompts(Protocol):
-    """Where prompts are made (SPEC 1.10)."""
-
-    def assemble(self, request: PromptRequest, /) -> Prompt: ...
-
-
-class CallBook(Protocol):
-    """Where calls are kept (SPEC 9.6)."""
-
-    def begin(
-        self,
-        session: SessionView,
-        /,
-        *,
-        provider: str,
-        model: str,
-        run_kind: str,
-        prompt: Prompt | None = None,
-        messages: Sequence[PromptPart] = (),
-        follows: str = "",
-    ) -> str: ...
-
-    def finish(
-        self,
-        call_id: str,
-        /,
-        *,
-        state: str,
-        input_tokens: int = 0,
-        output_tokens: int = 0,
-        cost: int = 0,
-        price_known: bool = True,
-        error: str = "",
-        reply: str = "",
-    ) -> None: ...
+class TalkBook(CallBook, Protocol):
+    """Where calls are kept and found again."""
 
     def for_session(self, session_id: str, /) -> Sequence[ModelCall]: ...
 
@@ -112,11 +78,3 @@ class Belts(Protocol):
     """Gives each session its tools."""
 
     def open(self, live: LiveSession, view: SessionView, folder: Path, /) -> Belt: ...
-
-
-class Frame(Protocol):
-    """Judges what was done and has it mended (SPEC 4.9); see `engine.execution.validation.Validation`."""
-
-    def around(
-        self, live: LiveSession, view: SessionView, ground: Ground, heal: Callable[[str], None], /
-    ) -> Validated: ...

@@ -16,9 +16,10 @@ from engine.execution.runners.flow import Place
 from engine.execution.runners.model.client import HostGone, ModelHost
 from engine.execution.runners.model.history import Histories
 from engine.execution.runners.model.parts import assistant_part, operator_part
-from engine.execution.runners.model.ports import Belts, CallBook, Choice, Frame, KeyBook, Prompts, Router
+from engine.execution.runners.model.ports import Belts, Choice, KeyBook, Router, TalkBook
 from engine.execution.runners.model.talk import Talk
 from engine.execution.runners.model.wire import Model
+from engine.execution.runners.ports import Frame, Prompts
 from engine.execution.validation import Validated
 from engine.values import (
     Assignment,
@@ -48,7 +49,7 @@ class ModelRunner:
         router: Router,
         keys: KeyBook,
         prompts: Prompts,
-        calls: CallBook,
+        calls: TalkBook,
         belts: Belts,
         grounds: Grounds,
         histories: Histories,
@@ -153,14 +154,19 @@ class ModelRunner:
         stored = prompt
         if follows:  # what was said last is part of what is sent now
             stored = replace(prompt, parts=(assistant_part(self._calls.reply(follows), (), follows), *prompt.parts))
-        summary = talk.turn(prompt.text("user"), run_kind=REPLY if former else TASK, prompt=stored)
+        said = [talk.turn(prompt.text("user"), run_kind=REPLY if former else TASK, prompt=stored)]
+
+        def heal(text: str) -> None:
+            said.append(talk.turn(text, run_kind=HEAL))
+
         while True:
             judged = Validated("")
             if self._frame is not None:
-                judged = self._frame.around(live, view, ground, lambda text: _heal(talk, text))
+                judged = self._frame.around(live, view, ground, heal)
             if live.hang_up():
-                return summary, judged
-            summary = talk.turn(talk.replies(), run_kind=REPLY)
+                # What it said before a red test sent it back tells of files that are no longer so.
+                return next((words for words in reversed(said) if words), ""), judged
+            said.append(talk.turn(talk.replies(), run_kind=REPLY))
 
     def _last_call(self, session_id: str) -> str:
         """The last call of a session that was answered, "" for none."""
@@ -190,12 +196,8 @@ class ModelRunner:
         return prompt
 
     def _choose(self, agent: str, assignment: Assignment, kind: str) -> Choice:
-        return self._router.choose(agent, assignment.channel, kind, assignment.prompt)
+        return self._router.choose(agent, assignment.channel, kind, assignment.prompt, assignment.workspace)
 
     def _model(self, choice: Choice) -> Model:
         key = self._keys.get(choice.provider)
         return Model(choice.provider, choice.model, choice.kind, choice.base_url, key.value if key else "")
-
-
-def _heal(talk: Talk, text: str) -> None:
-    talk.turn(text, run_kind=HEAL)

@@ -21,7 +21,7 @@ from engine.execution.runners.model.budget import Price, Size, Usage
 from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
 from engine.execution.runners.model.history import Histories
 from engine.execution.runners.model.parts import assistant_part, operator_part, result_part
-from engine.execution.runners.model.ports import Belt, CallBook
+from engine.execution.runners.model.ports import Belt, TalkBook
 from engine.execution.runners.model.speaking import Speaking
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
 from engine.values import Prompt, PromptPart, Randomness, SessionView, ToolResult
@@ -87,7 +87,7 @@ class Talk:
         host: ModelHost,
         model: Model,
         belt: Belt,
-        calls: CallBook,
+        calls: TalkBook,
         histories: Histories,
         clock: Clock,
         randomness: Randomness,

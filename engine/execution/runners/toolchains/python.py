@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
 
+from engine.execution.own_environment import which
 from engine.execution.runners.toolchains.base import Command, Toolchain, answer, operand, read, result, succeeds
 from engine.execution.runners.toolchains.python_lint import PythonLinter
 from engine.values import CheckResult
@@ -233,7 +234,7 @@ def has_pytest(interpreter: Path, *, own: bool) -> bool:
         return True
     if own and "include-system-site-packages = true" not in read(home / "pyvenv.cfg"):
         return False
-    program = shutil.which("python3") if own else str(interpreter)
+    program = which("python3") if own else str(interpreter)
     return program is not None and succeeds([program, "-c", _HAS_PYTEST], Path("/"))
 
 
@@ -261,7 +262,7 @@ def interpreters(workspace: Path) -> list[tuple[str, Path]]:
     if (workspace / "Pipfile").is_file():
         found += _managed("pipenv's environment", ["pipenv", "--venv"], workspace)
     for program in ("python3", "python"):
-        if where := shutil.which(program):
+        if where := which(program):
             found.append((f"{program} on the PATH", Path(where)))
             break
     return found
@@ -283,9 +284,9 @@ def python_linter(folder: Path, workspace: Path, interpreter: Path | None = None
         _has_section(folder / name, "flake8") for name in ("setup.cfg", "tox.ini")
     )
     for name, configured in (("ruff", ruff_configured), ("flake8", flake8_configured)):
-        program = _program(name, own) or (shutil.which(name) if configured else None)
+        program = _program(name, own) or (which(name) if configured else None)
         if program and (configured or not (ruff_configured or flake8_configured)):
-            black = _program("black", own) or shutil.which("black") if "black" in tables else None
+            black = _program("black", own) or which("black") if "black" in tables else None
             return PythonLinter(name, program, black=black)
     return None
 

@@ -1,0 +1,101 @@
+"""`clawpy status --format short|long` (SPEC 10.3), answered from a file: a status bar asks every few seconds.
+
+Imports next to nothing: no engine, no parser of the other verbs, no dataclasses; each costs more than the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+FORMS = ("short", "long")
+LARGEST = 1024 * 1024
+"""Bytes; what is larger is not ours."""
+
+
+def answer(argv: Sequence[str]) -> str | None:
+    """The line for a status bar; None when something else is asked, or when no engine has kept the file yet."""
+    asked = _asked(argv)
+    if asked is None:
+        return None
+    (cache, data), form = asked[0], asked[1]
+    document = _read(os.path.join(cache, "complication.json"))  # noqa: PTH118 (pathlib costs more than the answer)
+    if document is None:
+        return None
+    if os.path.exists(os.path.join(data, "STOP")):  # noqa: PTH110, PTH118  # asked for from outside, and nobody has found it yet
+        return "⏸ stop"
+    return line(document, form, datetime.now(UTC))
+
+
+def line(document: Any, form: str, now: datetime) -> str | None:
+    """What the file says at `now`; None when it is none of ours."""
+    try:
+        if document["version"] != 1:
+            return None
+        for hold in document["holds"]:
+            if _after(hold["until"], now) is not False:
+                return f"⏸ {hold['word']}"
+        cards = [
+            one for one in document["cards"] if _after(one["expiresAt"], now) and not _after(one["snoozedUntil"], now)
+        ]
+        if form == "short" or not cards:
+            return f"🔮 {len(cards)}"
+        top = cards[0]
+        minutes = max(0, int((now - datetime.fromisoformat(top["createdAt"])).total_seconds() // 60))
+        return f"🔮 {top['prompt']} · {top['targetChannel']} · {top['confidence']:.0%} · {_age(minutes)}"
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _asked(argv: Sequence[str]) -> tuple[tuple[str, str], str] | None:
+    """The folders of the home and the form that are asked for, None when it is anything but that."""
+    named, rest = "", []
+    items = iter(argv)
+    for item in items:
+        name, equals, value = item.partition("=")
+        if name in ("--home", "--workspace"):
+            given = value if equals else next(items, "")
+            named = given if name == "--home" else named
+        elif name == "--format" and equals:
+            rest += [name, value]
+        else:
+            rest.append(item)
+    if len(rest) != 3 or rest[:2] != ["status", "--format"] or rest[2] not in FORMS:
+        return None
+    return _folders(named or os.environ.get("CLAWPY_HOME", "")), rest[2]
+
+
+def _folders(named: str) -> tuple[str, str]:
+    """Cache and data, as `Home.locate` has them."""
+    if named:
+        root = os.path.abspath(os.path.expanduser(named))  # noqa: PTH100, PTH111
+        return os.path.join(root, "cache"), os.path.join(root, "data")  # noqa: PTH118
+    from engine.home import Home
+
+    home = Home.locate()
+    return str(home.cache), str(home.data)
+
+
+def _read(file: str) -> Any:
+    try:
+        with open(file, "rb") as reading:  # noqa: PTH123
+            return json.loads(reading.read(LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _after(instant: str | None, now: datetime) -> bool | None:
+    """Whether it is still to come; None for one that is not set."""
+    return None if instant is None else datetime.fromisoformat(instant) > now
+
+
+def _age(minutes: int) -> str:
+    if minutes < 60:
+        return f"{minutes}m"
+    return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"

@@ -1,0 +1,60 @@
+"""The screens of the console by name; all but the first are imported when they are gone to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.screen import Screen
+
+from clawpy_console.screens.mission import MissionScreen
+
+
+def _work() -> Screen[None]:
+    from clawpy_console.screens.work import WorkScreen
+
+    return WorkScreen()
+
+
+def _hierarchy() -> Screen[None]:
+    from clawpy_console.screens.hierarchy import HierarchyScreen
+
+    return HierarchyScreen()
+
+
+def _memory() -> Screen[None]:
+    from clawpy_console.screens.memory import MemoryScreen
+
+    return MemoryScreen()
+
+
+def _candidates() -> Screen[None]:
+    from clawpy_console.screens.candidates import CandidatesScreen
+
+    return CandidatesScreen()
+
+
+def _learnings() -> Screen[None]:
+    from clawpy_console.screens.learnings import LearningsScreen
+
+    return LearningsScreen()
+
+
+def _safety() -> Screen[None]:
+    from clawpy_console.screens.safety import SafetyScreen
+
+    return SafetyScreen()
+
+
+def _insights() -> Screen[None]:
+    from clawpy_console.screens.insights import InsightsScreen
+
+    return InsightsScreen()
+
+
+FIRST = "mission"
+"""The screen of a start."""
+
+MODES: dict[str, str | Callable[[], Screen[None]]] = {
+    FIRST: MissionScreen, "work": _work, "hierarchy": _hierarchy, "memory": _memory, "candidates": _candidates,
+    "learnings": _learnings, "safety": _safety, "insights": _insights,
+}  # fmt: skip

@@ -1,0 +1,81 @@
+"""Whether the operator is there: what the engine hears of him, and what he is told when he comes back (SPEC 7, 9)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from clawpy_console.screens.mission import MissionScreen
+
+if TYPE_CHECKING:
+    from textual.content import Content
+
+    from clawpy_console.app import ConsoleApp
+
+ABSENCE = timedelta(minutes=30)
+"""Away for longer than this, and the operator is told what happened meanwhile."""
+
+HEARD_EVERY = timedelta(seconds=30)
+"""The engine hears of the operator no more often than this."""
+
+
+class Presence:
+    """The operator in front of one console."""
+
+    def __init__(self, app: ConsoleApp) -> None:
+        self._app = app
+        self._blurred_at: datetime | None = None
+        self._heard_at: datetime | None = None
+        self._greeting = False
+
+    def came(self) -> None:
+        """Once after the first reading: what happened since the last time, or the first-run line."""
+        app, saved = self._app, self._app.last_saved
+        if not app.welcomed:
+            from clawpy_console.greeting import first_run
+
+            engine, keymap = app.engine, app.keymap
+            if engine is not None:
+                app.ask(lambda: first_run(engine, keymap), lambda lines: self._greet([] if app.welcomed else lines))
+        if saved is not None and app.now() - saved > ABSENCE:
+            self._tell_since(saved)
+
+    def acted(self, key: str) -> None:
+        """A key or a click ("" for the latter): the operator is there. Told to the engine at most twice a minute."""
+        app = self._app
+        now = app.now()
+        if self._greeting and (app.welcomed or key == "escape"):
+            self._greet([])
+        if app.greeted and key == "escape" and not app.welcomed:
+            app.welcome()
+        engine = app.engine
+        if engine is None or (self._heard_at is not None and now - self._heard_at < HEARD_EVERY):
+            return
+        self._heard_at = now
+        app.ask(lambda: engine.autonomy.heard("console"), lambda _: app.renew(["autonomy"]), group="heard")
+
+    def looked_away(self) -> None:
+        """The terminal is not in front any more."""
+        self._blurred_at = self._app.now()
+
+    def looked_back(self) -> None:
+        """It is again."""
+        away, self._blurred_at = self._blurred_at, None
+        if away is not None and self._app.now() - away > ABSENCE:
+            self._tell_since(away)
+
+    def _tell_since(self, since: datetime) -> None:
+        from clawpy_console.greeting import since_then
+
+        app, engine = self._app, self._app.engine
+        if engine is not None:
+            app.ask(lambda: since_then(engine, since, app.now()), self._greet)
+
+    def _greet(self, lines: list[Content]) -> None:
+        self._greeting = bool(lines)
+        for screen in self._app.screen_stack:
+            if isinstance(screen, MissionScreen):
+                if screen.ready:
+                    screen.greet(lines)
+                else:
+                    self._app.call_after_refresh(self._greet, lines)

@@ -1,0 +1,75 @@
+"""Which text belongs to which verb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from clawpy_console.printing.adapting import candidates
+from clawpy_console.printing.cards import cards, lap, work
+from clawpy_console.printing.figures import export, metrics, train
+from clawpy_console.printing.learnings import learnings
+from clawpy_console.printing.memory import drafts, forget, recall, remember
+from clawpy_console.printing.notices import notify
+from clawpy_console.printing.organisation import agents, bubbles, guidance, permissions, tasks
+from clawpy_console.printing.settings import check, config, doctor, key
+from clawpy_console.printing.simulation import simulation
+from clawpy_console.printing.state import dnd, status, stop
+from clawpy_console.printing.style import Document, Style, clean
+from clawpy_console.printing.xray import replied, xray
+from engine.values import Refusal
+
+
+def render(verb: str, document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """The text for a verb's document."""
+    return RENDER[verb](document, options, style)
+
+
+def refusal(error: Refusal, style: Style) -> str:
+    """What was not done, why, and how to mend it."""
+    lines = [style.bad("clawpy: ") + clean(error.message)]
+    if error.fix:
+        lines.append("        " + style.dim(clean(error.fix)))
+    return "\n".join(lines)
+
+
+RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
+    "predict": cards,
+    "cards": cards,
+    "propose": cards,
+    "approve": lap,
+    "dismiss": lap,
+    "snooze": lap,
+    "undo": lap,
+    "land": lap,
+    "branch": lap,
+    "discard": lap,
+    "work": work,
+    "xray": xray,
+    "reply": replied,
+    "status": status,
+    "resume": status,
+    "stop": stop,
+    "dnd": dnd,
+    "agents": agents,
+    "guidance": guidance,
+    "bubbles": bubbles,
+    "learnings": learnings,
+    "permissions": permissions,
+    "tasks": tasks,
+    "config": config,
+    "key": key,
+    "notify": notify,
+    "token": lambda document, options, style: str(document["token"]),
+    "remember": remember,
+    "recall": recall,
+    "candidates": candidates,
+    "drafts": drafts,
+    "forget": forget,
+    "export": export,
+    "metrics": metrics,
+    "train": train,
+    "check": check,
+    "doctor": doctor,
+    "simulate": simulation,
+}

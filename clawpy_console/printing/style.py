@@ -1,0 +1,103 @@
+"""How verbs print: colour where there is a terminal, and times, spans and counts as people read them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any, TextIO
+
+from engine.values import sanitise
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How to write: in colour or not, and how wide the terminal is (0: no terminal, nothing is cut)."""
+
+    colour: bool = False
+    width: int = 0
+
+    @classmethod
+    def of(cls, stream: TextIO) -> Style:
+        """What fits `stream`; NO_COLOR and TERM=dumb are honoured."""
+        if not stream.isatty():
+            return cls()
+        plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+        return cls(not plain, shutil.get_terminal_size().columns)
+
+    def _paint(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text
+
+    def bold(self, text: str) -> str:
+        return self._paint("1", text)
+
+    def dim(self, text: str) -> str:
+        return self._paint("2", text)
+
+    def good(self, text: str) -> str:
+        return self._paint("32", text)
+
+    def bad(self, text: str) -> str:
+        return self._paint("31", text)
+
+    def wants(self, text: str) -> str:
+        return self._paint("33", text)
+
+
+def place(one: Document) -> str:
+    return f"{clean(PurePath(one['workspace']).name)} → {clean(one['targetChannel'])}"
+
+
+def clean(text: Any) -> str:
+    return sanitise(str(text))
+
+
+def one_line(text: Any) -> str:
+    """`clean`, on one line: a prompt of several lines stays one entry of a list."""
+    return " ".join(clean(text).split())
+
+
+def indented(text: Any) -> list[str]:
+    """`clean`, each of its lines under the entry that it belongs to."""
+    return [f"    {line}" for line in clean(text).splitlines()]
+
+
+def how_it_ended(session: Document, style: Style) -> str:
+    """The state of a session, coloured. One that ran to its end and found red tests says so, as on the screens."""
+    check = session.get("check")
+    if session["state"] == "succeeded" and check and (red := check["failed"] + check["errors"]):
+        return style.wants(f"ran, {red} red")
+    paint = {"succeeded": style.good, "running": style.bold, "queued": style.dim}.get(session["state"], style.bad)
+    return paint(session["state"])
+
+
+def time(instant: str | None) -> str:
+    """An instant in the operator's own time: the hour today, else with the date."""
+    if not instant:
+        return "now"
+    local = datetime.fromisoformat(instant).astimezone()
+    return local.strftime("%H:%M" if local.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M")
+
+
+def span(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def percent(rate: float | None) -> str:
+    return "–" if rate is None else f"{rate:.0%}"
+
+
+def price(cost: float | None) -> str:
+    return "–" if cost is None else f"${cost:.2f}"

@@ -1,0 +1,121 @@
+"""What the candidate screen does with a candidate: approve, reject, roll back, take back (SPEC 5.3, 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from clawpy_console import words
+from clawpy_console.actions import shown_key
+from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.widgets import candidate_lines as lines
+from engine.values.adaptation import CANDIDATE_MOVES, CandidateMove, CandidateView
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+MOVES = {"approve": CandidateMove.APPROVE, "reject": CandidateMove.REJECT, "roll_back": CandidateMove.ROLL_BACK}
+"""What each key does to a candidate; the engine's table says when it can."""
+
+
+class Judging(ConsoleScreen):
+    """Base of a screen with a candidate under the cursor. The last decision can be taken back where that is legal."""
+
+    _undo: tuple[str, Callable[[Engine], object]] | None = None
+
+    @property
+    def view(self) -> CandidateView | None:
+        """The candidate under the cursor, None until it was read."""
+        raise NotImplementedError
+
+    def read_again(self) -> None:
+        """Candidates changed: read them anew."""
+        raise NotImplementedError
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that can do nothing with this candidate are not offered."""
+        if action in MOVES:
+            view = self.view if self.ready else None
+            return view is not None and (view.candidate.status, MOVES[action]) in CANDIDATE_MOVES
+        if action == "undo":
+            return self._undo is not None
+        return super().check_action(action, parameters)
+
+    def action_approve(self) -> None:
+        """Promote it, after a look at what that changes."""
+        if (view := self.view) is not None:
+            id = view.candidate.id
+            self._ask(
+                view, "approve", "Promote it?", "",
+                lambda engine, _: engine.adaptation.approve(id),
+                "promoted: it is in force",
+                ("it is rolled back", lambda engine: engine.adaptation.roll_back(id, "the approval was taken back")),
+            )  # fmt: skip
+
+    def action_reject(self) -> None:
+        """Turn it down, with a reason."""
+        if (view := self.view) is not None:
+            id = view.candidate.id
+            self._ask(
+                view, "reject", "Reject it?", "why, in a few words; it is kept with it",
+                lambda engine, reason: engine.adaptation.reject(id, reason),
+                "rejected",
+                None,
+            )  # fmt: skip
+
+    def action_roll_back(self) -> None:
+        """Take its effect out of force, with a reason."""
+        if (view := self.view) is not None:
+            id = view.candidate.id
+            self._ask(
+                view, "roll back", "Roll it back?", "why, in a few words; it is kept with it",
+                lambda engine, reason: engine.adaptation.roll_back(id, reason),
+                "rolled back: everything is as it was before it",
+                ("it is in force again", lambda engine: engine.adaptation.approve(id)),
+            )  # fmt: skip
+
+    def action_undo(self) -> None:
+        """Take the last decision back."""
+        engine, undo = self.app.live(), self._undo
+        if engine is None or undo is None:
+            return
+        said, back = undo
+
+        def done(_: object) -> None:
+            self._undo = None
+            self.app.say(said)
+            self._renew()
+
+        self.app.ask(lambda: back(engine), done)
+
+    def _ask(
+        self, view: CandidateView, how: str, title: str, asks: str,
+        act: Callable[[Engine, str], object], said: str, undo: tuple[str, Callable[[Engine], object]] | None,
+    ) -> None:  # fmt: skip
+        """Show what it changes, then do it; `undo` is what the engine can be asked for to take it back, and what is
+        said then."""
+        from clawpy_console.dialogs.decide import Decide
+
+        engine = self.app.live()
+        if engine is None:
+            return
+
+        def answered(reason: str | None) -> None:
+            if reason is not None:
+                self.app.ask(lambda: act(engine, reason), done)
+
+        def done(_: object) -> None:
+            self._undo = undo
+            back = f"; {shown_key('candidates.undo', self.app.keymap)} takes it back" if undo else ""
+            self.app.say(f"{said}{back}")
+            self._renew()
+
+        name = words.crop(words.one_line(view.candidate.title), 60)
+        self.app.push_screen(
+            Decide(f"{title} {name}", lambda width: lines.changes_lines(view, how, width), asks=asks), answered
+        )
+
+    def _renew(self) -> None:
+        self.app.renew(["changes"])
+        self.read_again()
+        self.refresh_bindings()

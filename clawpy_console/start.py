@@ -1,0 +1,21 @@
+"""The program `clawpy`: a status bar's question is answered before anything else is even imported (SPEC 10.3)."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run `clawpy` with the process's arguments; its exit code."""
+    if "status" in sys.argv:
+        from clawpy_console.bar import answer
+
+        said = answer(sys.argv[1:])
+        if said is not None:
+            if hasattr(sys.stdout, "reconfigure"):
+                sys.stdout.reconfigure(errors="replace")
+            print(said)
+            return 0
+    from clawpy_console.cli import main as everything
+
+    return everything()

@@ -1,0 +1,192 @@
+"""Reflection (SPEC 5.1): facts of the ledger become learning records, each once, and once again harmlessly.
+
+What a fact lacks is asked of `Known`; the rest is `weighing`. A record's id comes from its fact and what it is about,
+so that a fact which is read again after a crash writes what is there already.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from engine.adaptation import weighing
+from engine.adaptation.readers import READERS, Found, Known
+from engine.adaptation.records import Records, record_id
+from engine.adaptation.sequences import LEAST_RUNS, FoundSequence, commands, detect
+from engine.storage.database import Database
+from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.values.adaptation import LearningRecord, RecordKind
+
+log = logging.getLogger(__name__)
+
+CURSOR = "adaptation.reflection"
+SEQUENCES = "adaptation.sequences"
+CALLS = "ToolsUsed"
+
+MOST_RUNS, MOST_CALLS = 80, 200
+"""So many of an agent's latest sessions, and so many calls of each, are looked through for sequences."""
+
+SEQUENCE_SPAN = timedelta(days=30)
+
+
+class Ledger(Facts, Protocol):
+    """The event ledger."""
+
+    def between(
+        self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000, /
+    ) -> Sequence[Fact]: ...
+
+
+class Reflection:
+    """Follows the ledger. Callable from any thread; one at a time."""
+
+    def __init__(self, database: Database, records: Records, *, ledger: Ledger, known: Known) -> None:
+        self._database = database
+        self._records = records
+        self._ledger = ledger
+        self._known = known
+        self._facts = FactsRead(database, ledger, CURSOR, _concerns)
+        self._sequences = FactsRead(database, ledger, SEQUENCES, lambda fact: fact.kind == CALLS)
+        self._busy = threading.Lock()
+        self._made = 0
+        self.calls_waiting = False
+        """Whether agents called something since `look_for_sequences`."""
+
+    def catch_up(self) -> int:
+        """Take in all facts since the last time; how many records came of them. 0 when another thread is at it."""
+        if not self._busy.acquire(blocking=False):
+            return 0
+        try:
+            self._made = 0
+            self._facts.each(self._take)
+            return self._made
+        finally:
+            self._busy.release()
+
+    def look_for_sequences(self) -> int:
+        """Look through what agents called since the last time; how many records came of it. Takes a moment."""
+        with self._busy:
+            self._made, self.calls_waiting = 0, False
+            self._sequences.each(self._take_calls)
+            return self._made
+
+    def _take(self, facts: Sequence[Fact]) -> None:
+        counted = _Counted(self._records)
+        records = []
+        for fact in facts:
+            if fact.kind == CALLS:
+                self.calls_waiting = True
+                continue
+            for one in self._read(fact, counted):
+                counted.add(one)
+                records.append(_record(fact, one))
+        self._store(records)
+
+    def _read(self, fact: Fact, counted: _Counted) -> list[Found]:
+        try:
+            return list(READERS[fact.kind](fact, self._known, counted))
+        except (KeyError, TypeError, ValueError):  # of a version that said less: it is passed over, not in the way
+            log.warning("fact %d, a %s, says too little to learn from", fact.id, fact.kind, exc_info=True)
+            return []
+
+    def _take_calls(self, facts: Sequence[Fact]) -> None:
+        """Of each agent its sessions of late are looked through once, up to its newest of these facts."""
+        newest = {str(fact.payload.get("agent", "")): fact for fact in facts}
+        records = []
+        for agent, last in newest.items():
+            runs = self._runs(last, agent) if agent else []
+            now = {run.session_id: run.fact for run in runs if run.fact.id >= facts[0].id}
+            for one in sequences_in([run.calls for run in runs]):
+                sessions = [runs[number].session_id for number in one.runs]
+                records += [
+                    _record(now[id], _sequence(one, sessions, len(runs), agent, id)) for id in sessions if id in now
+                ]
+        self._store(records)
+
+    def _runs(self, last: Fact, agent: str) -> list[_Run]:
+        """The agent's sessions of late up to this one, oldest first."""
+        told = self._ledger.between(last.at - SEQUENCE_SPAN, last.at + timedelta(microseconds=1), (CALLS,))
+        own = [one for one in told if one.id <= last.id and one.payload.get("agent") == agent]
+        return [_Run(one.subject, tuple(one.payload["calls"][:MOST_CALLS]), one) for one in own[-MOST_RUNS:]]
+
+    def _store(self, records: Sequence[LearningRecord]) -> None:
+        if records:
+            self._database.write(lambda tx: self._records.add(tx, records))
+            self._made += len(records)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The tool calls of a session, in order, and the fact that tells of them."""
+
+    session_id: str
+    calls: tuple[str, ...]
+    fact: Fact
+
+
+def sequences_in(runs: Sequence[Sequence[str]]) -> Sequence[FoundSequence]:
+    """What recurs in these calls of sessions; nothing in fewer sessions than it takes."""
+    return detect(runs) if len(runs) >= LEAST_RUNS else ()
+
+
+def _sequence(one: FoundSequence, sessions: Sequence[str], runs: int, agent: str, session_id: str) -> Found:
+    steps = " > ".join(one.calls)
+    scripted = commands(one.calls) is not None
+    return Found(
+        RecordKind.TOOL_SEQUENCE,
+        f"tool_sequence/{steps}",
+        ("agent", agent),
+        weighing.tool_sequence(len(one.calls), one.z, len(one.runs) / runs, commands=scripted),
+        key=steps,
+        agent=agent,
+        session_id=session_id,
+        details={
+            "calls": list(one.calls),
+            "count": one.count,
+            "expected": round(one.expected, 2),
+            "z": round(one.z, 2),
+            "sessions": list(sessions),
+        },
+    )
+
+
+class _Counted:
+    """How often something came before, in the table and in what is not written yet."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._here: Counter[tuple[str, str, str]] = Counter()
+
+    def before(self, label: str, scope: tuple[str, str], fact: Fact) -> int:
+        return self._records.before(label, *scope, fact.id) + self._here[(label, *scope)]
+
+    def add(self, one: Found) -> None:
+        self._here[(one.label, *one.scope)] += 1
+
+
+def _concerns(fact: Fact) -> bool:
+    return fact.kind in READERS or fact.kind == CALLS
+
+
+def _record(fact: Fact, one: Found) -> LearningRecord:
+    own = (one.kind.value, one.key) if one.whole_key else (fact.id, one.kind.value, one.key)
+    return LearningRecord(
+        id=record_id(*own),
+        at=fact.at,
+        kind=one.kind,
+        source_label=one.label,
+        scope_type=one.scope[0],
+        scope_id=one.scope[1],
+        score=one.weight.score,
+        reason=one.weight.reason,
+        workspace=fact.workspace,
+        agent=one.agent,
+        session_id=one.session_id,
+        fact=fact.id,
+        details=one.details,
+    )

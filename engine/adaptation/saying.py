@@ -1,0 +1,100 @@
+"""What a prompt fragment says, by the kind of record that it is drawn from (SPEC 5.2). Pure but for `Material`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from engine.adaptation import reading
+from engine.adaptation.material import Material, NothingToDraft, ended
+from engine.values.adaptation import LearningRecord, RecordKind
+
+QUOTED = 240
+"""Characters of what somebody said that a line quotes."""
+
+Said = tuple[list[str], str]
+
+
+def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
+    told = record.details
+    if "added" in told:
+        said = _quote(told["added"])
+        line = f"On {told['channel']} the operator adds {said} to what he approves: do so without being told."
+        return [line], f"Tell {record.agent} what the operator keeps adding: {said}"
+    if "text" not in told:
+        raise NothingToDraft("an approval of what was proposed calls for no change")
+    return [str(told["text"])], f"Say in every prompt what the operator keeps as a fact: {_quote(told['text'], 60)}"
+
+
+def _say_error(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
+    told = record.details
+    tool, message = str(told["tool"]), str(told["message"])
+    cause = message.partition(": ")[2] or message
+    line = f"A call of {tool} failed: {_quote(cause)}."
+    session = ended(record.session_id, material)
+    instead = reading.after_error(material.transcript(session), tool, message)
+    learnt = list(material.corrections(session))
+    if not instead and not learnt:
+        raise NothingToDraft(f"nothing is known of what helps against {record.source_label}")
+    if instead:
+        line += f" What worked then: {', '.join(f'`{flat(one)}`' for one in instead)}."
+    return [line, *learnt], f"Warn {record.agent} of an error of {tool}: {_quote(cause, 60)}"
+
+
+def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
+    told = record.details
+    if "candidate_id" in told:
+        raise NothingToDraft("what was promoted and does harm is rolled back, not talked over")
+    text = material.saying(str(told["ref"]))
+    if not text:
+        raise NothingToDraft(f"{told['ref']} is not said any more")
+    line = (
+        f"{told['leader']} says {_quote(text)}. Of {told['told']} sessions with it {told['told_bad']} ended badly, "
+        f"of {told['untold']} without it {told['untold_bad']}: where it and the task disagree, the task and its tests "
+        "count."
+    )
+    return [line], f"Take the weight from what {told['leader']} says: {_quote(text, 60)}"
+
+
+def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
+    told = record.details
+    text = material.saying(str(told["ref"]))
+    if not text:
+        raise NothingToDraft(f"{told['ref']} is not said any more")
+    why = [f"it is {told['days']} days old, where {told['most']} are the rule"] if told["most"] else []
+    why += [f"files that it names are gone: {', '.join(map(str, told['gone'][:5]))}"] if told["gone"] else []
+    past = " and ".join(why)
+    line = f"{told['leader']} says {_quote(text)}, and {past}: look whether it still holds before you follow it."
+    return [line], f"Say that what {told['leader']} says may be out of date: {_quote(text, 60)}"
+
+
+def _say_recalled(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
+    text = material.memory(str(record.details["memory"]))
+    if not text:
+        raise NothingToDraft("what was recalled was forgotten since")
+    return [text], f"Keep before {record.agent} what it is served again and again: {_quote(text, 60)}"
+
+
+def _say_nothing(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
+    raise NothingToDraft(f"{record.kind} says that things went their way, which calls for no change")
+
+
+SAY: Mapping[RecordKind, Callable[[LearningRecord, Sequence[LearningRecord], Material], Said]] = {
+    RecordKind.HUMAN_APPROVAL: _say_approval,
+    RecordKind.AGENT_ERROR: _say_error,
+    RecordKind.GUIDANCE_NOISY: _say_noisy,
+    RecordKind.STALE_GUIDANCE: _say_stale,
+    RecordKind.CLOUD_MEMORY_RECALL_HIT: _say_recalled,
+    RecordKind.GUIDANCE_APPLIED: _say_nothing,
+    RecordKind.TEACHING_REFRESH: _say_nothing,
+}
+
+
+def flat(text: Any) -> str:
+    """A text in one line."""
+    return " ".join(str(text).split())
+
+
+def _quote(text: Any, most: int = QUOTED) -> str:
+    said = flat(text).strip(".")
+    return f"“{said if len(said) <= most else said[: most - 1] + '…'}”"

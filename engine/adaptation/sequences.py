@@ -1,0 +1,242 @@
+"""Steps that agents take over and over in the same order, found in their tool calls (SPEC 5.1, 5.2). Pure.
+
+A sequence is 3 to 5 calls that follow each other directly. What is asked of it: do more sessions have it than would if
+each had made the same calls in an order of chance? Sessions count, not occurrences, so that one that goes in circles
+proves nothing; and each session is held against its own calls, so that what is merely frequent somewhere is no
+sequence. A longer one must also be more than a part of it with something that often follows anyhow: most sessions with
+the part have it whole, or more than chance explains. Then it takes its places from its parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+SHORTEST, LONGEST = 3, 5
+"""Calls of a sequence."""
+
+LEAST_RUNS = 3
+"""So many distinct sessions must have it."""
+
+LEAST_Z = 3.0
+"""So many standard deviations more sessions than by chance."""
+
+CHANCE = 0.01
+"""At most so probable that chance makes anything of its length look like it, among all the sequences there could be."""
+
+MOST_OF = 2 / 3
+"""A longer one that so large a share of the runs with a part of it have stands for that part, whatever chance says."""
+
+EXEC = "exec:"
+"""What calls begin with that run a command, see `events.ToolsUsed`."""
+
+Gram = tuple[str, ...]
+Places = dict[int, list[int]]
+"""By the number of a run, where in it a sequence begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSequence:
+    """A sequence. `count`: how often it occurs in all, without overlaps; `runs`: the numbers of the runs that have it,
+    rising. By chance `expected` runs would; `z`: by so many standard deviations there are more."""
+
+    calls: tuple[str, ...]
+    count: int
+    expected: float
+    z: float
+    runs: tuple[int, ...]
+
+
+def detect(
+    runs: Sequence[Sequence[str]],
+    *,
+    shortest: int = SHORTEST,
+    longest: int = LONGEST,
+    least_runs: int = LEAST_RUNS,
+    least_z: float = LEAST_Z,
+    chance: float = CHANCE,
+) -> Sequence[FoundSequence]:
+    """The sequences in `runs` (the calls of one session each, in order), the surest first. Of commands that have other
+    steps around them it is the commands alone: only they can become a flow.
+
+    `shortest` is at least 3, for its parts of two are looked at too; `least_runs` at least 2, `chance` in (0, 1).
+    """
+    if not 3 <= shortest <= longest or least_runs < 2 or not 0 < chance < 1:
+        raise ValueError("shortest must be at least 3, longest no less, least_runs at least 2, chance in (0, 1)")
+    alone = [
+        [call if call.startswith(EXEC) else f"\0{number}:{place}" for place, call in enumerate(run)]
+        for number, run in enumerate(runs)
+    ]  # what is no command is nowhere the same, and parts them
+    bounds = (shortest, longest, least_runs, least_z, chance)
+    scripted = _detect(alone, *bounds)
+    if alone == [list(run) for run in runs]:
+        return scripted
+    whole = _detect(runs, *bounds)
+    others = [one for one in whole if not any(_within(less.calls, one.calls) for less in scripted)]
+    return sorted([*scripted, *others], key=lambda one: (-one.z, one.calls))
+
+
+def _detect(
+    runs: Sequence[Sequence[str]], shortest: int, longest: int, least_runs: int, least_z: float, chance: float
+) -> Sequence[FoundSequence]:
+    seen = _Seen(runs, least_runs)
+    found: list[FoundSequence] = []
+    for length in range(longest, shortest - 1, -1):
+        if length > seen.most:
+            continue
+        said = seen.promising(length, least_runs)
+        # An overlap is given to the one that is surer of its place; of equals, to what comes first.
+        said = {gram: places for gram, places in said.items() if seen.surprises(gram, places, chance)}
+        ranked = sorted(said, key=lambda gram: (-len(said[gram]), seen.first(said[gram]), gram))
+        for gram in ranked:
+            places = seen.free(gram, said[gram])
+            if len(places) < least_runs or not seen.surprises(gram, places, chance):
+                continue
+            expected, z = seen.score(gram, len(places))
+            if z < least_z:
+                continue
+            count = sum(map(len, places.values()))
+            found.append(FoundSequence(gram, count, expected, z, tuple(sorted(places))))
+            seen.take(length, places)
+    return sorted(found, key=lambda one: (-one.z, one.calls))
+
+
+def _within(part: Gram, whole: Gram) -> bool:
+    return any(whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1))
+
+
+def commands(calls: Sequence[str]) -> tuple[str, ...] | None:
+    """The commands that a sequence runs, one after the other; None when something in it is no command, or one of them
+    is not known by name."""
+    if not calls or any(not call.startswith(EXEC) for call in calls):
+        return None
+    return tuple(call.removeprefix(EXEC) for call in calls)
+
+
+class _Seen:
+    """What was called, and which places are taken."""
+
+    def __init__(self, runs: Sequence[Sequence[str]], least_runs: int) -> None:
+        self._runs = [tuple(run) for run in runs]
+        self._made: list[Mapping[str, int]] = [Counter(run) for run in self._runs]
+        self._who: dict[str, set[int]] = defaultdict(set)
+        for number, made in enumerate(self._made):
+            for call in made:
+                self._who[call].add(number)
+        # Only what so many runs call can be of a sequence; which calls those are says nothing of their order.
+        self._words = sum(len(who) >= least_runs for who in self._who.values())
+        self._taken: dict[int, set[int]] = defaultdict(set)
+        self._places: dict[int, dict[Gram, Places]] = {}
+        self._chances: dict[Gram, Sequence[float]] = {}
+        self.most = max(map(len, self._runs), default=0)
+
+    def places(self, length: int) -> dict[Gram, Places]:
+        """Everything of a length, and where it stands; of what overlaps itself the first."""
+        if length not in self._places:
+            found: dict[Gram, Places] = {}
+            for number, run in enumerate(self._runs):
+                for start in range(len(run) - length + 1):
+                    starts = found.setdefault(run[start : start + length], {}).setdefault(number, [])
+                    if not starts or start >= starts[-1] + length:
+                        starts.append(start)
+            self._places[length] = found
+        return self._places[length]
+
+    def promising(self, length: int, least_runs: int) -> dict[Gram, Places]:
+        """What so many runs have, each step another than the one before: agents do the same a few times on end, and
+        that alone is no sequence of steps."""
+        every = self.places(length)
+        return {
+            gram: places
+            for gram, places in every.items()
+            if len(places) >= least_runs and all(one != other for one, other in pairwise(gram))
+        }
+
+    def surprises(self, gram: Gram, places: Places, chance: float) -> bool:
+        """Whether chance alone does not make it, nor chance around a part of it."""
+        length, runs = len(gram), len(places)
+        if tail(runs, sum(self._likely(gram))) * self._words**length > chance:
+            return False
+        for less in range(1, length - 1):
+            for at in range(less + 1):
+                part, rest = gram[at : at + length - less], gram[:at] + gram[at + length - less :]
+                most = runs >= MOST_OF * len(self.places(length - less)[part])
+                if not most and tail(runs, self._continued(part, rest)) * self._words**less > chance:
+                    return False
+        return True
+
+    def score(self, gram: Gram, runs: int) -> tuple[float, float]:
+        """How many runs would have it by chance, and z of so many that have it."""
+        likely = self._likely(gram)
+        expected = sum(likely)
+        spread = math.sqrt(sum(one * (1 - one) for one in likely))
+        return expected, (runs - expected) / spread if spread else 0.0
+
+    def first(self, places: Places) -> tuple[float, int]:
+        """How early it stands, on the mean; what decides between windows on one longer sequence."""
+        return sum(starts[0] for starts in places.values()) / len(places), min(places)
+
+    def free(self, gram: Gram, places: Places) -> Places:
+        """Its places of which nothing is taken by a sequence found before."""
+        left = {
+            number: [at for at in starts if self._taken[number].isdisjoint(range(at, at + len(gram)))]
+            for number, starts in places.items()
+        }
+        return {number: starts for number, starts in left.items() if starts}
+
+    def take(self, length: int, places: Places) -> None:
+        """These places belong to a sequence now."""
+        for number, starts in places.items():
+            for at in starts:
+                self._taken[number].update(range(at, at + length))
+
+    def _likely(self, gram: Gram) -> Sequence[float]:
+        """For each run that could, how probable it has `gram` somewhere, its own calls being in an order of chance."""
+        key = tuple(sorted(gram))
+        if key not in self._chances:
+            runs = set.intersection(*(self._who[call] for call in set(gram)))
+            self._chances[key] = [self._once(key, number) for number in sorted(runs)]
+        return self._chances[key]
+
+    def _once(self, key: Gram, number: int) -> float:
+        made, calls = self._made[number], len(self._runs[number])
+        if calls < len(key):
+            return 0.0
+        share, used = 1.0, Counter[str]()
+        for place, call in enumerate(key):
+            share *= max(0, made[call] - used[call]) / (calls - place)
+            used[call] += 1
+        return -math.expm1((calls - len(key) + 1) * math.log1p(-share)) if share < 1 else 1.0
+
+    def _continued(self, part: Gram, rest: Gram) -> float:
+        """So many runs would have `part` with `rest` around it as it is asked about, if what is around it were any of
+        the other calls of the run."""
+        expected = 0.0
+        for number, starts in self.places(len(part))[part].items():
+            made, left = self._made[number], len(self._runs[number]) - len(part)
+            share, used = 1.0, Counter(part)
+            for place, call in enumerate(rest):
+                share *= max(0, made[call] - used[call]) / (left - place) if left > place else 0.0
+                used[call] += 1
+            expected += 1 - (1 - share) ** len(starts)
+        return expected
+
+
+def tail(count: int, mean: float) -> float:
+    """How probable `count` or more are, where `mean` are expected (Poisson; for trials of different probability it is
+    no less than the truth above the mean)."""
+    if count <= mean:
+        return 1.0
+    if mean <= 0:
+        return 0.0
+    # From the largest term on, which is the first one: nothing cancels, however small the sum is.
+    term = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
+    total, at = 0.0, count
+    while term > total * 1e-12:
+        total += term
+        at += 1
+        term *= mean / at
+    return min(1.0, total)

@@ -1,0 +1,61 @@
+"""What recurs in a text that is never quite the same: signatures of errors, of what the operator adds. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from engine.adaptation import weighing
+from engine.config_agents import ACP, MODEL
+
+LITTLE_WORDS = frozenset(
+    ["the", "and", "with", "for", "also", "please", "that", "this", "then", "into", "from", "its", "all", "too", "but"]
+)
+
+MOST_ADDED = 5
+"""So many stretches of an edit are looked at."""
+
+_CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
+_VARIES = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
+
+
+def error_kind(tool: str, message: str) -> tuple[float, str, str, bool]:
+    """Of an error: its points, its kind in words, a signature that the like of it has too, and whether it is one that
+    the tool explains by a stable word."""
+    if tool == "exec":
+        return weighing.BROKE_OFF, "a command could not run, or did not end", slug(message), False
+    coded = _CODE.match(message)
+    if coded:
+        return weighing.MISUSED, f"{tool} refused the call", coded[1], True
+    if tool == MODEL or tool.startswith(ACP):
+        return weighing.PROGRAM, "a model or program failed", slug(message), False
+    return weighing.MISUSED, f"a call of {tool} was wrong", slug(message), False
+
+
+def slug(text: str) -> str:
+    """The words of a text that do not vary from case to case."""
+    plain = _VARIES.sub(" ", text.lower())
+    words = [word for word in re.findall(r"[a-z]{3,}", plain) if word not in LITTLE_WORDS]
+    return "-".join(words[:6])[:60]
+
+
+def difference(original: str, edited: str) -> float:
+    """The share of words that two texts do not have in common, from 0 to 1."""
+    before, after = set(original.lower().split()), set(edited.lower().split())
+    return 1.0 - len(before & after) / len(before | after) if before | after else 0.0
+
+
+def added(original: str, edited: str) -> list[tuple[str, str]]:
+    """What the operator put in of his own, in order: a signature of each stretch, and its words. At most five; one of
+    little words alone is none."""
+    before, after = original.split(), edited.split()
+    matcher = difflib.SequenceMatcher(
+        a=[one.lower() for one in before], b=[one.lower() for one in after], autojunk=False
+    )
+    found: dict[str, str] = {}
+    for tag, _, _, start, end in matcher.get_opcodes():
+        if tag in ("insert", "replace"):
+            said = " ".join(after[start:end])
+            if signature := slug(said):
+                found.setdefault(signature, said)
+    return list(found.items())[:MOST_ADDED]

@@ -1,0 +1,229 @@
+"""Trials of effects: which runs had one, which did without, what became of them, and who is told of harm (SPEC 5.7).
+
+A run is a session. Whether it goes without an overlay was decided before it began (`lift.withheld`) and is written down
+with its chance when a prompt is made; how the session stands is followed in the ledger, to the operator's last word on
+its changes (`values.outcomes`): work that is thrown away did not succeed, whatever its tests say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import CheckConstraint, Index
+from sqlmodel import Field, Session, SQLModel, col, func, select
+
+from engine.adaptation.lift import HARMS, Arms, lift, withheld
+from engine.adaptation.overlays import OverlayRow, Overlays
+from engine.config import SettingsSource
+from engine.events import OverlayFoundHarmful
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.storage.types import utc
+from engine.values.adaptation import Lift, Overlay
+from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged
+
+CURSOR = "adaptation.trials"
+
+PROVENANCE = "overlays"
+"""Under this name a prompt's provenance says which overlays it carries, or carries not by way of a trial."""
+
+
+class OverlayRun(SQLModel, table=True):
+    """A session that had an overlay, or that was chosen to do without it (`withheld`). `propensity` is how probable
+    the latter was; `state` how it stands (see `values.outcomes.judged`)."""
+
+    __tablename__ = "overlay_runs"
+    __table_args__ = (
+        CheckConstraint("state IN ('','open','good','bad')", name="ck_overlay_runs_state"),
+        CheckConstraint("propensity >= 0 AND propensity <= 1", name="ck_overlay_runs_propensity"),
+        Index("ix_overlay_runs_session", "session_id"),
+    )
+
+    overlay_id: str = Field(primary_key=True, foreign_key="overlays.id")
+    session_id: str = Field(primary_key=True)
+    agent: str
+    workspace: str
+    withheld: bool
+    propensity: float
+    state: str = ""
+    at: datetime = Field(sa_column=utc())
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was drawn for one overlay and one run."""
+
+    overlay: Overlay
+    withheld: bool
+    propensity: float
+
+    def told(self) -> dict[str, Any]:
+        """As a prompt's provenance has it."""
+        return {
+            "id": self.overlay.id,
+            "candidate": self.overlay.candidate_id,
+            "withheld": self.withheld,
+            "propensity": self.propensity,
+        }
+
+
+class Trials:
+    """Draws, writes down, follows. Callable from any thread."""
+
+    def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Facts) -> None:
+        self._database = database
+        self._overlays = overlays
+        self._settings = settings
+        self._facts = FactsRead(database, facts, CURSOR, _concerns)
+        self._busy = threading.Lock()
+        self._lock = threading.Lock()
+        self._lifts: Mapping[str, Lift] | None = None
+        self._changes = 0
+
+    def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Drawn]:
+        """For each overlay whether this run goes without it. What belongs to no run (`run_id` "") has everything."""
+        share = self._settings.current.adaptation.withheld if run_id else 0.0
+        return [Drawn(one, bool(run_id) and withheld(run_id, one.id, share), share) for one in overlays]
+
+    def applied(self, tx: Transaction, told: Mapping[str, Any], *, session_id: str, agent: str, workspace: str) -> None:
+        """A prompt with this provenance is sent: its overlays, carried and withheld, are written down. A run that is
+        written down stays as it is, however many prompts it makes."""
+        for one in told.get(PROVENANCE, ()):
+            self._note(tx, one["id"], one["withheld"], one["propensity"], session_id, agent, workspace)
+
+    def used(self, drawn: Sequence[Drawn], *, session_id: str, agent: str, workspace: str) -> None:
+        """The same for what is no prompt's. Not inside a transaction."""
+
+        def work(tx: Transaction) -> None:
+            for one in drawn:
+                self._note(tx, one.overlay.id, one.withheld, one.propensity, session_id, agent, workspace)
+
+        if drawn and session_id:
+            self._database.write(work)
+
+    def catch_up(self) -> None:
+        """Take in what became of runs since the last time, and tell once of an overlay that does harm."""
+        if not self._busy.acquire(blocking=False):
+            return
+        try:
+            self._facts.each(lambda facts: self._database.write(lambda tx: self._take(tx, facts)))
+        finally:
+            self._busy.release()
+
+    def lift_of(self, overlay_id: str) -> Lift | None:
+        """What is known of an overlay, None for one that was never on trial."""
+        return self._known().get(overlay_id)
+
+    def lifts(self) -> Mapping[str, Lift]:
+        """Of every overlay that was ever on trial, by its id."""
+        return self._known()
+
+    def harmful(self) -> list[tuple[Overlay, Lift]]:
+        """What is in force and does harm: to be rolled back. The most probable harm first."""
+        known = self._known()
+        found = [(one, known[one.id]) for one in self._overlays.every() if one.id in known]
+        return sorted((pair for pair in found if pair[1].verdict == HARMS), key=lambda pair: -pair[1].harm)
+
+    def _note(
+        self, tx: Transaction, overlay: str, withheld: bool, propensity: float, session: str, agent: str, workspace: str
+    ) -> None:
+        if tx.session.get(OverlayRun, (overlay, session)) is not None:
+            return
+        tx.session.add(
+            OverlayRun(
+                overlay_id=overlay,
+                session_id=session,
+                agent=agent,
+                workspace=workspace,
+                withheld=withheld,
+                propensity=propensity,
+                at=tx.now,
+            )
+        )
+        if 0 < propensity < 1 and overlay not in (self._lifts or {}):  # its first run; later ones count when they end
+            tx.after_commit(self._changed)
+
+    def _take(self, tx: Transaction, facts: Sequence[Fact]) -> None:
+        touched: set[str] = set()
+        for fact in facts:
+            session = fact.subject if fact.kind in SESSION_FACTS else str(fact.payload.get("session_id", ""))
+            for row in tx.session.exec(select(OverlayRun).where(col(OverlayRun.session_id) == session)):
+                state = judged(fact.kind, fact.payload, row.state)
+                if state != row.state:
+                    row.state = state
+                    tx.session.add(row)
+                    touched.add(row.overlay_id)
+        if touched:
+            tx.session.flush()
+            tx.after_commit(self._changed)
+            self._tell(tx, touched)
+
+    def _tell(self, tx: Transaction, overlays: set[str]) -> None:
+        for overlay_id, found in _lifts(tx.session, overlays).items():
+            row = tx.session.get(OverlayRow, overlay_id)
+            if row is None or row.until is not None or row.told_at is not None or found.verdict != HARMS:
+                continue
+            row.told_at = tx.now
+            tx.session.add(row)
+            tx.record(
+                OverlayFoundHarmful(
+                    subject=overlay_id,
+                    workspace=row.workspace,
+                    candidate_id=row.candidate_id,
+                    type=row.type,
+                    agent=row.agent_id,
+                    with_runs=found.with_runs,
+                    with_good=found.with_good,
+                    without_runs=found.without_runs,
+                    without_good=found.without_good,
+                    difference=round(found.difference, 4),
+                    harm=round(found.harm, 4),
+                )
+            )
+
+    def _known(self) -> Mapping[str, Lift]:
+        with self._lock:
+            known, changes = self._lifts, self._changes
+        if known is not None:
+            return known
+        with self._database.read() as session:
+            loaded = _lifts(session)
+        with self._lock:
+            if self._changes == changes:  # else what was read may be from before the change
+                self._lifts = loaded
+        return loaded
+
+    def _changed(self) -> None:
+        with self._lock:
+            self._lifts = None
+            self._changes += 1
+
+
+def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str, Lift]:
+    """Lifts from what is counted now. Runs that had no chance to fall into the other arm prove nothing; they are not
+    counted."""
+    key = (OverlayRun.overlay_id, OverlayRun.withheld, OverlayRun.state)
+    statement = sqlalchemy.select(*map(col, key), func.count()).group_by(*map(col, key))
+    statement = statement.where(col(OverlayRun.propensity) > 0, col(OverlayRun.propensity) < 1)
+    if overlays is not None:
+        statement = statement.where(col(OverlayRun.overlay_id).in_(sorted(overlays)))
+    counts: Counter[tuple[str, bool, str]] = Counter()
+    for overlay_id, without, state, number in session.execute(statement):
+        counts[overlay_id, bool(without), state] += number
+    found = {}
+    for overlay_id in sorted({one for one, _, _ in counts}):
+        good = {without: counts[overlay_id, without, "good"] for without in (False, True)}
+        bad = {without: counts[overlay_id, without, "bad"] for without in (False, True)}
+        arms = Arms(good[False] + bad[False], good[False], good[True] + bad[True], good[True])
+        found[overlay_id] = lift(overlay_id, arms)
+    return found
+
+
+def _concerns(fact: Fact) -> bool:
+    return fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS

@@ -1,0 +1,228 @@
+"""What a fact is worth learning from: for each of the 15 kinds of SPEC 5.1 one stated formula from 0 to 100. Pure.
+
+A score is a sum of parts, each with its words; the constants say what a part weighs at most. From `OPPORTUNITY` points
+on a record can become a candidate (SPEC 5.3), so the formulas are laid out to that line: what an agent could do
+otherwise next time comes to it, what only says that all went its way stays below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.values import MICRO, dollars
+
+OPPORTUNITY = 60.0
+"""From so many points on a record is an opportunity."""
+
+FULL_COST = MICRO // 2
+"""Half a dollar of healing weighs in full: the whole of what it may cost unless the settings say otherwise."""
+
+FULL_BREADTH = 5
+"""So many tests, files or repetitions weigh in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A score from 0 to 100 and how it was reckoned, in words."""
+
+    score: float
+    reason: str
+
+
+def weight(*parts: tuple[float, str]) -> Weight:
+    """The sum of `parts`, at most 100 and at least 0, rounded to tenths; parts that add nothing are not named."""
+    total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
+    said = "; ".join(f"{points:+.1f} {words}" for points, words in parts if abs(points) >= 0.05)
+    return Weight(total, said.removeprefix("+"))
+
+
+def share(amount: float, full: float) -> float:
+    """How much of `full` it is, from 0 to 1."""
+    return min(1.0, max(0.0, amount / full)) if full > 0 else float(amount > 0)
+
+
+def failed_tdd(attempts: int, cost: int, failing: int) -> Weight:
+    """Healing was given up: 45, 10 for each further run up to 30, 15 by its cost, 10 by how much is red."""
+    again = max(0, attempts - 1)
+    return weight(
+        (45.0, "tests stayed red"),
+        (10.0 * min(3, again), f"{_tries(again)} to heal them"),
+        (15.0 * share(cost, FULL_COST), _spent(cost)),
+        (10.0 * share(failing, FULL_BREADTH), _count(failing, "test")),
+    )
+
+
+def successful_heal(attempts: int, cost: int, failing: int) -> Weight:
+    """A repair that tests bear out: 60, 20 shared among its tries, 10 by what it cost, 10 by how much it mended."""
+    tries = max(1, attempts - 1)
+    return weight(
+        (60.0, "what was red was mended"),
+        (20.0 / tries, f"at try {tries}"),
+        (10.0 * share(cost, FULL_COST), _spent(cost)),
+        (10.0 * share(failing, FULL_BREADTH), _count(failing, "test")),
+    )
+
+
+def repeated_retry(attempts: int, cost: int) -> Weight:
+    """A try changed nothing: 45, 10 for each try made up to 30, 25 by their cost."""
+    tries = max(0, attempts - 1)
+    return weight(
+        (45.0, "a try to heal left the same tests red"),
+        (10.0 * min(3, tries), f"{_tries(tries)} made"),
+        (25.0 * share(cost, FULL_COST), _spent(cost)),
+    )
+
+
+def task_conflict(files: int, conflicting: int) -> Weight:
+    """Two agents changed the same files: 20 and 4 a file while both can land; 50, 25 by the share of files that
+    conflict and 4 for each of them, up to 20 each way."""
+    if not conflicting:
+        return weight((20.0, "both can land"), (4.0 * min(FULL_BREADTH, files), f"{_count(files, 'file')} in common"))
+    return weight(
+        (50.0, "only one of the two can land"),
+        (25.0 * share(conflicting, files), f"{conflicting} of {_count(files, 'file')} in common conflict"),
+        (4.0 * min(FULL_BREADTH, conflicting), _count(conflicting, "conflict")),
+    )
+
+
+def budget_incident(spent: int, budget: int) -> Weight:
+    """A budget was, or would have been, passed: 50, 10 by how much of it was spent, 40 by how far it was passed."""
+    return weight(
+        (50.0, f"the day's budget of ${dollars(budget):.2f} held something back"),
+        (10.0 * share(spent, budget), f"${dollars(spent):.2f} of it were spent"),
+        (40.0 * share(max(0, spent - budget), budget), "it was passed"),
+    )
+
+
+def edited_approval(changed: float, added: int) -> Weight:
+    """The operator rewrote a prompt before he approved it: 50, 40 by the share of words that changed (0 to 1), 10 when
+    what he added are words of his own."""
+    return weight(
+        (50.0, "the operator edited it before he approved"),
+        (40.0 * share(changed, 1.0), f"{changed:.0%} of its words changed"),
+        (10.0 * (added > 0), f"{_count(added, 'word')} added"),
+    )
+
+
+KEPT_FACT, LANDED, LASTING_PERMISSION, PERMISSION, APPROVED = 65.0, 35.0, 30.0, 25.0, 20.0
+"""What other words of approval weigh. A fact he wants kept should be known to every prompt; the others say that things
+went as they were proposed, which calls for no change."""
+
+
+def approval(points: float, words: str) -> Weight:
+    """An approval of what was proposed, by what it was: see `KEPT_FACT`."""
+    return weight((points, words))
+
+
+MISUSED, BROKE_OFF, PROGRAM = 50.0, 45.0, 30.0
+"""An error by whose it is: an agent's call that a tool refused, a command that could not run or did not end, a model or
+program that failed, which no words to an agent change."""
+
+EXPLAINED, RECURRED = 10.0, 5.0
+"""An error that says what is wrong by a stable word; each time that it came before, up to four."""
+
+
+def agent_error(points: float, words: str, *, explained: bool, before: int) -> Weight:
+    """An error of this kind (see `MISUSED`), which came `before` so often to the same agent."""
+    return weight(
+        (points, words),
+        (EXPLAINED * explained, "the tool said what was wrong"),
+        (RECURRED * min(4, before), _before("it came", before)),
+    )
+
+
+def successful_bubble(confidence: float, importance: float) -> Weight:
+    """A finding reached a leader: half by how sure, half by how weighty it is (0 to 1 each)."""
+    return weight(
+        (50.0 * share(confidence, 1.0), f"confidence {confidence:.2f}"),
+        (50.0 * share(importance, 1.0), f"importance {importance:.2f}"),
+    )
+
+
+def guidance_applied(items: int, leaders: int) -> Weight:
+    """Guidance was carried: 20, 2 for each thing said up to 20, 5 for each leader up to 15. It stays below an
+    opportunity: what was said is a change only when something came of it."""
+    return weight(
+        (20.0, "guidance was carried"),
+        (2.0 * min(10, items), f"{_count(items, 'thing')} said"),
+        (5.0 * min(3, leaders), f"by {_count(leaders, 'leader')}"),
+    )
+
+
+def guidance_noisy(harm: float) -> Weight:
+    """Guidance goes with worse work: 60, 40 by how much more ends badly with it (half and more in full)."""
+    return weight(
+        (60.0, "work goes worse with it than chance explains"), (40.0 * share(harm, 0.5), f"by {harm:.0%} at least")
+    )
+
+
+def stale_guidance(days: int, most: int, gone: int, told: int) -> Weight:
+    """Guidance outlived its time: 40, 20 by how far it is past it (twice its time in full), 15 when it names files that
+    are gone and 2 for each, 2 for each session that carried it up to 20."""
+    past = max(0, days - most) if most else 0
+    return weight(
+        (40.0, "it has outlived its time"),
+        (20.0 * share(past, most) if past else 0.0, f"{days} days old where {most} are the rule"),
+        (15.0 * (gone > 0) + 2.0 * min(FULL_BREADTH, gone), f"{_count(gone, 'file')} it names are gone"),
+        (2.0 * min(10, told), f"{_count(told, 'session')} carried it of late"),
+    )
+
+
+def teaching_refresh(taught: int, unchanged: int) -> Weight:
+    """Souls were taught: 10, 40 by the share that was rewritten. Below an opportunity: it is done already."""
+    return weight((10.0, "a round of teaching was done"), (40.0 * share(taught, taught + unchanged), f"{taught} souls"))
+
+
+def cloud_sync_failure(unsent: int, before: int) -> Weight:
+    """What machines share could not be exchanged: 40, 2 for each row unsent up to 30, 5 for each outage before up to
+    30."""
+    return weight(
+        (40.0, "the shared database could not be reached"),
+        (2.0 * min(15, unsent), f"{unsent} unsent"),
+        (5.0 * min(6, before), f"{_count(before, 'outage')} before"),
+    )
+
+
+def recall_hit(before: int) -> Weight:
+    """What another machine found out served here: 45, 5 for each time that it did before, up to eight."""
+    return weight((45.0, "another machine's finding served"), (5.0 * min(8, before), _before("it did", before)))
+
+
+UNSCRIPTABLE = 45.0
+"""The most for steps that no flow can take."""
+
+
+def tool_sequence(calls: int, z: float, share_of_runs: float, *, commands: bool) -> Weight:
+    """Steps that recur: 40, 20 by how far beyond chance (z of 10 in full), 20 by the share of sessions that have them,
+    4 for each step. What is not commands alone is capped: no flow runs it without a model."""
+    found = weight(
+        (40.0, "the same steps recur"),
+        (20.0 * share(z, 10.0), f"{z:.1f} standard deviations beyond chance"),
+        (20.0 * share(share_of_runs, 1.0), f"in {share_of_runs:.0%} of the sessions"),
+        (4.0 * calls, _count(calls, "step")),
+    )
+    if commands or found.score <= UNSCRIPTABLE:
+        return found
+    return Weight(UNSCRIPTABLE, f"{found.reason}; at most {UNSCRIPTABLE:.0f}: not all of its steps are commands")
+
+
+def mean(scores: Sequence[float]) -> float:
+    """The mean of at least one score."""
+    return sum(scores) / len(scores)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _tries(number: int) -> str:
+    return "1 try" if number == 1 else f"{number} tries"
+
+
+def _before(words: str, number: int) -> str:
+    return f"{words} once before" if number == 1 else f"{words} {number} times before"
+
+
+def _spent(cost: int) -> str:
+    return f"${dollars(cost):.2f} spent on it"

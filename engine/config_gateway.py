@@ -1,0 +1,61 @@
+"""`[gateway]`: where the API for a phone, a script or another agent listens, and whom it lets in (SPEC 10.1)."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from engine.config_agents import Section
+
+PORT = 8477
+"""Where it listens unless said."""
+
+_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
+
+
+class GatewaySettings(Section):
+    """`[gateway]`. With `enabled` the console and `clawpy run` open it too; `clawpy serve` opens it anyway.
+
+    `host` is an address of this machine. One that others reach needs `certificate` and `certificateKey` (PEM files),
+    or `tunnel = true`: your word that something in front of it encrypts. `hosts` are further names it is called by,
+    `origins` the web pages that may call it, as `["https://phone.example"]`.
+    """
+
+    enabled: bool = False
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = PORT
+    certificate: str = ""
+    certificate_key: str = ""
+    tunnel: bool = False
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+
+    @field_validator("host", mode="after")
+    @classmethod
+    def _an_address(cls, value: str) -> str:
+        if value == "localhost":
+            return "127.0.0.1"
+        try:
+            return str(ipaddress.ip_address(value.strip("[]")))
+        except ValueError as error:
+            raise ValueError(f"{value[:80]!r} is no address; 127.0.0.1 for instance, or 0.0.0.0 for all") from error
+
+    @field_validator("hosts", mode="after")
+    @classmethod
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name[:80]!r} is no name of a machine; write it small and without port or https://")
+        return value
+
+    @field_validator("origins", mode="after")
+    @classmethod
+    def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            if not _ORIGIN.fullmatch(one):
+                raise ValueError(f"{one[:80]!r} is no origin; https://phone.example for instance, without a path")
+        return value

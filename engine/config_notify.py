@@ -1,0 +1,113 @@
+"""Settings of notifications (SPEC 10.2): where each surface is reached.
+
+An address that holds a password or a token is a key (SPEC 11.1) and does not stand here: `url = "key"` says that it is
+kept with the keys, under `notify-SURFACE`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import Field, field_validator
+
+from engine.config_agents import Section, url_fault
+
+
+class Surface(StrEnum):
+    """What a notification reaches (SPEC 10.2)."""
+
+    PHONE = "phone"
+    WATCH = "watch"
+    GLASSES = "glasses"
+    DISCORD = "discord"
+    WEB = "web"
+    DESKTOP = "desktop"
+
+
+KEPT = "key"
+"""In the place of an address: it is kept with the keys."""
+
+DESKTOP, SPEAK = "desktop", "speak"
+"""Schemes of our own: a notification of this machine's desktop, and this machine's voice."""
+
+OPEN_SCHEMES = frozenset(
+    {"ntfy", "ntfys", "json", "jsons", "dbus", "glib", "gnome", "macosx", "windows", DESKTOP, SPEAK}
+)
+"""Addresses of these services need no secret; those of all others have one in them."""
+
+_TELLING = re.compile(r"(?i)token|auth|pass|pwd|secret|key|^[+:-]")
+"""Parameters that may carry one; the last are headers and fields."""
+
+ADDRESS = 'an address, for instance "ntfy://ntfy.sh/a-topic-of-yours" or "desktop://", or "key" for one kept as a key'
+
+
+def key_name(surface: str) -> str:
+    """Under which name the keys hold the address of a surface."""
+    return f"notify-{surface}"
+
+
+def variable(surface: str) -> str:
+    """The variable of the environment that holds it."""
+    return f"CLAWPY_NOTIFY_{surface.upper()}_URL"
+
+
+class SurfaceSettings(Section):
+    """`[notify.SURFACE]`"""
+
+    url: Annotated[str, Field(description=ADDRESS)] = ""
+
+    @field_validator("url", mode="after")
+    @classmethod
+    def _open(cls, value: str) -> str:
+        if fault := address_fault(value):
+            raise ValueError(fault)
+        return value
+
+
+class NotifySettings(Section):
+    """`[notify]`: what is not urgent waits `digestMinutes` for the like and then goes with it as one; 0: it does not.
+
+    `gateway` is the address by which a phone reaches the gateway, as `https://laptop.tailnet.ts.net`: with it cards on
+    ntfy have buttons.
+    """
+
+    digest_minutes: Annotated[float, Field(ge=0, le=24 * 60)] = 5
+    gateway: Annotated[str, Field(description='an address, for instance "https://laptop.tailnet.ts.net"')] = ""
+    phone: SurfaceSettings = SurfaceSettings()
+    watch: SurfaceSettings = SurfaceSettings()
+    glasses: SurfaceSettings = SurfaceSettings()
+    discord: SurfaceSettings = SurfaceSettings()
+    web: SurfaceSettings = SurfaceSettings()
+    desktop: SurfaceSettings = SurfaceSettings()
+
+    @field_validator("gateway", mode="after")
+    @classmethod
+    def _reachable(cls, value: str) -> str:
+        if value and (fault := url_fault(value)):
+            raise ValueError(fault)
+        return value.rstrip("/")
+
+    def of(self, surface: Surface) -> SurfaceSettings:
+        """The section of one surface."""
+        found: SurfaceSettings = getattr(self, surface.value)
+        return found
+
+
+def address_fault(url: str) -> str:
+    """Why an address may not stand in the settings, in words that never repeat it; "" when it may."""
+    if url in ("", KEPT):
+        return ""
+    try:
+        parts = urlsplit(url)
+        named = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return f"is no address; accepted is {ADDRESS}"
+    if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[!-~]*", url):
+        return f"is no address; accepted is {ADDRESS}"
+    secret = parts.scheme not in OPEN_SCHEMES or "@" in parts.netloc or any(_TELLING.search(name) for name, _ in named)
+    if secret:
+        return 'this address may hold a secret: keep it with `clawpy notify set SURFACE`, which writes "key" here'
+    return ""

@@ -1,0 +1,102 @@
+"""The verbs of the whole engine: status, stop, resume, dnd, handover (SPEC 3.7, 7.3, 7.5, 9.8)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from engine.doors import crosspoll, wire
+from engine.doors.arguments import Arguments
+from engine.doors.wire import Document
+from engine.values import Refusal
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def status(engine: Engine, arguments: Arguments) -> Document:
+    """State, holds, caps, the last decisions and what waits. `engine` is "none" where none runs but the one that
+    answers: the state is then the one that the last engine left."""
+    runs = engine.autonomy.scheduled
+    last = None if runs else engine.autonomy.left()
+    state = last or engine.autonomy.state()
+    phase = engine.predictions.phase()
+    pending = engine.cards.pending()
+    gateway = engine.gateway.state()
+    return {
+        "engine": "running" if runs else "none",
+        "state": str(state.state),
+        "cause": state.cause,
+        "stateSince": wire.instant(state.since),
+        "since": wire.since(engine.since()),
+        "nextChange": wire.instant(state.next_change),
+        "holds": [wire.hold(one) for one in engine.safety.holds()],
+        "crossPollStatus": crosspoll.counts(engine),
+        "byItself": wire.by_itself(engine.autonomy.earning(engine.workspaces)),
+        "phase": {"number": phase.number, "decisions": phase.decisions, "reason": phase.reason},
+        "silenceSeconds": int(engine.autonomy.silence().total_seconds()),
+        "nextCycleAt": wire.instant(engine.autonomy.next_cycle() if runs else None),
+        "quiet": engine.autonomy.quiet(),
+        "dndUntil": wire.instant(engine.autonomy.dnd_until()),
+        "pending": len(pending),
+        "top": wire.card(pending[0]) if pending else None,
+        "running": [wire.session(one) for one in engine.sessions.running()],
+        "waiting": [wire.waiting(one) for one in engine.queue()],
+        "decisions": [
+            {
+                "predictionId": one.prediction_id,
+                "signal": one.signal.value,
+                "prompt": one.prompt,
+                "targetChannel": one.channel,
+                "decidedBy": one.decided_by.value,
+                "decidedAt": wire.instant(one.decided_at),
+            }
+            for one in engine.feedback.recent(5)
+        ],
+        "workspaces": list(engine.workspaces),
+        "keysInFile": engine.keys.badge(),
+        "gateway": {"url": gateway.url, "words": gateway.words, "clients": gateway.clients},
+    }
+
+
+def stop(engine: Engine, arguments: Arguments) -> Document:
+    """Stop everything and keep it stopped until `resume stop` (SPEC 3.7)."""
+    running = [one.id for one in engine.sessions.running()]
+    try:
+        engine.safety.stop(arguments.text("reason") or "stopped by the operator", "clawpy stop")
+        engine.autonomy.heard("clawpy stop")  # only now: nothing that may fail comes before a stop
+    except Refusal as error:
+        said = f"everything was stopped, but it could not be written down: {error.message}"
+        raise Refusal(error.code, said, f"{error.fix}; until then it holds only while this engine runs") from error
+    return {"holds": [wire.hold(one) for one in engine.safety.holds()], "stopped": running, "reached": True}
+
+
+def resume(engine: Engine, arguments: Arguments) -> Document:
+    """Lift one hold by its word. Without a word the only one there is."""
+    word = arguments.text("word")
+    if not word:
+        words = [one.word for one in engine.safety.holds()]
+        if len(words) > 1:
+            raise Refusal("which_hold", f"{' and '.join(words)} are in force", f"name one: clawpy resume {words[0]}")
+        if not words:
+            raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
+        word = words[0]
+    engine.safety.resume(word)
+    return status(engine, Arguments({}, known=frozenset()))
+
+
+def dnd(engine: Engine, arguments: Arguments) -> Document:
+    """Do not disturb for `seconds`, 2 h unless said, or `off`: cards are made, nothing executes by itself."""
+    seconds = arguments.number("seconds", 7200, least=1, most=30 * 86400)
+    until = engine.autonomy.dnd(None if arguments.flag("off") else timedelta(seconds=seconds))
+    return {"dndUntil": wire.instant(until), "quiet": engine.autonomy.quiet()}
+
+
+def handover(engine: Engine, arguments: Arguments) -> Document:
+    """A headless engine gives its home to whoever asks: what runs is finished first, or with `now` handed back; then
+    it ends. The answer comes at once (SPEC 7.5)."""
+    if engine.handover is None:
+        raise Refusal("not_headless", "the engine of this home is no headless one", "close its console instead")
+    running = [wire.session(one) for one in engine.sessions.running()]
+    engine.handover(not arguments.flag("now"))
+    return {"finishing": not arguments.flag("now"), "running": running}

@@ -1,0 +1,100 @@
+"""The verbs of the organisation, of tasks and of settings: agents, tasks, config (SPEC 9.8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.doors import guiding, wire
+from engine.doors.arguments import Arguments
+from engine.doors.wire import Document
+from engine.values import Refusal, sanitise
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def agents(engine: Engine, arguments: Arguments) -> Document:
+    """list, show, add, move, retire, restore, tier; serve: let a coding agent of the operator's serve a channel."""
+    action = arguments.choice("action", ("list", "show", "add", "move", "retire", "restore", "tier", "serve"), "list")
+    people = engine.hierarchy
+    if action == "list":
+        left = [one.id for one in people.retired()]
+        return {"agents": [wire.agent(one) for one in people.list()], "coding": _coding(engine), "retired": left}
+    if action == "serve":
+        channel, name = arguments.needed("channel"), arguments.needed("id")
+        engine.hiring.hire(name, channel)
+        return {"channel": channel, "coding": [one for one in _coding(engine) if one["name"] == name]}
+    agent_id = arguments.needed("id")
+    if action == "retire":
+        one = people.get(agent_id)
+        people.retire(agent_id)
+        return {"agent": wire.agent(one), "retired": True}
+    if action == "restore":
+        agent_id = people.restore(agent_id).id
+    if action == "add":
+        people.add(
+            agent_id,
+            reports_to=arguments.needed("reportsTo"),
+            title=arguments.text("title"),
+            archetype=arguments.text("archetype"),
+            domain=arguments.text("domain"),
+        )
+    if action == "move":
+        people.move(agent_id, arguments.needed("reportsTo"))
+    if action == "tier":
+        guiding.assign_tier(engine, agent_id, arguments)
+    leaders, reason = people.chain(agent_id)
+    document: Document = {"agent": wire.agent(people.get(agent_id)), "chain": leaders, "chainEnd": reason}
+    return document | ({"soul": people.soul(agent_id)} if action == "show" else {})
+
+
+def _coding(engine: Engine) -> list[Document]:
+    """The coding agents that are installed or in the settings, and the channels they serve."""
+    return [wire.coding_agent(one, engine.settings.current) for one in engine.hiring.known()]
+
+
+def tasks(engine: Engine, arguments: Arguments) -> Document:
+    """list, add, done."""
+    action = arguments.choice("action", ("list", "add", "done"), "list")
+    if action == "add":
+        channel = arguments.text("channel")
+        if channel and channel not in engine.settings.current.channels:
+            raise Refusal(
+                "unknown_channel",
+                f"there is no channel {sanitise(channel)}",
+                "one of " + ", ".join(engine.settings.current.channels),
+            )
+        one = engine.tasks.add(
+            arguments.needed("title"),
+            channel=channel,
+            workspace=arguments.text("workspace"),
+            needs=arguments.texts("needs"),
+        )
+        return {"task": wire.task(one)}
+    if action == "done":
+        return {"task": wire.task(engine.tasks.done(arguments.needed("id")))}
+    found = engine.tasks.list(
+        workspace=arguments.maybe("workspace"),
+        state=arguments.maybe("state"),
+        limit=int(arguments.number("limit", 100, least=1, most=1000)),
+    )
+    return {"tasks": [wire.task(one) for one in found]}
+
+
+def config(engine: Engine, arguments: Arguments) -> Document:
+    """get (one key or all), set, unset."""
+    action = arguments.choice("action", ("get", "set", "unset"), "get")
+    key = arguments.text("key")
+    settings = engine.settings
+    if action == "get" and not key:
+        return {"settings": settings.document(), "file": str(settings.file)}
+    if action == "set":
+        settings.set(key, arguments.anything("value"))
+    if action == "unset":
+        settings.unset(key)
+    return {
+        "key": key,
+        "value": settings.get(key),
+        "origin": settings.origin(key),
+        "accepted": settings.accepted(key),
+    }

@@ -1,0 +1,96 @@
+"""What reaches which surface, and in which form (SPEC 10.2): the seed's table as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from engine.config import Settings
+from engine.config_notify import Surface
+
+
+class Happening(StrEnum):
+    """The seven events that are told."""
+
+    NEW_MEDIUM = "new card, medium"
+    NEW_HIGH = "new card, high"
+    ACTED = "auto-executed"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    COST = "cost near cap"
+    PAUSED = "paused"
+
+
+class Form(StrEnum):
+    """How it arrives."""
+
+    CARD = "banner + card"  # with approve, reject, snooze
+    BANNER = "banner"
+    SILENT = "silent"  # it is there, and nothing rings
+    BADGE = "badge"  # the number alone
+    HAPTIC = "haptic + badge"
+    REFRESH = "refresh"
+    PAUSE = "⏸"
+    SPOKEN = "spoken"
+    EMBED = "embed"
+    TICK = "✅"
+    CROSS = "❌"
+    RESULT = "result"
+    STATUS = "status"
+
+
+class Urgency(StrEnum):
+    """How a happening is treated: low ones wait for each other, urgent ones wait for no morning."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    URGENT = "urgent"
+
+
+def _row(screen: Form, watch: Form | None, glasses: Form | None, discord: Form | None) -> Mapping[Surface, Form]:
+    """A line of the table; web and desktop are as the phone."""
+    forms = {
+        Surface.PHONE: screen,
+        Surface.WATCH: watch,
+        Surface.GLASSES: glasses,
+        Surface.DISCORD: discord,
+        Surface.WEB: screen,
+        Surface.DESKTOP: screen,
+    }
+    return {surface: form for surface, form in forms.items() if form is not None}
+
+
+MATRIX: Mapping[Happening, Mapping[Surface, Form]] = {
+    #                          phone, web, desktop   watch         glasses      discord
+    Happening.NEW_MEDIUM: _row(Form.CARD, Form.BADGE, None, None),
+    Happening.NEW_HIGH: _row(Form.CARD, Form.HAPTIC, Form.SPOKEN, Form.EMBED),
+    Happening.ACTED: _row(Form.SILENT, Form.REFRESH, None, Form.TICK),
+    Happening.COMPLETED: _row(Form.BANNER, Form.HAPTIC, Form.SPOKEN, Form.RESULT),
+    Happening.FAILED: _row(Form.BANNER, Form.HAPTIC, None, Form.CROSS),
+    Happening.COST: _row(Form.BANNER, None, None, None),
+    Happening.PAUSED: _row(Form.BANNER, Form.PAUSE, None, Form.STATUS),
+}
+
+URGENCY: Mapping[Happening, Urgency] = {
+    Happening.NEW_MEDIUM: Urgency.LOW,
+    Happening.NEW_HIGH: Urgency.NORMAL,
+    Happening.ACTED: Urgency.LOW,
+    Happening.COMPLETED: Urgency.NORMAL,
+    Happening.FAILED: Urgency.NORMAL,
+    Happening.COST: Urgency.URGENT,
+    Happening.PAUSED: Urgency.URGENT,
+}
+
+
+def form_of(happening: Happening, surface: Surface) -> Form | None:
+    """How `happening` arrives on `surface`, None when it does not."""
+    return MATRIX[happening].get(surface)
+
+
+def allowed(surface: Surface, settings: Settings) -> bool:
+    """Whether the flags of SPEC 7.4 let anything out to a surface."""
+    if surface is Surface.WATCH:
+        return settings.watch_complications_enabled
+    if surface is Surface.GLASSES:
+        return settings.glasses_alerts_enabled
+    return settings.push_notifications_enabled

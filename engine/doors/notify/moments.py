@@ -1,0 +1,125 @@
+"""What a fact of the ledger means to somebody who is not there: one of the seven happenings, or nothing.
+
+Pure. The outbox keeps only which fact it was; what is said of it is read anew when it is sent, so that what the
+operator has decided meanwhile, or had forgotten (SPEC 4.10), is not told any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from engine.doors.notify.matrix import Happening
+from engine.storage.facts_read import Fact
+from engine.values import Card, DecidedBy, Refusal, SessionState, SessionView, Source, Status, dollars
+
+HIGH = 0.6
+"""From this confidence on a card is a high one: it has the SUGGESTED badge (SPEC 2.5), as the seed's 72 %."""
+
+KINDS = frozenset({"PredictionCreated", "PredictionConfirmed", "SessionEnded", "CostWarned", "StateChanged"})
+"""The facts that may be told."""
+
+FAILURES = frozenset({SessionState.FAILED, SessionState.BLOCKED, SessionState.INTERRUPTED})
+
+CARDS = frozenset({Happening.NEW_MEDIUM, Happening.NEW_HIGH})
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something to tell. `words` say what happened, for a card its prompt; `confidence` in [0, 1], None where there is
+    none; `asks` that the content filter wants a person to look at the card itself (SPEC 3.5)."""
+
+    happening: Happening
+    at: datetime
+    words: str
+    card_id: str = ""
+    channel: str = ""
+    confidence: float | None = None
+    asks: bool = False
+
+
+class Cards(Protocol):
+    """Cards by id."""
+
+    def get(self, card_id: str) -> Card: ...
+
+
+class Sessions(Protocol):
+    """Sessions by id."""
+
+    def get(self, session_id: str) -> SessionView: ...
+
+
+def happening_of(fact: Fact) -> Happening | None:
+    """Which of the seven a fact is, None when it is none of them."""
+    payload = fact.payload
+    match fact.kind:
+        case "PredictionCreated" if payload["source"] != Source.OPERATOR.value or payload.get("suggested"):
+            # Else he made it himself.
+            return Happening.NEW_HIGH if payload["confidence"] >= HIGH else Happening.NEW_MEDIUM
+        case "PredictionConfirmed" if payload["decided_by"] == DecidedBy.AUTONOMY.value:
+            return Happening.ACTED
+        case "SessionEnded" if payload["state"] == SessionState.SUCCEEDED.value:
+            return Happening.COMPLETED
+        case "SessionEnded" if payload["state"] in FAILURES:
+            return Happening.FAILED
+        case "CostWarned":
+            return Happening.COST
+        case "StateChanged" if payload["after"] == "PAUSED":
+            return Happening.PAUSED
+    return None
+
+
+def moment(fact: Fact, cards: Cards, sessions: Sessions, now: datetime) -> Moment | None:
+    """What is to be told of a fact now; None when it needs no telling any more."""
+    happening = happening_of(fact)
+    if happening is None:
+        return None
+    told = Moment(happening, fact.at, "")
+    payload = fact.payload
+    if happening is Happening.COST:
+        cap, spent = payload["cap"], payload["spent"]
+        share = 100 * spent // cap if cap else 100
+        return replace(
+            told, words=f"{share} % of the {payload['window']}'s cap: ${dollars(spent):.2f} of ${dollars(cap):.2f}"
+        )
+    if happening is Happening.PAUSED:
+        return replace(told, words=f"Paused: {payload['cause']}")
+    if happening in (Happening.COMPLETED, Happening.FAILED):
+        return _ended(told, fact, sessions)
+    try:
+        card = cards.get(fact.subject)
+    except Refusal:  # forgotten
+        return None
+    snoozed = card.snoozed_until is not None and card.snoozed_until > now
+    waits = card.status is Status.PENDING and card.expires_at > now and not snoozed
+    if happening in CARDS and not waits:
+        return None
+    return replace(
+        told,
+        words=card.assignment.prompt,
+        card_id=card.id,
+        channel=card.assignment.channel,
+        confidence=card.confidence,
+        asks=card.asks,
+    )
+
+
+def _ended(told: Moment, fact: Fact, sessions: Sessions) -> Moment:
+    word = "Done" if told.happening is Happening.COMPLETED else "Failed"
+    try:
+        session: SessionView | None = sessions.get(fact.subject)
+    except Refusal:
+        session = None
+    check = session.check if session is not None else None
+    if told.happening is Happening.COMPLETED and check is not None and not check.green:
+        word = "Ran to its end, tests are red"  # it did what was asked of it (SPEC 9.8), and the news is not good
+    error = session.error if session is not None and told.happening is Happening.FAILED else ""
+    result = error or fact.payload["summary"] or (session.prompt if session else "") or fact.payload["state"]
+    return replace(
+        told,
+        words=f"{word}: {result}",
+        card_id=fact.payload["prediction_id"],
+        channel=session.channel if session else "",
+    )

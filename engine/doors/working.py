@@ -1,0 +1,101 @@
+"""The verbs of sessions and what they changed: work, land, branch, discard (SPEC 3.9, 9.8)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from engine.doors import wire
+from engine.doors.arguments import Arguments
+from engine.doors.find import Found, find
+from engine.doors.wire import Document
+from engine.values import ChangeState, SessionState
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+TAIL = 40
+"""So many lines of a transcript `work ID` shows unless asked for another number."""
+
+
+def work(engine: Engine, arguments: Arguments) -> Document:
+    """Sessions and what waits to be landed; with an id one of them, with the end of its transcript.
+
+    Of workspaces that were not asked for, `elsewhere` counts the sessions, by workspace.
+    """
+    wanted = arguments.maybe("id")
+    if wanted is None:
+        workspaces = arguments.texts("workspaces")
+        limit = int(arguments.number("limit", 20, least=1, most=1000))
+        known = engine.sessions.list(limit=1000 if workspaces else limit)
+        sessions = [one for one in known if not workspaces or one.workspace in workspaces][:limit]
+        elsewhere = Counter(one.workspace for one in known if workspaces and one.workspace not in workspaces)
+        changes = [
+            one
+            for one in engine.changes.list(state=ChangeState.WAITING, limit=1000 if workspaces else limit)
+            if not workspaces or one.workspace in workspaces
+        ][:limit]
+        return {
+            "sessions": [wire.session(one) for one in sessions],
+            "changeSets": [wire.change_set(one) for one in changes],
+            "elsewhere": dict(elsewhere.most_common()),
+        }
+    found = find(engine, wanted)
+    document = with_transcript(engine, found, int(arguments.number("lines", TAIL, least=0, most=2000)))
+    if arguments.flag("diff") and found.change_set is not None:
+        document["diff"] = [
+            {
+                "path": file.path,
+                "status": file.status,
+                "oldPath": file.old_path or "",
+                "binary": file.binary,
+                "hunks": file.hunks,
+            }
+            for file in engine.changes.diff(found.change_set.id)
+        ]
+    return document
+
+
+def land(engine: Engine, arguments: Arguments) -> Document:
+    """Bring a change set into the working tree."""
+    found = find(engine, arguments.needed("id"))
+    engine.changes.land(found.change_set_id)
+    return shown(find(engine, found.change_set_id))
+
+
+def branch(engine: Engine, arguments: Arguments) -> Document:
+    """Commit a change set onto a branch of its own."""
+    found = find(engine, arguments.needed("id"))
+    engine.changes.branch(found.change_set_id)
+    return shown(find(engine, found.change_set_id))
+
+
+def discard(engine: Engine, arguments: Arguments) -> Document:
+    """Throw a change set away; of what was interrupted and left none, acknowledge the interruption."""
+    found = find(engine, arguments.needed("id"))
+    if found.session is not None and found.session.state is SessionState.INTERRUPTED:
+        engine.acknowledge(found.session.id)
+        if found.change_set is None:
+            return shown(found)
+    engine.changes.discard(found.change_set_id)
+    return shown(find(engine, found.change_set_id))
+
+
+def shown(found: Found) -> Document:
+    """A card with its session and its change set."""
+    return {
+        "prediction": None if found.card is None else wire.card(found.card),
+        "session": wire.session(found.session),
+        "changeSet": wire.change_set(found.change_set),
+    }
+
+
+def with_transcript(engine: Engine, found: Found, lines: int) -> Document:
+    """The same, with the last `lines` of its transcript."""
+    document = shown(found)
+    if found.session is not None and lines:
+        after = max(0, found.session.lines - lines)
+        transcript = engine.sessions.transcript(found.session.id, after=after, limit=lines)
+        document["transcript"] = [wire.line(one) for one in transcript]
+    return document

@@ -1,0 +1,77 @@
+"""The bus: volatile, and it waits for nobody."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from engine.events.event import Event
+
+log = logging.getLogger(__name__)
+
+
+class Subscription:
+    """A bounded queue of events for one reader. When it is full the oldest is dropped and counted."""
+
+    def __init__(self, bus: EventBus, wake: Callable[[], None], capacity: int) -> None:
+        self._bus = bus
+        self._wake = wake
+        self._events: deque[Event] = deque()
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._awake = False
+        self.dropped = 0
+
+    def _offer(self, event: Event) -> None:
+        with self._lock:
+            if len(self._events) >= self._capacity:
+                self._events.popleft()
+                self.dropped += 1
+            self._events.append(event)
+            wake = not self._awake
+            self._awake = True
+        if wake:
+            self._wake()
+
+    def drain(self) -> list[Event]:
+        """All events since the last drain, oldest first; the next event wakes the reader again."""
+        with self._lock:
+            events = list(self._events)
+            self._events.clear()
+            self._awake = False
+        return events
+
+    def close(self) -> None:
+        """Stop receiving."""
+        self._bus._remove(self)
+
+
+class EventBus:
+    """Carries facts to whoever listens, from any thread, without ever waiting for a listener."""
+
+    def __init__(self) -> None:
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._lock = threading.Lock()
+
+    def subscribe(self, wake: Callable[[], None], *, capacity: int = 10_000) -> Subscription:
+        """Listen. `wake` is called once per batch, from the publishing thread, and must return at once
+        (for a screen: `loop.call_soon_threadsafe`); the reader then calls `drain`."""
+        subscription = Subscription(self, wake, capacity)
+        with self._lock:
+            self._subscriptions = (*self._subscriptions, subscription)
+        return subscription
+
+    def _remove(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
+
+    def publish(self, event: Event) -> None:
+        """Hand `event` to every reader. A reader whose `wake` raises is reported and taken off."""
+        for subscription in self._subscriptions:
+            try:
+                subscription._offer(event)
+            except Exception:
+                log.exception("a listener failed on %s and was taken off the bus", event.kind)
+                self._remove(subscription)

@@ -1,0 +1,99 @@
+"""What may begin, by which runner and in which sandbox, and why not now (SPEC 3.7, 3.8, 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from engine.clock import Clock
+from engine.execution.channels import AUTONOMOUS
+from engine.execution.keeper import Brakes, stopped
+from engine.execution.runners.base import Runner
+from engine.execution.sandbox import Sandbox, best_sandbox
+from engine.values import Assignment, Refusal
+
+CALM = timedelta(minutes=10)
+"""So long nobody else may have written in a workspace where a session that can write starts by itself (SPEC 3.8)."""
+
+
+class Admission:
+    """Asked when a session is to be made, and once more when its turn has come."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        brakes: Brakes,
+        runners: Sequence[Runner],
+        sandbox: Sandbox | None,
+        last_write: Callable[[str], datetime | None],
+        unattended: Callable[[str], str],
+    ) -> None:
+        """`last_write`, `unattended`: see `Sessions`."""
+        self._clock = clock
+        self._brakes = brakes
+        self._runners = {runner.name: runner for runner in runners}
+        self._sandbox = sandbox
+        self._last_write = last_write
+        self._unattended = unattended
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The best rung of this machine, tried when it is first needed."""
+        if self._sandbox is None:
+            self._sandbox = best_sandbox()
+        return self._sandbox
+
+    def admit(self, assignment: Assignment, mode: str) -> None:
+        """Raise why this may not begin now: `Refusal` `no_runner`, `no_sandbox`, `unattended`, `workspace_busy`,
+        `stopped`."""
+        if not (info := self.runner_of(assignment).check(assignment)).takes:
+            raise Refusal("no_runner", info.reason)
+        if mode == AUTONOMOUS and not self.sandbox.confines:
+            raise Refusal(
+                "no_sandbox", "nothing runs by itself without a sandbox, and none works here", "install bubblewrap"
+            )
+        if mode == AUTONOMOUS and (why := self._unattended(assignment.workspace)):
+            raise Refusal("unattended", why, "approve it yourself, or wait")
+        if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
+            raise Refusal("workspace_busy", busy, "it may run once nobody wrote there for 10 minutes")
+        if (reason := stopped(self._brakes)) is not None:
+            raise Refusal("stopped", reason, "clawpy resume")
+
+    def withdrawn(self, assignment: Assignment, mode: str) -> str:
+        """Why what was admitted may not begin after all, "" when it may: it waited its turn, or for a restart, and
+        meanwhile things may have changed."""
+        if (reason := stopped(self._brakes)) is not None:
+            return reason
+        if mode != AUTONOMOUS:
+            return ""
+        return self._unattended(assignment.workspace) or self.hindrance(assignment)
+
+    def runner_of(self, assignment: Assignment) -> Runner:
+        """The runner an assignment names; `acp:claude` is of the family that `acp:*` serves. Raises `Refusal`
+        `no_runner`."""
+        family, colon, _ = assignment.runner.partition(":")
+        runner = self._runners.get(f"{family}:*" if colon else assignment.runner)
+        if runner is None:
+            known = ", ".join(self._runners) or "none"
+            raise Refusal("no_runner", f"there is no runner {assignment.runner!r}", f"built in: {known}")
+        return runner
+
+    def hindrance(self, assignment: Assignment) -> str:
+        """Why this may not start by itself just now, in words (SPEC 3.8); "" when it may.
+
+        Costs git processes when it can write. Raises `Refusal` `no_runner`.
+        """
+        if not self.sandbox.confines:
+            return "nothing runs by itself without a sandbox, and none works here"
+        if self.runner_of(assignment).check(assignment).check_only:
+            return ""
+        wrote = self._last_write(assignment.workspace)
+        if wrote is None or (ago := self._clock.now() - wrote) >= CALM:
+            return ""
+        return f"somebody wrote in {Path(assignment.workspace).name} {max(0, int(ago.total_seconds() // 60))} min ago"
+
+    def recover(self) -> list[str]:
+        """At start-up: each runner tidies up what a crash left of its own; what was done, in words."""
+        return [said for runner in self._runners.values() for said in runner.recover()]

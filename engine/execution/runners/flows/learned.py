@@ -1,0 +1,77 @@
+"""Flows that were learnt: commands that agents ran over and over, one after the other, without a model (SPEC 5.4).
+
+Each is like any other flow: the content filter looks at every command, the sandbox holds it, it works in a worktree of
+its own, and what it changed waits for review. `Registry` is what there is at this moment, the program's own flows and
+those in force; whoever names a flow asks it, so what was rolled back is known nowhere.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from engine.execution.runners.flow import Flow, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.common import Parameters, count, last_line
+
+
+class LearnedFlowParameters(Parameters):
+    """It takes none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedFlow:
+    """Commands, each a program with its arguments. `workspace` is the only one it is for, "" for all."""
+
+    name: str
+    title: str
+    commands: tuple[tuple[str, ...], ...]
+    workspace: str = ""
+
+    place: ClassVar = Place.CHANGE_SET
+    parameters: ClassVar[type[BaseModel]] = LearnedFlowParameters
+
+    @property
+    def words(self) -> str:
+        """What it runs, as cards say it; who approves one agrees to just that."""
+        return ", then ".join(shlex.join(one) for one in self.commands)
+
+    def describe(self, parameters: Any) -> str:
+        """The same: there is nothing to choose."""
+        return f"Run {self.words}"
+
+    def run(self, job: Job) -> FlowResult:
+        """Run every command; the first that fails ends it, since what comes after was never run without it."""
+        for number, argv in enumerate(self.commands, start=1):
+            done = job.run(argv)
+            if not done.ok:
+                raise FlowUnable(
+                    f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
+                    f"{done.exit_code}: {last_line(done.output) or 'it printed nothing'}"
+                )
+        return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran to the end")
+
+
+class Registry(Mapping[str, Flow]):
+    """Every flow by its name, as of now. The program's own come first and cannot be replaced."""
+
+    def __init__(self, own: Mapping[str, Flow], learned: Callable[[], Sequence[LearnedFlow]]) -> None:
+        self._own = own
+        self._learned = learned
+
+    def __getitem__(self, name: str) -> Flow:
+        found = self._own.get(name)
+        return self._more()[name] if found is None else found
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in self._more() if name not in self._own)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _more(self) -> Mapping[str, Flow]:
+        return {one.name: one for one in self._learned()}

@@ -1,0 +1,134 @@
+"""Where one session works and how it does: its folders and its sandbox, its runner, and what came of it (SPEC 3.8).
+
+Of queues, threads and other sessions nothing is known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+
+from engine.clock import Clock
+from engine.config import SettingsSource
+from engine.execution.admission import Admission
+from engine.execution.channels import Channels
+from engine.execution.live import CommandCheck, LiveSession, Purse, Stop
+from engine.execution.runners.base import RunnerResult
+from engine.execution.runners.flow import CommandBlocked, FlowUnable, NotBegun, Stopped
+from engine.execution.sandbox import Confinement, Sandbox, secret_places
+from engine.execution.session_records import SessionRecords
+from engine.execution.transcripts import TranscriptWriter
+from engine.execution.worktrees import remove_folder
+from engine.home import Home
+from engine.values import UNDONE, Assignment, Refusal, SessionState
+
+log = logging.getLogger(__name__)
+
+
+class Workplace:
+    """Makes the places of sessions and has the work done in them."""
+
+    def __init__(
+        self,
+        *,
+        home: Home,
+        clock: Clock,
+        settings: SettingsSource,
+        channels: Channels,
+        check: CommandCheck,
+        purse: Purse,
+        admission: Admission,
+        records: SessionRecords,
+    ) -> None:
+        self._home = home
+        self._clock = clock
+        self._settings = settings
+        self._channels = channels
+        self._check = check
+        self._purse = purse
+        self._admission = admission
+        self._records = records
+
+    def transcript(self, session_id: str) -> Path:
+        """The file of a session's transcript."""
+        return self._home.transcripts / f"{session_id}.jsonl"
+
+    def writer(self, session_id: str) -> TranscriptWriter:
+        """Who writes it."""
+        return TranscriptWriter(self.transcript(session_id), self._clock)
+
+    def prepare(self, session_id: str, assignment: Assignment, mode: str, sandbox: Sandbox) -> LiveSession:
+        """The session, ready to begin, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
+        scratch = self._scratch / session_id
+        caches = self._home.cache / "build" / hashlib.sha256(assignment.workspace.encode()).hexdigest()[:16]
+        for folder in (scratch / "tmp", caches):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (scratch / "empty").touch()
+        workspace = Path(assignment.workspace)
+        return LiveSession(
+            session_id=session_id,
+            assignment=assignment,
+            limits=self._channels.get(assignment.channel).limits(mode),
+            clock=self._clock,
+            transcript=self.writer(session_id),
+            sandbox=sandbox,
+            confinement=Confinement(
+                folder=workspace,
+                scratch=scratch,
+                caches=caches,
+                readable=(workspace,),
+                hidden=secret_places(self._home),
+                network=self._settings.current.workspace(assignment.workspace).network,
+            ),
+            check=self._check,
+            purse=self._purse,
+        )
+
+    def work(self, live: LiveSession) -> Stop | RunnerResult:
+        """Do the work, in this thread, and say what came of it. The transaction in which the session begins is the
+        first thing done; no process of it is left."""
+        outcome: Stop | RunnerResult
+        try:
+            outcome = self._worked(live)
+        except Stopped as error:
+            outcome = live.stop_requested or Stop(SessionState.CANCELLED, str(error))
+        except CommandBlocked as error:
+            outcome = Stop(SessionState.BLOCKED, str(error))
+        except (FlowUnable, Refusal) as error:
+            not_begun = isinstance(error, NotBegun)
+            outcome = live.stop_requested or Stop(SessionState.FAILED, str(error), not_begun)
+        except Exception as error:
+            if live.stop_requested is None:
+                log.exception("session %s failed", live.id)
+            kind = type(error).__name__
+            outcome = live.stop_requested or Stop(SessionState.FAILED, f"unexpected error: {kind}: {error}")
+        live.processes.end(grace=0)
+        return outcome
+
+    def _worked(self, live: LiveSession) -> RunnerResult:
+        runner = self._admission.runner_of(live.assignment)
+        hosts = runner.check(live.assignment).hosts
+        view = self._records.begin(live.id, live.sandbox.describe(network=live.confinement.network, hosts=hosts))
+        if view is None:
+            raise Stopped("it was ended before it began")
+        if reason := self._admission.withdrawn(live.assignment, view.mode):
+            live.stop(Stop(SessionState.CANCELLED, reason))
+        live.check_running()
+        result = runner.run(live, view)
+        if live.stop_requested is not None and live.stop_requested.reason != UNDONE:
+            live.leftover = result.write  # the stop came a moment too late to save anything
+        live.check_running()
+        return result
+
+    def sweep(self, live: LiveSession | None = None) -> None:
+        """Remove the scratch of a session, or of all; what resists is left to the next start."""
+        scratch = self._scratch if live is None else live.scratch
+        try:
+            remove_folder(scratch)
+        except OSError:
+            log.warning("%s cannot be removed", scratch, exc_info=True)
+
+    @property
+    def _scratch(self) -> Path:
+        return self._home.cache / "scratch"

@@ -1,0 +1,234 @@
+"""Writes down what each session learnt (SPEC 6.6): before it works, at its milestones, and when it is over.
+
+Streams and corrections are written at the team's scope, the most specific one; what tests, the operator or repetition
+established goes on to the session (the rollups *team* and *session*); what is feared and assumed belongs to the
+session. Ids follow from what an entry says, so a second time writes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import repeat
+
+from engine.events import Event, LearningPromoted, LearningsExtracted
+from engine.learnings.asking import Extractor
+from engine.learnings.entries import LONGEST, domain_of, entry_id, title_of
+from engine.learnings.record import Records, SessionRecord
+from engine.learnings.rules import PROSPECTIVE, Found, found, of_fact
+from engine.learnings.scopes import Scope, project_key
+from engine.learnings.store import Change, LearningFiles, added
+from engine.learnings.temporal import RISK, assumptions, came_true, risks
+from engine.storage.facts_read import Fact
+from engine.values import EntrySource, LearningEntry, LearningKind, LearningStatus, NoAnswer
+from engine.values.secrets import redact
+
+log = logging.getLogger(__name__)
+
+ESTABLISHED = 0.75
+"""From this confidence on what a team found goes on to its session: tests, the operator, or repetition said so."""
+
+
+Forgotten = Callable[[LearningEntry], bool]
+"""Whether an entry holds what was forgotten since its words were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What was written of a session: the new entries. `fault` says why a model was not heard, "" where none is."""
+
+    entries: tuple[LearningEntry, ...] = ()
+    fault: str = ""
+
+
+class Extraction:
+    """Extracts. One thread at a time."""
+
+    def __init__(
+        self,
+        files: LearningFiles,
+        records: Records,
+        extractor: Extractor,
+        *,
+        secrets: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._files = files
+        self._records = records
+        self._extractor = extractor
+        self._secrets = secrets
+
+    def begin(self, session_id: str) -> list[LearningEntry]:
+        """A session began: write what might go wrong, from what was known then."""
+        with self._files.watched() as forgotten:
+            record = self._records.begun(session_id)
+            if record is None or record.view.flow is not None:
+                return []
+            known = self._files.entries(Scope(project_key(record.view.workspace)))
+            feared = risks(record, [one for one in known if one.session_id != session_id])
+            return self._write(record, feared, record.view.started_at or record.view.created_at, forgotten)
+
+    def in_flight(self, session_id: str) -> list[LearningEntry]:
+        """A milestone of a session: write what was assumed up to now."""
+        with self._files.watched() as forgotten:
+            record = self._records.begun(session_id)
+            if record is None or record.view.flow is not None:
+                return []
+            assumed = assumptions(self._records.lines(session_id), tuple(self._secrets()))
+            at = record.view.ended_at or record.view.started_at or record.view.created_at
+            return self._write(record, assumed, at, forgotten)
+
+    def late(self, fact: Fact) -> list[LearningEntry]:
+        """What became of a session's changes after it was over."""
+        with self._files.watched() as forgotten:
+            record = self._records.begun(str(fact.payload.get("session_id", "")))
+            return [] if record is None else self._write(record, of_fact(fact, record), fact.at, forgotten)
+
+    def end(self, session_id: str, *, ask: bool = True) -> Extracted:
+        """A session is over: write what it taught, by rules and, with `ask`, by the model where one is named. What
+        is forgotten while the model is asked is not written (SPEC 4.10)."""
+        with self._files.watched() as forgotten:
+            return self._end(session_id, ask, forgotten)
+
+    def _end(self, session_id: str, ask: bool, forgotten: Forgotten) -> Extracted:
+        record = self._records.of(session_id)
+        if record is None or record.view.not_begun:
+            return Extracted()
+        lines = list(self._records.lines(session_id)) if record.view.flow is None else []
+        every = [*found(record), *assumptions(lines, tuple(self._secrets()))]
+        by, fault = "rules", ""
+        if ask and record.view.flow is None:
+            try:
+                claimed = self._extractor.extract(record, lines)
+            except NoAnswer as error:
+                fault = f"no model said what {session_id} taught, the rules did: {error}"
+                log.warning("%s", fault)
+            else:
+                if claimed is not None:
+                    every += claimed
+                    by = "rules and model"
+        at = record.view.ended_at or record.view.created_at
+        new = self._write(record, every, at, forgotten, by=by)
+        with self._files.alone():
+            self._mark(record, every)
+        return Extracted(tuple(new), fault)
+
+    def _write(
+        self,
+        record: SessionRecord,
+        every: Sequence[Found],
+        at: datetime,
+        forgotten: Forgotten,
+        *,
+        by: str = "rules",
+    ) -> list[LearningEntry]:
+        said = list(map(without_secrets, every, repeat(tuple(self._secrets())))) if every else []
+        with self._files.alone():
+            return self._write_alone(record, said, at, forgotten, by)
+
+    def _write_alone(
+        self, record: SessionRecord, every: Sequence[Found], at: datetime, forgotten: Forgotten, by: str
+    ) -> list[LearningEntry]:
+        view = record.view
+        session = Scope(project_key(view.workspace), view.id)
+        team = replace(session, team=record.leader)
+        known = {one.id for one in self._files.entries(session)} if every else set()
+        new: list[LearningEntry] = []
+        facts: list[Event] = []
+        for one in every:
+            own = session if one.about.startswith(RISK) or one.phase == "in-flight" else team
+            own = session if one.kind is LearningKind.PROXY else own
+            entry = made(one, own, record, at)
+            if entry.id in known or forgotten(entry):
+                continue
+            known.add(entry.id)
+            new.append(entry)
+            if own is team and record.leader and entry.confidence >= ESTABLISHED:
+                risen = self._risen(entry, session, at)
+                if risen.id not in known:
+                    known.add(risen.id)
+                    new.append(risen)
+                    facts.append(
+                        LearningPromoted(
+                            subject=risen.id,
+                            workspace=view.workspace,
+                            scope="session",
+                            sources=(entry.id,),
+                            sessions=(view.id,),
+                            by="establishment",
+                        )
+                    )
+        if new:
+            phases = tuple(dict.fromkeys(one.phase for one in new))
+            told = LearningsExtracted(subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by)
+            self._files.apply([added(one) for one in new], [told, *facts])
+        return new
+
+    def _risen(self, entry: LearningEntry, session: Scope, at: datetime) -> LearningEntry:
+        id = entry_id(session.level, session.id, entry.kind, entry.about, entry.text)
+        return replace(
+            entry,
+            id=id,
+            scope=session.level,
+            scope_id=session.id,
+            path=session.page(entry.kind, id),
+            promoted_from=(EntrySource(entry.id, entry.session_id),),
+            promoted_at=at,
+        )
+
+    def _mark(self, record: SessionRecord, every: Sequence[Found]) -> None:
+        """What was feared and happened says so, once."""
+        session = record.view.id
+        feared = self._files.entries(Scope(project_key(record.view.workspace), session), below=False)
+        changes = [
+            Change(
+                one.path,
+                one.id,
+                {
+                    "reinforcement_count": one.reinforcement_count + 1,
+                    "reinforced_by": [*one.reinforced_by, session],
+                    "reasons": [*one.reasons, "it happened"],
+                },
+            )
+            for one in feared
+            if one.phase == PROSPECTIVE and session not in one.reinforced_by and came_true(one, every)
+        ]
+        self._files.apply(changes)
+
+
+def without_secrets(one: Found, known: Iterable[str]) -> Found:
+    """What was found without what is, or looks like, a secret (SPEC 11.1)."""
+    text, about, title = (redact(said, known) for said in (one.text, one.about, one.title))
+    return replace(one, text=text, about=about, title=title)
+
+
+def made(one: Found, scope: Scope, record: SessionRecord, at: datetime) -> LearningEntry:
+    """What was found as an entry of a scope."""
+    view = record.view
+    within = f"{view.id}/{scope.team}" if scope.team else scope.id
+    text = one.text[:LONGEST]
+    id = entry_id(scope.level, within, one.kind, one.about, text)
+    return LearningEntry(
+        id=id,
+        scope=scope.level,
+        scope_id=scope.id,
+        kind=one.kind,
+        type=one.type,
+        domain=domain_of(one.kind),
+        text=text,
+        title=one.title or title_of(text),
+        importance=one.importance.value,
+        confidence=one.confidence.value,
+        reasons=(*one.confidence.reasons, *one.importance.reasons),
+        phase=one.phase,
+        status=LearningStatus.ACTIVE,
+        created_at=at,
+        session_id=view.id,
+        session_task=title_of(redact(view.prompt)),
+        workspace=view.workspace,
+        agent=view.agent,
+        about=one.about,
+        path=scope.page(one.kind, id),
+        continues=record.continues,
+    )

@@ -1,0 +1,299 @@
+"""The port of the promotion chain (SPEC 6): what was learnt, where it came from, what becomes of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from engine.clock import Clock
+from engine.events import LearningKept
+from engine.learnings.asking import Extractor, Judge
+from engine.learnings.chain import FOLLOWED, Chain
+from engine.learnings.extraction import Extraction
+from engine.learnings.forgetting import LearningTexts
+from engine.learnings.meaning import KeptMeaning, Make
+from engine.learnings.provenance import Provenance
+from engine.learnings.record import Records
+from engine.learnings.retraction import retraction
+from engine.learnings.scopes import Scope, project_key, scope_at
+from engine.learnings.store import Change, LearningFiles
+from engine.learnings.uses import Uses
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import Facts
+from engine.storage.following import Follower, Following
+from engine.values import (
+    Asks,
+    ChainReport,
+    LearningEntry,
+    LearningKind,
+    LearningScope,
+    LearningView,
+    NobodyAsks,
+    Refusal,
+    RetractReport,
+    ScopeState,
+    SessionView,
+    Waiting,
+    sanitise,
+)
+
+log = logging.getLogger(__name__)
+
+Named = TypeVar("Named", bound=StrEnum)
+
+
+class Learnings:
+    """What sessions learnt. All methods may be called from any thread; they read files: not for a screen's own."""
+
+    def __init__(
+        self,
+        data: Path,
+        database: Database,
+        clock: Clock,
+        *,
+        facts: Facts,
+        records: Records,
+        workspace_of: Callable[[str], str],
+        report: Callable[[str, str], None],
+        make: Make = lambda texts: None,
+        model_name: Callable[[], str] = lambda: "",
+        model: Asks | None = None,
+        secrets: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        """`data` is the home's data folder, `facts` the ledger, `make` makes vectors by the model `model_name`, and
+        `model` answers questions where the operator named one. `report(where, words)` tells of what work can go on
+        without."""
+        asks = model or NobodyAsks()
+        self._database = database
+        self._clock = clock
+        self.files = LearningFiles(data, database)
+        self.uses = Uses(database)
+        meaning = KeptMeaning(database, make, model_name)
+        self._chain = Chain(
+            self.files,
+            database,
+            clock,
+            extraction=Extraction(self.files, records, Extractor(asks), secrets=secrets),
+            meaning=meaning,
+            judge=Judge(asks),
+            workspace_of=workspace_of,
+            report=report,
+        )
+        follower = Follower("chain", database, facts, FOLLOWED, self._chain.handle, key="learnings.follow")
+        self._reviews: tuple[int, list[LearningEntry]] = (-1, [])
+        self._following = Following([follower], report, service="learnings", then=self._chain.settle)
+        self.texts = LearningTexts(self.files, meaning.forget, self._chain.alone)
+        """The entries as forgetting knows them (SPEC 4.10)."""
+
+    # -- life
+
+    def recover(self) -> list[str]:
+        """Finish what a crash left half written; in words what cannot be."""
+        return self.files.recover()
+
+    def start(self) -> None:
+        """Take in what happened, from now on."""
+        self._following.start()
+
+    def close(self) -> None:
+        """Stop. Safe to call twice."""
+        self._following.close()
+
+    def catch_up(self) -> None:
+        """Take in everything that happened, now, in this thread."""
+        self._following.catch_up()
+
+    def housekeeping(self) -> None:
+        """Called every half minute: what failed is tried again, and what others wrote into the files is looked for."""
+        self._reviews = (-1, [])
+        self._following.poke()
+
+    def session_started(self, tx: Transaction, view: SessionView, /) -> None:
+        """Observer of sessions."""
+        tx.after_commit(self._following.poke)
+
+    def session_ended(self, tx: Transaction, view: SessionView, result: object, /) -> None:
+        """Observer of sessions."""
+        tx.after_commit(self._following.poke)
+
+    def told(
+        self, tx: Transaction, provenance: Mapping[str, object], *, call: str, session_id: str, agent: str
+    ) -> None:
+        """A call of a model was made with a prompt of this provenance."""
+        sources = provenance.get("learning_sources")
+        if isinstance(sources, list | tuple) and sources:
+            self.uses.told(tx, map(str, sources), call=call, session_id=session_id, agent=agent)
+
+    # -- looking
+
+    def scopes(self) -> list[ScopeState]:
+        """Every scope that has pages: global, then projects, each before its sessions, each before its teams."""
+        found: dict[Scope, list[LearningEntry]] = {}
+        faults: dict[Scope, list[str]] = {}
+        for read in self.files.pages():
+            scope = scope_at(read.path)
+            found.setdefault(scope, []).extend(read.entries)
+            faults.setdefault(scope, []).extend(read.faults)
+        order = sorted(found, key=lambda one: (bool(one.project), one.project, one.session, one.team))
+        return [_state(one, found[one], faults[one]) for one in order]
+
+    def entries(
+        self,
+        scope: str = "",
+        workspace: str = "",
+        session: str = "",
+        kind: str = "",
+        words: str = "",
+        limit: int = 200,
+    ) -> list[LearningEntry]:
+        """The newest entries first, of any status: of one `scope` ("team", "session", "project", "global"), of what was
+        learnt in a workspace, in a session, of one `kind` ("institutional", "task", "proxy"), with all `words`.
+
+        Raises `Refusal` `bad_scope` for a scope or a kind that there is not.
+        """
+        level, sort = _named(LearningScope, scope, "scope"), _named(LearningKind, kind, "kind")
+        wanted = words.casefold().split()
+        within = Scope(project_key(workspace), session) if workspace else None
+        found = [
+            one
+            for one in self.files.entries(within)
+            if (level is None or one.scope is level)
+            and (sort is None or one.kind is sort)
+            and (not session or one.session_id == session)
+            and all(word in f"{one.title}\n{one.text}".casefold() for word in wanted)
+        ]
+        return sorted(found, key=_newest)[:limit]
+
+    def view(self, id: str) -> LearningView:
+        """An entry, by its id or the beginning of it, with its provenance both ways. Raises `Refusal`
+        `unknown_learning`, `ambiguous_id`."""
+        known = Provenance.of(self.files.entries())
+        entry = _find(known, id)
+        sources, gone = known.sources(entry)
+        reached, prompts = self.uses.of(entry.id)
+        return LearningView(
+            entry,
+            promoted_from=tuple(sources),
+            promoted_to=tuple(known.descendants(entry.id)),
+            reached=reached,
+            prompts=prompts,
+            sessions=known.sessions(entry),
+            gone=tuple(gone),
+        )
+
+    def credits(self, session_id: str) -> list[LearningEntry]:
+        """What of projects and of all is owed to a session (SPEC 6.5), the newest first."""
+        every = self.files.entries()
+        known = Provenance.of(every)
+        up = [one for one in every if one.scope in (LearningScope.PROJECT, LearningScope.GLOBAL)]
+        return sorted((one for one in up if session_id in known.sessions(one)), key=_newest)
+
+    def waiting(self) -> list[Waiting]:
+        """What waits for the operator's word: entries whose source was retracted."""
+        changes, found = self._reviews
+        if changes != self.files.changes:
+            changes = self.files.changes
+            found = [one for one in self.files.entries() if one.review and one.active]
+            self._reviews = changes, found
+        now = self._clock.now()
+        return [
+            Waiting("learning", one.id, f"does it still hold? {one.title} ({one.review})", one.review_since or now)
+            for one in found
+        ]
+
+    # -- the operator's word
+
+    def retract(self, id: str, reason: str = "") -> RetractReport:
+        """An entry holds no longer. What was promoted from it waits for the operator's word.
+
+        Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningFiles.apply`.
+        """
+        with self._chain.alone():
+            known = Provenance.of(self.files.entries())
+            entry = _find(known, id)
+            if not entry.active:
+                raise Refusal("already_retracted", f"{entry.id} is {entry.status.value}: {entry.retired_because}")
+            changes, told, report = retraction(entry, known, sanitise(reason), self._clock.now())
+            self.files.apply(changes, [told])
+            return report
+
+    def keep(self, id: str) -> LearningEntry:
+        """An entry that waits for review goes on holding. Raises `Refusal`: `unknown_learning`, `ambiguous_id`,
+        `not_waiting`."""
+        with self._chain.alone():
+            entry = _find(Provenance.of(self.files.entries()), id)
+            if not entry.review or not entry.active:
+                raise Refusal("not_waiting", f"{entry.id} does not wait for review")
+            told = LearningKept(subject=entry.id, workspace=entry.workspace)
+            self.files.apply([Change(entry.path, entry.id, {"review": "", "review_since": ""})], [told])
+        return _find(Provenance.of(self.files.entries()), entry.id)
+
+    def promote(self, id: str) -> LearningEntry:
+        """A project's entry holds in all of them, at the operator's word (SPEC 6.4): the global entry that it became,
+        or that it reinforced.
+
+        Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `not_promotable`, `already_promoted`.
+        """
+        done = self._chain.promote(_find(Provenance.of(self.files.entries()), id))
+        return _find(Provenance.of(self.files.entries()), (*done.promoted, *done.reinforced)[0])
+
+    def chain(self, *, judge: bool = False) -> ChainReport:
+        """Run the chain now: take in what sessions taught, then the gates from sessions to their projects; with `judge`
+        also from projects to all, which the operator's model decides (SPEC 6.4). Takes seconds, with `judge` as long as
+        the model does."""
+        return self._chain.run(self.catch_up, judge=judge)
+
+    def faults(self) -> list[str]:
+        """Pages and entries that make no sense, each with file and line."""
+        return self.files.faults()
+
+
+def _find(known: Provenance, id: str) -> LearningEntry:
+    wanted = id.strip()
+    if wanted in known.entries:
+        return known.entries[wanted]
+    found = [name for name in known.entries if wanted and name.startswith((wanted, f"lrn_{wanted}"))]
+    if len(found) == 1:
+        return known.entries[found[0]]
+    shown = sanitise(wanted)[:60]
+    if found:
+        raise Refusal("ambiguous_id", f"{len(found)} learnings begin with {shown}", "write more of it")
+    raise Refusal("unknown_learning", f"there is no learning {shown}", "see `clawpy learnings list`")
+
+
+def _state(scope: Scope, entries: Sequence[LearningEntry], faults: Sequence[str]) -> ScopeState:
+    active = [one for one in entries if one.active]
+    dated = [one.created_at for one in entries if one.created_at is not None]
+
+    def number(kind: LearningKind) -> int:
+        return sum(one.kind is kind for one in active)
+
+    return ScopeState(
+        scope=scope.level,
+        scope_id=scope.id,
+        workspace=next((one.workspace for one in entries if one.workspace), "") if scope.project else "",
+        path=scope.folder,
+        institutional=number(LearningKind.INSTITUTIONAL),
+        tasks=number(LearningKind.TASK),
+        proxy=number(LearningKind.PROXY),
+        retired=len(entries) - len(active),
+        newest=max(dated, default=None),
+        faults=tuple(faults),
+    )
+
+
+def _newest(entry: LearningEntry) -> tuple[float, str]:
+    return (-entry.created_at.timestamp() if entry.created_at else 0.0, entry.id)
+
+
+def _named(kind: type[Named], name: str, what: str) -> Named | None:
+    if not name:
+        return None
+    try:
+        return kind(name)
+    except ValueError:
+        names = ", ".join(one.value for one in kind)
+        raise Refusal("bad_scope", f"there is no {what} {sanitise(name)[:40]!r}", f"one of {names}") from None

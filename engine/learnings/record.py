@@ -1,0 +1,92 @@
+"""What is known of one session when it is asked what it learnt (SPEC 6.6), and who knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from engine.storage.facts_read import Fact
+from engine.values import PermissionRequest, SessionView, TranscriptLine
+
+KINDS = (
+    "ValidationHealed",
+    "ValidationFailed",
+    "RetryRepeated",
+    "AgentErred",
+    "ToolRefused",
+    "WorkOverlapped",
+    "ChangeSetDiscarded",
+    "LandingUndone",
+)
+"""Facts of the ledger in which something can be learnt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence that is a "decision", a "fact" or a "correction" (SPEC 4.4). `speaker` is "agent", "operator" or
+    "program"; `preference` says that it is about the human."""
+
+    kind: str
+    text: str
+    speaker: str
+    preference: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What the operator made of the card's prompt before he approved it. `estimate` in micro-dollars; he did so `like`
+    times on cards of this kind and channel."""
+
+    original: str
+    edited: str
+    estimate: int = 0
+    like: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """One session, as it really went. `leader` is its agent's, "" for none; `facts` are those of `KINDS`; `red` are
+    tests that failed in the workspace when it began; `continues` is the first of the sessions that it goes on with."""
+
+    view: SessionView
+    leader: str = ""
+    facts: tuple[Fact, ...] = ()
+    said: tuple[Said, ...] = ()
+    permissions: tuple[PermissionRequest, ...] = ()
+    edit: Edit | None = None
+    red: tuple[str, ...] = ()
+    continues: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, 0 while that is not known."""
+        view = self.view
+        if view.started_at is None or view.ended_at is None:
+            return 0.0
+        return max(0.0, (view.ended_at - view.started_at).total_seconds())
+
+
+class Records(Protocol):
+    """Who knows what sessions did."""
+
+    def of(self, session_id: str, /) -> SessionRecord | None:
+        """Everything about a session, None for one that nobody knows."""
+
+    def begun(self, session_id: str, /) -> SessionRecord | None:
+        """What was known when it began: nothing of what it did."""
+
+    def lines(self, session_id: str, /) -> Iterable[TranscriptLine]:
+        """Its transcript up to now."""
+
+
+class Ledger(Protocol):
+    """The event ledger, read by time."""
+
+    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> Sequence[Fact]: ...
+
+
+def about_session(facts: Iterable[Fact], session_id: str) -> list[Fact]:
+    """Of these facts those that are about a session. Pure."""
+    return [one for one in facts if session_id in (one.subject, one.payload.get("session_id"))]

@@ -1,0 +1,264 @@
+"""Approving cards and starting what was approved, also after a crash between the two (SPEC 2.7, 3.1, 3.8).
+
+Approving is a transaction, starting is not: the rails rule and the card is confirmed with its permit; then the launcher
+uses the permit up. What dies in between is found by `recover`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from engine.clock import Clock
+from engine.prediction.cards_store import Prediction, card_of, find, trigger_of
+from engine.prediction.lifecycle import Move
+from engine.prediction.own_prompts import checked
+from engine.prediction.phases import phase_of
+from engine.prediction.ports import Calibrator, History, Launcher, Rails
+from engine.prediction.transitions import Deciding, Transitions, moved
+from engine.storage.database import Database, Transaction
+from engine.storage.quick import load
+from engine.values import (
+    Assignment,
+    Card,
+    DecidedBy,
+    Permit,
+    RailVerdict,
+    Refusal,
+    RunnerInfo,
+    SessionView,
+    Status,
+    Trigger,
+    TriggerType,
+    Verdict,
+)
+from engine.values.secrets import refuse_secret
+from engine.values.shares import wilson_lower_bound
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of a program's to run a card; `force` skips the rate (SPEC 3.2)."""
+
+    force: bool = False
+
+
+def link_session(tx: Transaction, view: SessionView) -> None:
+    """A session of this card has been queued, or has begun."""
+    row = load(tx.session, Prediction, view.prediction_id)
+    if row is not None and row.status == Status.CONFIRMED:
+        row.session_id = view.id
+
+
+class Approving:
+    """Has the rails rule on cards and the launcher start them. Blocking calls of milliseconds, from any thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        rails: Rails,
+        launcher: Launcher,
+        history: History,
+        calibrator: Calibrator,
+        transitions: Transitions,
+        deciding: Deciding,
+        flows: Collection[str],
+        secrets: Callable[[], Iterable[str]],
+    ) -> None:
+        """As those of `Cards`; `deciding` is shared with it."""
+        self._database = database
+        self._clock = clock
+        self._rails = rails
+        self._launcher = launcher
+        self._history = history
+        self._calibrator = calibrator
+        self._transitions = transitions
+        self._deciding = deciding
+        self._flows = flows
+        self._secrets = secrets
+
+    def preview(self, card_id: str) -> tuple[RailVerdict, ...]:
+        """`Cards.rails`."""
+        with self._database.read() as session:
+            row = find(session, card_id)
+            info = self._launcher.check(row.assignment)
+            trigger = self._trigger(row, row.assignment, info, DecidedBy.OPERATOR, session)
+        return self._rails.preview(replace(trigger, acknowledged_digest=""))
+
+    def preview_new(self, row: Prediction, assignment: Assignment, info: RunnerInfo) -> tuple[RailVerdict, ...]:
+        """The same of a card that was just made and is not stored yet: nothing is known of like ones."""
+        return self._rails.preview(self._trigger(row, assignment, info, DecidedBy.OPERATOR, None))
+
+    def approve(
+        self,
+        card_id: str,
+        *,
+        edit: str | None,
+        parameters: Mapping[str, Any] | None,
+        by: DecidedBy,
+        asked: Asked | None,
+    ) -> Card:
+        """`Cards.approve`."""
+        with self._deciding:
+            with self._database.read() as session:
+                row = find(session, card_id)
+                moved(row, Move.APPROVE, self._clock.now())
+            assignment, otherwise = self._launcher.choose(self._edited(row.assignment, edit, parameters))
+            info = self._launcher.check(assignment)
+            if not info.takes:
+                raise Refusal("no_runner", info.reason, _how_to_run(assignment, card_id, self._flows))
+            if info.served != row.served:
+                told = otherwise or f"it would now be done by {info.served or 'a flow'}"
+                if by is DecidedBy.OPERATOR:
+                    self._show(card_id, assignment, info, told)
+                raise Refusal("needs_acknowledgement", told, "look at the card and approve it again")
+            permit, blocked_by = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, by, asked))
+            if permit is None:
+                assert blocked_by is not None
+                told = f"{blocked_by.rail}: {blocked_by.reason}"
+                if _asks(blocked_by):
+                    raise Refusal("needs_acknowledgement", told, "look at the card and approve it again")
+                raise Refusal("blocked", told, "the card stays pending; mend the reason and approve it again")
+            self._start(card_id, permit, by)
+            return self._card(card_id)
+
+    def recover(self, unconsumed: Sequence[Permit], *, resume: bool) -> list[str]:
+        """`Cards.recover`."""
+        now = self._clock.now()
+        permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
+        with self._database.read() as session:
+            confirmed = session.exec(select(Prediction).where(col(Prediction.status) == Status.CONFIRMED.value)).all()
+        told = []
+        for row in confirmed:
+            if row.session_id is not None or self._begun(row.id) or self._card(row.id).status is not Status.CONFIRMED:
+                continue
+            permit = permits.get(row.id)
+            if permit is None:
+                self._reopen_unstarted(row.id, "it was approved but never started; approve it again")
+                told.append(f"pending again, its permit has run out: {row.prompt}")
+                continue
+            if not resume:
+                told.append(f"approved, and waits for the console: {row.prompt}")
+                continue
+            try:
+                self._start(row.id, permit, DecidedBy(row.decided_by or DecidedBy.OPERATOR))
+                told.append(f"started, it was approved before the interruption: {row.prompt}")
+            except Refusal as refusal:
+                told.append(f"pending again, it could not start: {row.prompt}: {refusal.message}")
+        return told
+
+    def _card(self, card_id: str) -> Card:
+        with self._database.read() as session:
+            return card_of(find(session, card_id))
+
+    def _show(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
+        """Have the card say what would be done now and by whom, and what the rails say of just that."""
+        with self._database.read() as session:
+            trigger = self._trigger(find(session, card_id), assignment, info, DecidedBy.OPERATOR, session)
+        verdicts = self._rails.preview(replace(trigger, acknowledged_digest=""))
+
+        def change(tx: Transaction, row: Prediction) -> None:
+            moved(row, Move.APPROVE, tx.now)
+            row.take(assignment)
+            row.serve(info)
+            row.judge(verdicts)
+            row.note = note
+
+        self._deciding.change(card_id, change)
+
+    def _edited(self, assignment: Assignment, edit: str | None, parameters: Mapping[str, Any] | None) -> Assignment:
+        if edit is None and parameters is None:
+            return assignment
+        if assignment.flow is not None:
+            text = edit if parameters is None else json.dumps(dict(parameters))
+            return self._launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
+        if edit is None:
+            raise Refusal("bad_parameters", "this card is prose, it has no parameters", "edit its prompt instead")
+        return replace(assignment, prompt=checked(edit, self._secrets()))
+
+    def _trigger(
+        self, row: Prediction, assignment: Assignment, info: RunnerInfo, by: DecidedBy, session: Session | None
+    ) -> Trigger:
+        """The trigger of a card; without a session (a card just made) nothing is known of like ones."""
+        phase, bound = 0, 0.0
+        if session is not None:
+            phase = phase_of(self._history.total(session), self._calibrator.check()).number
+            like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
+            bound = wilson_lower_bound(*like)
+        return trigger_of(row, assignment, by=by, estimate=info.estimate, phase=phase, approval_bound=bound)
+
+    def _rule(
+        self,
+        tx: Transaction,
+        card_id: str,
+        assignment: Assignment,
+        info: RunnerInfo,
+        by: DecidedBy,
+        asked: Asked | None,
+    ) -> tuple[Permit | None, RailVerdict | None]:
+        """Ask the rails and carry their word out, in one transaction."""
+        row = find(tx.session, card_id)
+        moved(row, Move.APPROVE, tx.now)
+        trigger = self._trigger(row, assignment, info, by, tx.session)
+        if asked is not None:
+            # A follow-up goes on with its chain, whoever asks for it: else that could be made as long as one likes.
+            kind = trigger.type if trigger.type is TriggerType.FOLLOW_UP else TriggerType.CRON
+            trigger = replace(trigger, type=kind, force=asked.force)
+        ruling = self._rails.rule(tx, trigger)
+        changed = assignment.digest != row.assignment.digest
+        if (
+            changed
+        ):  # blocked or not: the card holds what was asked for, so that it shows what the rails say of just that
+            row.take(assignment)
+            row.estimate_microusd = info.estimate
+        if ruling.permit is not None:
+            row.judge(ruling.verdicts)
+            self._transitions.confirm(tx, row, ruling.permit, by)
+            return ruling.permit, None
+        assert ruling.blocked_by is not None, "a ruling has a permit or what blocked it"
+        if changed or _asks(ruling.blocked_by):
+            row.judge(ruling.verdicts)
+        row.note = f"{ruling.blocked_by.rail}: {ruling.blocked_by.reason}"
+        return None, ruling.blocked_by
+
+    def _start(self, card_id: str, permit: Permit, by: DecidedBy) -> None:
+        card = self._card(card_id)
+        mode = "autonomous" if by is DecidedBy.AUTONOMY else "approved"
+        try:
+            view = self._launcher.start(permit, card.assignment, agent=card.agent, mode=mode, estimate=card.estimate)
+        except BaseException as error:
+            if not self._begun(card_id):
+                self._reopen_unstarted(card_id, f"could not start: {error}")
+            raise
+        self._database.write(lambda tx: link_session(tx, view))
+
+    def _begun(self, card_id: str) -> bool:
+        """A session of this card waits or runs. One of an earlier approval, which was undone, is over."""
+        view = self._launcher.session_of(card_id)
+        return view is not None and not view.state.over
+
+    def _reopen_unstarted(self, card_id: str, note: str) -> None:
+        def change(tx: Transaction, row: Prediction) -> None:
+            if row.status == Status.CONFIRMED:
+                self._transitions.reopen(tx, row, note)
+
+        self._deciding.change(card_id, change)
+
+
+def _how_to_run(assignment: Assignment, card_id: str, flows: Collection[str]) -> str:
+    if assignment.flow and flows and assignment.flow not in flows:
+        return f"what was learnt and rolled back is gone: clawpy dismiss {card_id}; clawpy candidates puts it back"
+    if assignment.flow:
+        return f"say what is missing: clawpy approve {card_id} --edit 'KEY=VALUE …'"
+    return "name a flow, or set up a runner that takes prose"
+
+
+def _asks(verdict: RailVerdict) -> bool:
+    """The content filter asks for a person; approving a card that shows it satisfies it (SPEC 3.5)."""
+    return verdict.rail == "content" and verdict.verdict is Verdict.ASK

@@ -1,0 +1,148 @@
+"""SQLite's connections: how they are opened, what a transaction is at the driver, and what its faults mean.
+
+`database.py` alone uses them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlmodel import Session
+
+from engine.storage.files import damaged_fix
+from engine.storage.kept import READS, Noting
+from engine.storage.quick import driver_of
+from engine.storage.rows import DRIVER
+from engine.values import Refusal
+
+
+class Reader:
+    """A connection for reading with its session, kept for who reads next: making either anew costs more than asking.
+
+    For SQLAlchemy one transaction lasts as long as the connection; the snapshots in it are begun and ended at the
+    driver.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._connection = engine.connect()
+        self._transaction = self._connection.begin()
+        self._driver = driver_of(self._connection)
+        self._session = Session(
+            self._connection,
+            join_transaction_mode="rollback_only",
+            expire_on_commit=False,
+            info={DRIVER: self._driver, READS: True},
+        )
+
+    def begin(self) -> Session:
+        """Take a snapshot, at the first statement."""
+        self._driver.execute("BEGIN")
+        return self._session
+
+    def end(self) -> bool:
+        """Let the snapshot go. False when something went wrong in it, so that the connection is of no more use."""
+        if self._session.in_transaction():
+            self._session.close()
+        if self._driver.in_transaction:
+            self._driver.execute("ROLLBACK")
+        return self._transaction.is_active
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+@contextmanager
+def begun(connection: Connection) -> Iterator[sqlite3.Connection]:
+    """A transaction, committed in the end, or rolled back when something is raised."""
+    driver = driver_of(connection)
+    driver.execute("BEGIN IMMEDIATE")
+    try:
+        yield driver
+        driver.execute("COMMIT")
+    finally:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK")
+        if not connection.in_transaction():  # a session rolled back for SQLAlchemy what lasts as long as the connection
+            connection.begin()
+
+
+@contextmanager
+def savepoint(driver: sqlite3.Connection) -> Iterator[None]:
+    """Part of a transaction: when something is raised, this part is undone."""
+    driver.execute("SAVEPOINT job")
+    try:
+        yield
+    except BaseException:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK TO job")
+        raise
+    finally:
+        if driver.in_transaction:
+            driver.execute("RELEASE job")
+
+
+def ends_transaction(error: Exception) -> bool:
+    """True for faults of the file itself: SQLite has then rolled back everything, not just one savepoint."""
+    text = str(error.orig) if isinstance(error, DBAPIError) else str(error) if isinstance(error, sqlite3.Error) else ""
+    return any(word in text for word in ("disk is full", "disk I/O error", "malformed", "readonly"))
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's faults of the file or the disk into a `Refusal` that says how to mend it."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.DatabaseError) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        text = str(cause)
+        if "disk is full" in text:
+            raise Refusal(
+                "disk_full",
+                f"the disk that holds {path.parent} is full",
+                "free some space; nothing was half-written",
+            ) from error
+        if "readonly" in text or "unable to open" in text:
+            raise Refusal(
+                "unwritable_home",
+                f"{path} cannot be opened for writing: {text}",
+                "make the folder writable, or name another with --home DIR",
+            ) from error
+        if "malformed" in text or "not a database" in text:
+            raise Refusal(
+                "damaged_home",
+                f"{path} is damaged: {text}",
+                damaged_fix(path),
+            ) from error
+        raise
+
+
+def use_write_ahead_log(path: Path) -> None:
+    """Switch once, alone: the switch does not wait for other connections, it fails."""
+    with closing(sqlite3.connect(path, timeout=10)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
+def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
+    """Connections to the database of a home. `durable`: a commit waits until it is on the disk."""
+    how: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 10}
+    if not read_only:
+        how["factory"] = Noting
+    engine = create_engine(f"sqlite:///{path}", connect_args=how)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        if read_only:
+            cursor.execute("PRAGMA query_only=ON")
+        cursor.close()
+
+    return engine

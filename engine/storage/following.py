@@ -1,0 +1,143 @@
+"""What services do about facts of the ledger: each reader on its own, what fails tried again, then told of.
+
+A `Follower` is one reader with a cursor of its own. `Following` has a thread for all of them, for what they do reads
+files and asks models.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from engine.storage.database import Database
+from engine.storage.facts_read import Fact, Facts, FactsRead
+
+log = logging.getLogger(__name__)
+
+TRIES = 3
+"""So often a fact is tried whose handling raises; then it is told of and passed over, so that others are handled."""
+
+CLOSE_WAIT = 5.0
+"""Seconds that `close` waits for a fact that is being handled; its cursor has not moved, so it comes again."""
+
+
+class NotYet(Exception):
+    """What a fact needs is not there yet: it is asked again later, and nothing after it before."""
+
+
+class Follower:
+    """One reader of facts of some `kinds`. `handle` does the work for one of them; it may be called again for the same
+    fact after a crash, and then must change nothing."""
+
+    def __init__(
+        self,
+        name: str,
+        database: Database,
+        facts: Facts,
+        kinds: frozenset[str],
+        handle: Callable[[Fact], None],
+        *,
+        key: str = "memory.follow",
+    ) -> None:
+        """`key` and the name are what its cursor is kept under."""
+        self.name = name
+        self._facts = FactsRead(database, facts, f"{key}.{name}", lambda fact: fact.kind in kinds)
+        self._handle = handle
+        self._tries = 0
+        self._lock = threading.Lock()
+
+    def catch_up(self, going_on: Callable[[], bool] = lambda: True) -> list[str]:
+        """Handle every fact since the last time, while `going_on()`. Returns in words what was passed over.
+
+        What handling raises is not raised here: it is tried again by the next call, `TRIES` times in all.
+        """
+        passed: list[str] = []
+        with self._lock:
+            self._facts.each(lambda facts: self._take(facts, going_on, passed))
+        return passed
+
+    def _take(self, facts: Sequence[Fact], going_on: Callable[[], bool], passed: list[str]) -> int:
+        """Handle them in order; returns how many are done."""
+        for done, fact in enumerate(facts):
+            words = self._try(fact) if going_on() else None
+            if words is None:
+                return done
+            if words:
+                passed.append(words)
+        return len(facts)
+
+    def _try(self, fact: Fact) -> str | None:
+        """Handle one. "" when it is done, words when it is given up, None when it is to come again later."""
+        try:
+            self._handle(fact)
+        except NotYet:
+            return None
+        except Exception as error:
+            self._tries += 1
+            log.exception("%s: %s of %s could not be handled", self.name, fact.kind, fact.subject)
+            if self._tries < TRIES:
+                return None
+            self._tries = 0
+            return f"{fact.kind} of {fact.subject} was passed over: {error}"
+        self._tries = 0
+        return ""
+
+
+class Following:
+    """One thread that has each follower catch up whenever it is poked, in their order."""
+
+    def __init__(
+        self,
+        followers: Sequence[Follower],
+        report: Callable[[str, str], None],
+        *,
+        service: str = "memory",
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`report(where, words)` tells of what was passed over; `then` is done each time when all have caught up."""
+        self._service = service
+        self._then = then
+        self._followers = tuple(followers)
+        self._report = report
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, with what happened while nobody followed."""
+        self._wake.set()
+        self._thread = threading.Thread(target=self._run, name=f"clawpy-{self._service}-follow", daemon=True)
+        self._thread.start()
+
+    def poke(self) -> None:
+        """There may be something new. Quick, from any thread."""
+        self._wake.set()
+
+    def catch_up(self) -> None:
+        """Have all catch up now, in this thread."""
+        for follower in self._followers:
+            for words in follower.catch_up(lambda: not self._closing.is_set()):
+                self._report(f"{self._service} ({follower.name})", words)
+        if not self._closing.is_set():
+            self._then()
+
+    def close(self) -> None:
+        """Stop after the fact that is being handled. Safe to call twice."""
+        self._closing.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_WAIT)
+            self._thread = None
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            if self._closing.is_set():
+                return
+            try:
+                self.catch_up()
+            except Exception:
+                if not self._closing.is_set():
+                    log.exception("following the ledger failed; it goes on at the next fact")

@@ -1,0 +1,36 @@
+"""What became of a session that had something to go by: guidance, an overlay (SPEC 1.10, 5.7). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SESSION_FACTS = frozenset({"SessionEnded", "ValidationFailed"})
+CHANGE_FACTS = frozenset(
+    {"ChangeSetReady", "ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"}
+)
+"""Kinds of facts that say it; the ones are about the session itself, the others name it."""
+
+
+def judged(kind: str, payload: Mapping[str, object], before: str) -> str:
+    """How a session stands after a fact about it: "", "open" (its changes wait), "good" or "bad".
+
+    Good is what ended well and left no changes, or whose changes were taken; bad is what failed, was blocked, stayed
+    red, or whose changes were thrown away or taken back. The operator's word on the changes is the last one. What was
+    cancelled or interrupted says nothing.
+    """
+    match kind:
+        case "ChangeSetReady":
+            return before or "open"
+        case "ChangeSetLanded" | "ChangeSetBranched":
+            return "good"
+        case "LandingUndone":
+            return "bad"
+        case "ChangeSetDiscarded":
+            return "" if payload.get("continued_in") else "bad"
+        case "ValidationFailed":
+            return "bad"
+        case "SessionEnded" if payload.get("state") in ("failed", "blocked"):
+            return "bad"
+        case "SessionEnded" if payload.get("state") == "succeeded":
+            return before or "good"
+    return before

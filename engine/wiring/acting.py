@@ -1,0 +1,151 @@
+"""Acting by itself: heartbeats, cycles, and the jobs of the schedule."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.adapters import Actor, Brakes
+from engine.autonomy.autonomy import Autonomy
+from engine.autonomy.heartbeat import Heartbeat, Page
+from engine.autonomy.schedule import Job
+from engine.execution.launcher import Launcher
+from engine.prediction.acting import Acting
+from engine.prediction.ports import Calibrator
+from engine.values import Refusal
+from engine.wiring.prediction import last_sign
+from engine.wiring.rails import held
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+SHARE_EVERY = timedelta(minutes=5)
+"""How often summaries are exchanged with other machines, where they share any."""
+
+NIGHT_LOOK = timedelta(minutes=10)
+"""So often it is looked whether a day is over that memory has not worked through (SPEC 4.8)."""
+
+IMPORT_EVERY = timedelta(hours=1)
+"""So often other agents' transcripts are read on, where that is wished."""
+
+TRAINING_LOOK = timedelta(minutes=5)
+"""So often a training run is brought on by a step, and it is looked whether the next is due (SPEC 8.4)."""
+
+EXPORT_LOOK = timedelta(hours=1)
+"""So often it is looked whether a daily batch of preference pairs is due (SPEC 8.3)."""
+
+DIGEST_EVERY = timedelta(minutes=10)
+"""So often records are digested, where there are new ones (SPEC 5.3)."""
+
+KEPT_LOOK = timedelta(hours=1)
+"""So often it is looked which memories were kept long enough (SPEC 4.3)."""
+
+DAYS_LOOK = timedelta(hours=1)
+"""So often rows go that were kept for the days of the settings (SPEC 4.2)."""
+
+
+def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrator) -> None:
+    """What happens without being asked."""
+    clock = core.clock
+    core.heartbeat = Heartbeat(core.database, clock, board=core.tasks, pages=partial(_heartbeat_pages, core))
+    training = _ByItself(core)
+    core.autonomy = Autonomy(
+        core.database,
+        core.settings,
+        clock,
+        holds=core.safety.kill_switch,
+        card_cycle=core.predictions.run_cycle,
+        actor=Actor(
+            core.predictions,
+            Acting(
+                core.database,
+                core.cards,
+                settings=core.settings,
+                history=core.feedback,
+                calibrator=calibrator,
+                launcher=launcher,
+                quiet=lambda: core.autonomy.quiet(),
+                now=clock.now,
+            ),
+        ),
+        pulse=core.heartbeat.pulse,
+        housekeeping=(
+            core.cards.expire_due,
+            core.predictions.follow_up,
+            core.knowledge.housekeeping,
+            core.learnings.housekeeping,
+            lambda: core.gateway.follow(),
+            core.wisdom.discover,
+            core.adaptation.reflect,
+            core.trials.catch_up,
+        ),
+        jobs=(
+            Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, lambda: brakes.stopped() is None),
+            Job("summaries", lambda: SHARE_EVERY, core.summaries.exchange, core.summaries.wanted, kept=False),
+            Job("nightly", lambda: NIGHT_LOOK, core.knowledge.night, core.knowledge.nightly.wanted, kept=False),
+            Job("retention", lambda: KEPT_LOOK, core.memory.housekeeping, kept=False),
+            Job("days", lambda: DAYS_LOOK, core.retention.round, kept=False),
+            Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.digest, core.adaptation.wanted, kept=False),
+            Job("training", lambda: TRAINING_LOOK, training.step, training.due, kept=False),
+            Job("export", lambda: EXPORT_LOOK, partial(_export, core), partial(_export_due, core), kept=False),
+            Job("transcripts", lambda: IMPORT_EVERY, core.memory.import_transcripts, partial(_imports, core)),
+        ),
+        last_sign=partial(last_heard, core),
+    )
+
+
+def last_heard(core: Engine) -> datetime | None:
+    """When the operator last wrote in a workspace, or talked with another agent where he opted in (SPEC 2.2)."""
+    signs = (last_sign(core, core.workspaces), core.talks.grew())
+    return max((sign for sign in signs if sign is not None), default=None)
+
+
+def _heartbeat_pages(core: Engine) -> tuple[list[Page], list[str]]:
+    found, unread = core.hierarchy.heartbeats()
+    about = next(iter(core.workspaces), "")
+    return [Page(one.agent, one.text, one.written, one.channel, about) for one in found], unread
+
+
+def _imports(core: Engine) -> bool:
+    """Whether transcripts of other agents are imported: only where the settings name some."""
+    return bool(core.settings.current.memory.transcripts)
+
+
+class _ByItself:
+    """Trainings that begin by themselves, and runs that are brought on."""
+
+    def __init__(self, core: Engine) -> None:
+        self._core = core
+        self._said = ""
+
+    def due(self) -> bool:
+        """Whether a run is under way, or one is to begin by itself."""
+        core = self._core
+        if core.training.active() is not None:
+            return True
+        return core.settings.current.training.automatic and not held(core) and core.training.wanted(core.clock.now())
+
+    def step(self) -> None:
+        """Begin one, or bring the one under way on. What stands in the way is told once, however often it is tried."""
+        core = self._core
+        if core.training.active() is None:
+            try:
+                core.training.begin()
+            except Refusal as refusal:
+                said = f"{refusal.message}; {refusal.fix}"
+                if said != self._said:
+                    self._said = said
+                    core.report("training", said)
+                return
+        self._said = ""
+        core.training.step()
+
+
+def _export_due(core: Engine) -> bool:
+    """Whether the daily batch is to be brought out: only where `dpoExportEnabled` says so."""
+    return core.settings.current.dpo_export_enabled and core.exporter.due(core.clock.now())
+
+
+def _export(core: Engine) -> None:
+    core.exporter.batch()

@@ -1,0 +1,184 @@
+"""How the system learns to act otherwise: what adaptation is told of everything else (SPEC 5)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING
+
+from engine.adaptation.adaptation import Adaptation
+from engine.adaptation.material import ModelsUsed, Priced
+from engine.adaptation.reading import Edit, edits_after
+from engine.hierarchy.discoveries import Correction
+from engine.hierarchy.guidance_block import Speaker, items
+from engine.values import ParaFact, Refusal, SessionView, TranscriptLine, Verdict
+from engine.values.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
+from engine.wiring.organisation import correction
+from engine.wiring.prices import price
+from engine.wiring.rails import held
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+HEAL = "heal"
+"""The kind of run in which a model is handed red tests, and the name of the part that hands them over."""
+
+MOST_LINES = 4_000
+"""Lines of a transcript that are looked through, the last ones."""
+
+MOST_LEARNT = 3
+"""So many corrections and decisions of a session are told, the newest."""
+
+OF_LATE = timedelta(days=30)
+"""Calls and sessions that are older say nothing of what an agent uses now."""
+
+MOST_SESSIONS = 100
+
+
+def build(core: Engine) -> None:
+    """The port, on top of everything that it learns from."""
+    core.adaptation = Adaptation(
+        core.database,
+        clock=core.clock,
+        settings=core.settings,
+        randomness=core.randomness,
+        ledger=core.ledger,
+        known=_Known(core),
+        material=_Material(core),
+        overlays=core.overlays,
+        trials=core.trials,
+        phase=lambda: core.predictions.phase().number,
+        held=partial(held, core),
+        objects=partial(_objects, core),
+        secrets=core.keys.secrets,
+    )
+
+
+def _objects(core: Engine, candidate: Candidate) -> str:
+    """What the content filter says of words that would be in every prompt, or of commands that would run (SPEC 3.5)."""
+    effect = candidate.effect
+    match effect:
+        case PromptFragment():
+            verdicts = [core.safety.check_prompt(one) for one in effect.guidance]
+        case FixTemplate():
+            verdicts = [core.safety.check_prompt(one) for one in effect.repairs]
+        case FlowOffload():
+            verdicts = [core.safety.check_command(one) for one in effect.commands]
+        case _:
+            return ""
+    return next((one.reason for one in verdicts if one.verdict is not Verdict.ALLOW), "")
+
+
+class _Known:
+    """What facts are about."""
+
+    def __init__(self, core: Engine) -> None:
+        self._core = core
+
+    def edit(self, card_id: str, /) -> Correction | None:
+        return correction(self._core, card_id)
+
+    def kept_fact(self, fact_id: str, /) -> ParaFact | None:
+        try:
+            return self._core.knowledge.para.get(fact_id)
+        except Refusal:
+            return None
+
+    def day(self, at: datetime, /) -> str:
+        return at.astimezone(self._core.clock.local().tzinfo).date().isoformat()
+
+
+class _Material:
+    """What sessions said and did, and what there is to choose from."""
+
+    def __init__(self, core: Engine) -> None:
+        self._core = core
+
+    def over(self, session_id: str, /) -> bool:
+        view = self._session(session_id)
+        return view is None or view.state.over
+
+    def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
+        view = self._session(session_id)
+        if view is None:
+            return ()
+        return self._core.sessions.transcript(session_id, after=max(0, view.lines - MOST_LINES), limit=MOST_LINES)
+
+    def edits(self, session_id: str, /) -> Sequence[Edit]:
+        heals = [call for call in self._core.calls.for_session(session_id) if call.run_kind == HEAL]
+        return edits_after(self._core.calls.prompt(heals[-1].id), HEAL) if heals else ()
+
+    def changed(self, session_id: str, /) -> Sequence[str]:
+        change = self._core.changes.for_session(session_id)
+        return [one.path for one in change.files] if change is not None else ()
+
+    def summary(self, session_id: str, /) -> str:
+        view = self._session(session_id)
+        return "" if view is None else view.summary
+
+    def corrections(self, session_id: str, /) -> Sequence[str]:
+        said = self._core.knowledge.captures.of_session(session_id)
+        told = [one.text for one in said if one.kind in ("correction", "decision") and not one.forgotten]
+        return told[-MOST_LEARNT:]
+
+    def memory(self, memory_id: str, /) -> str:
+        found = self._core.memory.store.get(memory_id)
+        return "" if found is None or found.forgotten else found.text
+
+    def saying(self, ref: str, /) -> str:
+        leader = ref.partition("#")[0]
+        try:
+            profile = self._core.wisdom.profile(leader)
+        except Refusal:
+            return ""
+        return next((one.text for one in items(Speaker(leader, 0, 0, profile), len) if one.ref == ref), "")
+
+    def models(self, agent: str, /) -> ModelsUsed | None:
+        since = self._core.clock.now() - OF_LATE
+        used = self._core.calls.models_of(agent, since)
+        if not used:
+            return None
+        present = used[0]
+        own = price(self._core.models, present)
+        if own is None:
+            return None
+        others = [
+            Priced(one, cost) for one in self._named(present) if (cost := price(self._core.models, one)) is not None
+        ]
+        worked = self._core.sessions.list(agent=agent, limit=MOST_SESSIONS)
+        channels = Counter(view.channel for view in worked)
+        prompts = [len(view.prompt) for view in worked]
+        return ModelsUsed(
+            Priced(present, own),
+            channels.most_common(1)[0][0] if channels else "",
+            tuple(others),
+            round(median(prompts)) if prompts else None,
+        )
+
+    def tries(self) -> int:
+        return self._core.settings.current.validation.tries
+
+    def _session(self, session_id: str) -> SessionView | None:
+        try:
+            return self._core.sessions.get(session_id)
+        except Refusal:
+            return None
+
+    def _named(self, present: str) -> list[str]:
+        """Every model that the operator named anywhere and that can be used, but for this one."""
+        core = self._core
+        found = [f"{one.name}:{one.settings.model}" for one in core.models.providers() if one.settings.model]
+        found += [one.model for one in core.settings.current.channels.values() if one.model]
+        for agent in core.hierarchy.ids():
+            found += core.hierarchy.tools(agent).models.values()
+        usable = []
+        for model in dict.fromkeys(found):
+            try:
+                core.models.named(model, "a cheaper one is looked for")
+            except Refusal:
+                continue
+            usable.append(model)
+        return [one for one in usable if one != present]

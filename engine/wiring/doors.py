@@ -1,0 +1,48 @@
+"""What reaches the operator where he is: notifications, and the line of a status bar (SPEC 10.2, 10.3)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.doors.complication import Complication
+from engine.doors.notify.addresses import Addresses
+from engine.doors.notify.buttons import GatewayButtons
+from engine.doors.notify.router import Router
+from engine.values import Card
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def build(core: Engine) -> None:
+    """The notification router, and who keeps the status bar's file."""
+    core.notify = Router(
+        core.database,
+        clock=core.clock,
+        bus=core.bus,
+        settings=core.settings,
+        addresses=Addresses(core.settings, core.keys),
+        facts=core.ledger,
+        cards=core.cards,
+        sessions=core.sessions,
+        quiet=core.autonomy.quiet,
+        secrets=core.keys.secrets,
+        buttons=GatewayButtons(core.settings, lambda: core.gateway, core.clock).of,
+    )
+    core.complication = Complication(
+        core.home.complication,
+        bus=core.bus,
+        pending=core.cards.pending,
+        snoozed=partial(_snoozed, core),
+        holds=core.safety.holds,
+    )
+
+
+def _snoozed(core: Engine) -> list[Card]:
+    now = core.clock.now()
+    return [
+        one
+        for one in core.cards.pending(include_snoozed=True)
+        if one.snoozed_until is not None and one.snoozed_until > now
+    ]

@@ -1,0 +1,195 @@
+"""Channels, runners and sessions: where approved work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.adaptation.effects import LearnedBounds, LearnedModels, LearnedRepairs
+from engine.adapters import Brakes
+from engine.config import Autonomy as WorkspaceAutonomy
+from engine.events import CloudMemoryRecalled
+from engine.execution.calls import Caller, Calls
+from engine.execution.changesets import ChangeSets
+from engine.execution.channels import Channels
+from engine.execution.ground import Grounds
+from engine.execution.hiring import Hiring
+from engine.execution.launcher import Launcher
+from engine.execution.overlaps import Overlaps
+from engine.execution.permissions import Permissions
+from engine.execution.prompt.assembly import PromptAssembly
+from engine.execution.prompt.parts import Identity, Project, Rules, Task
+from engine.execution.routing import ModelRouter
+from engine.execution.runners.acp.runner import AcpRunner
+from engine.execution.runners.flow_runner import FlowRunner
+from engine.execution.runners.model.client import ModelHost
+from engine.execution.runners.model.completions import Completions
+from engine.execution.runners.model.history import Histories
+from engine.execution.runners.model.runner import ModelRunner
+from engine.execution.salvage import Salvage
+from engine.execution.sessions import Sessions
+from engine.execution.tools.belt import Toolbelts
+from engine.execution.validation import Validation
+from engine.execution.worktrees import WorkspaceLocks, Worktrees
+from engine.keys import Keys
+from engine.memory.prompt_part import RecalledPart
+from engine.memory.summaries import from_others
+from engine.stand_ins import StandIns
+from engine.storage.database import Transaction
+from engine.values import CheckResult
+from engine.wiring.organisation import card
+from engine.wiring.prediction import last_sign
+from engine.wiring.rails import held
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+RECALL_WITHIN = 2.0
+"""Seconds that a prompt waits for its recall, whose first of an engine loads a model, and for what was learnt."""
+
+
+def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
+    """What carries work out; returns what starts it."""
+    home, clock, randomness = core.home, core.clock, core.randomness
+    locks = WorkspaceLocks()
+    worktrees = Worktrees(home=home, database=core.database, locks=locks)
+    core.keys = Keys(home, clock=clock)
+    core.models = ModelRouter(
+        core.settings,
+        core.keys,
+        models=lambda agent: core.hierarchy.tools(agent).models,
+        hints=LearnedModels(core.overlays),
+    )
+    core.hiring = Hiring(core.settings, data=home.data, model_for=core.models.choose)
+    core.calls = Calls(core.database, randomness, secrets=core.keys.secrets, told=partial(_told, core))
+    core.recalling = RecalledPart(core.memory, core.settings)
+    core.prompts = PromptAssembly(
+        [
+            Identity(core.hierarchy, folder=home.agents),
+            Rules(),
+            core.wisdom.part,
+            core.fragments,
+            Project(),
+            core.learnt_part,
+            core.recalling,
+            Task(partial(card, core), partial(_last_check, core)),
+        ],
+        deadlines={core.recalling.name: RECALL_WITHIN, core.learnt_part.name: RECALL_WITHIN},
+        secrets=core.keys.secrets,
+    )
+    core.changes = ChangeSets(
+        home=home, database=core.database, clock=clock, randomness=randomness, worktrees=worktrees, locks=locks
+    )
+    core.overlaps = Overlaps(core.database)
+    core.permissions = Permissions(core.database, randomness=randomness, secrets=core.keys.secrets)
+    core.belts = Toolbelts(
+        core.database,
+        settings=core.settings,
+        permissions=core.permissions,
+        lists=core.hierarchy.tools,
+        programs=core.safety.programs,
+    )
+    left = Salvage(core.database, worktrees=worktrees, changes=core.changes)
+    grounds = Grounds(
+        left=left,
+        settings=core.settings,
+        worktrees=worktrees,
+        changes=core.changes,
+        runs=core.runs,
+        overlaps=core.overlaps,
+    )
+    flows = FlowRunner(core.flows, grounds=grounds)
+    channels = Channels(core.settings)
+    core.host = ModelHost() if stand_ins.model_host is None else stand_ins.model_host
+    core.host_lent = stand_ins.model_host is not None
+    judging = Validation(
+        core.database,
+        settings=core.settings,
+        runs=core.runs,
+        playbook=LearnedRepairs(core.overlays, core.trials),
+        bounds=LearnedBounds(core.overlays),
+    )
+    models = ModelRunner(
+        host=core.host,
+        router=core.models,
+        keys=core.keys,
+        prompts=core.prompts,
+        calls=core.calls,
+        belts=core.belts,
+        grounds=grounds,
+        histories=Histories(home.transcripts),
+        channels=channels,
+        settings=core.settings,
+        clock=clock,
+        randomness=randomness,
+        frame=judging,
+    )
+    core.completions = Completions(
+        core.database,
+        host=core.host,
+        names=core.models,
+        keys=core.keys,
+        calls=core.calls,
+        costs=core.safety.costs,
+        clock=clock,
+        held=partial(held, core),
+        secrets=core.keys.secrets,
+    )
+    agents = AcpRunner(
+        settings=core.settings,
+        grounds=grounds,
+        data=home.data,
+        belts=core.belts,
+        prompts=core.prompts,
+        calls=core.calls,
+        validation=judging,
+        version=core.version,
+    )
+    core.sessions = Sessions(
+        core.database,
+        home=home,
+        clock=clock,
+        bus=core.bus,
+        randomness=randomness,
+        settings=core.settings,
+        channels=channels,
+        permits=core.safety.permits,
+        brakes=brakes,
+        check=lambda command, folder: core.safety.check_command(command, Path(folder)),
+        runners=[flows, models, agents] if stand_ins.runners is None else stand_ins.runners,
+        sandbox=stand_ins.sandbox,
+        last_write=lambda workspace: last_sign(core, [workspace]),
+        unattended=partial(_unattended, core),
+        purse=core.safety.costs.hold,
+    )
+    return Launcher(core.sessions, core.settings)
+
+
+def _told(core: Engine, tx: Transaction, session: Caller, call_id: str, told: Mapping[str, Any]) -> None:
+    """A call of a model was made with a prompt of this provenance (SPEC 1.10)."""
+    core.wisdom.applied(tx, told, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace)
+    core.trials.applied(tx, told, session_id=session.id, agent=session.agent, workspace=session.workspace)
+    core.learnings.told(tx, told, call=call_id, session_id=session.id, agent=session.agent)
+    memories, origins = from_others(told.get("memory_sources", ()))
+    if memories:
+        about = {"subject": session.agent, "workspace": session.workspace, "session_id": session.id}
+        tx.record(CloudMemoryRecalled(**about, call=call_id, memories=memories, origins=origins))
+
+
+def _last_check(core: Engine, workspace: str) -> CheckResult | None:
+    """How the tests of a workspace stood last."""
+    return next((run.check for run in core.runs.latest(workspace, 1)), None)
+
+
+def _unattended(core: Engine, workspace: str) -> str:
+    """Why nothing may begin by itself in a workspace now, in words (SPEC 7.1, 7.3, 7.4); "" when it may."""
+    if reason := held(core):
+        return reason
+    settings = core.settings.current
+    if not settings.autonomous_mode_enabled:
+        return "autonomousModeEnabled is off"
+    if settings.workspace(workspace).autonomy is not WorkspaceAutonomy.ACT:
+        return "the workspace's autonomy is not `act`"
+    return "quiet hours: nothing executes by itself" if core.autonomy.quiet() else ""

@@ -1,0 +1,123 @@
+"""Agents, their files, what was decided, and the wisdom that flows between them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine import tokenizer
+from engine.adapters import lost_files
+from engine.feedback.decisions import Decisions
+from engine.feedback.exporting import Exporter
+from engine.hierarchy.agents import Agents
+from engine.hierarchy.discoveries import Correction
+from engine.hierarchy.postgres import PostgresStore
+from engine.hierarchy.wisdom import Wisdom
+from engine.memory.importing import talks
+from engine.memory.markdown import Markdown
+from engine.memory.watching import Watching
+from engine.stand_ins import StandIns
+from engine.values import Card, DecisionSignal, Doing, LeaderDecision, Refusal
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+SHARED_URL = "CLAWPY_SHARED_DATABASE_URL"
+"""The variable that names a PostgreSQL in which machines share one leadership (SPEC 1.9); it may hold a password."""
+
+FAR_BACK = 200
+"""So many of the latest decisions, the operator's and captured ones, are looked through."""
+
+
+def build(core: Engine, stand_ins: StandIns) -> None:
+    """Who and what."""
+    home, clock, randomness = core.home, core.clock, core.randomness
+    core.hierarchy = Agents(
+        home.agents,
+        cascade_config=home.data / "wisdom_cascade_config.json",
+        settings=core.settings,
+        database=core.database,
+        activity=partial(_activity, core),
+    )
+    core.files = Markdown(home.agents, database=core.database, fault=core.hierarchy.file_fault)
+    core.watching = Watching(core.files, report=core.report)
+    core.feedback = Decisions(core.database, clock)
+    core.exporter = Exporter(
+        core.database,
+        home.data,
+        conversations=lambda: talks(core.database),
+        secrets=lambda: core.keys.secrets(),
+    )
+    url = shared_database(stand_ins)
+    shared = PostgresStore(url) if url else None
+    core.wisdom = Wisdom(
+        core.database,
+        core.hierarchy,
+        clock=clock,
+        randomness=randomness,
+        count=tokenizer.count,
+        facts=core.ledger,
+        seconds=partial(_session_seconds, core),
+        correction=partial(correction, core),
+        decided=partial(_decided, core),
+        store=lambda: shared,
+        lost=lost_files,
+    )
+
+
+def _activity(core: Engine) -> Mapping[str, Doing]:
+    """What agents are doing now, and did so far, for the hierarchy."""
+    states = {view.agent: (view.state.value, view.tokens) for view in core.sessions.running()}
+    states |= {one.agent: ("waiting", states.get(one.agent, ("", 0))[1]) for one in core.permissions.waiting()}
+    return {agent: Doing(*states.get(agent, ("idle", 0)), *done) for agent, done in core.sessions.totals().items()}
+
+
+def _session_seconds(core: Engine, session_id: str) -> float:
+    """How long a session took, 0 when that is not known."""
+    try:
+        view = core.sessions.get(session_id)
+    except Refusal:
+        return 0.0
+    ended = view.ended_at or core.clock.now()
+    return 0.0 if view.started_at is None else max(0.0, (ended - view.started_at).total_seconds())
+
+
+def _decided(core: Engine, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
+    """What leaders decided in their own words, the newest first."""
+    found: dict[str, list[LeaderDecision]] = {}
+    for one in core.knowledge.captures.entries(limit=FAR_BACK):
+        if one.kind == "decision" and one.agent in leaders and not one.forgotten:
+            found.setdefault(one.agent, []).append(LeaderDecision(one.id, one.text, one.at))
+    return found
+
+
+def correction(core: Engine, card_id: str) -> Correction | None:
+    """What the operator made of a card's prompt before he approved it; None when nothing, and for a flow: its
+    parameters are no words of his, and its prompt is made of them."""
+    about, latest = card(core, card_id), core.feedback.recent(FAR_BACK)
+    if about is not None and about.assignment.flow is not None:
+        return None
+    said = {one.signal: one for one in latest if one.prediction_id == card_id}
+    original, approved = said.get(DecisionSignal.ORIGINAL), said.get(DecisionSignal.APPROVED)
+    if about is None or original is None or approved is None:
+        return None
+    like = sum(one.edited and (one.kind, one.channel) == (approved.kind, approved.channel) for one in latest)
+    return Correction(
+        about.agent, original.prompt, approved.prompt, approved.kind, approved.channel, about.session_id or "",
+        about.estimate, like,
+    )  # fmt: skip
+
+
+def card(core: Engine, card_id: str) -> Card | None:
+    """A card as prompts are made of it; None for work that has none."""
+    try:
+        return core.cards.get(card_id)
+    except Refusal:
+        return None
+
+
+def shared_database(stand_ins: StandIns) -> str:
+    """Where machines share, "" for nowhere: what is made up is shared with nobody."""
+    return "" if stand_ins.throw_away else os.environ.get(SHARED_URL, "")

@@ -1,0 +1,126 @@
+"""Cards, the task board, and the cycle that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.adapters import Brakes, Landings, Meanings, OurFolders, find_tool, top_folder
+from engine.execution.launcher import Launcher
+from engine.memory.threads import Threads
+from engine.prediction.cards import Cards
+from engine.prediction.collectors.github import GitHub
+from engine.prediction.collectors.silence import OurWrite
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.context_reader import ContextReader
+from engine.prediction.cycle import Predictions
+from engine.prediction.hook import PredictorHook
+from engine.prediction.ports import Calibrator
+from engine.prediction.templates.learned import learned
+from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.twin_states import TwinStates
+from engine.stand_ins import StandIns
+from engine.tasks.board import TaskBoard
+from engine.wiring.effects import learned_work
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+STAMP_SLACK = timedelta(milliseconds=1)
+"""Files carry nanoseconds, instants microseconds."""
+
+
+def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook, stand_ins: StandIns) -> Calibrator:
+    """What is predicted and decided; returns who calibrates confidence."""
+    clock, randomness = core.clock, core.randomness
+    core.meanings = Meanings(core.memory)
+    core.embedded = EmbeddedTwin(core.feedback, states=TwinStates(core.database), meanings=core.meanings)
+    calibrator = stand_ins.calibrator or core.embedded
+    core.cards = Cards(
+        core.database,
+        clock=clock,
+        settings=core.settings,
+        randomness=randomness,
+        rails=core.safety.pipeline,
+        launcher=launcher,
+        landings=Landings(core.changes),
+        facts=core.ledger,
+        flows=core.flows,
+        on_decision=core.safety.kill_switch.decided,
+        session=core.sessions.get,
+        secrets=core.keys.secrets,
+        history=core.feedback,
+        calibrator=calibrator,
+        active_time=lambda start, span: core.autonomy.active_until(start, span),
+    )
+    core.tasks = TaskBoard(core.database, randomness=randomness, cards=core.cards)
+    core.talks = Threads(
+        lambda: core.settings.current.memory.transcripts,
+        clock,
+        workspace_of=top_folder,
+        ours=OurFolders(core.home.worktrees),
+        secrets=core.keys.secrets,
+    )
+    core.contexts = stand_ins.contexts or ContextReader(
+        clock=clock,
+        settings=core.settings,
+        runs=core.runs,
+        tasks=core.tasks,
+        sessions=core.sessions,
+        find_tool=find_tool,
+        github=GitHub(clock),
+        learned=lambda workspace: [one.name for one in learned_work(core) if one.workspace in ("", workspace)],
+        talks=core.talks,
+    )
+    core.predictions = Predictions(
+        core.database,
+        clock=clock,
+        settings=core.settings,
+        randomness=randomness,
+        cards=core.cards,
+        rails=core.safety.pipeline,
+        launcher=launcher,
+        history=core.feedback,
+        calibrator=calibrator,
+        contexts=partial(_read_contexts, core),
+        said=lambda context: [
+            *core.twin.propose(context),
+            *hook.propose(context),
+            *learned(context, learned_work(core)),
+        ],
+        workspaces=lambda: core.workspaces,
+        stopped=lambda: brakes.stopped() or "",
+        facts=core.ledger,
+        session=core.sessions.get,
+        embedded=core.embedded,
+    )
+    return calibrator
+
+
+def _read_contexts(core: Engine, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+    last_input, _ = core.autonomy.presence.last()
+    contexts = core.contexts.read_all(
+        workspaces, last_input=last_input, ours={path: _ours(core, path) for path in workspaces}
+    )
+    for context in contexts:
+        if context.silence is not None:
+            core.autonomy.presence.seen(context.now - context.silence, f"something of his moved in {context.workspace}")
+    return contexts
+
+
+def last_sign(core: Engine, workspaces: Sequence[str]) -> datetime | None:
+    """When anyone but us last wrote in these workspaces, None if nothing is known of it. Asks git."""
+    return core.contexts.last_sign_of_life(
+        workspaces, last_input=None, ours={path: _ours(core, path) for path in workspaces}
+    )
+
+
+def _ours(core: Engine, workspace: str) -> list[OurWrite]:
+    """What our landings wrote there: no sign of the operator."""
+    writes = []
+    for path, mtime_ns in core.changes.written_by_us(workspace).items():
+        at = datetime.fromtimestamp(mtime_ns / 1e9, UTC)
+        writes.append(OurWrite(path, at - STAMP_SLACK, at + STAMP_SLACK))
+    return writes

@@ -1,0 +1,44 @@
+"""The rails, and what ends when they stop everything."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.adapters import Brakes
+from engine.safety.safety import Safety
+from engine.values import Verdict
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def build(core: Engine) -> Brakes:
+    """The pipeline and its holds; returns the brakes that sessions and cycles ask."""
+    home, clock, randomness = core.home, core.clock, core.randomness
+    core.safety = Safety(
+        core.database,
+        core.settings,
+        clock,
+        randomness,
+        data=home.data,
+        decisions=core.feedback,
+        stop_sessions=partial(_stop_all, core),
+        agent_budget=core.hierarchy.budget,
+        quiet=lambda: core.autonomy.quiet(),
+        on_change=lambda: core.autonomy.poke(),
+    )
+    return Brakes(core.safety.kill_switch)
+
+
+def _stop_all(core: Engine, reason: str) -> None:
+    """The kill switch: sessions and all their processes, and the one that speaks to models for them."""
+    core.sessions.stop_all(reason)
+    if not core.host_lent:
+        core.host.end()
+
+
+def held(core: Engine) -> str:
+    """Why nothing may run by itself now (SPEC 3.7); "" when it may."""
+    verdict = core.safety.kill_switch.ask()
+    return "" if verdict.verdict is Verdict.ALLOW else verdict.reason

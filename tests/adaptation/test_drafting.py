@@ -1,0 +1,367 @@
+"""What a candidate would change comes from what happened, and from nothing else (SPEC 5.2, 5.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.adaptation import reading
+from engine.adaptation.digest import Opportunity, types_of
+from engine.adaptation.drafting import draft
+from engine.adaptation.material import Draft, ModelsUsed, NothingToDraft, NotYet, Priced
+from engine.adaptation.reading import Edit
+from engine.values import PromptLine, PromptPart, PromptSource, Refusal, SourceKind
+from engine.values.adaptation import (
+    CandidateType,
+    FixTemplate,
+    FlowOffload,
+    LearningRecord,
+    PolicyTweak,
+    PromptFragment,
+    RecordKind,
+    RoutingHint,
+)
+from tests.adaptation.world import AGENT, HEALED_BY, SHOP, TOTAL, Told, lines
+from tests.conftest import MONDAY_MORNING
+
+
+def record(kind: RecordKind, session: str = "sess_1", label: str = "", /, **details: Any) -> LearningRecord:
+    return LearningRecord(
+        f"rec_{session}", MONDAY_MORNING, kind, label or kind.value, "agent", AGENT, 80.0, "", SHOP, AGENT, session, 1,
+        details,
+    )  # fmt: skip
+
+
+def heal(session: str = "sess_1", attempts: int = 2, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)) -> Any:
+    return record(
+        RecordKind.SUCCESSFUL_HEAL, session, f"successful_heal/{failing[0]}", test=failing[0], failing=list(failing),
+        attempts=attempts, cost=cost,
+    )  # fmt: skip
+
+
+def vain(session: str = "sess_1", attempts: int = 4, cost: int = 300_000) -> Any:
+    return record(RecordKind.REPEATED_RETRY, session, attempts=attempts, cost=cost, failing=[TOTAL])
+
+
+def drafted(one: LearningRecord, *known: LearningRecord, told: Told, type: CandidateType | None = None) -> Draft:
+    return draft(Opportunity(type or types_of(one.kind)[0], one), [one, *known], told)
+
+
+# -- repairs
+
+BACK = ("note", "1 test failed; back to the agent, try 1")
+MEND = Edit(
+    "cart.py",
+    "def total():\n    net = sum()\n    return net\n",
+    "def total():\n    net = sum()\n    return net - discount\n",
+)
+
+
+def test_a_repair_is_what_the_agent_said_and_did_after_the_tests_were_red() -> None:
+    told = Told(edited={"sess_1": [MEND, Edit("new.py", None, "x")]})
+    told.transcripts["sess_1"] = lines(
+        ("say", "I add the discount."), ("tool", "edit readme.md:1"), BACK,
+        ("say", "total() left the discount out;"), ("say", "it is subtracted now."),
+        ("tool", "edit cart.py failed: no_match"), ("tool", "edit cart.py:4"), ("command", "pytest"), ("say", "Done."),
+    )  # fmt: skip
+    assert drafted(heal(failing=(TOTAL, "t.py::other")), told=told).effect == FixTemplate(
+        (TOTAL, "t.py::other"),
+        (HEALED_BY, "in cart.py it replaced `return net` by `return net - discount`", "it wrote new.py"),
+    )
+    told.edited.clear()  # a program that does not tell: its transcript names the file
+    assert drafted(heal(), told=told).effect == FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))
+
+
+def test_a_coding_agent_shows_what_it_changed() -> None:
+    told = Told()
+    told.transcripts["sess_1"] = lines(
+        BACK, ("say", "The discount."), ("tool", "Edit cart.py · done"), ("output", "cart.py:"),
+        ("output", "@@ -4 +4 @@"), ("output", " def total():"), ("output", "-    return net"),
+        ("output", "+    return net - discount"),
+        ("say", HEALED_BY), ("command", "pytest -q"),
+    )  # fmt: skip
+    assert drafted(heal(), told=told).effect == FixTemplate(
+        (TOTAL,), (HEALED_BY, "in cart.py it replaced `return net` by `return net - discount`")
+    )
+
+
+def part(name: str, role: str, text: str) -> PromptPart:
+    return PromptPart(
+        name, tuple(PromptLine(line, PromptSource(SourceKind.CONVERSATION)) for line in text.split("\n")), role
+    )
+
+
+def test_edits_are_those_that_worked_after_the_tests_were_handed_back_last() -> None:
+    first = 'edit({"path": "a", "old_text": "1", "new_text": "2"})'
+    second = [
+        "A word.",
+        'edit({"path": "b", "old_text": "1", "new_text": "2"})',
+        'write({"path": "c", "content": "3"})',
+        'edit({"path": [], "old_text": "1"})',
+        "edit({)",
+        'exec({"command": "make"})',
+    ]
+    parts = [
+        part("heal", "user", "red"), part("answer", "assistant", first), part("edit", "tool", "edited a at line 1"),
+        part("heal", "user", "red"), part("answer", "assistant", "\n".join(second)),
+        part("edit", "tool", "the old text is not in b"), part("write", "tool", "wrote c, 1 line"),
+        part("exec", "tool", "ok"),
+    ]  # fmt: skip
+    assert reading.edits_after(parts, "heal") == [Edit("c", None, "3")]
+    assert reading.edits_after(parts[:3], "heal") == [Edit("a", "1", "2")]
+    assert reading.edits_after(parts[1:3], "heal") == []
+
+
+def test_of_several_tries_it_is_the_last() -> None:
+    told = Told()
+    told.transcripts["sess_1"] = lines(
+        BACK, ("say", "a guess"), ("command", "pytest"), ("note", "1 test failed; back to the agent, try 2"),
+        ("say", "the cause"), ("command", "pytest"),
+    )  # fmt: skip
+    assert drafted(heal(attempts=3), told=told).effect == FixTemplate((TOTAL,), ("the cause",))
+
+
+def test_where_nobody_tells_what_was_edited_the_files_of_the_change_are_named() -> None:
+    told = Told(files={"sess_1": ["cart.py"]})
+    told.transcripts["sess_1"] = lines(BACK, ("say", HEALED_BY))
+    assert drafted(heal(), told=told).effect == FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))
+
+
+def test_without_words_the_summary_stands_for_it_and_without_that_nothing() -> None:
+    told = Told(summaries={"sess_1": "Rounded once, at the end."})
+    assert drafted(heal(), told=told).effect == FixTemplate((TOTAL,), ("Rounded once, at the end.",))
+    with pytest.raises(NothingToDraft, match="does not say how"):
+        drafted(heal("sess_2"), told=told)
+    told.running.add("sess_1")
+    with pytest.raises(NotYet):
+        drafted(heal(), told=told)
+
+
+def test_red_tests_ask_for_the_repair_of_the_same_test() -> None:
+    told = Told(summaries={"sess_9": "The fixture was shared."})
+    red = record(RecordKind.FAILED_TDD, "sess_1", f"failed_tdd/{TOTAL}", test=TOTAL, failing=[TOTAL])
+    with pytest.raises(NothingToDraft, match="nothing has mended"):
+        drafted(red, heal("sess_9", failing=("t.py::other",)), told=told)
+    assert drafted(red, heal("sess_9"), told=told).effect == FixTemplate((TOTAL,), ("The fixture was shared.",))
+
+
+def test_a_long_word_of_an_agent_ends_with_a_sentence() -> None:
+    (told,) = reading.healing([], [], (), "First this. " * 20 + "And an end that nobody needs " * 20)
+    assert told.endswith("First this.")
+    assert len(told) <= reading.MOST_SAID
+
+
+def test_of_a_large_edit_the_file_is_named_alone() -> None:
+    most = "".join(f"line {number}\n" for number in range(reading.MOST_CHANGED))
+    (told,) = reading.healing([], [Edit("cart.py", "", most)], (), "")
+    assert told.startswith("in cart.py it added `line 0 / line 1")
+    assert reading.healing([], [Edit("cart.py", "", f"{most}one more")], (), "") == ("it changed cart.py",)
+    assert reading.healing([], [Edit("cart.py", "a\nb\n", "a\n")], (), "") == ("in cart.py it took out `b`",)
+
+
+# -- models
+
+USED = ModelsUsed(
+    Priced("openai:gpt-5", 3_000_000), "koji-core",
+    (Priced("openai:gpt-5-mini", 600_000), Priced("openai:gpt-5-nano", 100_000), Priced("openai:like", 2_400_001)), 800,
+)  # fmt: skip
+OVER = record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")
+
+
+def test_a_hint_is_the_next_cheaper_model_that_is_configured() -> None:
+    effect = drafted(OVER, told=Told(used=USED)).effect
+    assert effect == RoutingHint(
+        "openai:gpt-5-mini", "koji-core", 800,
+        f"{AGENT} spent $1.20 of its $1.00 on 2026-01-05; openai:gpt-5-mini costs 80% less than openai:gpt-5",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("price", [2_400_000, 2_400_001])
+def test_a_model_is_cheaper_at_four_fifths_of_the_price(price: int) -> None:
+    told = Told(used=ModelsUsed(USED.present, "koji-core", (Priced("openai:other", price),)))
+    if price <= 2_400_000:
+        assert drafted(OVER, told=told).title.endswith("openai:other")
+        return
+    with pytest.raises(NothingToDraft, match="no configured model is cheaper"):
+        drafted(OVER, told=told)
+
+
+def test_without_prices_nothing_is_hinted() -> None:
+    with pytest.raises(NothingToDraft, match="not known what"):
+        drafted(OVER, told=Told())
+
+
+def test_conflicts_and_findings_say_why() -> None:
+    conflict = record(RecordKind.TASK_CONFLICT, files=["a.py"], conflicting=["a.py"])
+    found = record(RecordKind.SUCCESSFUL_BUBBLE, leader="cto", pattern="round_once", bubble="bub_1")
+    told = Told(used=USED)
+    assert "conflicted with other work in a.py" in drafted(conflict, told=told).effect.why  # type: ignore[union-attr]
+    assert "cto took over its finding round_once" in drafted(found, told=told).effect.why  # type: ignore[union-attr]
+
+
+# -- bounds
+
+
+@pytest.mark.parametrize(
+    ("records", "tries", "tweak"),
+    [
+        ([vain()], 3, PolicyTweak(1)),
+        ([vain(attempts=3)], 3, PolicyTweak(1)),
+        ([vain(attempts=2)], 3, None),  # one try is what it takes to see
+        ([vain()], 1, None),  # the settings allow no more
+        ([vain(), heal("sess_2")], 3, PolicyTweak(1, 150_000)),
+        ([vain(), heal("sess_2", attempts=3)], 3, PolicyTweak(2, 150_000)),
+        ([vain(), heal("sess_2", attempts=4)], 3, None),  # a heal took as many
+        ([vain(cost=140_000), heal("sess_2")], 3, PolicyTweak(1)),  # the cap would save nothing
+        ([vain(), heal("sess_2", cost=0)], 3, PolicyTweak(1, 50_000)),
+    ],
+)
+def test_a_bound_is_what_heals_took_and_less_than_was_tried_in_vain(
+    records: list[LearningRecord], tries: int, tweak: PolicyTweak | None
+) -> None:
+    told = Told(most_tries=tries)
+    if tweak is None:
+        with pytest.raises(NothingToDraft):
+            drafted(*records, told=told)
+        return
+    assert drafted(*records, told=told).effect == tweak
+
+
+def test_other_sources_tighten_only_what_was_tried_in_vain() -> None:
+    outage = record(RecordKind.CLOUD_SYNC_FAILURE, "", message="x", unsent=10)
+    with pytest.raises(NothingToDraft, match="in vain"):
+        drafted(outage, told=Told())
+    assert drafted(outage, vain("sess_2"), told=Told()).effect == PolicyTweak(1)
+
+
+# -- fragments
+
+
+def said(one: LearningRecord, told: Told, *known: LearningRecord) -> tuple[str, ...]:
+    effect = drafted(one, *known, told=told, type=CandidateType.PROMPT_FRAGMENT).effect
+    assert isinstance(effect, PromptFragment)
+    return effect.guidance
+
+
+def test_an_edit_is_told_in_the_operators_words() -> None:
+    edit = record(
+        RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/edited:koji-core:run-tests", added="and run the tests",
+        channel="koji-core", kind="fix",
+    )  # fmt: skip
+    (line,) = said(edit, Told())
+    assert "koji-core" in line
+    assert "“and run the tests”" in line
+    with pytest.raises(NothingToDraft):
+        said(record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/card"), Told())
+    kept = record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="Prices are whole cents.")
+    assert said(kept, Told()) == ("Prices are whole cents.",)
+
+
+ERROR = record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
+
+
+def test_an_error_is_told_with_what_worked_then() -> None:
+    told = Told(learnt={"sess_1": ["Actually the file uses tabs."]})
+    told.transcripts["sess_1"] = lines(
+        ("tool", "edit src/a.py:1"), ("tool", "edit src/a.py failed: the old text is not in src/a.py"),
+        ("tool", "read src/a.py"), ("tool", "edit src/a.py failed: something else"), ("tool", "edit src/a.py:7"),
+    )  # fmt: skip
+    line, learnt = said(ERROR, told)
+    assert line.startswith("A call of edit failed: “the old text is not in src/a.py”. What worked then: ")
+    assert line.endswith("`read src/a.py`, `edit src/a.py:7`.")
+    assert learnt == "Actually the file uses tabs."
+    told.transcripts["sess_1"] = told.transcripts["sess_1"][:3]
+    assert "What worked then: `read src/a.py`" in said(ERROR, told)[0]
+
+
+def test_an_error_that_nothing_helped_is_no_lesson() -> None:
+    with pytest.raises(NothingToDraft, match="nothing is known of what helps"):
+        said(ERROR, Told())
+
+
+GUIDANCE = {"leader": "cto", "ref": "cto#patterns/x", "told": 12, "told_bad": 9, "untold": 14, "untold_bad": 2}
+
+
+def test_noisy_and_stale_guidance_is_told_with_its_figures() -> None:
+    told = Told(said={"cto#patterns/x": "Mock everything."})
+    (line,) = said(record(RecordKind.GUIDANCE_NOISY, harm=0.2, **GUIDANCE), told)
+    assert "“Mock everything”. Of 12 sessions with it 9 ended badly, of 14 without it 2" in line
+    stale = record(
+        RecordKind.STALE_GUIDANCE, leader="cto", ref="cto#patterns/x", days=200, most=180, gone=["src/old.py"]
+    )
+    (line,) = said(stale, told)
+    assert "200 days old, where 180 are the rule and files that it names are gone: src/old.py" in line
+    with pytest.raises(NothingToDraft, match="not said any more"):
+        said(stale, Told())
+
+
+def test_what_was_promoted_and_does_harm_is_not_talked_over() -> None:
+    harmful = record(RecordKind.GUIDANCE_NOISY, candidate_id="cand_1", ref="over_1")
+    with pytest.raises(NothingToDraft, match="rolled back"):
+        said(harmful, Told())
+
+
+def test_what_is_served_again_and_again_is_kept_before_the_agent() -> None:
+    hit = record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1", origin="h1")
+    assert said(hit, Told(said={"mem_1": "The queue\nis Redis."})) == ("The queue is Redis.",)
+    with pytest.raises(NothingToDraft, match="forgotten"):
+        said(hit, Told())
+
+
+@pytest.mark.parametrize("kind", [RecordKind.GUIDANCE_APPLIED, RecordKind.TEACHING_REFRESH])
+def test_what_went_its_way_changes_nothing(kind: RecordKind) -> None:
+    with pytest.raises(NothingToDraft, match="went their way"):
+        said(record(kind), Told())
+
+
+# -- flows
+
+CALLS = ["exec:git status", "exec:pytest", "exec:git diff"]
+
+
+def test_a_flow_runs_what_most_sessions_ran_word_for_word() -> None:
+    steps = record(RecordKind.TOOL_SEQUENCE, calls=CALLS, sessions=["sess_1", "sess_2", "sess_3"])
+    told = Told()
+    for session, ran in (("sess_1", "pytest -q"), ("sess_2", "pytest -q"), ("sess_3", "pytest -x tests")):
+        told.transcripts[session] = lines(
+            ("tool", "exec git status --short"), ("tool", f"exec {ran}"), ("tool", "exec git diff"),
+        )  # fmt: skip
+    assert drafted(steps, told=told).effect == FlowOffload(
+        "git_status_then_pytest_then_git_diff", "git status --short > pytest -q > git diff",
+        ("git status --short", "pytest -q", "git diff"),
+    )  # fmt: skip
+    with pytest.raises(NothingToDraft, match="without a shell"):
+        drafted(steps, told=Told())
+
+
+def test_what_a_model_must_decide_is_no_flow() -> None:
+    with pytest.raises(NothingToDraft, match="not all of its steps"):
+        drafted(record(RecordKind.TOOL_SEQUENCE, calls=["read", *CALLS], sessions=[]), told=Told())
+
+
+def test_an_effect_that_cannot_be_in_force_is_not_drafted() -> None:
+    kept = record(RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="x" * 501)
+    with pytest.raises(Refusal) as refused:
+        said(kept, Told())
+    assert refused.value.code == "bad_effect"
+
+
+KEY = "sk-" + "a1b2c3d4" * 4
+
+
+@pytest.mark.parametrize("secret", [KEY, "hunter2hunter2"])
+def test_no_secret_is_drafted(secret: str) -> None:
+    """A coding agent's transcript is its own: what stands there may be anything."""
+    told = Told(edited={"sess_1": [Edit("cart.py", "token = read()\n", f"token = '{secret}'\n")]})
+    told.transcripts["sess_1"] = lines(BACK, ("say", f"It wanted {secret}."))
+    one = Opportunity(CandidateType.FIX_TEMPLATE, heal())
+    effect = draft(one, [one.record], told, ["hunter2hunter2"]).effect
+    assert isinstance(effect, FixTemplate)
+    assert effect.repairs[0] == "It wanted [secret cut]."
+    assert secret not in " ".join(effect.repairs)
+    steps = record(RecordKind.TOOL_SEQUENCE, calls=["exec:curl", "exec:git status"], sessions=["sess_1", "sess_2"])
+    for session in ("sess_1", "sess_2"):
+        told.transcripts[session] = lines(("tool", f"exec curl -u ann:{secret} host"), ("tool", "exec git status"))
+    with pytest.raises(NothingToDraft, match="a key or a password"):
+        draft(Opportunity(CandidateType.FLOW_OFFLOAD, steps), [steps], told, ["hunter2hunter2"])

@@ -1,0 +1,307 @@
+"""The overlay store: in force from one commit to another, for whom it is for, and never half."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, suppress
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.adaptation.forgetting import OverlayTexts
+from engine.adaptation.overlays import LINE_MOST, MOST_LINES, OverlayRow, Overlays, checked, words
+from engine.clock import FakeClock
+from engine.storage.database import Database, Transaction
+from engine.values import Randomness, Refusal
+from engine.values.adaptation import (
+    CandidateType,
+    Effect,
+    FixTemplate,
+    FlowOffload,
+    PolicyTweak,
+    PromptFragment,
+    RoutingHint,
+)
+from tests.adaptation.overlay_world import Now, World
+
+FRAGMENT = PromptFragment(("Prefer concrete patterns.",))
+EFFECTS: tuple[Effect, ...] = (
+    FRAGMENT,
+    FixTemplate(("tests/test_cart.py::test_total",), ("Round once, at the end.",)),
+    RoutingHint("openai:gpt-6-luna", "koji-core", 400, "short questions cost less there"),
+    PolicyTweak(tries=1),
+    FlowOffload("check_release", "Check the release", ("git status", "pytest tests")),
+)
+
+
+@pytest.fixture
+def world(database: Database, clock: FakeClock) -> World:
+    return World(database, clock)
+
+
+def asked(
+    world: World, type: CandidateType, agent: str = "cto", kind: str = "task", workspace: str = "/w"
+) -> list[str]:
+    found = {
+        CandidateType.PROMPT_FRAGMENT: lambda: world.overlays.get_prompt_fragments(
+            agent_id=agent, run_kind=kind, workspace=workspace
+        ),
+        CandidateType.FIX_TEMPLATE: lambda: world.overlays.fix_templates(agent_id=agent, workspace=workspace),
+        CandidateType.ROUTING_HINT: lambda: world.overlays.routing_hints(
+            agent_id=agent, run_kind=kind, workspace=workspace
+        ),
+        CandidateType.POLICY_TWEAK: lambda: world.overlays.policy_tweaks(agent_id=agent, workspace=workspace),
+        CandidateType.FLOW_OFFLOAD: world.overlays.flows,
+    }[type]()
+    return [one.id for one in found]
+
+
+@pytest.mark.parametrize("effect", EFFECTS, ids=lambda one: one.kind.value)
+def test_an_effect_is_in_force_from_promotion_to_roll_back(world: World, effect: Effect) -> None:
+    assert asked(world, effect.kind) == []
+    overlay = world.put(effect)
+    assert asked(world, effect.kind) == [overlay.id]
+    assert overlay.effect == effect
+    assert [one.until for one in world.overlays.of(overlay.candidate_id)] == [None]
+    world.withdraw(overlay)
+    assert asked(world, effect.kind) == []
+    (past,) = world.overlays.of(overlay.candidate_id)
+    assert past.until == world.clock.now()
+
+
+def test_it_answers_by_agent_kind_of_run_and_workspace(world: World) -> None:
+    everywhere = world.guide()
+    mine = world.guide(agent="introspection_loop", run_kind="introspection_evaluation")
+    there = world.guide(agent="cto", workspace="/w")
+
+    def get(**how: str) -> set[str]:
+        return {one.id for one in world.overlays.get_prompt_fragments(**how)}
+
+    assert get(agent_id="introspection_loop", run_kind="introspection_evaluation") == {everywhere.id, mine.id}
+    assert get(agent_id="introspection_loop", run_kind="task") == {everywhere.id}
+    assert get(agent_id="cto", run_kind="task", workspace="/w") == {everywhere.id, there.id}
+    assert get(agent_id="cto", run_kind="task", workspace="/other") == {everywhere.id}
+    assert get(agent_id="cto", run_kind="task") == {everywhere.id}, "no workspace is none of them"
+
+
+def test_it_is_promoted_again_after_a_roll_back_and_never_twice_at_once(world: World) -> None:
+    candidate = world.candidate(FRAGMENT)
+    first = world.database.write(lambda tx: world.overlays.put(tx, candidate, tx.now))
+    with pytest.raises(Refusal) as refused:
+        world.database.write(lambda tx: world.overlays.put(tx, candidate, tx.now))
+    assert refused.value.code == "already_in_force"
+    world.withdraw(first)
+    world.clock.advance(timedelta(minutes=1))
+    second = world.database.write(lambda tx: world.overlays.put(tx, candidate, tx.now))
+    assert [one.id for one in world.overlays.of(candidate.id)] == [second.id, first.id]
+    world.withdraw(second)
+    with pytest.raises(Refusal) as refused:
+        world.withdraw(second)
+    assert refused.value.code == "not_in_force"
+
+
+def test_asking_again_asks_no_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlay = world.guide()
+    assert asked(world, CandidateType.PROMPT_FRAGMENT) == [overlay.id]
+
+    def no_disk() -> None:
+        raise AssertionError("the disk was asked")
+
+    monkeypatch.setattr(world.database, "read", no_disk)
+    for one in CandidateType:
+        assert asked(world, one) == ([overlay.id] if one is CandidateType.PROMPT_FRAGMENT else [])
+
+
+def test_what_was_read_before_a_change_is_not_kept_after_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Overlays._load
+
+    def slow(self: Overlays) -> object:
+        found = load(self)
+        monkeypatch.setattr(Overlays, "_load", load)
+        world.guide()  # promoted while a reader still holds the former rows
+        return found
+
+    monkeypatch.setattr(Overlays, "_load", slow)
+    assert asked(world, CandidateType.PROMPT_FRAGMENT) == []
+    assert len(asked(world, CandidateType.PROMPT_FRAGMENT)) == 1
+
+
+def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_twice_is_refused(world: World) -> None:
+    long = "a" * 40
+    names = ("check_release", "check_release", "run_tests", long, long)
+    for number, name in enumerate(names):
+        candidate = world.candidate(FlowOffload(name, "Some", ("git status", f"echo {number}")))
+        shown = [line.split()[1] for line in world.overlays.preview(candidate).after if line.startswith("flow: ")]
+        world.database.write(lambda tx, one=candidate: world.overlays.put(tx, one, tx.now))  # type: ignore[misc]
+        world.clock.advance(timedelta(seconds=1))
+        said = [one.effect.name for one in world.overlays.flows() if isinstance(one.effect, FlowOffload)]
+        assert shown == said
+    assert said == ["check_release", "check_release_2", "run_tests_2", long, f"{'a' * 36}_2"]
+    world.put(FlowOffload("here", "Here", ("make",)), workspace="/a")
+    world.put(FlowOffload("there", "There", ("make",)), workspace="/b")
+    for workspace in ("/a", ""):
+        with pytest.raises(Refusal) as refused:
+            world.put(FlowOffload("again", "Again", ("git status", "echo 0")), workspace=workspace)
+        assert refused.value.code == "already_in_force"
+
+
+@pytest.mark.parametrize(
+    ("effect", "said"),
+    [
+        (PromptFragment(()), "says nothing"),
+        (PromptFragment((" \n",)), "says nothing"),
+        (PromptFragment(tuple("x" * 3 for _ in range(MOST_LINES + 1))), "at most 20"),
+        (PromptFragment(("x" * (LINE_MOST + 1),)), "at most 500"),
+        (FixTemplate((), ("mend it",)), "no failing test"),
+        (FixTemplate(("t",), ()), "says nothing"),
+        (RoutingHint("gpt"), "no model"),
+        (RoutingHint("openai:gpt-6-luna", longest_prompt=-1), "below 0"),
+        (PolicyTweak(), "tightens nothing"),
+        (PolicyTweak(tries=-1), "below 0"),
+        (PolicyTweak(cost=-1), "below 0"),
+        (FlowOffload("Run it!", "x", ("git status",)), "no name of a flow"),
+        (FlowOffload("ok_flow", "x", ()), "says nothing"),
+        (FlowOffload("ok_flow", "x", ("git 'status",)), "no command"),
+        (FlowOffload("ok_flow", "x", ("--help",)), "no command"),
+        (FlowOffload("ok_flow", "x", ("pytest -q | tail",)), "needs a shell"),
+        (FlowOffload("ok_flow", "x", ("cd src && make",)), "needs a shell"),
+    ],
+)
+def test_an_effect_that_cannot_work_is_refused_and_says_why(effect: Effect, said: str) -> None:
+    with pytest.raises(Refusal, match=said) as refused:
+        checked(effect)
+    assert refused.value.code == "bad_effect"
+
+
+def test_the_bounds_of_texts_are_still_good() -> None:
+    many = PromptFragment(tuple("x" * LINE_MOST for _ in range(MOST_LINES)))
+    assert checked(many) == many
+    assert checked(PromptFragment(("one\n  line\x1b[31m",))) == PromptFragment(("one line",))
+    assert checked(PolicyTweak(tries=0)) == PolicyTweak(tries=0)
+
+
+@given(st.text(max_size=40))
+@settings(deadline=None)
+def test_a_command_is_words_or_refused(command: str) -> None:
+    with suppress(Refusal):
+        found = words(command)
+        assert found
+        assert not found[0].startswith("-")
+
+
+def test_one_damaged_row_takes_no_other_with_it(world: World) -> None:
+    good, bad = world.guide(), world.guide()
+    world.database.close()
+    with closing(sqlite3.connect(world.database.path)) as connection:
+        connection.execute("UPDATE overlays SET effect = '{}' WHERE id = ?", (bad.id,))
+        connection.commit()
+    again = Database(world.database.path, clock=world.clock, bus=None, recorder=None)  # type: ignore[arg-type]
+    overlays = Overlays(again, Randomness(1), present=Now())
+    assert [one.id for one in overlays.every()] == [good.id]
+    assert overlays.of(bad.candidate_id) == []
+    again.write(lambda tx: overlays.withdraw(tx, bad.candidate_id, tx.now))
+    again.close()
+
+
+# -- previews
+
+
+def test_previews_show_what_changes_and_nothing_else(world: World) -> None:
+    for effect in EFFECTS:
+        candidate = world.candidate(effect, agent="cto")
+        shown = world.overlays.preview(candidate)
+        assert shown.before != shown.after
+        world.database.write(lambda tx, it=candidate: world.overlays.put(tx, it, tx.now))  # type: ignore[misc]
+        assert world.overlays.preview(candidate) == shown, "a promoted one is compared with what was before it"
+
+
+def test_previews_in_words(world: World) -> None:
+    def shown(effect: Effect) -> tuple[set[str], set[str]]:
+        preview = world.overlays.preview(world.candidate(effect))
+        return set(preview.before) - set(preview.after), set(preview.after) - set(preview.before)
+
+    assert "- Prefer concrete patterns." in shown(EFFECTS[0])[1]
+    assert shown(EFFECTS[1]) == ({"told: no repair"}, {"told: Round once, at the end."})
+    assert shown(EFFECTS[2]) == (
+        {"model: openai:gpt-6-luna (tools.json)"},
+        {"model: openai:gpt-6-luna (short questions cost less there)"},
+    )
+    assert shown(EFFECTS[3]) == ({"tries to heal: 3"}, {"tries to heal: 1"})
+    assert shown(PolicyTweak(tries=9, cost=9_000_000)) == (set(), set()), "a tweak never widens"
+    assert shown(EFFECTS[4])[1] == {"flow: check_release (Check the release)", "  $ git status", "  $ pytest tests"}
+
+
+# -- forgetting
+
+
+class Wanted:
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def holds(self, text: str) -> bool:
+        return self.word in text
+
+
+def test_forgotten_words_leave_prompts_at_once_and_no_command_is_cut(world: World) -> None:
+    texts = OverlayTexts(world.database, world.overlays)
+    told = world.guide("Ask Ann before you deploy.", "Test first.")
+    alone = world.guide("Ann knows.")
+    world.put(FlowOffload("clean_up", "Clean up", ("rm -r build/ Ann", "git status")))
+    world.put(RoutingHint("openai:gpt-6-luna", why="Ann said so"))
+    repair = world.put(FixTemplate(("t::a",), ("Ask Ann.", "Round once.")))
+    assert len(asked(world, CandidateType.PROMPT_FRAGMENT)) == 2
+    assert (told.id, "Ask Ann before you deploy.") in list(texts.find(Wanted("Ann")))
+    assert texts.erase(Wanted("Ann")) == 5
+    assert texts.erase(Wanted("Ann")) == 0
+    (left,) = world.overlays.get_prompt_fragments(agent_id="cto", run_kind="task")
+    assert left.effect == PromptFragment(("Test first.",))
+    assert alone.id not in asked(world, CandidateType.PROMPT_FRAGMENT)
+    assert not world.overlays.flows()
+    assert [one.effect for one in world.overlays.fix_templates(agent_id="cto")] == [
+        FixTemplate(("t::a",), ("Round once.",))
+    ]
+    world.withdraw(repair)
+    world.withdraw(alone)
+
+
+def test_a_damaged_row_does_not_hold_up_forgetting(world: World) -> None:
+    texts, bad = OverlayTexts(world.database, world.overlays), world.guide()
+
+    def damage(tx: Transaction) -> None:
+        row = tx.session.get(OverlayRow, bad.id)
+        assert row is not None
+        row.effect = {"kind": "prompt_fragment", "guidance": "Ann, no list"}
+        tx.session.add(row)
+
+    world.database.write(damage)
+    assert texts.erase(Wanted("Bob")) == 0
+    assert [one for one, _ in texts.find(Wanted("Ann"))] == [bad.id]
+    assert texts.erase(Wanted("Ann")) == 1
+    assert texts.erase(Wanted("Ann")) == 0
+
+
+@given(st.data())
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_behaviour_depends_on_what_is_in_force_alone(world: World, data: st.DataObject) -> None:
+    """However it was promoted and rolled back: the same effects in force make the same prompt."""
+    world.adapt(withheld=0.0)
+    candidates = [world.candidate(PromptFragment((f"Line {number}.",))) for number in range(4)]
+    in_force: list[str] = []
+    empty = world.part()
+    for _ in range(10):
+        one = data.draw(st.sampled_from(candidates))
+        if one.id in in_force:
+            world.database.write(lambda tx, one=one: world.overlays.withdraw(tx, one.id, tx.now))  # type: ignore[misc]
+            in_force.remove(one.id)
+        else:
+            world.clock.advance(timedelta(seconds=1))
+            world.database.write(lambda tx, one=one: world.overlays.put(tx, one, tx.now))  # type: ignore[misc]
+            in_force.append(one.id)
+        part = world.part().part
+        lines = [line.source.ref for line in part.lines[2:-1]] if part else []
+        assert lines == in_force
+    for id in in_force:
+        world.database.write(lambda tx, id=id: world.overlays.withdraw(tx, id, tx.now))  # type: ignore[misc]
+    assert world.part() == empty

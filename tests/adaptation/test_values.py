@@ -1,0 +1,119 @@
+"""Effects survive storage, and a candidate takes only legal steps (SPEC 5.3, 5.4)."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.values import Refusal
+from engine.values.adaptation import (
+    CANDIDATE_MOVES,
+    CandidateMove,
+    CandidateStatus,
+    CandidateType,
+    Effect,
+    FixTemplate,
+    FlowOffload,
+    PolicyTweak,
+    PromptFragment,
+    RoutingHint,
+    candidate_after,
+    dedupe_key,
+    effect_from_json,
+)
+
+texts = st.lists(st.text(max_size=20), max_size=4).map(tuple)
+numbers = st.none() | st.integers(min_value=0, max_value=10**9)
+effects = st.one_of(
+    st.builds(PromptFragment, texts),
+    st.builds(FixTemplate, texts, texts),
+    st.builds(RoutingHint, st.text(), st.text(), numbers, st.text()),
+    st.builds(PolicyTweak, numbers, numbers),
+    st.builds(FlowOffload, st.text(), st.text(), texts),
+)
+
+
+@given(effects)
+def test_an_effect_comes_back_as_it_was(effect: Effect) -> None:
+    assert effect_from_json(json.loads(json.dumps(effect.to_json()))) == effect
+
+
+def test_every_type_has_an_effect() -> None:
+    kinds = {one.kind for one in (PromptFragment, FixTemplate, RoutingHint, PolicyTweak, FlowOffload)}
+    assert kinds == set(CandidateType)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"kind": "magic"},
+        {"kind": "prompt_fragment"},
+        {"kind": "prompt_fragment", "guidance": "one text"},
+        {"kind": "fix_template", "failing": ["a"], "repairs": [1]},
+        {"kind": "validator_policy_tweak", "tries": -1, "cost": None},
+        {"kind": "validator_policy_tweak", "tries": True, "cost": None},
+        {"kind": "flow_offload", "name": None, "title": "t", "commands": []},
+    ],
+)
+def test_a_damaged_effect_is_refused(stored: dict[str, Any]) -> None:
+    with pytest.raises(Refusal) as refused:
+        effect_from_json(stored)
+    assert refused.value.code == "bad_effect"
+
+
+STEPS = {
+    ("drafted", "review"),
+    ("drafted", "rejected"),
+    ("review", "drafted"),
+    ("review", "promoted"),
+    ("review", "rejected"),
+    ("promoted", "rolled_back"),
+    ("rolled_back", "promoted"),
+    ("rolled_back", "rejected"),
+    ("rejected", "drafted"),
+}
+"""SPEC 5.3: corroborated before review, reviewed before promoted, in force before rolled back."""
+
+
+def test_the_table_holds_exactly_the_legal_steps() -> None:
+    assert {(before.value, now.value) for (before, _), now in CANDIDATE_MOVES.items()} == STEPS
+
+
+@pytest.mark.parametrize(("status", "move"), list(product(CandidateStatus, CandidateMove)))
+def test_everything_else_is_refused_in_words(status: CandidateStatus, move: CandidateMove) -> None:
+    if (status, move) in CANDIDATE_MOVES:
+        assert candidate_after("cand_x", status, move) is CANDIDATE_MOVES[status, move]
+        return
+    with pytest.raises(Refusal, match="cand_x") as refused:
+        candidate_after("cand_x", status, move)
+    known = {"nothing_to_roll_back"} if move is CandidateMove.ROLL_BACK else {"already_decided", "not_corroborated"}
+    assert refused.value.code in known
+
+
+def test_an_approval_without_corroboration_says_so() -> None:
+    with pytest.raises(Refusal) as refused:
+        candidate_after("cand_x", CandidateStatus.DRAFTED, CandidateMove.APPROVE)
+    assert refused.value.code == "not_corroborated"
+
+
+@given(st.lists(st.sampled_from(list(CandidateMove)), max_size=30))
+def test_whatever_is_tried_an_effect_was_reviewed_first(moves: list[CandidateMove]) -> None:
+    status, reviewed = CandidateStatus.DRAFTED, False
+    for move in moves:
+        try:
+            status = candidate_after("cand_x", status, move)
+        except Refusal:
+            continue
+        reviewed = reviewed or status is CandidateStatus.REVIEW
+        assert reviewed or status not in (CandidateStatus.PROMOTED, CandidateStatus.ROLLED_BACK)
+
+
+def test_the_key_is_that_of_the_specification() -> None:
+    key = dedupe_key(CandidateType.ROUTING_HINT, "agent", "cto", "budget_incident")
+    assert key == "routing_hint:agent:cto:budget_incident"

@@ -1,0 +1,227 @@
+"""A shop whose work fails in ways that recur, and a model that knows no better until it is told.
+
+Everything is real but the model: git, worktrees, pytest, the validation loop, prompts, and what is learnt of them. The
+model is a fixed policy on loopback. It writes the code that comes to mind first, which breaks a rule of the shop; shown
+the red test it finds the remedy in half of the tasks (a coin seeded with the task), and always when what it was told
+names the remedy. What it is told is nothing that this file says: only what sessions before it left behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from engine import Engine, Home, open_engine
+from engine.clock import FakeClock
+from engine.execution.runners.model.client import ModelHost
+from engine.stand_ins import StandIns
+from engine.values import Randomness, SessionView
+from tests.conftest import Repository
+from tests.support.model_server import ModelServer, Reply, Request, calls
+
+CHANNEL = "koji-core"
+FINDS = 0.5
+"""How often the model finds the remedy by itself, once it was shown the red test."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of the shop that the first thing that comes to mind breaks. `token` is what the remedy is known by."""
+
+    name: str
+    test: str
+    naive: str
+    remedy: str
+    token: str
+
+
+RULES = (
+    Rule(
+        "money",
+        "import inspect, shop.money as m\n\n\ndef test_halves_are_rounded_up():\n"
+        "    for name, one in inspect.getmembers(m, inspect.isfunction):\n"
+        "        assert str(one('2.675')) == '2.68', name\n",
+        "def {name}(amount):\n    return round(float(amount), 2)\n",
+        "def {name}(amount):\n    import decimal\n\n    cent = decimal.Decimal('0.01')\n"
+        "    return decimal.Decimal(amount).quantize(cent, decimal.ROUND_HALF_UP)\n",
+        "ROUND_HALF_UP",
+    ),
+    Rule(
+        "names",
+        "import inspect, shop.names as m\n\n\ndef test_names_are_compared_without_case():\n"
+        "    for name, one in inspect.getmembers(m, inspect.isfunction):\n"
+        "        assert one(['STRASSE', 'straße']) == 1, name\n",
+        "def {name}(names):\n    return len({{name.lower() for name in names}})\n",
+        "def {name}(names):\n    return len({{name.casefold() for name in names}})\n",
+        "casefold",
+    ),
+    Rule(
+        "dates",
+        "import inspect, shop.dates as m\n\n\ndef test_instants_carry_their_zone():\n"
+        "    for name, one in inspect.getmembers(m, inspect.isfunction):\n"
+        "        assert one(0).utcoffset() is not None, name\n",
+        "def {name}(seconds):\n    import datetime\n\n    return datetime.datetime.fromtimestamp(seconds)\n",
+        "def {name}(seconds):\n    import datetime\n\n"
+        "    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)\n",
+        "datetime.timezone.utc",
+    ),
+    Rule(
+        "baskets",
+        "import inspect, shop.baskets as m\n\n\ndef test_baskets_are_not_shared():\n"
+        "    for name, one in inspect.getmembers(m, inspect.isfunction):\n"
+        "        one('a')\n        assert one('b') == ['b'], name\n",
+        "def {name}(item, basket=[]):\n    basket.append(item)\n    return basket\n",
+        "def {name}(item, basket=None):\n    basket = [] if basket is None else basket\n"
+        "    basket.append(item)\n    return basket\n",
+        "basket=None",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Work of one kind. Two tasks with the same number and seed are the same work."""
+
+    number: int
+    rule: Rule
+    seed: int
+
+    @property
+    def function(self) -> str:
+        return f"{self.rule.name}_{self.number}"
+
+    @property
+    def prompt(self) -> str:
+        return f"Add {self.function} to shop/{self.rule.name}.py in the way of the functions there"
+
+    def lucky(self, why: str, share: float) -> bool:
+        """A coin that falls the same way for the same task."""
+        return self.coin(why) < share
+
+    def coin(self, why: str) -> float:
+        """From 0 to 1, the same for the same task."""
+        digest = hashlib.sha256(f"{self.seed}:{self.number}:{self.rule.name}:{why}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def tasks(seed: int, count: int) -> list[Task]:
+    """`count` tasks, the rules in turn."""
+    return [Task(number, RULES[number % len(RULES)], seed) for number in range(count)]
+
+
+HABIT = ("git status --short", "git log --oneline -3", "ls tests", "python3 -m compileall -q shop")
+"""Commands that many sessions run in this order before they write."""
+
+CHATTER = ("ls", "git diff --stat", "git branch", "cat pytest.ini", "ls shop", "wc -l shop/money.py", "head -3 README")
+"""Commands that are run in no order."""
+
+
+class Model:
+    """The policy. `tasks` by their prompt. `harm`: words of a fragment, and how often following them ruins the work.
+    `looks`: it looks around before it writes, out of habit in a share of the tasks."""
+
+    def __init__(self, known: Sequence[Task]) -> None:
+        self._tasks = {one.prompt: one for one in known}
+        self.harm: dict[str, float] = {}
+        self.looks = 0.0
+
+    def __call__(self, request: Request) -> Reply:
+        task = next(one for prompt, one in self._tasks.items() if any(prompt in said for said in request.users))
+        looks = self._looks(task)
+        if len(request.tool_results) < len(looks):
+            return calls("exec", command=looks[len(request.tool_results)])
+        writes = sum("wrote" in said or "written" in said.lower() for said in request.tool_results)
+        reds = [said for said in request.users if "tests were run on your changes" in said]
+        if writes <= len(reds):
+            body = self._body(task, request, reds)
+            return calls("write", path=f"shop/{task.rule.name}.py", content=MODULE.format(rule=task.rule.name) + body)
+        told = re.findall(r"^\s{4}.*$", self._body(task, request, reds), re.M)
+        return Reply(text=f"I added {task.function}: {' '.join(line.strip() for line in told[-2:])}")
+
+    def _looks(self, task: Task) -> list[str]:
+        if not self.looks:
+            return []
+        chatter = sorted(CHATTER, key=lambda command: task.coin(command))
+        habit = HABIT if task.lucky("habit", self.looks) else ()
+        return [*chatter[:3], *habit, *chatter[3:5]]
+
+    def _body(self, task: Task, request: Request, reds: Sequence[str]) -> str:
+        heard = request.system + "\n".join(request.users)
+        knows = task.rule.token in heard.replace(task.rule.test, "")
+        ruined = any(words in heard and task.lucky(words, share) for words, share in self.harm.items())
+        finds = bool(reds) and task.lucky("finds", FINDS)
+        right = (knows or finds) and not ruined
+        return (task.rule.remedy if right else task.rule.naive).format(name=task.function)
+
+
+MODULE = '"""Functions about {rule}."""\n\n\n'
+
+
+class Shop:
+    """The repository, the home and the model server of one seed."""
+
+    def __init__(self, root: Path, server: ModelServer, host: ModelHost, clock: FakeClock, seed: int) -> None:
+        self.clock = clock
+        self.server = server
+        self.host = host
+        self.seed = seed
+        self.home = Home.locate(root / "home")
+        self.repository = Repository(root / "shop")
+        (self.repository.path / ".venv" / "bin").mkdir(parents=True)
+        (self.repository.path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+        quick = "[pytest]\naddopts = --disable-plugin-autoload\n"  # plugins take longer than these tests
+        files = {".gitignore": ".venv\n", "pytest.ini": quick, "shop/__init__.py": ""}
+        for rule in RULES:
+            remedy = rule.remedy.format(name=f"{rule.name}_of_old")
+            files[f"shop/{rule.name}.py"] = MODULE.format(rule=rule.name) + remedy.replace("of_old", "first")
+            files[f"tests/test_{rule.name}.py"] = rule.test
+        self.repository.commit("Begin", files)
+        settings = ["crossPollCostCapPerHour = 100", "crossPollCostCapPerDay = 1000", "crossPollCostCapPerMonth = 9000"]
+        settings += ["[providers.openai]", 'kind = "openai"', f'baseUrl = "{server.openai}"', 'model = "gpt-5-mini"']
+        settings += [f"[channels.{CHANNEL}]", 'agent = "backend_builder"']
+        # What recall would tell of former sessions is another way of learning, and not the one that is measured.
+        settings += ["[memory]", "recallTokens = 0"]
+        self.home.config.mkdir(parents=True, exist_ok=True)
+        self.home.config_file.write_text("\n".join(settings) + "\n")
+        self.engine: Engine
+
+    @contextmanager
+    def opened(self) -> Iterator[Engine]:
+        """The engine, its model speaking for `tasks`."""
+        self.engine = open_engine(
+            self.home,
+            workspaces=[str(self.repository.path)],
+            clock=self.clock,
+            randomness=Randomness(self.seed),
+            start_schedule=False,
+            stand_ins=StandIns(deaf=True, throw_away=True, model_host=self.host),
+        )
+        try:
+            yield self.engine
+        finally:
+            self.engine.close()
+
+    def work(self, task: Task) -> tuple[bool, SessionView]:
+        """One task from card to end, and whether its tests were green then."""
+        card = self.engine.cards.propose(task.prompt, workspace=str(self.repository.path), channel=CHANNEL)
+        started = self.engine.cards.approve(card.id)
+        assert started.session_id is not None
+        view = self.engine.sessions.wait(started.session_id, 60)
+        assert view.state.over, json.dumps([one.text for one in self.engine.sessions.transcript(view.id)])
+        self.clock.advance(timedelta(minutes=20))
+        return view.check is not None and view.check.green, view
+
+    def review(self, view: SessionView) -> None:
+        """The operator's word on what was changed: green work is kept on a branch, red work thrown away."""
+        assert view.change_set_id is not None
+        if view.check is not None and view.check.green:
+            self.engine.changes.branch(view.change_set_id)
+        else:
+            self.engine.changes.discard(view.change_set_id)

@@ -1,0 +1,112 @@
+"""Many WebSocket clients in one process, for the benchmark of `/pulse`: as little work a message as can be.
+
+A client of one's own on a bare socket, since two hundred of a library's would be what is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import struct
+import time
+from collections import Counter
+from datetime import datetime
+from multiprocessing.connection import Connection
+
+AT = re.compile(rb'"type":"(prediction\.[a-z]+)","id":\d+,"at":"([^"]+)"')
+EVERY = 10
+"""The age of each tenth message is looked at; all are counted."""
+
+SUBSCRIBE = json.dumps({"type": "subscribe", "channels": ["crosspoll"]}).encode()
+
+
+def listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
+    """Connect, say so, count until told that it is enough, report."""
+    asyncio.run(_listen(pipe, port, token, number, stalled))
+
+
+class _Client:
+    def __init__(self) -> None:
+        self.messages = 0
+        self.frames = 0
+        self.seconds: Counter[int] = Counter()
+        self.ages: list[float] = []
+
+    async def read(self, reader: asyncio.StreamReader) -> None:
+        while True:
+            head = await reader.readexactly(2)
+            size = head[1] & 0x7F
+            if size == 126:
+                (size,) = struct.unpack(">H", await reader.readexactly(2))
+            elif size == 127:
+                (size,) = struct.unpack(">Q", await reader.readexactly(8))
+            body = await reader.readexactly(size)
+            if head[0] & 0x0F != 1:
+                continue
+            now = time.time()
+            self.frames += 1
+            self.seconds[int(now)] += 1
+            for kind, at in AT.findall(body):
+                self.messages += 1
+                if self.messages % EVERY == 0:
+                    self.ages.append(now - datetime.fromisoformat(at.decode()).timestamp())
+                del kind
+
+
+async def _connect(port: int, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+    writer.write(_handshake(token))
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert b" 101 " in head, head
+    writer.write(_frame(SUBSCRIBE))
+    return reader, writer
+
+
+async def _listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
+    clients, tasks, kept = [], [], []
+    for _ in range(number):
+        reader, writer = await _connect(port, token)
+        kept.append(writer)
+        clients.append(_Client())
+        tasks.append(asyncio.create_task(clients[-1].read(reader)))
+    for _ in range(stalled):
+        line = socket.socket()
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.connect(("127.0.0.1", port))
+        line.sendall(_handshake(token))
+        line.recv(1000)
+        line.sendall(_frame(SUBSCRIBE))
+        kept.append(line)
+    pipe.send("listening")
+    while not pipe.poll():
+        await asyncio.sleep(0.1)
+    for task in tasks:
+        task.cancel()
+    busiest = max((max(one.seconds.values(), default=0) for one in clients), default=0)
+    pipe.send(
+        json.dumps(
+            {
+                "ages": [age for one in clients for age in one.ages],
+                "frames": sum(one.frames for one in clients),
+                "busiest": busiest,
+                "fewest": min((one.messages for one in clients), default=0),
+            }
+        )
+    )
+    del kept
+
+
+def _handshake(token: str) -> bytes:
+    return (
+        b"GET /pulse HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: c2l4dGVlbiBieXRlcyBvaw==\r\n"
+        b"Authorization: Bearer " + token.encode() + b"\r\n\r\n"
+    )
+
+
+def _frame(text: bytes) -> bytes:
+    """A client's frame; its mask is all zeros."""
+    assert len(text) < 126
+    return bytes([0x81, 0x80 | len(text)]) + b"\0\0\0\0" + text

@@ -1,0 +1,198 @@
+"""Does it learn, and does what it learnt come from what it learnt? Off, on, rolled back, on again (issue 8).
+
+pytest tests/benchmarks/test_closed_loop.py -m benchmark -s
+
+The same tasks four times over, in a real repository with a real engine (see `closed_loop`): first nothing is learnt,
+then what the engine proposed of its own records is approved, then all of it is rolled back, then approved again. A task
+succeeds when its tests are green at the end. The hold-out of SPEC 5.7 is on: a fifth of the runs goes without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from engine.adaptation.candidates import add
+from engine.clock import FakeClock
+from engine.execution.runners.model.client import ModelHost
+from engine.storage.database import Transaction
+from engine.values import SessionState
+from engine.values.adaptation import Candidate, CandidateStatus, CandidateType, FlowOffload, Lift, PromptFragment
+from tests.benchmarks.closed_loop import HABIT, Model, Shop, tasks
+from tests.support.model_server import ModelServer
+
+pytestmark = pytest.mark.benchmark
+
+SEEDS = (1, 2, 3)
+TASKS = 16
+
+GOOD = (
+    "Amounts are rounded with ROUND_HALF_UP; names are compared by casefold",
+    "Instants are made with datetime.timezone.utc; a list is no default, write basket=None",
+)
+HARMFUL = ("Be quick: leave edge cases to others", "Prefer the shortest code, whatever the tests say")
+WATCHED = 20
+"""Tasks in which the model looks around before it writes."""
+
+MOST, ROUND = 160, 8
+"""So many tasks at most until what does harm has to be found, looked at every so many."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-test-0123456789abcdefghijklmnop")
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[ModelHost]:
+    host = ModelHost()
+    yield host
+    host.close()
+
+
+def test_success_rises_with_what_is_learnt_and_returns_without_it(
+    tmp_path: Path, server: ModelServer, host: ModelHost
+) -> None:
+    phases = ("off", "on", "rolled back", "on again")
+    done: dict[str, list[bool]] = {name: [] for name in phases}
+    print("\nseed  phase         green   effects in force")
+    for seed in SEEDS:
+        shop = Shop(tmp_path / str(seed), server, host, FakeClock(datetime(2026, 3, 2, 9, tzinfo=UTC)), seed)
+        todo = tasks(seed, TASKS)
+        server.answer = Model(todo)
+        with shop.opened() as engine:
+            for phase in phases:
+                if phase.startswith("on"):
+                    learnt = approve(shop)
+                elif phase == "rolled back":
+                    for one in engine.adaptation.candidates(status=CandidateStatus.PROMOTED):
+                        engine.adaptation.roll_back(one.id)
+                    learnt = []
+                else:
+                    learnt = []
+                green = [shop.work(task)[0] for task in todo]
+                done[phase] += green
+                kinds = ", ".join(sorted({one.type.value for one in learnt})) or "none"
+                print(f"{seed:4}  {phase:12}  {sum(green):2} of {len(green):2}   {len(learnt)} ({kinds})")
+    print("\nchange                     before  after   more  fewer   p (sign test, one-sided)")
+    pairs = (("off", "on", True), ("on", "rolled back", False), ("rolled back", "on again", True))
+    found = [compared(done, *pair) for pair in pairs]
+    assert all(p < 0.05 for p in found)
+    assert abs(sum(done["off"]) - sum(done["rolled back"])) <= 2, "rolled back is as before"
+
+
+def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: ModelServer, host: ModelHost) -> None:
+    shop = Shop(tmp_path, server, host, FakeClock(datetime(2026, 3, 2, 9, tzinfo=UTC)), 7)
+    model = server.answer = Model(tasks(7, MOST))
+    model.harm = dict.fromkeys(HARMFUL, 0.5)
+    print("\nafter  fragment                                   with    without   P(harm)  verdict")
+    with shop.opened() as engine:
+        planted = {plant(shop, words): words for words in (*GOOD, *HARMFUL)}
+        found: list[str] = []
+        for number, task in enumerate(tasks(7, MOST), 1):
+            shop.review(shop.work(task)[1])
+            if number % ROUND:
+                continue
+            engine.trials.catch_up()
+            for overlay, lift in engine.trials.harmful():
+                words = planted[overlay.candidate_id]
+                found.append(words)
+                engine.adaptation.roll_back(overlay.candidate_id, "it does harm")
+                print(line(number, words, lift))
+            if set(HARMFUL) <= set(found):
+                break
+        for one in engine.adaptation.candidates(status=CandidateStatus.PROMOTED):
+            kept = engine.adaptation.view(one.id).lift
+            print(line(number, planted[one.id], kept))
+    assert set(found) == set(HARMFUL)
+
+
+def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: ModelServer, host: ModelHost) -> None:
+    shop = Shop(tmp_path, server, host, FakeClock(datetime(2026, 3, 2, 9, tzinfo=UTC)), 11)
+    todo = tasks(11, WATCHED)
+    model = server.answer = Model(todo)
+    model.looks = 0.6
+    with shop.opened() as engine:
+        for task in todo:
+            shop.work(task)
+        promoted = [one for one in approve(shop) if isinstance(one.effect, FlowOffload)]
+        for one in promoted:
+            print(f"\n{one.score:.0f} of 100, {one.reason}: {' > '.join(one.effect.commands)}")
+        (found,) = promoted
+        assert found.effect.commands == HABIT, "the habit whole, and nothing else"
+        asked = len(server.requests)
+        card = engine.cards.propose(found.effect.name, workspace=str(shop.repository.path))
+        started = engine.cards.approve(card.id)
+        assert started.session_id is not None
+        view = engine.sessions.wait(started.session_id, 60)
+        assert (view.runner, view.state) == ("flow", SessionState.SUCCEEDED)
+        assert len(server.requests) == asked, "no model was asked"
+        engine.adaptation.roll_back(found.id)
+        assert engine.cards.propose(found.effect.name, workspace=str(shop.repository.path)).assignment.flow is None
+
+
+def plant(shop: Shop, words: str) -> str:
+    """A fragment that somebody put among the candidates, approved; its id."""
+    engine, now = shop.engine, shop.clock.now()
+    made = Candidate(
+        id=engine.randomness.new_id("cand"),
+        type=CandidateType.PROMPT_FRAGMENT,
+        scope_type="workspace",
+        scope_id=str(shop.repository.path),
+        source_label=words,
+        title=words,
+        status=CandidateStatus.DRAFTED,
+        score=80.0,
+        effect=PromptFragment((words,)),
+        created_at=now,
+        changed_at=now,
+    )
+
+    def work(tx: Transaction) -> None:
+        row = add(tx, made, "planted")
+        assert row is not None
+        row.status = CandidateStatus.REVIEW.value
+
+    engine.database.write(work)
+    engine.adaptation.approve(made.id)
+    return made.id
+
+
+def line(after: int, words: str, lift: Lift | None) -> str:
+    if lift is None:
+        return f"{after:5}  {words:40.40}  never on trial"
+    arms = f"{lift.with_good:3}/{lift.with_runs:<3}  {lift.without_good:3}/{lift.without_runs:<3}"
+    return f"{after:5}  {words:40.40}  {arms}   {lift.harm:7.3f}  {lift.verdict}"
+
+
+def approve(shop: Shop) -> list[Candidate]:
+    """The operator approves whatever the engine proposes of its own evidence, and what he rolled back before."""
+    engine = shop.engine
+    for _ in range(8):
+        engine.adaptation.digest()
+        waiting = engine.adaptation.candidates(status=CandidateStatus.REVIEW)
+        if not waiting:
+            break
+        for one in waiting:
+            engine.adaptation.approve(one.id)
+    for one in engine.adaptation.candidates(status=CandidateStatus.ROLLED_BACK):
+        engine.adaptation.approve(one.id)
+    return engine.adaptation.candidates(status=CandidateStatus.PROMOTED)
+
+
+def compared(done: dict[str, list[bool]], before: str, after: str, rises: bool) -> float:
+    """How likely so one-sided a change of the same tasks is by chance."""
+    pairs = list(zip(done[before], done[after], strict=True))
+    more, fewer = sum(b and not a for a, b in pairs), sum(a and not b for a, b in pairs)
+    wished = more if rises else fewer
+    p = sum(math.comb(more + fewer, k) for k in range(wished, more + fewer + 1)) / 2 ** (more + fewer)
+    rates = (sum(done[name]) / len(done[name]) for name in (before, after))
+    shown = "  ".join(f"{rate:6.0%}" for rate in rates)
+    print(f"{before + ' to ' + after:25}  {shown}  {more:5}  {fewer:5}   {p:.4f}")
+    return p

@@ -1,0 +1,125 @@
+"""How soon what happens reaches two hundred WebSocket clients at once, and what one that stalls costs the others.
+
+    pytest -m benchmark -s tests/benchmarks/test_pulse.py
+
+A real engine in this process writes 1,000 facts a second, one in ten a new card whose whole text goes out; the clients
+are in a process of their own and look at each message's age when they have read it. Bars: p95 of delivery < 250 ms, at
+most 20 frames a second to a client, nothing lost; beside ten clients that read nothing no slower, by more than half.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from engine.doors.gateway.limits import Limits
+from engine.engine import Engine
+from engine.events import PredictionCreated, PredictionExecuted, PredictionExpired, TaskChanged
+from tests.benchmarks.pulse_clients import listen
+from tests.benchmarks.terminal import percentile
+from tests.doors.gateway.conftest import Serve, Served, serve
+
+__all__ = ["serve"]
+
+pytestmark = pytest.mark.benchmark
+
+CLIENTS, STALLED = 200, 10
+RATE, SECONDS = 1_000, 20
+BEAT = 0.02
+"""Seconds between two transactions."""
+
+
+class Writer:
+    """Writes facts at an even rate, in transactions of a beat."""
+
+    def __init__(self, engine: Engine, card: str) -> None:
+        self._engine = engine
+        self._card = card
+        self.written = 0
+        self.took: list[float] = []
+
+    def run(self, seconds: float) -> None:
+        engine, began = self._engine, time.monotonic()
+        about = {"subject": self._card, "workspace": ""}
+        kinds = [
+            PredictionCreated(**about, flow="", channel="koji-core", confidence=0.7, source="template"),
+            *[PredictionExecuted(subject="pred_gone", outcome="succeeded")] * 4,
+            *[PredictionExpired(subject="pred_gone", withdrawn=True, reason="what it was about is no longer so")] * 5,
+        ]
+        while (now := time.monotonic()) - began < seconds:
+            due = int((now - began + BEAT) * RATE) - self.written
+            facts = [kinds[(self.written + number) % len(kinds)] for number in range(due)]
+            engine.database.write(lambda tx, facts=facts: [tx.record(fact) for fact in facts])
+            self.took.append(time.monotonic() - now)
+            self.written += due
+            time.sleep(max(0.0, BEAT - (time.monotonic() - now)))
+        engine.database.write(lambda tx: tx.record(TaskChanged(subject="the end", state="done")))
+
+
+@contextmanager
+def clients(port: int, token: str, number: int, stalled: int = 0) -> Iterator[Any]:
+    """A process with so many clients; `stalled` more that subscribe and read nothing. Yields where its report comes."""
+    spawn = multiprocessing.get_context("spawn")
+    here, there = spawn.Pipe()
+    child = spawn.Process(target=listen, args=(there, port, token, number, stalled), daemon=True)
+    child.start()
+    try:
+        assert here.poll(60), "the clients did not connect"
+        assert here.recv() == "listening"
+        yield here
+    finally:
+        child.kill()
+        child.join()
+
+
+def measure(served: Served, stalled: int = 0) -> dict[str, Any]:
+    before = served.gateway.state().dropped
+    with clients(served.port, served.token, CLIENTS, stalled) as pipe:
+        writer = Writer(served.engine, served.card().id)
+        thread = threading.Thread(target=writer.run, args=(SECONDS,))
+        thread.start()
+        thread.join()
+        time.sleep(1.0)
+        pipe.send("enough")
+        report: dict[str, Any] = json.loads(pipe.recv())
+    ages = report["ages"]
+    found = {
+        "written": writer.written,
+        "p50": percentile(ages, 0.5) * 1000,
+        "p95": percentile(ages, 0.95) * 1000,
+        "worst": max(ages) * 1000,
+        "frames": report["frames"] / CLIENTS / SECONDS,
+        "busiest": report["busiest"],
+        "fewest": report["fewest"],
+        "write p95": percentile(writer.took, 0.95) * 1000,
+        "dropped": served.gateway.state().dropped - before,
+    }
+    what = f"{CLIENTS} clients" + (f" and {stalled} that stall" if stalled else "")
+    print(f"\n{what}: {writer.written / SECONDS:,.0f} facts a second for {SECONDS} s, {len(ages):,} ages")
+    print(
+        f"  delivery p50 {found['p50']:.0f} ms, p95 {found['p95']:.0f} ms (bar 250), worst {found['worst']:.0f} ms\n"
+        f"  {found['frames']:.1f} frames a second and client, {found['busiest']} in the busiest second (bar 20)\n"
+        f"  a transaction of the engine takes {found['write p95']:.1f} ms at p95; {found['dropped']} dropped"
+    )
+    return found
+
+
+def test_two_hundred_clients_and_some_that_stall(serve: Serve) -> None:
+    served = serve(limits=Limits(), throw_away=False)
+    plain = measure(served)
+    held = measure(served, STALLED)
+    for found in (plain, held):
+        assert found["written"] >= RATE * SECONDS * 0.95, "the machine cannot write as fast"
+        assert found["p95"] < 250
+        assert found["busiest"] <= 21, "one may slip over the edge of a second on its way"
+        assert found["fewest"] >= found["written"], "a client missed something"
+    assert plain["dropped"] == 0
+    assert held["dropped"] == STALLED
+    assert held["p95"] < 1.5 * plain["p95"] + 20

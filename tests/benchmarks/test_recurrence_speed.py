@@ -1,0 +1,137 @@
+"""What recurs among 10,000 entries of 500 sessions: under 10 s (SPEC 6.2).
+
+The baseline compares every entry with every other one by one, in Python, and joins what is the same; it is measured on
+a part of the entries, for its time grows with the square of their number.
+
+pytest tests/benchmarks/test_recurrence_speed.py -m benchmark -s
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import numpy
+import pytest
+
+from engine.clock import FakeClock
+from engine.learnings.meaning import KeptMeaning
+from engine.learnings.promotion import to_project
+from engine.learnings.recurrence import clusters
+from engine.learnings.scopes import Scope
+from engine.learnings.store import LearningFiles, added
+from engine.storage.database import Database
+from engine.values import LearningEntry, LearningKind, LearningScope
+from tests.conftest import MONDAY_MORNING
+from tests.learnings.made import entry
+
+ENTRIES, SESSIONS, TOPICS, DIMENSIONS = 10_000, 500, 1_500, 384
+PART = 600
+PROJECT = Scope("shop")
+T = TypeVar("T")
+
+
+class Topics:
+    """Vectors as a model makes them: wordings of one topic are near each other, of others are not."""
+
+    def __init__(self) -> None:
+        chance = numpy.random.default_rng(7)
+        centres = chance.standard_normal((TOPICS, DIMENSIONS)).astype("<f4")
+        self.centres = centres / numpy.linalg.norm(centres, axis=1, keepdims=True)
+        self.known: dict[str, bytes] = {}
+        self._chance = chance
+
+    def text(self, topic: int, number: int) -> str:
+        text = "".join(f"{_word(one)} " for one in (number, topic)) + "is what is known of it"
+        noise = self._chance.standard_normal(DIMENSIONS).astype("<f4") * 0.02
+        vector = self.centres[topic] + noise
+        self.known[text] = (vector / numpy.linalg.norm(vector)).astype("<f4").tobytes()
+        return text
+
+    def vectors(self, texts: Sequence[str], /) -> list[bytes | None]:
+        return [self.known[text] for text in texts]
+
+    def make(self, texts: Sequence[str]) -> list[bytes]:
+        return [self.known[text] for text in texts]
+
+
+def _word(number: int) -> str:
+    """A number as a word: numbers in a text tell one thing from another."""
+    return "".join("abcdefghij"[int(one)] for one in str(number))
+
+
+def made(topics: Topics) -> list[LearningEntry]:
+    chance = numpy.random.default_rng(11)
+    found = []
+    for number in range(ENTRIES):
+        session = f"sess_{number % SESSIONS:04d}"
+        text = topics.text(int(chance.integers(TOPICS)), number)
+        scope = Scope("shop", session)
+        one = entry(text, session, scope=LearningScope.SESSION, scope_id=session)
+        found.append(replace(one, path=scope.page(LearningKind.INSTITUTIONAL, one.id)))
+    return found
+
+
+def one_by_one(entries: Sequence[LearningEntry], topics: Topics) -> int:
+    """Every pair by itself; the number of groups with three sessions."""
+    vectors = [numpy.frombuffer(topics.known[one.text], dtype="<f4") for one in entries]
+    group = list(range(len(entries)))
+    for left in range(len(entries)):
+        for right in range(left):
+            if float(vectors[left] @ vectors[right]) >= 0.8:
+                was, now = group[left], group[right]
+                group = [now if one == was else one for one in group]
+    sessions: dict[int, set[str]] = {}
+    for at, one in enumerate(entries):
+        sessions.setdefault(group[at], set()).add(one.session_id)
+    return sum(len(one) >= 3 for one in sessions.values())
+
+
+class Measured(Generic[T]):
+    """What some work gave, and how long it took."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        began, used = time.perf_counter(), time.process_time()
+        self.result = work()
+        self.seconds, self.processor = time.perf_counter() - began, time.process_time() - used
+
+
+@pytest.mark.benchmark
+def test_ten_thousand_entries_of_five_hundred_sessions(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    topics = Topics()
+    entries = made(topics)
+    files = LearningFiles(tmp_path, database)
+    files.apply([added(one) for one in entries])
+    KeptMeaning(database, topics.make, lambda: "made").vectors([one.text for one in entries])
+    fresh = LearningFiles(tmp_path, database)
+    meaning = KeptMeaning(database, topics.make, lambda: "made")
+
+    clustering = Measured(lambda: clusters(entries, topics))
+    baseline = Measured(lambda: one_by_one(entries[:PART], topics))
+    reading = Measured(lambda: fresh.entries(PROJECT))
+    again = Measured(lambda: fresh.entries(PROJECT))
+    planning = Measured(lambda: to_project(reading.result, [], PROJECT, meaning, MONDAY_MORNING))
+    plan = planning.result
+    changes, facts = plan.changes(MONDAY_MORNING), plan.facts("recurrence")
+    writing = Measured(lambda: files.apply(changes, facts))
+
+    slow = baseline.seconds * (ENTRIES / PART) ** 2
+    rows = [
+        ("clusters, vectors at hand", clustering),
+        ("read 500 pages", reading),
+        ("read them again, unchanged", again),
+        ("plan: vectors from SQLite, clusters, reinforcement", planning),
+        (f"write {len(plan.promoted)} entries of the project", writing),
+    ]
+    found = clustering.result
+    print(f"\n{ENTRIES:,} entries, {SESSIONS} sessions, {len(found)} clusters of three sessions and more")
+    for name, one in rows:
+        print(f"  {name:<52} {one.seconds:8.2f} s, {one.processor:8.2f} s of processors")
+    print(f"  {'one by one, reckoned from 600':<52} {slow:8.2f} s")
+    print(f"  {'ratio, one by one to clusters':<52} {slow / clustering.seconds:8.0f}")
+    assert clustering.seconds < 10
+    assert reading.processor + planning.processor < 10
+    assert len(plan.promoted) == len(found) > TOPICS / 2

@@ -1,0 +1,31 @@
+"""`clawpy notify` on the command line."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from engine.home import Home
+from engine.keys import Keys
+from tests.cli.conftest import Clawpy
+from tests.doors.stand_in import StandIn
+
+
+def test_an_address_is_read_unseen_and_kept_where_it_belongs(
+    clawpy: Clawpy, engines: list[StandIn], home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("discord://4242424242/hunter2hunter2\n"))
+    said = clawpy("notify", "set", "discord", "--store", "file", "--json")
+    assert said.code == 0, said.err
+    assert said.document["source"] == "file"
+    assert "hunter2" not in said.out
+    assert engines[-1].settings.current.notify.discord.url == "key"
+    assert Keys(home).get("notify-discord") is not None
+    assert "hunter2" not in home.config_file.read_text()
+
+
+def test_another_surface_is_wrong_use(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    said = clawpy("notify", "test", "toaster")
+    assert said.code == 2
+    assert "toaster" in said.err

@@ -1,0 +1,72 @@
+"""`clawpy serve` and `clawpy token`, with a real process (SPEC 9.8, 10.1)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from engine import read_holder
+from engine.home import Home
+from tests.cli.conftest import Clawpy
+from tests.conftest import Repository
+
+
+def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
+    home: Home, shop: Repository, clawpy: Clawpy, tmp_path: Path
+) -> None:
+    said = tmp_path / "said"
+    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "serve", "--port", "0"]
+    with said.open("w") as out:
+        process = subprocess.Popen([*command, "--store", "file"], cwd=shop.path, stdout=out, stderr=out)
+    try:
+        end = time.monotonic() + 40
+        while not (holder := read_holder(home)) or not holder.gateway:
+            assert process.poll() is None, said.read_text()
+            assert time.monotonic() < end, "it does not listen"
+            time.sleep(0.05)
+        token = clawpy("token").out.strip()
+        reply = httpx.get(
+            f"{holder.gateway}/api/v1/health", headers={"Authorization": f"Bearer {token}"}, trust_env=False
+        )
+        assert reply.json()["status"] == "ok"
+        assert holder.gateway in clawpy("status").out
+        assert clawpy("status", "--json").document["gateway"]["url"] == holder.gateway
+        assert holder.gateway in clawpy("doctor").out
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    lines = said.read_text()
+    assert f"listening at {holder.gateway} (this machine only; token in the file)" in lines
+    for kept in (lines, (home.logs / "clawpy.log").read_text(), home.database.read_bytes().decode("latin-1")):
+        assert token not in kept
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [(["--host", "0.0.0.0"], "unsafe_address"), (["--port", "70000"], "bad_address")],
+    ids=["other machines", "no port"],
+)
+def test_where_it_may_not_listen_it_says_so(clawpy: Clawpy, shop: Repository, options: list[str], code: str) -> None:
+    said = clawpy("--json", "serve", *options)
+    assert said.code == 1
+    assert f'"code": "{code}"' in said.out
+
+
+def test_a_token_on_a_machine_without_a_keyring(clawpy: Clawpy) -> None:
+    assert clawpy("token", "show").code == 1
+    refused = clawpy("token", "new")
+    assert refused.code == 1
+    assert "--store file" in refused.err
+    made = clawpy("token", "new", "--store", "file")
+    assert made.out.strip().startswith("clawpy_")
+    assert clawpy("token").out == made.out
+    assert clawpy("--json", "token").document["source"] == "file"

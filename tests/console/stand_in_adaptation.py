@@ -1,0 +1,195 @@
+"""Candidates behind the still engine: one of each type and of each standing, with what they rest on."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from engine.values import Waiting
+from engine.values.adaptation import (
+    Candidate,
+    CandidateMove,
+    CandidateStatus,
+    CandidateType,
+    CandidateView,
+    Effect,
+    EffectPreview,
+    FixTemplate,
+    FlowOffload,
+    LearningRecord,
+    Lift,
+    Overlay,
+    PolicyTweak,
+    PromptFragment,
+    RecordKind,
+    RoutingHint,
+    Station,
+    candidate_after,
+)
+from tests.console.stand_in_data import SHOP, ago
+from tests.console.stand_in_port import Port
+
+if TYPE_CHECKING:
+    from tests.console.stand_in import StandIn
+
+TEST = "tests/test_discount.py::test_a_discount_is_rounded"
+
+
+def record(
+    number: int, kind: RecordKind, score: float, reason: str, label: str = "", hours: float = 5.0
+) -> LearningRecord:
+    return LearningRecord(
+        f"rec_{number:012}", ago(hours=hours), kind, f"{kind.value}/{label}" if label else kind.value, "agent",
+        "backend_builder", score, reason, SHOP, "backend_builder", "sess_000000000002" if number % 2 else "",
+    )  # fmt: skip
+
+
+RECORDS = (
+    record(1, RecordKind.FAILED_TDD, 82, "3 attempts stayed red: 60 + 3 · 8, less 2 for a test that is new",
+           TEST, 30),
+    record(2, RecordKind.FAILED_TDD, 74, "2 attempts stayed red: 60 + 2 · 8, less 2", TEST, 26),
+    record(3, RecordKind.FAILED_TDD, 78, "2 attempts stayed red: 60 + 2 · 8, plus 2 for a second file", TEST, 6),
+    record(4, RecordKind.FAILED_TDD, 71, "1 attempt stayed red: 60 + 8, plus 3", TEST, 4),
+    record(5, RecordKind.SUCCESSFUL_HEAL, 66, "green at the second try without it: 60 + 6", TEST, 3),
+)  # fmt: skip
+
+
+def candidate(
+    number: int, type: CandidateType, title: str, status: CandidateStatus, score: float, effect: Effect,
+    scope: tuple[str, str] = ("agent", "backend_builder"), label: str = "failed_tdd", **more: object,
+) -> Candidate:  # fmt: skip
+    return Candidate(
+        f"cand_{number:012}", type, *scope, label, title, status, score, effect, ago(hours=20),
+        ago(hours=4 - number / 10), **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+ROUNDING = candidate(
+    1, CandidateType.FIX_TEMPLATE, "Round a discount once, at the end, when test_a_discount_is_rounded is red",
+    CandidateStatus.REVIEW, 74.9,
+    FixTemplate((TEST,), ("Look for // on cents: a discount is rounded once, with round(), at the end.",)),
+    label=f"failed_tdd/{TEST}", agent_id="backend_builder", run_kind="coding", workspace=SHOP,
+    drafted_from=("rec_000000000001", "rec_000000000002"), corroborated_by=("rec_000000000003", "rec_000000000004"),
+    against=("rec_000000000005",), reason="2 other records bear it out: 0.85 · 74.5 + 10 = 73",
+)  # fmt: skip
+
+STOCK = candidate(
+    2, CandidateType.PROMPT_FRAGMENT, "Reserve stock before the payment", CandidateStatus.PROMOTED, 81.0,
+    PromptFragment(("Reserve stock before the payment, or two carts sell the last one.",)), agent_id="backend_builder",
+    run_kind="coding", drafted_from=("rec_000000000001",), corroborated_by=("rec_000000000003",), decided_by="operator",
+    label="guidance_applied",
+)  # fmt: skip
+
+CHEAP = candidate(
+    3, CandidateType.ROUTING_HINT, "Short questions of chronicle-hub to the small model", CandidateStatus.REVIEW, 66.0,
+    RoutingHint("small", "chronicle-hub", 4000, "its budget broke 3 times this week"), ("agent", "chronicler"),
+    "budget_incident", agent_id="chronicler", drafted_from=("rec_000000000002",), corroborated_by=("rec_000000000004",),
+)  # fmt: skip
+
+TRIES = candidate(
+    4, CandidateType.POLICY_TWEAK, "Two tries instead of four in shop", CandidateStatus.DRAFTED, 45.0,
+    PolicyTweak(tries=2),
+    ("workspace", SHOP), "repeated_retry", drafted_from=("rec_000000000002",),
+    reason="nothing else of the like happened yet: at most 45",
+)  # fmt: skip
+
+LINT = candidate(
+    5, CandidateType.FLOW_OFFLOAD, "make lint, make test without a model", CandidateStatus.ROLLED_BACK, 70.0,
+    FlowOffload("lint_and_test", "Lint and test", ("make lint", "make test")), ("workspace", SHOP), "tool_sequence",
+    decided_by="operator", reason="it hid a warning", drafted_from=("rec_000000000004",),
+    corroborated_by=("rec_000000000003",),
+)  # fmt: skip
+
+EMOJI = candidate(
+    6, CandidateType.PROMPT_FRAGMENT, "Write 🎉 in every change log entry", CandidateStatus.REJECTED, 61.0,
+    PromptFragment(("Write 🎉 in every entry.",)), ("agent", "chronicler"), "human_approval", decided_by="operator",
+    reason="not here", drafted_from=("rec_000000000005",),
+)  # fmt: skip
+
+LIFT = Lift("over_000000000001", 38, 31, 12, 6, 0.316, 0.02, 0.58, 0.02, "helps")
+YOUNG = Lift("over_000000000001", 4, 3, 1, 1, -0.25, -0.71, 0.44, 0.61, "not enough evidence")
+
+NAMES = ("detect", "draft", "score", "corroborate", "review")
+
+
+def stations(one: Candidate) -> tuple[Station, ...]:
+    """As the engine tells them, in short."""
+    told = (
+        "failed_tdd 4 times in backend_builder", "a fix template from 2 records", f"{one.score:.0f}: the record's own",
+        "73: 2 other records bear it out, 60 passes", "waits for you",
+    )  # fmt: skip
+    reached = {CandidateStatus.DRAFTED: 3, CandidateStatus.REVIEW: 4}.get(one.status, 5)
+    made = [
+        Station(
+            name, ago(hours=20 - 4 * number) if number <= reached else None, words if number <= reached else "",
+            "done" if number < reached else "now" if number == reached else "ahead",
+        )
+        for number, (name, words) in enumerate(zip(NAMES, told, strict=True))
+    ]  # fmt: skip
+    rejected = one.status is CandidateStatus.REJECTED
+    last = Station("reject" if rejected else "promote", None, "", "ahead")
+    if one.status.decided:
+        last = Station(last.name, one.changed_at, f"by the operator: {one.reason}", "failed" if rejected else "done")
+    return (*made, last)
+
+
+HEAD = ("playbook of backend_builder in shop", "1. Run the failing test alone, and read its first error.")
+LOOK = "Look at what changed since it was green."
+ROUND = "When test_a_discount_is_rounded is red: look for // on cents: a discount is rounded once, with round()."
+PREVIEW = EffectPreview((*HEAD, f"2. {LOOK}"), (*HEAD, f"2. {ROUND}", f"3. {LOOK}"))
+
+
+class Adaptation(Port):
+    """The port of the candidates. `lift` is that of whatever is in force."""
+
+    def __init__(self, engine: StandIn) -> None:
+        super().__init__(engine)
+        self.all = {one.id: one for one in (ROUNDING, STOCK, CHEAP, TRIES, LINT, EMOJI)}
+        self.lift: Lift | None = LIFT
+
+    def candidates(
+        self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
+    ) -> list[Candidate]:
+        return [one for one in self.all.values() if status in (None, one.status) and type in (None, one.type)][:limit]
+
+    def view(self, id: str) -> CandidateView:
+        one = self.all[id]
+        named = {*one.drafted_from, *one.corroborated_by, *one.against}
+        in_force = Overlay(
+            "over_000000000001", one.id, one.type, one.agent_id, one.run_kind, one.workspace, one.effect, one.changed_at
+        )
+        return CandidateView(
+            one,
+            tuple(record for record in RECORDS if record.id in named),
+            PREVIEW,
+            self.lift if one.status is CandidateStatus.PROMOTED else None,
+            (in_force,) if one.status is CandidateStatus.PROMOTED else (),
+            stations(one),
+        )
+
+    def _move(self, id: str, move: CandidateMove, by: str, reason: str) -> Candidate:
+        one = self.all[id]
+        status = candidate_after(id, one.status, move)
+        self.all[id] = dataclasses.replace(
+            one, status=status, decided_by=by, reason=reason, changed_at=self._engine.now
+        )
+        return self.all[id]
+
+    def approve(self, id: str, by: str = "operator") -> Candidate:
+        self.note("approve_candidate", id)
+        return self._move(id, CandidateMove.APPROVE, by, "")
+
+    def reject(self, id: str, reason: str = "") -> Candidate:
+        self.note("reject_candidate", id, reason)
+        return self._move(id, CandidateMove.REJECT, "operator", reason)
+
+    def roll_back(self, id: str, reason: str = "") -> Candidate:
+        self.note("roll_back", id, reason)
+        return self._move(id, CandidateMove.ROLL_BACK, "operator", reason)
+
+    def waiting(self) -> list[Waiting]:
+        return [
+            Waiting("candidate", one.id, one.title, one.changed_at)
+            for one in self.all.values()
+            if one.status is CandidateStatus.REVIEW
+        ]

@@ -1,0 +1,48 @@
+"""The gateway's switch in the palette (SPEC 10.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.dialogs.told import Told
+from clawpy_console.palette import commands
+from clawpy_console.widgets.status import StatusBar
+from tests.console.conftest import live, until
+from tests.console.stand_in import StandIn
+
+
+def command(console: ConsoleApp, name: str) -> None:
+    """Choose it in the palette."""
+    next(one for one in commands(console, console.screen) if one.title == name).callback()
+
+
+async def read(pilot: Pilot[Any], console: ConsoleApp) -> str:
+    """What the dialog says; it is closed again."""
+    await until(pilot, lambda: isinstance(console.screen, Told) and console.screen.query(Static), "for the dialog")
+    text = str(console.screen.query(Static).first().render())
+    await pilot.press("escape")
+    await until(pilot, lambda: not isinstance(console.screen, Told), "for the dialog to close")
+    return text
+
+
+async def test_on_and_off_shown_above_and_the_token_once(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        bar = console.screen.query_one(StatusBar)
+        assert "api" not in bar.pieces[2]
+        command(console, "Gateway on")
+        text = await read(pilot, console)
+        assert "http://127.0.0.1:8477" in text
+        assert "clawpy_secret" in text
+        await until(pilot, lambda: bar.pieces[2].startswith("api :8477 "), "for the status line")
+        command(console, "Gateway: where it listens")
+        text = await read(pilot, console)
+        assert "http://127.0.0.1:8477" in text
+        assert "clawpy_secret" not in text, "it was shown once"
+        command(console, "Gateway off")
+        await until(pilot, lambda: "api" not in bar.pieces[2], "for the status line")
+    assert [one for one in engine.noted if one[0] == "gateway"] == [("gateway", True), ("gateway", False)]

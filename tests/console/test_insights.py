@@ -1,0 +1,166 @@
+"""The insights screen: what it says, each key, and that nothing is sent before it was said what."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.screens import insights
+from engine.events import TrainingMoved
+from engine.home import Home
+from engine.values import CalibrationCheck, Phase, Refusal
+from tests.console.conftest import live, screen_text, until
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW, SHOP
+from tests.console.stand_in_insights import run
+
+SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
+
+
+async def to_insights(pilot: Pilot, *keys: str) -> None:
+    await live(pilot)
+    await pilot.press("7")
+    await until(pilot, lambda: getattr(pilot.app.screen, "_read", None) is not None, "for the figures")
+    await pilot.press(*keys)
+    await pilot.pause()
+
+
+def looking(*keys: str):
+    async def before(pilot: Pilot) -> None:
+        await to_insights(pilot, *keys)
+        await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for workers")
+        await pilot.pause(0.1)
+
+    return before
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_how_it_looks(console: ConsoleApp, snap_compare, size: str) -> None:
+    assert snap_compare(console, terminal_size=SIZES[size], run_before=looking())
+
+
+@pytest.mark.parametrize("pane", ["right", "third"])
+def test_panes_when_narrow(console: ConsoleApp, snap_compare, pane: str) -> None:
+    keys = ("tab",) if pane == "right" else ("shift+tab",)
+    assert snap_compare(console, terminal_size=SIZES["80x24"], run_before=looking(*keys))
+
+
+def test_without_colour(home: Home, engine: StandIn, snap_compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = ConsoleApp(lambda: engine, home, [], now=lambda: NOW)  # type: ignore[arg-type, return-value]
+    assert snap_compare(app, terminal_size=SIZES["120x40"], run_before=looking("shift+tab"))
+
+
+def test_empty(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
+    engine.insights.cards = []
+    engine.insights.phase = Phase(0, 0, "0 of 30 decisions made; 30 more and the Twin joins in")
+    engine.insights.check = CalibrationCheck(0, False, "0 of 100 decisions were held out")
+    empty = dataclasses.replace(engine.insights.training, runs=(), model="", pairs=0, needed=50)
+    engine.insights.training = empty
+    assert snap_compare(console, terminal_size=SIZES["120x40"], run_before=looking())
+
+
+async def test_the_error_stands_beside_the_threshold_and_the_phase_says_why(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_insights(pilot)
+        lines = screen_text(console).splitlines()
+        [threshold] = [line for line in lines if "acts from 0.80" in line]
+        assert "✓ error 0.041" in threshold
+        assert "phase 2: its calibration holds on 212" in screen_text(console)
+
+
+async def test_period_and_workspace_change_what_is_read(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_insights(pilot)
+        assert ("insights", 30, "") in engine.noted
+        await pilot.press("p")
+        await until(pilot, lambda: "last 90 days of all workspaces" in screen_text(console))
+        await pilot.press("p")
+        await until(pilot, lambda: "all there is of all workspaces" in screen_text(console))
+        await pilot.press("w")
+        await until(pilot, lambda: ("insights", None, SHOP) in engine.noted)
+        await until(pilot, lambda: "all there is of shop" in screen_text(console))
+
+
+async def test_nothing_is_sent_before_it_is_said_what_and_where(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_insights(pilot, "t")
+        await until(pilot, lambda: "Train a Twin model?" in screen_text(console))
+        text = " ".join(screen_text(console).replace("│", " ").split())
+        for said in ("112 preference pairs, 184 kB", "(https://api.together.xyz/v1)", "Qwen/Qwen3-8B",
+                     "$1.00 are set aside", "26 decisions"):  # fmt: skip
+            assert said in text, said
+        await pilot.press("enter", "t")
+        assert ("launch",) not in engine.noted
+        await pilot.press("T")
+        await until(pilot, lambda: ("launch",) in engine.noted)
+
+
+async def test_what_is_missing_for_a_training_is_said(console: ConsoleApp, engine: StandIn) -> None:
+    engine.refuse["offer"] = Refusal("no_key", "together has no key", "clawpy key set together")
+    async with console.run_test(size=(80, 24)) as pilot:
+        await to_insights(pilot, "t")
+        await until(pilot, lambda: "clawpy key set together" in screen_text(console))
+
+
+async def test_a_training_under_way_is_stopped_by_the_same_key(console: ConsoleApp, engine: StandIn) -> None:
+    view = engine.insights.training
+    engine.insights.training = dataclasses.replace(view, active=run(2, "started"), runs=(run(2, "started"), *view.runs))
+    async with console.run_test(size=(80, 24)) as pilot:
+        await to_insights(pilot, "s")
+        assert "Swap" not in screen_text(console)
+        await pilot.press("t")
+        await until(pilot, lambda: "Stop the training?" in screen_text(console))
+        await pilot.press("S")
+        await until(pilot, lambda: ("cancel",) in engine.noted)
+
+
+@pytest.mark.parametrize(("state", "called"), [("kept_old", "adopt"), ("adopted", "put_back")])
+async def test_models_are_swapped_in_and_out(console: ConsoleApp, engine: StandIn, state: str, called: str) -> None:
+    newer = run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1")
+    view = engine.insights.training
+    engine.insights.training = dataclasses.replace(view, runs=(newer, *view.runs))
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_insights(pilot, "s")
+        await until(pilot, lambda: "me/twin-2" in screen_text(console) and "W" in screen_text(console))
+        assert (called,) not in engine.noted
+        await pilot.press("W")
+        await until(pilot, lambda: (called,) in engine.noted)
+
+
+async def test_reports_in_a_row_neither_pile_up_nor_keep_figures_from_being_read(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(insights, "SETTLED", 0.05)
+    async with console.run_test(size=(80, 24)) as pilot:
+        await to_insights(pilot)
+        before, count = len(engine.noted), 0
+
+        def reads() -> int:
+            return sum(one[0] == "insights" for one in engine.noted[before:])
+
+        while reads() < 3:  # while it goes on
+            engine.bus.publish(TrainingMoved(subject="train_1", state="started", note=str(count)))
+            await pilot.pause(0.01)
+            count += 1
+            assert count < 400
+        assert reads() < count
+
+
+async def test_the_end_of_a_training_is_told_and_read(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(insights, "SETTLED", 0.05)
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_insights(pilot)
+        engine.insights.training = dataclasses.replace(engine.insights.training, pairs=7)
+        said = "agrees with 71% of 23 held-back decisions"
+        engine.bus.publish(TrainingMoved(subject="train_1", state="kept_old", note=said))
+        told = "training: the new model is not in use; agrees with 71%"
+        await until(pilot, lambda: any(one.message.startswith(told) for one in console._notifications))
+        await pilot.press("shift+tab")
+        await until(pilot, lambda: "7 of 100 new" in screen_text(console))

@@ -1,0 +1,101 @@
+"""Screen 5 over the real engine: what three sessions said becomes a learning of the project and a candidate, which the
+operator promotes and takes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from clawpy_console import demo_work
+from clawpy_console.app import ConsoleApp
+from clawpy_console.demo import DECIDED, make_project
+from clawpy_console.greeting import since_then
+from clawpy_console.screens.learnings import LearningsScreen
+from engine import open_engine
+from engine.clock import FakeClock
+from engine.engine import Engine
+from engine.home import Home
+from engine.stand_ins import StandIns
+from engine.values import LearningScope, PromptRequest
+from engine.values.adaptation import CandidateStatus, RecordKind
+from tests.conftest import MONDAY_MORNING
+from tests.console.conftest import live, until
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    at = MONDAY_MORNING + timedelta(hours=4)
+    engine = open_engine(
+        Home.locate(tmp_path / "home"),
+        workspaces=[str(make_project(tmp_path / "shop", at))],
+        clock=FakeClock(at),
+        start_schedule=False,
+        stand_ins=StandIns(throw_away=True, deaf=True),
+    )
+    yield engine
+    engine.close()
+
+
+def prompt(engine: Engine) -> str:
+    """What an agent is told before its next task."""
+    request = PromptRequest("backend_builder", "koji-core", str(engine.workspaces[0]), "name another shelf")
+    return engine.prompts.assemble(request).text("system")
+
+
+def lines(engine: Engine) -> list[str]:
+    """What the operator is told who was away for an hour."""
+    now = engine.clock.now()
+    return [one.plain for one in since_then(engine, now - timedelta(hours=1), now)]
+
+
+async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path) -> None:
+    demo_work.work(engine, str(engine.workspaces[0]))
+    demo_work.learn(engine)
+    then = engine.since(engine.clock.now() - timedelta(hours=1))
+    assert (then.learnt.learnings, then.learnt.facts, then.learnt.proposed) == (2, 2, 1)
+    assert "2 learnings carried up, 2 facts kept, 1 candidate to review" in str(lines(engine))
+    app = ConsoleApp(lambda: engine, Home.locate(tmp_path / "home"), [], now=engine.clock.now)
+    app.animation_level = "none"
+    async with app.run_test(size=(150, 50)) as pilot:
+        await live(pilot)
+        await pilot.press("5")
+        screen = app.screen
+        await until(pilot, lambda: screen.view is not None, "for a candidate")
+        view = screen.view
+        assert view.candidate.status is CandidateStatus.REVIEW
+        assert {one.kind for one in view.records} == {RecordKind.HUMAN_APPROVAL}
+        [line] = view.candidate.effect.guidance
+        assert line.rstrip(".") in DECIDED
+        block = "<learned-guidance>\nLearnt from earlier work of this kind here"
+        assert block not in prompt(engine)
+        await pilot.press("a", "ctrl+s")
+        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.PROMOTED)
+        assert block in prompt(engine)
+        await pilot.press("u")
+        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.ROLLED_BACK)
+        assert block not in prompt(engine)
+        await pilot.press("tab")
+        assert isinstance(app.screen, LearningsScreen)
+        known = engine.learnings.entries("project")[0]
+        app.open_learning(known.id)
+        await until(pilot, lambda: app.screen.view and app.screen.view.entry.id == known.id, "for the learning")
+        learnt = app.screen.view
+        assert learnt.entry.scope is LearningScope.PROJECT
+        assert len(learnt.promoted_from) == len(learnt.sessions) == demo_work.SESSIONS
+
+
+def test_parameters_of_a_flow_are_no_words_of_the_operator(engine: Engine) -> None:
+    since = (engine.clock.now() - timedelta(days=1)).isoformat()
+    for _ in range(2):
+        card = engine.cards.propose(demo_work.TASK, workspace=str(engine.workspaces[0]))
+        engine.cards.approve(card.id, parameters={"since": since})
+        session = engine.sessions.of_prediction(card.id)
+        assert session is not None
+        engine.sessions.wait(session.id, 60)
+    engine.learnings.catch_up()
+    assert engine.adaptation.digest() == []
+    assert not [one for one in engine.adaptation.records() if "edited" in one.source_label]
+    assert not [one for one in engine.learnings.entries() if "Summarise" in one.text]

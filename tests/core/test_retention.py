@@ -1,0 +1,344 @@
+"""Rows go after the days of the settings, per table and workspace; sums by day, and what is needed, stay (SPEC 4.2)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from engine.adaptation.rounds import DIGESTED
+from engine.clock import FakeClock
+from engine.config import Settings
+from engine.config_file import BadConfig, accepted, parse_key, read_settings
+from engine.events import ChangeSetLanded
+from engine.memory.ledger import KEPT, Ledger
+from engine.storage import retention as rounds
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.facts_read import FactsRead
+from engine.storage.retention import RetentionRounds
+from engine.storage.types import UtcDateTime
+from engine.values.adaptation import RecordKind
+from engine.wiring import retention
+
+DAY = timedelta(days=1)
+INSTANT = timedelta(microseconds=1)
+SHOP, BLOG = "/srv/shop", "/srv/blog"
+NO_DIALECT: Any = None
+EVENTS = "[retention]\nmemoryEvents = 90"
+
+
+def settings(document: str = "") -> Settings:
+    return read_settings(document, file="config.toml", environment={})
+
+
+def keeping(database: Database, clock: FakeClock, document: str = "") -> RetentionRounds:
+    rules = (retention.RECORDS, retention.RUNS, retention.COSTS, retention.TRIGGERS)
+    return RetentionRounds(
+        database, clock, (*rules, retention.events(database.followers)), settings(document).kept_days
+    )
+
+
+def put(database: Database, table: str, **values: Any) -> None:
+    """Insert a row; what must be there and is not named is empty."""
+    given = {
+        name: UtcDateTime().process_bind_param(value, NO_DIALECT) if isinstance(value, datetime) else value
+        for name, value in values.items()
+    }
+
+    def work(tx: Transaction) -> None:
+        connection = tx.session.connection()
+        for _, name, kind, needed, default, key in connection.execute(text(f"PRAGMA table_info({table})")):
+            if needed and not key and default is None:
+                given.setdefault(name, 0 if kind in ("INTEGER", "BOOLEAN", "FLOAT") else "[]" if kind == "JSON" else "")
+        names, marks = (", ".join(form.format(one) for one in given) for form in ("{}", ":{}"))
+        connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), given)
+
+    database.write(work)
+
+
+def keys(database: Database, table: str, key: str = "id") -> list[Any]:
+    with database.read() as session:
+        return [one for (one,) in session.connection().execute(text(f"SELECT {key} FROM {table} ORDER BY {key}"))]
+
+
+def happen(database: Database, *subjects: str, workspace: str = SHOP) -> None:
+    database.write(
+        lambda tx: [
+            tx.record(ChangeSetLanded(subject=one, workspace=workspace, session_id=one, files=1)) for one in subjects
+        ]
+    )
+
+
+def happen_newest(database: Database) -> None:
+    """So many facts that what was before them is none of the newest."""
+    happen(database, *["new"] * KEPT)
+
+
+def old_subjects(database: Database) -> list[str]:
+    return [one for one in keys(database, "memory_events", "subject") if one != "new"]
+
+
+def cost(database: Database, id: int, at: datetime, **values: Any) -> None:
+    fixed = {"purpose": "judge", "state": "settled", "amount_microusd": 100, "workspace": SHOP}
+    put(database, "cost_entries", **{"id": id, "at": at, **fixed, **values})
+
+
+def record(database: Database, seq: int, at: datetime, *, fact: int = 0, workspace: str = SHOP) -> None:
+    kinds = {"kind": RecordKind.HUMAN_APPROVAL.value, "scope_type": "workspace"}
+    put(database, "learning_records", seq=seq, id=f"r{seq}", at=at, fact=fact, workspace=workspace, **kinds)
+
+
+def run(database: Database, id: int, at: datetime, *, failed: int = 0, session: str = "s") -> None:
+    put(database, "validation_runs", id=id, session_id=session, workspace=SHOP, ran_at=at, failed=failed)
+
+
+def trigger(database: Database, id: int, at: datetime, *, blocked: bool = True, card: str = "p1") -> None:
+    named = {"prediction_id": card, "trigger_type": "manual", "workspace": SHOP}
+    put(database, "crosspoll_log", id=id, created_at=at, blocked=blocked, **named)
+
+
+def session(database: Database, id: str, state: str) -> None:
+    put(database, "sessions", id=id, state=state, mode="approved", permit_id=id)
+
+
+def card(database: Database, id: str, status: str) -> None:
+    put(database, "predictions", id=id, status=status, source="operator", fingerprint=id, decided_by=None)
+
+
+def digested(database: Database, seq: int = 100) -> None:
+    database.write(lambda tx: state.put(tx, DIGESTED, seq))
+
+
+def read_to(database: Database, id: int) -> None:
+    """A follower with a cursor of its own has read up to there."""
+    FactsRead(database, Ledger(database), "test.reader", lambda fact: False)
+    database.write(lambda tx: state.put(tx, "test.reader", id))
+
+
+def all_read(database: Database) -> None:
+    read_to(database, max(keys(database, "memory_events"), default=0))
+
+
+def test_by_default_all_is_kept_but_records_of_half_a_year() -> None:
+    found = settings().retention
+    assert found.model_dump() == {
+        "memory_events": 0, "learning_records": 180, "validation_runs": 0, "cost_entries": 0, "crosspoll_log": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "least"),
+    [("memoryEvents", 35), ("learningRecords", 90), ("validationRuns", 35), ("costEntries", 35), ("crosspollLog", 35)],
+)
+@pytest.mark.parametrize("section", ["retention", 'workspaces."/srv/shop".retention'])
+def test_the_fewest_days_are_accepted_and_one_less_is_told_of(section: str, table: str, least: int) -> None:
+    assert settings(f"[{section}]\n{table} = {least}\n")
+    assert settings(f"[{section}]\n{table} = 0\n")
+    for wrong in (least - 1, 1, -1, 36_501):
+        with pytest.raises(BadConfig, match=rf"config.toml:2: .*{wrong} is not accepted; accepted is 0 .*{least} to"):
+            settings(f"[{section}]\n{table} = {wrong}\n")
+    assert str(least) in accepted(parse_key(f"{section}.{table}"))
+
+
+def test_a_workspace_has_its_own_days_and_else_those_of_all() -> None:
+    found = settings('[retention]\nmemoryEvents = 90\n[workspaces."/srv/shop".retention]\ncostEntries = 60\n')
+    assert found.kept_days("memory_events", SHOP) == 90
+    assert (found.kept_days("cost_entries", SHOP), found.kept_days("cost_entries", BLOG)) == (60, 0)
+
+
+def test_a_fact_of_exactly_its_days_stays_and_an_older_one_goes(database: Database, clock: FakeClock) -> None:
+    happen(database, "older")
+    clock.advance(INSTANT)
+    happen(database, "exact")
+    clock.advance(90 * DAY)
+    happen_newest(database)
+    all_read(database)
+    assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
+    assert old_subjects(database) == ["", "exact"]
+    [told] = Ledger(database).latest(1)
+    assert (told.kind, told.payload) == ("RowsLetGo", {"rows": {"memory_events": 1}})
+    written = database.commits
+    assert keeping(database, clock, EVENTS).round() == {}, "again changes nothing"
+    assert database.commits == written
+
+
+def test_sums_of_the_ledger_are_as_before(database: Database, clock: FakeClock) -> None:
+    start = clock.now()
+    happen(database, "a", "b")
+    clock.advance(DAY)
+    happen(database, "c", workspace=BLOG)
+    clock.advance(200 * DAY)
+    happen_newest(database)
+    all_read(database)
+    before = Ledger(database).per_day("ChangeSetLanded", start, clock.now())
+    assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
+    assert Ledger(database).per_day("ChangeSetLanded", start, clock.now()) == before
+    assert Ledger(database).layer().count == len(keys(database, "memory_events")) == KEPT + 1
+
+
+def test_each_workspace_by_its_own_days(database: Database, clock: FakeClock) -> None:
+    happen(database, "shop")
+    happen(database, "blog", workspace=BLOG)
+    happen(database, "nowhere", workspace="")
+    clock.advance(100 * DAY)
+    happen_newest(database)
+    all_read(database)
+    document = f'[retention]\nmemoryEvents = 120\n[workspaces."{SHOP}".retention]\nmemoryEvents = 60\n'
+    assert keeping(database, clock, document).round() == {"memory_events": 1}
+    clock.advance(30 * DAY)
+    happen_newest(database)
+    all_read(database)
+    document = f'[retention]\nmemoryEvents = 120\n[workspaces."{BLOG}".retention]\nmemoryEvents = 0\n'
+    assert keeping(database, clock, document).round() == {"memory_events": 1}
+    assert "blog" in old_subjects(database)
+    assert not {"shop", "nowhere"} & set(old_subjects(database))
+
+
+def test_what_a_follower_has_not_read_stays_and_days_count_back_from_it(database: Database, clock: FakeClock) -> None:
+    happen(database, "long ago")
+    clock.advance(50 * DAY)
+    happen(database, "before", "unread")
+    clock.advance(300 * DAY)
+    happen_newest(database)
+    read_to(database, 2)
+    assert keeping(database, clock, EVENTS).round() == {}, "50 days before the first unread fact are no 90"
+    happen(database, "new")
+    all_read(database)
+    read_to(database, 3)
+    assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
+
+
+def test_without_a_follower_that_is_known_no_fact_goes(database: Database, clock: FakeClock) -> None:
+    happen(database, "a")
+    clock.advance(400 * DAY)
+    happen_newest(database)
+    assert keeping(database, clock, EVENTS).round() == {}
+
+
+def test_the_newest_facts_stay_however_old(database: Database, clock: FakeClock) -> None:
+    happen(database, "a", *["new"] * (KEPT - 1))
+    all_read(database)
+    clock.advance(400 * DAY)
+    assert keeping(database, clock, EVENTS).round() == {}
+    happen(database, "new")
+    all_read(database)
+    assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
+
+
+def test_facts_that_something_needs_stay(database: Database, clock: FakeClock) -> None:
+    happen(database, "told", "sent", "evidence", "running", "ended", "open", "decided")
+    told, sent, evidence = keys(database, "memory_events")[:3]
+    for fact, standing in ((told, "waiting"), (sent, "sent")):
+        put(database, "notifications", fact_id=fact, surface="phone", standing=standing)
+    record(database, 1, clock.now(), fact=evidence)
+    session(database, "running", "running")
+    session(database, "ended", "succeeded")
+    card(database, "open", "pending")
+    card(database, "decided", "executed")
+    clock.advance(100 * DAY)
+    happen_newest(database)
+    all_read(database)
+    assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
+    assert {"told", "evidence", "running", "open"} <= set(old_subjects(database))
+
+
+def test_money_stays_in_sums_by_day(database: Database, clock: FakeClock) -> None:
+    first = clock.now()
+    cost(database, 1, first, amount_microusd=70)
+    cost(database, 2, first, amount_microusd=30, purpose="twin")
+    cost(database, 3, first, amount_microusd=0, state="released", prediction_id="p1")
+    clock.advance(DAY)
+    cost(database, 4, clock.now(), amount_microusd=5)
+    cost(database, 5, clock.now())
+    clock.advance(35 * DAY)
+    found = keeping(database, clock, "[retention]\ncostEntries = 35")
+    assert found.round() == {"cost_entries": 3}, "a day of exactly 35 stays"
+    assert found.per_day("cost_entries") == {"2026-01-05": (3, 100)}
+    clock.advance(INSTANT)
+    assert found.round() == {"cost_entries": 1}
+    assert found.per_day("cost_entries") == {"2026-01-05": (3, 100), "2026-01-06": (1, 5)}
+    with database.read() as session:
+        rows = session.connection().execute(
+            text("SELECT kind, number, microusd FROM table_days WHERE day < '2026-01-06'")
+        )
+        assert sorted(tuple(row) for row in rows) == [("judge", 1, 70), ("released", 1, 0), ("twin", 1, 30)]
+
+
+def test_money_that_counts_stays(database: Database, clock: FakeClock) -> None:
+    at = clock.now()
+    cost(database, 1, at, state="reserved")
+    cost(database, 2, at, prediction_id="p1")
+    cost(database, 3, at, session_id="running")
+    cost(database, 4, at, purpose="training")
+    cost(database, 5, at)
+    cost(database, 6, at)
+    session(database, "running", "running")
+    put(database, "training_runs", id="t", state="adopted", method="dpo", cost_entry=4)
+    clock.advance(400 * DAY)
+    assert keeping(database, clock, "[retention]\ncostEntries = 35").round() == {"cost_entries": 1}
+    assert keys(database, "cost_entries") == [1, 2, 3, 4, 6], "the last stays, so that no number is given twice"
+
+
+def test_records_go_after_half_a_year_but_for_those_that_candidates_name(database: Database, clock: FakeClock) -> None:
+    for seq in range(1, 8):
+        record(database, seq, clock.now(), workspace=BLOG if seq == 6 else SHOP)
+    named = {"drafted_from": '["r1"]', "corroborated_by": '["r2"]', "against": '["r3"]'}
+    kinds = {"type": "prompt_fragment", "scope_type": "workspace", "status": "rejected"}
+    put(database, "candidates", id="c", **named, **kinds)
+    clock.advance(180 * DAY)
+    digested(database, 4)
+    assert keeping(database, clock).round() == {}
+    clock.advance(INSTANT)
+    assert keeping(database, clock).round() == {"learning_records": 1}
+    digested(database)
+    own = keeping(database, clock, f'[workspaces."{BLOG}".retention]\nlearningRecords = 0')
+    assert own.round() == {"learning_records": 1}
+    assert keys(database, "learning_records", "seq") == [1, 2, 3, 6, 7]
+    assert own.per_day("learning_records") == {"2026-01-05": (2, 0)}
+
+
+def test_the_newest_runs_of_checks_stay_and_those_of_open_sessions(database: Database, clock: FakeClock) -> None:
+    session(database, "running", "running")
+    run(database, 1, clock.now(), session="running")
+    run(database, 2, clock.now(), failed=1)
+    run(database, 3, clock.now())
+    for id in range(4, 4 + retention.RUNS_KEPT):
+        run(database, id, clock.now())
+    clock.advance(60 * DAY)
+    found = keeping(database, clock, "[retention]\nvalidationRuns = 59")
+    assert found.round() == {"validation_runs": 2}
+    assert keys(database, "validation_runs")[:2] == [1, 4]
+    with database.read() as session_:
+        kinds = session_.connection().execute(text("SELECT kind, number FROM table_days ORDER BY kind"))
+        assert [tuple(row) for row in kinds] == [("green", 1), ("red", 1)]
+
+
+def test_only_blocked_triggers_go_and_not_those_of_open_cards(database: Database, clock: FakeClock) -> None:
+    at = clock.now()
+    card(database, "open", "pending")
+    trigger(database, 1, at)
+    trigger(database, 2, at, blocked=False)
+    trigger(database, 3, at, card="open")
+    trigger(database, 4, at)
+    clock.advance(36 * DAY)
+    assert keeping(database, clock, "[retention]\ncrosspollLog = 35").round() == {"crosspoll_log": 1}
+    assert keys(database, "crosspoll_log") == [2, 3, 4]
+
+
+def test_many_go_in_small_batches_and_the_rest_in_the_next_round(
+    database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "BATCH", 2)
+    monkeypatch.setattr(rounds, "MOST", 3)
+    for id in range(1, 10):
+        cost(database, id, clock.now())
+    clock.advance(40 * DAY)
+    found = keeping(database, clock, "[retention]\ncostEntries = 35")
+    before = database.commits
+    assert found.round() == {"cost_entries": 6}
+    assert database.commits - before == 4, "three batches and what is told of them"
+    assert found.round() == {"cost_entries": 2}
+    assert found.per_day("cost_entries") == {"2026-01-05": (8, 800)}

@@ -1,0 +1,75 @@
+"""A server on loopback that takes what ntfy, Discord's webhooks and plain JSON hooks are sent, as those do.
+
+`status` is what it answers; `held` stops it from answering until it is set again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+
+@dataclass
+class Post:
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class PostOffice:
+    status: int = 200
+    posts: list[Post] = field(default_factory=list)
+    open: threading.Event = field(default_factory=threading.Event)
+    arrived: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> PostOffice:
+        self.open.set()
+        office = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                office.posts.append(Post(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                office.arrived.set()
+                office.open.wait()
+                # Discord answers 204 to a webhook; ntfy the message with its id, or its own code of an error.
+                discord = self.path.startswith("/api/webhooks/")
+                self.send_response(204 if discord and office.status == 200 else office.status)
+                said = b"" if discord else json.dumps({"id": "a", "code": office.status * 100 + 1}).encode()
+                self.send_header("content-length", str(len(said)))
+                self.end_headers()
+                self.wfile.write(said)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.open.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    @property
+    def ntfy(self) -> str:
+        return f"ntfy://127.0.0.1:{self.port}/clawpy"
+
+    @property
+    def json(self) -> str:
+        return f"json://127.0.0.1:{self.port}/push"
+
+    @property
+    def texts(self) -> list[str]:
+        return [post.body.get("message") or post.body.get("content") for post in self.posts]

@@ -1,0 +1,121 @@
+"""`clawpy candidates` over a real engine: what is shown, decided and refused (SPEC 5, 9.8)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clawpy_console.command_line import parser
+from clawpy_console.printing.adapting import changes
+from clawpy_console.printing.render import RENDER
+from clawpy_console.printing.style import Style
+from clawpy_console.where import Where
+from engine import Engine, Home, open_engine
+from engine.doors.verbs import dispatch
+from engine.events import RetryRepeated
+from engine.stand_ins import StandIns
+from engine.values import Refusal
+
+PLAIN = Style(False)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    home = Home.locate(tmp_path_factory.mktemp("home"))
+    opened = open_engine(home, start_schedule=False, stand_ins=StandIns(runners=[], deaf=True, throw_away=True))
+    yield opened
+    opened.close()
+
+
+def done(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
+    """The document of a verb as it is typed, and what a person reads."""
+    options = parser().parse_args(words)
+    document = dispatch(engine, options.verb, options.build(options, Where(None, [], False)))
+    json.dumps(document)
+    return document, RENDER[options.verb](document, {}, PLAIN)
+
+
+def in_vain(engine: Engine, session: str) -> None:
+    """A session whose tries to heal changed nothing."""
+    fact = RetryRepeated(
+        subject=session, workspace="/shop", agent="backend_builder", attempts=4, cost=300_000, failing=("t.py::a",)
+    )
+    engine.database.write(lambda tx: tx.record(fact))
+
+
+def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
+    assert done(engine, "candidates")[1].startswith("no candidates: nothing was recorded yet; ")
+    in_vain(engine, "sess_1")
+    drafted, read = done(engine, "candidates", "digest")
+    [one] = drafted["drafted"]
+    assert (one["type"], one["status"], one["score"]) == ("validator_policy_tweak", "drafted", 45)
+    assert one["effect"] == {"kind": "validator_policy_tweak", "tries": 1, "cost": None}
+    assert one["id"] in read
+    with pytest.raises(Refusal) as refused:
+        done(engine, "candidates", "approve", one["id"])
+    assert refused.value.code == "not_corroborated"
+    in_vain(engine, "sess_2")
+    assert done(engine, "candidates", "digest")[1] == "nothing new was drafted"
+    listed, read = done(engine, "candidates", "list", "--status", "review")
+    assert [each["id"] for each in listed["candidates"]] == [one["id"]]
+    assert listed["counts"]["review"] == 1
+    assert "1 waits for you" in read
+    assert [wait.kind for wait in engine.queue()] == ["candidate"]
+    shown, read = done(engine, "candidates", "show", one["id"][:9])
+    assert [each["state"] for each in shown["stations"]] == ["done"] * 4 + ["now", "ahead"]
+    assert len(shown["records"]) == 2
+    assert "drafted from" in read
+    assert "borne out by" in read
+    promoted, read = done(engine, "candidates", "approve", one["id"])
+    assert promoted["candidate"]["status"] == "promoted"
+    assert f"clawpy candidates rollback {one['id']}" in read
+    assert [each.effect for each in engine.overlays.policy_tweaks(agent_id="backend_builder")]
+    with pytest.raises(Refusal) as refused:
+        done(engine, "candidates", "approve", one["id"])
+    assert refused.value.code == "already_decided"
+    back, _ = done(engine, "candidates", "rollback", one["id"], "--reason", "it heals slower now")
+    assert (back["candidate"]["status"], back["candidate"]["reason"]) == ("rolled_back", "it heals slower now")
+    assert not engine.overlays.policy_tweaks(agent_id="backend_builder")
+    gone, read = done(engine, "candidates", "reject", one["id"])
+    assert gone["candidate"]["status"] == "rejected"
+    assert "comes up again" in read
+    told, read = done(engine, "candidates", "records", "--kind", "repeated_retry")
+    assert [each["session"] for each in told["records"]] == ["sess_2", "sess_1"]
+    assert "3 tries made" in read
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"action": "show", "id": "cand_nothing"}, "unknown_candidate"),
+        ({"action": "show"}, "bad_arguments"),
+        ({"action": "promote"}, "bad_arguments"),
+        ({"status": "odd"}, "bad_status"),
+        ({"type": "odd"}, "bad_type"),
+        ({"action": "records", "kind": "odd"}, "unknown_kind"),
+        ({"limit": 0}, "bad_arguments"),
+    ],
+)
+def test_what_is_wrong_is_named(engine: Engine, arguments: dict[str, Any], code: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        dispatch(engine, "candidates", arguments)
+    assert refused.value.code == code
+
+
+def test_a_candidate_is_no_card_and_it_is_told_where_it_is_decided(engine: Engine) -> None:
+    with pytest.raises(Refusal) as refused:
+        dispatch(engine, "approve", {"id": "cand_7k2m"})
+    assert refused.value.code == "unknown_id"
+    assert "clawpy candidates show cand_7k2m" in refused.value.fix
+
+
+def test_what_would_change_is_shown_line_by_line() -> None:
+    assert changes(("tries 3", "cost $0.50"), ("tries 1", "cost $0.50"), PLAIN) == [
+        "- tries 3", "+ tries 1", "  cost $0.50",
+    ]  # fmt: skip
+    flows = tuple("abcdefgh")
+    assert changes(flows, (*flows, "new"), PLAIN) == ["  …", "  g", "  h", "+ new"]
+    assert changes(flows, flows, PLAIN) == ["  nothing: it is done so already"]

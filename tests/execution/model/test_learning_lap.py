@@ -1,0 +1,88 @@
+"""Laps of learning with a model (SPEC 5): from what really happened in sessions to what the next one is told."""
+
+from __future__ import annotations
+
+from engine.execution.validation import REPAIRS
+from engine.values import NewMemory
+from engine.values.adaptation import CandidateStatus, FixTemplate
+from engine.wiring.adaptation import _Known, _Material
+from tests.conftest import MONDAY_MORNING
+from tests.execution.model.world import ModelWorld
+from tests.support.model_server import Call, Reply
+
+SAID = "The cart counts three; a test greps for it."
+
+
+def broken_and_mended(number: int) -> list[Reply]:
+    write = Call("write", {"path": "cart.txt", "content": f"4\n{'x' * number}\n"})
+    mend = Call("edit", {"path": "cart.txt", "old_text": "4\n", "new_text": "3\n"})
+    return [Reply(text="I tidy it.", calls=(write,)), Reply(text="Tidied."), Reply(calls=(mend,)), Reply(text=SAID)]
+
+
+def test_from_two_heals_to_a_playbook(world: ModelWorld) -> None:
+    world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"})
+    world.configure(validation=True, **{"adaptation.withheld": 0.0})
+
+    def tidied(number: int) -> str:
+        """A session that breaks the cart and mends it; what it was told in between."""
+        world.server.requests.clear()
+        world.server.script(*broken_and_mended(number))
+        view = world.run(f"Tidy the cart, part {number}")
+        assert "healed at try 1" in view.summary, "\n".join(world.texts(view))
+        return next(said for one in world.server.requests for said in one.users if "that passed before" in said)
+
+    with world.opened() as engine:
+        assert SAID not in tidied(1)
+        assert SAID not in tidied(2)
+        engine.adaptation.digest()
+        (one,) = engine.adaptation.candidates()
+        assert one.status is CandidateStatus.REVIEW
+        assert one.effect == FixTemplate(("make test",), (SAID, "in cart.txt it replaced `4` by `3`"))
+        assert [wait.id for wait in engine.queue() if wait.kind == "candidate"] == [one.id]
+        engine.adaptation.approve(one.id)
+        assert f"{REPAIRS}:\n<repairs>\n- {SAID}" in tidied(3)
+
+
+def test_what_the_operator_keeps_adding_is_told_without_being_said(world: ModelWorld) -> None:
+    world.configure(**{"adaptation.withheld": 0.0})
+
+    def asked(what: str, more: str = "") -> str:
+        """A card, approved with some words more; the system part of its prompt."""
+        world.server.requests.clear()
+        world.server.script("Done.")
+        card = world.propose(f"Write {what}")
+        card = engine.cards.approve(card.id, edit=f"Write {what}{more}" if more else None)
+        world.finish(engine.sessions.get(card.session_id or ""))
+        return world.server.requests[0].system
+
+    with world.opened() as engine:
+        for what in ("a greeting", "a farewell"):
+            assert "the operator adds" not in asked(what, " and sign it with your initials")
+        engine.adaptation.digest()
+        (one,) = engine.adaptation.candidates(CandidateStatus.REVIEW)
+        assert one.source_label == "human_approval/edited:koji-core:sign-your-initials"
+        engine.adaptation.approve(one.id)
+        told = asked("an apology")
+        assert "the operator adds “and sign it with your initials” to what he approves" in told
+        engine.adaptation.roll_back(one.id)
+        assert "the operator adds" not in asked("a thank you")
+
+
+def test_what_adaptation_is_told_of_everything_else(world: ModelWorld) -> None:
+    """Sayings of leaders, memories, facts, days: asked of those who keep them."""
+    with world.opened() as engine:
+        material, known = _Material(engine), _Known(engine)
+        said = [item for hop in engine.wisdom.guidance("backend_builder").hops for item in hop.kept]
+        assert said
+        assert all(material.saying(item.ref) == item.text for item in said)
+        assert material.saying("nobody#principles/x") == ""
+        (memory,) = engine.memory.remember([NewMemory("The queue is Redis.")])
+        assert material.memory(memory) == "The queue is Redis."
+        assert material.memory("mem_nothing") == ""
+        assert known.kept_fact("fact_nothing") is None
+        assert known.day(MONDAY_MORNING) == "2026-01-05"
+        assert known.edit("pred_nothing") is None
+        assert (material.over("sess_nothing"), list(material.transcript("sess_nothing"))) == (True, [])
+        assert (material.summary("sess_nothing"), list(material.edits("sess_nothing"))) == ("", [])
+        assert material.models("backend_builder") is None
+        assert material.tries() == 3

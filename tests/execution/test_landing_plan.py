@@ -1,0 +1,73 @@
+"""The plan of a landing itself, without git (SPEC 3.9)."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.execution import landing
+from engine.execution.images import ABSENT, Image, Kind, blob_id
+from engine.execution.landing import Entry, Plan
+from tests.execution.landing_world import picture
+
+
+def file_image(text: str, mode: int = 0o644) -> Image:
+    return Image(Kind.FILE, blob_id(text.encode()), mode)
+
+
+def plan_of(*entries: Entry) -> tuple[Plan, Callable[[str], bytes]]:
+    texts = {blob_id(text.encode()): text.encode() for text in ("one", "two", "three")}
+    return Plan("land_x", entries), texts.__getitem__
+
+
+def test_a_plan_survives_json() -> None:
+    plan = Plan("t", (Entry("a\udcff", ABSENT, file_image("one")),), (("d", 0o711),), (("e", 0o755),), "sha256", True)
+    assert Plan.from_json(plan.as_json()) == plan
+    assert plan.reversed().reversed() == plan
+
+
+def test_observing_never_looks_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/x").write_text("one")
+    (tmp_path / "link").symlink_to("real")
+    plan, _ = plan_of()
+
+    assert plan.observe(tmp_path, "real/x") == Image(
+        Kind.FILE, blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
+    )
+    assert plan.observe(tmp_path, "link/x") == ABSENT
+    assert plan.observe(tmp_path, "link") == Image(Kind.LINK, blob_id(b"real"))
+    assert plan.observe(tmp_path, "real") == ABSENT
+    os.mkfifo(tmp_path / "pipe")
+    assert plan.observe(tmp_path, "pipe").kind is Kind.OTHER
+
+
+def test_folded_case_tells_spellings_apart(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one")
+    plan = Plan("t", (), folds_case=True)
+    assert plan.observe(tmp_path, "a").kind is Kind.FILE
+    assert plan.observe(tmp_path, "A") == ABSENT
+
+
+def test_carrying_out_and_taking_back(tmp_path: Path) -> None:
+    (tmp_path / "change").write_text("one")
+    (tmp_path / "change").chmod(0o640)
+    (tmp_path / "go").write_text("two")
+    (tmp_path / "go").chmod(0o644)
+    plan, contents = plan_of(
+        Entry("change", file_image("one", 0o640), file_image("three", 0o600)),
+        Entry("go", file_image("two"), ABSENT),
+        Entry("new/x", ABSENT, file_image("two", 0o755)),
+    )
+    before = picture(tmp_path)
+
+    written = landing.carry_out(tmp_path, plan, contents)
+
+    assert written.keys() == {"change", "new/x"}
+    assert landing.arrived(tmp_path, plan)
+    assert landing.carry_out(tmp_path, plan.reversed(), contents).keys() == {"change", "go"}
+    (tmp_path / "new").rmdir()  # unknown to this plan
+    assert picture(tmp_path) == before
+    assert landing.take_back(tmp_path, plan, contents).restored == []

@@ -1,0 +1,91 @@
+"""kill -9 while candidates are promoted and rolled back: status, effect, history and facts are of before or after, each
+whole, and what was acknowledged stays (SPEC 5.4, 11.3).
+
+pytest tests/faults/test_candidate_kill.py -m faults -s          (CLAWPY_KILLS=20 for a short sweep)
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from engine.adaptation.candidates import Candidates
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.memory.ledger import Ledger, append
+from engine.storage.database import Database
+from engine.values.adaptation import CandidateStatus
+from tests.adaptation.world import World
+from tests.conftest import MONDAY_MORNING
+
+KILLS = int(os.environ.get("CLAWPY_KILLS", "100"))
+LONGEST = 0.3
+"""Seconds after the first acknowledgement within which the kill comes."""
+
+DECIDER = """
+import sys
+from pathlib import Path
+from tests.faults.test_candidate_kill import opened
+world = opened(Path(sys.argv[1]))
+one = world.adaptation.candidates()[0]
+promoted = one.status == "promoted"
+while True:
+    (world.adaptation.roll_back if promoted else world.adaptation.approve)(one.id)
+    promoted = not promoted
+    print("promoted" if promoted else "rolled_back", flush=True)
+"""
+
+
+def opened(folder: Path) -> World:
+    """An engine's adaptation in `folder`."""
+    clock = FakeClock(MONDAY_MORNING)
+    return World(Database(folder / "clawpy.db", clock=clock, bus=EventBus(), recorder=append), clock)
+
+
+@pytest.mark.faults
+def test_never_half(tmp_path: Path) -> None:
+    world = opened(tmp_path)
+    world.heal("sess_1")
+    world.heal("sess_2")
+    world.adaptation.digest()
+    (one,) = world.adaptation.candidates()
+    world.database.close()
+    chance = random.Random(1)
+    ended = {"promoted": 0, "rolled_back": 0}
+    for _ in range(KILLS):
+        decider = subprocess.Popen(
+            [sys.executable, "-c", DECIDER, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert decider.stdout is not None
+        first = decider.stdout.readline()
+        time.sleep(chance.uniform(0, LONGEST))
+        os.killpg(decider.pid, signal.SIGKILL)
+        acknowledged = [line for line in (first + decider.stdout.read()).decode().split("\n")[:-1] if line]
+        decider.wait()
+        decider.stdout.close()
+        world = opened(tmp_path)
+        try:
+            row = Candidates(world.database).get(one.id)
+            steps = [step["status"] for step in row.history]
+            in_force = world.shelf.in_force
+            assert in_force == ([one.id] if row.status == CandidateStatus.PROMOTED else [])
+            assert steps[-1] == row.status
+            assert all(before != after for before, after in pairwise(steps))
+            facts = [each for each in Ledger(world.database).since(0, 10**6) if each.kind.startswith("Candidate")]
+            assert len(facts) == len(steps)
+            assert len(world.shelf.of(one.id)) == steps.count("promoted")
+            # The last one that was acknowledged is there; at most one more was done that nobody heard of.
+            assert acknowledged[-1] in (steps[-1], steps[-2])
+            ended[row.status] += 1
+        finally:
+            world.database.close()
+    assert all(ended.values())
+    print(f"\n{KILLS} kills: {ended}, none half")

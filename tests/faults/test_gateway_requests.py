@@ -1,0 +1,37 @@
+"""Ten thousand requests made of the gateway's document, on a real engine: no 5xx, no reply that is not documented.
+
+    pytest -m faults -s tests/faults/test_gateway_requests.py
+
+Right ones and wrong ones, on cards that are there and cards that are not; cards run, are dismissed, put off, undone.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.doors.gateway.conftest import Serve, serve
+from tests.doors.gateway.fuzz import UNHURRIED, fuzz
+
+__all__ = ["serve"]
+
+pytestmark = pytest.mark.faults
+
+REQUESTS, RUNS = 10_000, 5
+
+
+def test_ten_thousand_requests(serve: Serve) -> None:
+    sent, began, rows = 0, time.monotonic(), {}
+    for run in range(20 * RUNS):
+        told = fuzz(serve(limits=UNHURRIED), REQUESTS // RUNS, start=run + 1)
+        sent += told.total()
+        for key, count in told.items():
+            rows[key] = rows.get(key, 0) + count
+        if sent >= REQUESTS:
+            break
+    print(f"\n{sent:,} requests in {time.monotonic() - began:.0f} s, {run + 1} engines")
+    for key, count in sorted(rows.items()):
+        print(f"  {count:6,}  {key}")
+    assert sent >= REQUESTS
+    assert not [key for key in rows if key.rpartition(" ")[2].startswith("5")]

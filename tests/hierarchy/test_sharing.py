@@ -1,0 +1,136 @@
+"""Leadership that homes share: nothing is lost or doubled whatever is cut, and all come to the same (SPEC 1.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.clock import FakeClock
+from engine.events import EventBus
+from engine.hierarchy.profiles import Entry, Use
+from engine.hierarchy.sharing import Fetched
+from engine.memory.ledger import Ledger, append
+from engine.storage.database import Database
+from engine.values import BubbleState
+from tests.conftest import MONDAY_MORNING
+from tests.hierarchy.wisdom_world import World, learning, make_world, texts
+
+
+@dataclass
+class Shared:
+    """A shared leadership in memory whose connection can be cut before or after it took something."""
+
+    name: str = "shared"
+    rows: dict[str, tuple[int, Entry]] = field(default_factory=dict)
+    counts: dict[tuple[str, str, str], tuple[int, Use]] = field(default_factory=dict)
+    cuts: list[str] = field(default_factory=list)
+    seq: int = 0
+
+    def _cut(self, where: str) -> None:
+        if self.cuts and self.cuts[0] == where:
+            self.cuts.pop(0)
+            raise ConnectionError(f"cut {where}")
+
+    def push(self, entries: Sequence[Entry], uses: Sequence[Use]) -> None:
+        self._cut("before push")
+        for one in entries:
+            if one.version not in self.rows or (not one.body and self.rows[one.version][1].body):
+                self.seq += 1
+                self.rows[one.version] = (self.seq, one)
+        for use in uses:
+            key = (use.leader, use.key, use.origin)
+            if key not in self.counts or self.counts[key][1].uses < use.uses:
+                self.seq += 1
+                self.counts[key] = (self.seq, use)
+        self._cut("after push")
+
+    def fetch(self, cursor: int) -> Fetched:
+        self._cut("before fetch")
+        entries = [one for at, one in self.rows.values() if at > cursor]
+        uses = [use for at, use in self.counts.values() if at > cursor]
+        self._cut("after fetch")
+        return Fetched(entries, uses, self.seq)
+
+
+def test_a_push_that_fails_loses_nothing_and_is_told_once(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    shared = Shared(cuts=["before fetch", "before push", "after push", "before push"])
+    world = make_world(tmp_path, database, clock, store=lambda: shared)
+    world.wisdom.offer(learning())
+    report = world.wisdom.flush()
+    assert report.failed == "cut before push"
+    assert texts(world) == ["alpha1 beta1 gamma1 delta1"]  # local first
+    while shared.cuts:
+        world.wisdom.flush()
+    assert world.wisdom.flush().failed == ""
+    assert [one.body["text"] for _, one in shared.rows.values()] == ["alpha1 beta1 gamma1 delta1"]
+    [failure] = Ledger(database).latest(kinds=("CloudSyncFailed",))
+    assert failure.payload["message"].startswith("cut")
+    assert texts(world) == ["alpha1 beta1 gamma1 delta1"]
+
+
+def test_only_leaders_are_shared(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    shared = Shared()
+    world = make_world(tmp_path, database, clock, store=lambda: shared)
+    for name in ("ceo", "lead", "worker", "junior"):
+        world.wisdom.edit_profile(name, "patterns", key="p", value=f"said by {name}")
+    assert world.wisdom.flush().failed == ""
+    assert sorted(one.leader for _, one in shared.rows.values()) == ["ceo", "lead"]
+    world.agents.assign_tier("worker", 3)  # who comes to lead is shared from then on
+    world.wisdom.flush()
+    assert sorted(one.leader for _, one in shared.rows.values()) == ["ceo", "lead", "worker"]
+
+
+CUTS = st.sampled_from(["before push", "after push", "before fetch", "after fetch"])
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from(["offer", "flush", "edit", "use"]), st.integers(0, 6)), max_size=25
+    ),
+    st.lists(CUTS, max_size=8),
+)
+def test_two_homes_converge_whatever_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[bool, str, int]], cuts: list[str]
+) -> None:
+    shared = Shared(cuts=list(cuts))
+    clock = FakeClock(MONDAY_MORNING)
+    worlds: list[World] = []
+    for seed in (1, 2):
+        place = tmp_path_factory.mktemp("home")
+        base = Database(place / "c.db", clock=clock, bus=EventBus(), recorder=append, durable=False)
+        worlds.append(make_world(place, base, clock, store=lambda: shared, seed=seed))
+    sent: set[str] = set()
+    try:
+        for first, what, number in operations:
+            world = worlds[0 if first else 1]
+            if what == "offer":
+                one = world.wisdom.offer(learning(number))
+                if one.state is BubbleState.QUEUED:
+                    sent.add(one.learning.text)
+            elif what == "edit":
+                world.wisdom.edit_profile("lead", "patterns", key=f"p{number}", value=f"edited {first} {number}")
+            elif what == "use":
+                world.database.write(lambda tx, w=world: w.wisdom._profiles.used(tx, [("lead", "lead_first")]))  # type: ignore[misc]
+            else:
+                world.wisdom.flush()
+        shared.cuts.clear()
+        for _ in range(12):
+            for world in worlds:
+                world.wisdom.flush()
+        told = [
+            {(one.key, one.text, one.uses, frozenset(one.sources)) for one in w.wisdom.profile("lead").patterns}
+            for w in worlds
+        ]
+        assert told[0] == told[1]
+        assert sent <= {text for _, text, _, _ in told[0]}
+        for world in worlds:
+            assert not world.wisdom.bubbles(state=BubbleState.QUEUED)
+    finally:
+        for world in worlds:
+            world.database.close()

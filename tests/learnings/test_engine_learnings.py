@@ -1,0 +1,155 @@
+"""The promotion chain in a real engine: sessions, files, prompts (SPEC 6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.engine import Engine, open_engine
+from engine.home import Home
+from engine.stand_ins import StandIns
+from engine.values import LearningKind, LearningScope, PermissionAnswer, PromptRequest
+from tests.conftest import MONDAY_MORNING, Repository
+from tests.execution.model.world import KEY, ModelWorld
+from tests.support.model_server import Call, ModelServer, Reply
+
+WORDS = "Decision: we keep the old parser for good"
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelWorld]:
+    """An engine with a model on loopback."""
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
+    with ModelServer() as server:
+        yield ModelWorld(tmp_path, clock, server)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
+    repository.commit(WORDS, {"README.md": "a parser\n"})  # the flow says what was committed
+    engine = open_engine(
+        Home.locate(tmp_path / "home"),
+        workspaces=[str(repository.path)],
+        clock=FakeClock(MONDAY_MORNING),
+        start_schedule=False,
+        stand_ins=StandIns(throw_away=True, deaf=True),
+    )
+    yield engine
+    engine.close()
+
+
+def ran(engine: Engine, repository: Repository, prompt: str = "summarise the day", edit: str | None = None) -> str:
+    """A session of a flow that ran to its end; its id."""
+    card = engine.cards.propose(prompt, workspace=str(repository.path))
+    engine.cards.approve(card.id, edit=edit)
+    session = engine.sessions.of_prediction(card.id)
+    assert session is not None
+    return engine.sessions.wait(session.id, 60).id
+
+
+def test_what_three_sessions_say_becomes_the_projects_by_itself_and_reaches_prompts(
+    engine: Engine, repository: Repository
+) -> None:
+    workspace = str(repository.path)
+    sessions = []
+    for number in range(3):
+        assert not engine.learnings.entries("project")
+        sessions.append(ran(engine, repository))
+        engine.learnings.catch_up()
+        assert len(engine.learnings.entries("team", session=sessions[-1])) == 1, number
+    (known,) = engine.learnings.entries("project", workspace=workspace)
+    assert known.text == WORDS
+    assert known.kind is LearningKind.INSTITUTIONAL
+    assert known.scope is LearningScope.PROJECT
+    view = engine.learnings.view(known.id)
+    assert view.sessions == tuple(sorted(sessions))
+    assert {one.session_id for one in view.promoted_from} == set(sessions)
+    assert [one.id for one in engine.learnings.credits(sessions[0])] == [known.id]
+
+    request = PromptRequest("backend_builder", "koji-core", workspace, "look at the parser")
+    prompt = engine.prompts.assemble(request)
+    assert f"- {WORDS}" in prompt.text("system")
+    assert prompt.provenance["learning_sources"] == [known.id]
+    lines = [line for part in prompt.parts for line in part.lines if line.source.ref == known.id]
+    assert [line.source.kind.value for line in lines] == ["learning"]
+
+    assert dict(engine.memory.forget_preview(known.id).counts)["learnings"] == 4
+    assert dict(engine.memory.forget(known.id).counts)["learnings"] == 4
+    assert [(one.text, one.retired_because) for one in engine.learnings.entries()] == [("", "forgotten")] * 4
+    assert engine.learnings.view(known.id).sessions == tuple(sorted(sessions)), "provenance is whole"
+    pages = (engine.home.data / "learnings").rglob("*.md")
+    assert all("old parser" not in page.read_text() for page in pages)
+
+
+def test_a_correction_made_three_times_speaks_in_the_fourth_prompt(world: ModelWorld) -> None:
+    """Edits of cards, real sessions of a model on loopback that is asked what they taught, files, the prompt that the
+    provider received, the X-ray, the judge."""
+    with world.home.config_file.open("a") as file:
+        file.write('[memory]\nmodel = "openai:gpt-5-mini"\n')
+    words = "Never touch the changelog by hand"
+    claim = {"text": "Amounts are whole cents", "scope": "observations", "about": "team", "type": "directive"}
+    with world.opened() as engine:
+        for _ in range(3):
+            push = Call("exec", {"command": "git push origin main"})
+            world.server.script(
+                Reply("I assume that greetings are English.", calls=(push,)),
+                "Done.",
+                json.dumps({"learnings": [claim]}),
+            )
+            card = world.propose("Write a greeting into hello.txt")
+            engine.cards.approve(card.id, edit=f"Write a greeting into hello.txt. {words}")
+            session = engine.sessions.of_prediction(card.id)
+            assert session is not None
+            while not (view := engine.sessions.wait(session.id, 0.02)).state.over:
+                for request in engine.permissions.waiting():
+                    engine.permissions.answer(request.id, PermissionAnswer.DENY_ONCE)
+                world.pass_pause(view)
+            assert f"- {words}" not in world.server.requests[-1].system
+            engine.learnings.catch_up()
+        known = {one.text: one for one in engine.learnings.entries("project")}
+        (denied,) = set(known) - {words, claim["text"]}
+        assert denied.startswith("The operator does not allow")
+        assert "git push origin main" in denied
+        assert known[denied].phase == "escalation"
+        (assumed,) = [one for one in engine.learnings.entries(session=session.id) if one.phase == "in-flight"]
+        assert assumed.text == "I assume that greetings are English."
+        edited, claimed = known[words], known[claim["text"]]
+        assert (edited.type.value, edited.phase, edited.confidence) == ("corrective", "intent-alignment", 0.9)
+        assert (claimed.phase, claimed.confidence) == ("observations", 0.75)
+        below = engine.learnings.view(edited.id).promoted_from
+        assert {one.scope for one in below} >= {LearningScope.SESSION, LearningScope.TEAM}
+        (once, *_) = engine.learnings.view(claimed.id).promoted_from
+        assert (once.confidence, once.reasons[0]) == (0.4, "a model claims it")
+
+        world.server.script("Done.")
+        view = world.run("Write another greeting")
+        assert f"- {words}" in world.server.requests[-1].system
+        (call,) = engine.calls.for_session(view.id)
+        lines = [line for part in engine.calls.prompt(call.id) for line in part.lines]
+        assert [line.text for line in lines if line.source.ref == edited.id] == [f"- {words}"]
+        reached = engine.learnings.view(edited.id)
+        assert ([one.call for one in reached.reached], reached.prompts) == ([call.id], 1)
+        world.server.script('{"learnings": []}')
+        engine.learnings.catch_up()
+
+        world.server.script("It probably does.")  # of both
+        world.server.script("It surely does.", "[]")
+        report = engine.learnings.chain(judge=True)
+        assert len(report.judged) == 3
+        assert all(said.startswith("no answer: the answer ") for said in report.judged.values())
+        assert engine.learnings.entries("global") == []
+        world.server.script('{"generalises": true, "reason": "money is money"}')
+        no = '{"generalises": false, "reason": "a habit of this project"}'
+        world.server.script(no, no)
+        report = engine.learnings.chain(judge=True)
+        assert len(report.judged) == 3
+        (risen,) = engine.learnings.entries("global")
+        assert report.judged[risen.promoted_from[0].entry] == "generalises: money is money"
+        world.server.script(no, no)
+        asked = len(world.server.requests)
+        assert engine.learnings.chain(judge=True).nothing
+        assert len(world.server.requests) == asked + 2, "what is there already is not judged again"

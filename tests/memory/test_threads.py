@@ -1,0 +1,137 @@
+"""Conversations with other agents: what is open in them, when they grew, and that our own sessions are none."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.memory.threads import TAIL, Threads, question
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+SHOP = "/home/me/shop"
+
+
+def claude(speaker: str, text: str, ago: timedelta = timedelta(minutes=5), **more: Any) -> str:
+    message = {"role": speaker, "content": [{"type": "text", "text": text}]}
+    stamp = (NOW - ago).isoformat()
+    line = {"type": speaker, "uuid": text, "sessionId": "s1", "cwd": SHOP, "timestamp": stamp, "message": message}
+    return json.dumps(line | more) + "\n"
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.clock, self.opened = folder, FakeClock(NOW), 0
+        self.threads = Threads(
+            lambda: [str(folder)],
+            self.clock,
+            ours=lambda one: one.startswith("/ours"),
+            secrets=lambda: ["hunter2-hunter2"],
+        )
+
+    def write(self, text: str, name: str = "s1", ago: timedelta = timedelta(minutes=5)) -> Path:
+        path = self.folder / "projects" / f"{name}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        os.utime(path, ((NOW - ago).timestamp(),) * 2)
+        self.clock.advance(timedelta(seconds=6))
+        return path
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("Done. Shall I also migrate the tests?", "Shall I also migrate the tests?"),
+        ("Two ways:\n1. keep it\n2. drop it\n\n**Which one do you want?**", "Which one do you want?"),
+        ("Soll ich weitermachen？", "Soll ich weitermachen？"),
+        ("Why did it fail? Because of the date.", ""),
+        ("All green.", ""),
+        ("", ""),
+    ],
+)
+def test_the_question_that_a_text_ends_with(text: str, asked: str) -> None:
+    assert question(text) == asked
+
+
+def test_an_open_question_is_found_with_what_it_is_about(world: World) -> None:
+    world.write(
+        claude("user", "Add the cart") + claude("assistant", "Added. Shall I use hunter2-hunter2 for the tests?")
+    )
+    [thread] = world.threads.latest(SHOP)
+    assert (thread.agent, thread.about, thread.unanswered) == ("Claude Code", "Add the cart", False)
+    assert thread.question.startswith("Shall I use")
+    assert "hunter2-hunter2" not in thread.question
+    assert thread.at == NOW - timedelta(minutes=5)
+    assert world.threads.latest("/home/me/blog") == []
+
+
+def test_a_last_word_of_the_operator_is_unanswered(world: World) -> None:
+    world.write(claude("assistant", "Shall I?") + claude("user", "Yes, do it"))
+    [thread] = world.threads.latest(SHOP)
+    assert (thread.unanswered, thread.question, thread.about) == (True, "", "Yes, do it")
+
+
+def test_what_a_program_wrote_for_him_is_no_topic(world: World) -> None:
+    told = [claude("user", "Mend the parser"), claude("user", "<command-name>/clear</command-name>"),
+            claude("assistant", "Cleared."), claude("user", "[Request interrupted by user]")]  # fmt: skip
+    world.write("".join(told))
+    assert world.threads.latest(SHOP)[0].about == "Mend the parser"
+
+
+def test_codex_says_its_folder_once(world: World) -> None:
+    meta = {"type": "session_meta", "payload": {"id": "x", "cwd": SHOP}}
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Next?"}]}
+    lines = [meta, {"timestamp": NOW.isoformat(), "type": "response_item", "payload": said}]
+    world.write("".join(json.dumps(line) + "\n" for line in lines), "rollout-1")
+    [thread] = world.threads.latest(SHOP)
+    assert (thread.agent, thread.session, thread.question) == ("Codex", "codex:rollout-1", "Next?")
+
+
+def test_a_long_file_is_read_at_its_ends(world: World) -> None:
+    filler = claude("assistant", "x" * 5000) * (TAIL // 5000 + 20)
+    world.write(claude("user", "The first wish") + filler + claude("assistant", "And now?"))
+    [thread] = world.threads.latest(SHOP)
+    assert (thread.about, thread.question) == ("The first wish", "And now?")
+
+
+def test_growth_is_the_operators_but_not_that_of_our_own_sessions(world: World) -> None:
+    assert world.threads.grew() is None
+    world.write(claude("user", "hello"), ago=timedelta(hours=3))
+    world.write(claude("user", "hello", cwd="/ours/worktree"), "s2", ago=timedelta(minutes=1))
+    assert world.threads.grew() == NOW - timedelta(hours=3)
+    world.write(claude("user", "and more"), ago=timedelta(minutes=2))
+    assert world.threads.grew() == NOW - timedelta(minutes=2)
+
+
+@pytest.mark.parametrize("ago", [timedelta(hours=24), timedelta(hours=-2)])
+def test_old_files_and_files_of_the_future_say_nothing(world: World, ago: timedelta) -> None:
+    world.write(claude("user", "hello"), ago=ago)
+    assert world.threads.grew() is None
+    assert world.threads.latest(SHOP) == []
+
+
+def test_a_file_is_read_again_only_when_it_grew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = world.write(claude("user", "hello"))
+    read = []
+    real: Callable[..., Any] = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, *how, **more: (read.append(self), real(self, *how, **more))[1])
+    for _ in range(3):
+        world.clock.advance(timedelta(seconds=6))
+        world.threads.latest(SHOP)
+    assert read.count(path) == 1
+
+
+def test_half_a_line_and_rubbish_are_passed_over(world: World) -> None:
+    world.write(claude("user", "Mend it") + "{broken\n" + '{"type": "user", "message": 3}\n' + claude("user", "x")[:40])
+    assert world.threads.latest(SHOP)[0].about == "Mend it"

@@ -1,0 +1,225 @@
+"""Approving cards: the rails, the start, the same again after a crash (SPEC 2.7, 3.1, 3.8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.storage.database import Database
+from engine.values import (
+    DecidedBy,
+    Refusal,
+    Status,
+    TriggerType,
+    Verdict,
+)
+from tests.prediction.deciding import SHOP, World, proposal, refusal
+
+
+@pytest.fixture
+def world(database: Database, clock: FakeClock) -> World:
+    return World(database, clock)
+
+
+def test_approve_runs_it_with_the_permit(world: World) -> None:
+    card = world.cards.approve(world.one().id)
+    assert (card.status, card.decided_by) == (Status.CONFIRMED, DecidedBy.OPERATOR)
+    ((permit, assignment, mode),) = world.bench.started
+    assert (permit.prediction_id, assignment, mode) == (card.id, card.assignment, "approved")
+    assert card.session_id == "session_1"
+    assert world.signals() == ["approved"]
+    assert (world.rails.ruled[0].type, world.rails.ruled[0].from_channel) == (TriggerType.MANUAL, "owner")
+    assert world.cards.pending() == []
+
+
+def test_what_a_rail_blocks_stays_pending_with_the_reason(world: World) -> None:
+    card = world.one()
+    blocked = refusal(world.cards.approve, world.cards.propose("run_tests paths=forbidden", workspace=SHOP).id)
+    assert blocked == "blocked"
+    stuck = next(one for one in world.cards.pending() if one.id != card.id)
+    assert stuck.note == "content: it is forbidden"
+    assert world.bench.started == []
+    assert world.signals() == []
+
+
+def test_approving_a_card_that_shows_its_ask_satisfies_it(world: World) -> None:
+    card = world.cards.propose("run_tests paths=risky", workspace=SHOP)
+    assert world.cards.approve(card.id).status is Status.CONFIRMED
+
+
+def test_what_the_rails_would_say_now_is_asked_anew_and_decides_nothing(world: World) -> None:
+    card = world.cards.propose("run_tests paths=risky", workspace=SHOP)
+    world.rails.novel = True
+    content, gate = world.cards.rails(card.id)
+    assert (content.verdict, gate.rule) == (Verdict.ASK, "novel-pair")  # what it asks is not taken as acknowledged
+    assert world.rails.ruled == []
+    assert refusal(world.cards.rails, "pred_none") == "unknown_card"
+
+
+def test_an_edit_that_asks_is_shown_first(world: World) -> None:
+    card = world.one()
+    assert refusal(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
+    shown = world.cards.get(card.id)
+    assert shown.assignment.parameters == {"paths": "risky"}
+    assert world.cards.approve(card.id).status is Status.CONFIRMED
+    assert sorted(world.signals()) == ["approved", "original"]
+
+
+def test_editing_a_flow_edits_its_parameters(world: World) -> None:
+    card = world.one()
+    assert refusal(world.cards.approve, card.id, edit="nonsense") == "bad_parameters"
+    world.cards.approve(card.id, edit="paths=src")
+    assert world.bench.started[0][1].parameters == {"paths": "src"}
+    assert sorted(world.signals()) == ["approved", "original"]
+
+
+def test_who_approves_decides_what_is_triggered(world: World) -> None:
+    world.cards.approve(world.one("a").id, by=DecidedBy.AUTONOMY)
+    world.cards.approve(world.one("b").id, by=DecidedBy.API)
+    assert [trigger.type for trigger in world.rails.ruled] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
+    assert [mode for _, _, mode in world.bench.started] == ["autonomous", "approved"]
+    assert world.signals() == ["approved"], "autonomy says nothing about the operator"
+
+
+def test_what_a_program_triggers_is_no_approval(world: World) -> None:
+    """SPEC 3.1, 3.2: every rail as for what runs by itself; `force` is for the rate rail alone to look at."""
+    world.cards.trigger(world.one("a").id)
+    world.cards.trigger(world.one("b").id, force=True)
+    ruled = [(one.type, one.decided_by, one.from_channel, one.force) for one in world.rails.ruled]
+    asked = (TriggerType.CRON, DecidedBy.AUTONOMY, "owner")
+    assert ruled == [(*asked, False), (*asked, True)]
+    assert [mode for _, _, mode in world.bench.started] == ["autonomous", "autonomous"]
+    assert world.signals() == [], "it says nothing about the operator"
+
+
+def test_what_cannot_start_is_pending_again(world: World) -> None:
+    card = world.one()
+    world.bench.broken = True
+    assert refusal(world.cards.approve, card.id) == "permit_used"
+    after = world.cards.get(card.id)
+    assert (after.status, after.decided_by) == (Status.PENDING, None)
+    assert after.note.startswith("could not start")
+    assert world.signals() == []
+
+
+# -- starting again
+
+
+def test_recovery_starts_what_was_approved_and_reopens_what_ran_out(world: World, clock: FakeClock) -> None:
+    fresh, late, running = world.see(proposal("fresh"), proposal("late"), proposal("running"))
+    world.cards.approve(running.id)
+    start = world.cards.approving._start
+    world.cards.approving._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
+    world.cards.approve(late.id)
+    clock.advance(timedelta(minutes=15))
+    world.cards.approve(fresh.id)
+    world.cards.approving._start = start  # type: ignore[method-assign]
+    permits = list(world.rails.open.values())
+    assert len(world.cards.recover(permits, resume=False)) == 2
+    assert world.cards.get(fresh.id).status is Status.CONFIRMED
+    assert world.cards.get(late.id).status is Status.PENDING
+    assert len(world.cards.recover(permits)) == 1
+    assert world.cards.get(fresh.id).session_id == "session_2"
+    assert world.cards.get(late.id).status is Status.PENDING
+    assert world.cards.get(running.id).session_id == "session_1"
+    assert world.cards.recover(list(world.rails.open.values())) == []
+
+
+def test_recovery_starts_what_was_approved_a_second_time(world: World) -> None:
+    card = world.one()
+    world.bench.hold = True
+    world.cards.approve(card.id)
+    world.cards.undo(card.id)
+    world.bench.hold = False
+    start = world.cards.approving._start
+    world.cards.approving._start = lambda *_: None  # type: ignore[method-assign]  # killed between the commit and the start
+    world.cards.approve(card.id)
+    world.cards.approving._start = start  # type: ignore[method-assign]
+    assert len(world.cards.recover(list(world.rails.open.values()))) == 1
+    assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
+
+
+def test_an_answer_that_is_lost_does_not_make_a_started_card_pending(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = world.one()
+    start = world.bench.start
+
+    def start_and_fail(*arguments: Any, **named: Any) -> None:
+        start(*arguments, **named)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(world.bench, "start", start_and_fail)
+    with pytest.raises(RuntimeError):
+        world.cards.approve(card.id)
+    after = world.cards.get(card.id)
+    assert (after.status, after.session_id) == (Status.CONFIRMED, "session_1")
+    assert refusal(world.cards.approve, card.id) == "already_decided"
+
+
+# Who would do it (SPEC 3.8): an approval agrees to that too
+
+
+def test_a_card_says_who_would_do_it(world: World) -> None:
+    world.bench.serves = "openai:gpt"
+    world.bench.chooses = lambda one: (replace(one, runner="model"), "served by openai:gpt: Claude Code is not there")
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    assert card.served == "openai:gpt; network: api.example.com for it alone"
+    assert card.note == "served by openai:gpt: Claude Code is not there"
+    assert card.assignment.runner == "model"
+    assert world.cards.approve(card.id).status is Status.CONFIRMED
+
+
+def test_another_than_the_card_said_is_shown_first_and_done_only_when_approved_again(world: World) -> None:
+    world.bench.serves = "ollama:qwen"
+    world.bench.chooses = lambda one: (replace(one, runner="model"), "")
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    world.bench.serves, world.bench.estimate = "openai:gpt", 900_000
+    with pytest.raises(Refusal) as caught:
+        world.cards.approve(card.id)
+    assert caught.value.code == "needs_acknowledgement"
+    assert "openai:gpt" in caught.value.message
+    assert not world.bench.started
+    shown = world.cards.get(card.id)
+    assert (shown.status, shown.estimate) == (Status.PENDING, 900_000)
+    assert shown.served.startswith("openai:gpt")
+    assert shown.note == caught.value.message
+    assert world.cards.approve(card.id).status is Status.CONFIRMED
+    assert world.bench.started[0][1].runner == "model"
+
+
+def test_a_card_that_nobody_could_do_is_shown_once_somebody_can(world: World) -> None:
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    with pytest.raises(Refusal, match="prose"):
+        world.cards.approve(card.id)
+    world.bench.serves = "openai:gpt"
+    with pytest.raises(Refusal) as caught:
+        world.cards.approve(card.id)
+    assert caught.value.code == "needs_acknowledgement"
+    assert world.cards.approve(card.id).status is Status.CONFIRMED
+
+
+def test_nothing_is_done_by_itself_by_another_than_the_card_said(world: World) -> None:
+    world.bench.serves = "ollama:qwen"
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    world.bench.serves = "openai:gpt"
+    for _ in range(2):
+        with pytest.raises(Refusal) as caught:
+            world.cards.approve(card.id, by=DecidedBy.AUTONOMY)
+        assert caught.value.code == "needs_acknowledgement"
+    assert world.cards.get(card.id).served.startswith("ollama:qwen"), "only the operator can agree to it"
+
+
+def test_an_edit_and_another_who_would_do_it_are_judged_together(world: World) -> None:
+    world.bench.serves = "ollama:qwen"
+    card = world.cards.propose("explain the cart", workspace=SHOP)
+    world.bench.serves = "openai:gpt"
+    with pytest.raises(Refusal):
+        world.cards.approve(card.id, edit="explain the till")
+    shown = world.cards.get(card.id)
+    assert shown.assignment.prompt == "explain the till"
+    assert world.cards.approve(card.id).status is Status.CONFIRMED

@@ -1,0 +1,144 @@
+"""What was read of a table holds until somebody writes to it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+import sqlalchemy
+from sqlmodel import SQLModel, delete, update
+
+from engine.events import TaskAdded
+from engine.safety.costs import CostEntry
+from engine.storage.database import Database, Transaction
+from engine.storage.kept import EVERYTHING, Kept, written_by
+from engine.tasks.board import TaskRow
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("statement", "table"),
+    [
+        ("INSERT INTO tasks (id) VALUES (?)", "tasks"),
+        ('  insert or ignore into "Tasks" (id) values (?)', "tasks"),
+        ("REPLACE INTO tasks VALUES (?)", "tasks"),
+        ("UPDATE tasks SET title = ?", "tasks"),
+        ("UPDATE OR IGNORE tasks SET title = ?", "tasks"),
+        ("DELETE FROM tasks", "tasks"),
+        ("SELECT title FROM tasks", None),
+        ("SAVEPOINT job", None),
+        ("WITH one AS (SELECT 1) DELETE FROM tasks", EVERYTHING),
+        ("DROP TABLE tasks", EVERYTHING),
+    ],
+)
+def test_a_statement_tells_what_it_writes_to(statement: str, table: str | None) -> None:
+    assert written_by(statement) == table
+
+
+def _task(tx: Transaction) -> TaskRow:
+    row = TaskRow(id="task_1", title="tidy up", state="open", created_at=tx.now, updated_at=tx.now)
+    tx.session.add(row)
+    return row
+
+
+class Asked:
+    """Counts how often SQLite was asked for the titles of tasks."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._kept: Kept[list[str]] = Kept(database, TaskRow)
+        self.times = 0
+
+    def titles(self) -> list[str]:
+        return self._kept.get("", self._read)
+
+    def _read(self) -> list[str]:
+        self.times += 1
+        with self._database.read() as session:
+            return list(session.execute(sqlalchemy.text("SELECT title FROM tasks")).scalars())
+
+
+def test_an_answer_is_kept_until_its_table_is_written_to(database: Database) -> None:
+    asked = Asked(database)
+    assert asked.titles() == asked.titles() == []
+    database.write(lambda tx: tx.record(TaskAdded(title="the ledger is another table")))
+    assert asked.titles() == []
+    assert asked.times == 1
+    database.write(lambda tx: _task(tx))
+    assert asked.titles() == ["tidy up"]
+    assert asked.times == 2
+
+
+def test_every_way_to_write_is_noticed(database: Database) -> None:
+    asked = Asked(database)
+    database.write(lambda tx: _task(tx))
+
+    def change(tx: Transaction) -> None:
+        row = tx.session.get(TaskRow, "task_1")
+        assert row is not None
+        row.title = "changed"
+
+    ways = [
+        change,
+        lambda tx: tx.session.execute(update(TaskRow).values(title="by statement")),
+        lambda tx: tx.session.connection().exec_driver_sql("UPDATE tasks SET title = 'by driver'"),
+        lambda tx: tx.session.connection().exec_driver_sql("UPDATE tasks SET title = ?", [("by",), ("many",)]),
+        lambda tx: tx.session.delete(tx.session.get(TaskRow, "task_1")),
+    ]
+    seen = [asked.titles()]
+    for way in ways:
+        database.write(way)
+        seen.append(asked.titles())
+    assert seen == [["tidy up"], ["changed"], ["by statement"], ["by driver"], ["many"], []]
+    database.write(lambda tx: (_task(tx), tx.session.execute(delete(TaskRow)), _task(tx)))  # type: ignore[call-overload]
+    assert asked.titles() == ["tidy up"]
+
+
+def test_what_was_rolled_back_changes_nothing_and_a_transaction_sees_its_own(database: Database) -> None:
+    kept: Kept[int] = Kept(database, TaskRow)
+
+    def count(session: object) -> int:
+        return int(session.connection().exec_driver_sql("SELECT count(*) FROM tasks").scalar())  # type: ignore[attr-defined]
+
+    def seen() -> int:
+        with database.read() as session:
+            return kept.seen(session, "", count)
+
+    def broken(tx: Transaction) -> None:
+        _task(tx)
+        tx.session.flush()
+        assert kept.seen(tx.session, "", count) == 1
+        assert seen() == 0
+        raise ValueError
+
+    assert seen() == 0
+    with pytest.raises(ValueError):
+        database.write(broken)
+    assert seen() == 0
+    database.write(lambda tx: _task(tx))
+    assert seen() == 1
+
+
+def test_who_looks_from_an_older_snapshot_leaves_no_old_answer_behind(database: Database) -> None:
+    kept: Kept[int] = Kept(database, TaskRow)
+
+    def count(session: object) -> int:
+        return int(session.connection().exec_driver_sql("SELECT count(*) FROM tasks").scalar())  # type: ignore[attr-defined]
+
+    with database.read() as old:
+        assert count(old) == 0
+        database.write(lambda tx: _task(tx))
+        assert kept.seen(old, "", count) == 1
+    with database.read() as new:
+        assert kept.seen(new, "", count) == 1
+
+
+def test_no_trigger_and_no_key_writes_to_a_table_that_answers_are_kept_of() -> None:
+    """Such writes are not noticed: nobody may keep what they change."""
+    import engine.engine  # noqa: F401 (all tables)
+
+    tables = SQLModel.metadata.tables
+    for name in ("change_sets", "sessions", "predictions", "decisions", CostEntry.__tablename__):
+        cascades = [key for key in tables[str(name)].foreign_keys if key.ondelete or key.onupdate]
+        assert not cascades, name
