@@ -174,8 +174,7 @@ class Shop:
         self.seed = seed
         self.home = Home.locate(root / "home")
         self.repository = Repository(root / "shop")
-        (self.repository.path / ".venv" / "bin").mkdir(parents=True)
-        (self.repository.path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+        (self.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
         quick = "[pytest]\naddopts = --disable-plugin-autoload\n"  # plugins take longer than these tests
         files = {".gitignore": ".venv\n", "pytest.ini": quick, "shop/__init__.py": ""}
         for rule in RULES:

@@ -170,8 +170,7 @@ def world(
     bus: EventBus,
     repository: Repository,
 ) -> Iterator[World]:
-    (repository.path / ".venv" / "bin").mkdir(parents=True)
-    (repository.path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     quick = "[pytest]\naddopts = --disable-plugin-autoload\n"  # our plugins take longer than these tests
     files = {"cart.py": RIGHT, "test_cart.py": GREEN, ".gitignore": ".venv\n", "pytest.ini": quick}
     repository.commit("begin", files)

@@ -99,8 +99,7 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
 
 
 def test_after_a_red_test_the_summary_is_what_it_said_last(world: ModelWorld) -> None:
-    (world.repository.path / ".venv" / "bin").mkdir(parents=True)
-    (world.repository.path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     quick = "[pytest]\naddopts = --disable-plugin-autoload\n"
     test = "import cart\n\n\ndef test_total():\n    assert cart.total() == 3\n"
     files = {"cart.py": "def total():\n    return 3\n", "test_cart.py": test, ".gitignore": ".venv\n"}
