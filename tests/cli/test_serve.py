@@ -38,6 +38,9 @@ def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
         assert holder.gateway in clawpy("status").out
         assert clawpy("status", "--json").document["gateway"]["url"] == holder.gateway
         assert holder.gateway in clawpy("doctor").out
+        second = clawpy("serve", "--port", "0")
+        assert second.code == 1
+        assert f"at {holder.gateway}; to have it listen otherwise end it first: kill {process.pid}" in second.err
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from engine.config_gateway import GatewaySettings
+from engine.doors.gateway.certificate import MAKE
 from engine.values import Refusal, sanitise
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -75,6 +76,10 @@ class Place:
         """The same on the port that it got."""
         return replace(self, port=port)
 
+    def called(self, settings: GatewaySettings) -> Place:
+        """The same by the names, and for the pages, that these settings have."""
+        return replace(self, names=LOOPBACK | frozenset(settings.hosts), origins=frozenset(settings.origins))
+
     def answers_to(self, host: str) -> bool:
         """Whether a Host header, with or without a port, names this gateway."""
         name = host_name(host)
@@ -95,7 +100,8 @@ def place_of(settings: GatewaySettings) -> Place:
     certificate, key = settings.certificate, settings.certificate_key or settings.certificate
     for file in filter(None, (certificate, key)):
         if not Path(file).expanduser().is_file():
-            raise Refusal("no_certificate", f"there is no file {sanitise(file)[:200]}", "name a PEM file")
+            there = sanitise(str(Path(file).expanduser().absolute()))[:4096]
+            raise Refusal("no_certificate", f"there is no file {there}", f"name a PEM file; {MAKE}")
     if key and not certificate:
         raise Refusal("no_certificate", "there is a certificateKey and no certificate", "name both")
     place = Place(
@@ -103,9 +109,9 @@ def place_of(settings: GatewaySettings) -> Place:
         port=settings.port,
         certificate=str(Path(certificate).expanduser()) if certificate else "",
         certificate_key=str(Path(key).expanduser()) if key else "",
-        names=LOOPBACK | frozenset(settings.hosts),
-        origins=frozenset(settings.origins),
-    )
+        names=LOOPBACK,
+        origins=frozenset(),
+    ).called(settings)
     if not place.local and not certificate and not settings.tunnel:
         raise Refusal(
             "unsafe_address",

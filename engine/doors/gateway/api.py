@@ -231,12 +231,15 @@ def _say_what_is_wrong(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def not_understood(request: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
+        words, fix = rpc.in_words(fault), f"see {API}/openapi.json"
+        if fault["type"] == rpc.NO_OBJECT and "json" not in request.headers.get("content-type", ""):
+            words, fix = "the body is not said to be JSON", "send the header Content-Type: application/json with it"
         if request.url.path == f"{API}/rpc":
             code = rpc.NO_JSON if fault["type"] == "json_invalid" else rpc.INVALID_REQUEST
-            return Reply(rpc.fault(None, code, rpc.in_words(fault)), status_code=400)
+            return Reply(rpc.fault(None, code, f"{words}; {fix}"), status_code=400)
         if fault["type"] == "json_invalid":
-            return _wrong(400, "bad_request", "the body is no JSON")
-        return _wrong(422, "bad_arguments", rpc.in_words(fault), f"see {API}/openapi.json")
+            return _wrong(400, "bad_request", "the body is no JSON", fix)
+        return _wrong(422, "bad_arguments", words, fix)
 
     @app.exception_handler(Exception)
     def broken(request: Request, error: Exception) -> Response:

@@ -122,7 +122,8 @@ class Gateway:
             threading.Thread(target=self.follow, name="clawpy-gateway-opens", daemon=True).start()
 
     def follow(self) -> None:
-        """Do what the settings say now; a fault is told once and tried again when they change."""
+        """Do what the settings say now; a fault is told once and tried again when they change. What somebody opened
+        stays where it is, and is called as they say."""
         settings = self._engine.settings.current.gateway
         with self._changing:
             if self._server is not None and not self._server.alive:
@@ -130,7 +131,9 @@ class Gateway:
                 self.close()
                 self._by_setting, self._fault = was, ENDED
                 self._engine.report("gateway", ENDED)
-            if self._by_setting is not None and settings != self._by_setting:
+            if self._server is not None:
+                self._server.answer_to(settings)
+            if self._by_setting is not None and _but_names(settings) != _but_names(self._by_setting):
                 self.close()
                 self._fault = ""
             if not settings.enabled or self._server is not None or (self._fault and self._by_setting == settings):
@@ -178,6 +181,11 @@ class Gateway:
             self._engine.database.write(lambda tx: tx.record(fact))
         except Refusal as refusal:  # a full disk is no reason not to listen, nor to go on listening
             log.warning("%s could not be recorded: %s", fact.kind, refusal.message)
+
+
+def _but_names(settings: GatewaySettings) -> GatewaySettings:
+    """What it listens by: for another name, or another page, nobody has to be cut off."""
+    return settings.model_copy(update={"hosts": (), "origins": ()})
 
 
 def _guarded(place: Place, source: str) -> str:

@@ -86,7 +86,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._access = access
-        self._place = place
+        self.place = place
         self._limits = limits
         self._clock = clock
         self._requests = Bucket(limits.requests, limits.burst, clock())
@@ -136,10 +136,10 @@ class Guard:
     def _of_this_house(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
         """The Origin, when the settings allow that page; "" without one. Raises `Fault` for foreign hosts and pages."""
         host = headers.get(b"host", b"").decode("latin-1")
-        if not self._place.answers_to(host):
+        if not self.place.answers_to(host):
             raise Fault(421, "foreign_host", "this gateway is not called so", "name it in gateway.hosts, if it is")
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if origin in self._place.origins:
+        if origin in self.place.origins:
             return origin
         if b"origin" in headers:
             raise Fault(403, "foreign_origin", "a web page may not ask here", "name it in gateway.origins, if it may")

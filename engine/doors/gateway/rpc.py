@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 NO_JSON, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS, INTERNAL, REFUSED = -32700, -32600, -32601, -32602, -32603, -32000
 
+NO_OBJECT = "model_attributes_type"
+"""Pydantic's word for what is something else where an object belongs."""
+
 
 class _Trigger(Asked):
     channel: Line | None = None
@@ -85,4 +88,5 @@ def fault(call_id: str | int | None, code: int, message: str, data: Document | N
 def in_words(error: Mapping[str, Any]) -> str:
     """What is wrong with an argument, without repeating it: it may be a secret that was put into the wrong place."""
     where = ".".join(str(part) for part in error["loc"] if part != "body")[:100]
-    return f"{where}: {error['msg']}" if where else str(error["msg"])
+    said = "it should be one JSON object" if error["type"] == NO_OBJECT else str(error["msg"])
+    return f"{where}: {said}" if where else said

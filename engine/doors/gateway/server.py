@@ -17,9 +17,11 @@ from typing import Any
 
 import uvicorn
 
+from engine.config_gateway import GatewaySettings
 from engine.doors.gateway.addresses import Place
+from engine.doors.gateway.certificate import check_pair
 from engine.doors.gateway.connections import Connection, PulseConnection
-from engine.doors.gateway.guard import App
+from engine.doors.gateway.guard import Guard
 from engine.doors.gateway.limits import Limits
 from engine.values import Refusal
 
@@ -45,7 +47,7 @@ class _Uvicorn(uvicorn.Server):
 class Server:
     """Listens at `place` from `start` until `close`."""
 
-    def __init__(self, app: App, place: Place, limits: Limits, along: Along) -> None:
+    def __init__(self, app: Guard, place: Place, limits: Limits, along: Along) -> None:
         self.place = place
         self._app = app
         self._limits = limits
@@ -57,6 +59,8 @@ class Server:
 
     def start(self) -> None:
         """Begin to listen. Raises `Refusal`: `port_taken`, `bad_address`, `bad_certificate`, `not_listening`."""
+        if self.place.certificate:
+            check_pair(self.place.certificate, self.place.certificate_key)
         listening = _bound(self.place)
         try:
             self.place = self.place.at(listening.getsockname()[1])
@@ -75,6 +79,11 @@ class Server:
     def alive(self) -> bool:
         """Whether it listens still."""
         return self._thread is not None and self._thread.is_alive()
+
+    def answer_to(self, settings: GatewaySettings) -> None:
+        """Be called by the names, and from the pages, that these settings have."""
+        self.place = self.place.called(settings)
+        self._app.place = self.place
 
     def close(self) -> None:
         """Tell whoever is connected, and end. Safe to call twice."""
@@ -106,11 +115,7 @@ class Server:
             ssl_certfile=self.place.certificate or None,
             ssl_keyfile=self.place.certificate_key or None,
         )
-        try:
-            config.load()
-        except OSError as error:  # ssl.SSLError is one
-            said = f"{self.place.certificate} cannot be used: {error.strerror or error}"
-            raise Refusal("bad_certificate", said, "name a PEM certificate and its key") from error
+        config.load()
         return config
 
     def _run(self, listening: socket.socket) -> None:

@@ -335,6 +335,19 @@ def test_rpc_that_is_none(served: Served, asked: Any, code: int) -> None:
     assert told(served, "POST", "/rpc", status, json=asked)["error"]["code"] == code
 
 
+def test_a_body_as_curl_sends_it_unless_told(served: Served) -> None:
+    """`curl -d` alone says that it sends a form: what is wrong is that, and not the body."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    wrong = told(served, "PATCH", "/crosspoll/config", 422, content=b'{"enabled": true}', headers=form)["error"]
+    assert wrong["message"] == "the body is not said to be JSON"
+    assert "Content-Type: application/json" in wrong["fix"]
+    called = told(served, "POST", "/rpc", 400, content=b'{"jsonrpc": "2.0"}', headers=form)["error"]
+    assert "not said to be JSON; send the header Content-Type" in called["message"]
+    several = told(served, "POST", "/rpc", 400, json=[{"jsonrpc": "2.0"}])["error"]
+    assert several["message"].startswith("it should be one JSON object")
+    assert told(served, "PATCH", "/crosspoll/config", 422)["error"]["message"] == "Field required"
+
+
 def test_a_whole_number_may_have_a_point(served: Served) -> None:
     assert call(served, "pulse.predictions.latest", {"count": 2.0})["result"]["count"] <= 2
     assert call(served, "pulse.predictions.latest", {"count": 2.5})["error"]["code"] == -32602

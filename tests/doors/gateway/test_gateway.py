@@ -22,6 +22,7 @@ from cryptography.x509.oid import NameOID
 from engine.config_gateway import GatewaySettings
 from engine.doors import doctor
 from engine.doors.gateway.addresses import Wish, host_name, place_of
+from engine.doors.gateway.certificate import check_pair
 from engine.doors.gateway.gateway import ENDED, Gateway
 from engine.lock import read_holder
 from engine.values import Refusal
@@ -225,6 +226,25 @@ def test_after_the_end_it_does_not_open_again(serve: Serve) -> None:
     assert not other.gateway.state().listening
 
 
+def test_what_somebody_opened_takes_on_names_and_pages_of_the_settings(serve: Serve) -> None:
+    """`clawpy config set gateway.hosts …` while `clawpy serve` runs: nobody who is connected is cut off."""
+    other = serve()
+    renamed = {"Host": "laptop.tail1234.ts.net", "Origin": "https://phone.example"}
+    with httpx.Client(base_url=other.url, headers=other.headers, trust_env=False) as client:
+        assert client.get("/api/v1/health", headers=renamed).status_code == 421
+        settings = other.engine.settings
+        settings.set("gateway.hosts", ["laptop.tail1234.ts.net"])
+        settings.set("gateway.origins", ["https://phone.example"])
+        url = other.url
+        other.gateway.follow()
+        assert other.url == url
+        reply = client.get("/api/v1/health", headers=renamed)
+        assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (200, "https://phone.example")
+        settings.set("gateway.hosts", [])
+        other.gateway.follow()
+        assert client.get("/api/v1/health", headers=renamed).status_code == 421
+
+
 def certificate(folder: Path) -> Path:
     """A certificate for this machine, and its key, in one file."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -266,6 +286,49 @@ def test_with_a_certificate_it_speaks_tls(serve: Serve) -> None:
     with pytest.raises(Refusal) as refused:
         other.gateway.open(port=0, certificate=str(file))
     assert refused.value.code == "bad_certificate"
+
+
+def pair(folder: Path, phrase: bytes = b"") -> tuple[str, str]:
+    """A certificate, and a key that is not its own; locked with a pass phrase, if there is one."""
+    pem = serialization.Encoding.PEM
+    lock = serialization.BestAvailableEncryption(phrase) if phrase else serialization.NoEncryption()
+    other = ec.generate_private_key(ec.SECP256R1())
+    (folder / "key.pem").write_bytes(other.private_bytes(pem, serialization.PrivateFormat.PKCS8, lock))
+    return str(certificate(folder)), str(folder / "key.pem")
+
+
+def test_what_is_wrong_with_a_certificate_is_said_of_the_file(tmp_path: Path) -> None:
+    both, key = pair(tmp_path)
+    rubbish, alone = tmp_path / "rubbish.pem", tmp_path / "alone.pem"
+    rubbish.write_bytes(bytes(range(256)))
+    alone.write_text("-----BEGIN CERTIFICATE-----" + Path(both).read_text().partition("-----BEGIN CERTIFICATE-----")[2])
+    broken = tmp_path / "broken.pem"
+    broken.write_text(alone.read_text().replace("MII", "MIJ", 1))
+    check_pair(both, both)
+    check_pair(str(alone), both)
+
+    def wrong(certificate: str | Path, key: str | Path) -> str:
+        with pytest.raises(Refusal) as refused:
+            check_pair(str(certificate), str(key))
+        assert refused.value.code == "bad_certificate"
+        assert refused.value.fix
+        return refused.value.message
+
+    assert wrong(both, key) == f"{key} is not the key of {both}"
+    assert wrong(rubbish, key) == f"{rubbish} has no certificate in PEM form"
+    assert wrong(alone, alone) == f"{alone} has no private key in PEM form"
+    assert wrong(broken, both).startswith(f"{broken} with {both} cannot be used: ")
+    assert wrong(tmp_path, key) == f"{tmp_path} cannot be read: Is a directory"
+
+
+def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """OpenSSL would ask for the pass phrase on the terminal, in the middle of the console."""
+    both, key = pair(tmp_path, b"secret")
+    with pytest.raises(Refusal) as refused:
+        check_pair(both, key)
+    assert refused.value.message == f"the key in {key} is locked with a pass phrase"
+    assert f"openssl pkey -in {key}" in refused.value.fix
+    assert capfd.readouterr() == ("", "")
 
 
 def test_only_so_many_connections(serve: Serve) -> None:
