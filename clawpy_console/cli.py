@@ -239,7 +239,8 @@ def _serve(options: argparse.Namespace, where: Where) -> int:
             raise
         holder = read_holder(where.home)
         if holder is not None and holder.gateway:
-            fix = f"it listens already, at {holder.gateway}; to have it listen otherwise end it first: kill {holder.pid}"
+            other = f"to have it listen otherwise end it first: kill {holder.pid}"
+            fix = f"it listens already, at {holder.gateway}; {other}"
             raise Refusal(error.code, error.message, fix) from error
         fix = "that engine can open it as well: clawpy config set gateway.enabled true, or Gateway on in its palette"
         raise Refusal(error.code, error.message, fix) from error
