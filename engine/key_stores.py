@@ -127,6 +127,7 @@ class KeyFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._seen: tuple[tuple[int, int, int] | None, tuple[str, ...]] = (None, ())
 
     def names(self) -> tuple[str, ...]:
         """Whose keys it holds. Raises `Refusal` as `get`."""
@@ -135,6 +136,21 @@ class KeyFile:
     def get(self, name: str) -> str | None:
         """The value of `name`. Raises `Refusal` `loose_keys` when others may read the file, `damaged_keys`."""
         return self._read().get(name)
+
+    def values(self) -> tuple[str, ...]:
+        """All values it holds, read anew only when the file is another one; none of a file that must not be used, for
+        who needs a key of it is told."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        state = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if self._seen[0] != state:
+            try:
+                self._seen = state, tuple(self._read().values())
+            except Refusal:
+                self._seen = state, ()
+        return self._seen[1]
 
     def set(self, name: str, value: str) -> None:
         """Keep a value. Raises `Refusal` as `get`, and `unwritable_keys`."""

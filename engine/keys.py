@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -27,6 +27,10 @@ TWIN = "twin"
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 VARIABLE = re.compile(r"CLAWPY_([A-Z][A-Z0-9_]{0,39})_API_KEY")
+
+_SECRET_VARIABLE = re.compile(r"(?:^|_)(?:API_?KEY|ACCESS_KEY|SECRET|SECRET_KEY|TOKEN|PASSWORD|PASSWD|PASS)$")
+_LIKE_A_SECRET = re.compile(r"(?=.*[0-9])[^\s/][!-~]{11,}")
+"""Whose value is taken for a secret: no path, no word (`TOKEN=disabled`)."""
 
 REMEMBERED = 10.0
 """Seconds that an answer of the keyring is believed: it is asked before every card, and may be another process."""
@@ -186,9 +190,18 @@ class Keys:
         return f"keys in a plain file: {', '.join(names)} ({self._file.path})" if names else ""
 
     def secrets(self) -> tuple[str, ...]:
-        """Every value that this process has told anyone: to be cut out of whatever is kept."""
+        """Every value that must stand in nothing that is kept: what this process has told anyone, what lies in the
+        file, and what the environment holds, also under others' names (`GITHUB_TOKEN`): a session does not inherit it
+        (SPEC 3.8), but may find the same in a `.env`. A keyring is not asked, which may need a person."""
         with self._telling:
-            return tuple(key.value for key in self._told)
+            told = [key.value for key in self._told]
+        return tuple(dict.fromkeys((*told, *self._file.values(), *self._inherited())))
+
+    def _inherited(self) -> Iterator[str]:
+        for name in list(self._environment):  # others may set variables meanwhile
+            value = self._environment.get(name, "")
+            if VARIABLE.fullmatch(name) or (_SECRET_VARIABLE.search(name) and _LIKE_A_SECRET.fullmatch(value)):
+                yield value.strip()
 
     def _tell(self, key: Key) -> Key:
         with self._telling:

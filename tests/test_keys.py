@@ -316,6 +316,16 @@ def test_a_key_is_in_no_text(home: Home):
     assert keys.secrets() == (SECRET,), "known, so that it can be cut out of what is kept"
 
 
+def test_what_must_stand_nowhere_is_known_before_it_is_used(home: Home):
+    """A command that prints a `.env` may print what nobody asked for yet."""
+    KeyFile(home.config / "keys.json").set("openai", "file-value-1")
+    others = {"GITHUB_TOKEN": "abc123abc123abc123", "SIGNING_TOKEN": "disabled", "MY_PASSWORD": "/run/secrets/db-1"}
+    keys = keys_of(home, MemoryKeyring(), CLAWPY_TWIN_API_KEY="from-the-environment", PATH="/usr/bin:/bin1", **others)
+    assert set(keys.secrets()) == {"file-value-1", "from-the-environment", "abc123abc123abc123"}
+    KeyFile(home.config / "keys.json").set("openai", "file-value-2")
+    assert "file-value-2" in keys.secrets(), "another process may have set it"
+
+
 def test_keys_are_compared_as_things_not_as_values():
     assert Key("a", "file", "x") != Key("a", "file", "x")
 

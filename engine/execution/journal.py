@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from engine.events import AgentErred, Event, ToolsUsed
 from engine.values import SessionView, sanitise
@@ -24,9 +24,10 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
 
 
 class Journal:
-    """Of one session. From any thread."""
+    """Of one session. From any thread. `secrets`: values that are never recorded, besides what looks like one."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self._secrets = secrets
         self._lock = threading.Lock()
         self._calls: list[str] = []
         self._errors: dict[tuple[str, str], None] = {}
@@ -39,7 +40,7 @@ class Journal:
 
     def erred(self, tool: str, message: str) -> None:
         """A tool call failed in a way that the agent cannot have meant, or its model or program (`tool`) did."""
-        told = sanitise(tool)[:60], redact(sanitise(message))[:MESSAGE_MOST]
+        told = sanitise(tool)[:60], redact(sanitise(message), self._secrets())[:MESSAGE_MOST]
         with self._lock:
             if len(self._errors) < ERRORS_MOST:
                 self._errors[told] = None

@@ -6,7 +6,7 @@ import shlex
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
 from engine.git import Git
 from engine.storage.database import Transaction
 from engine.values import Assignment, RailVerdict, SessionState, Verdict, dollars, sanitise
+from engine.values.secrets import Redactor, redact
 
 TIMED_OUT = 124
 """The exit code of a command that its own timeout ended, as timeout(1) has it."""
@@ -77,7 +78,9 @@ class LiveSession:
         confinement: Confinement,
         check: CommandCheck,
         purse: Purse = unmetered,
+        secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        """`secrets`: values that leave it nowhere, besides what looks like one (SPEC 11.1)."""
         self.id = session_id
         self.assignment = assignment
         self.limits = limits
@@ -87,7 +90,7 @@ class LiveSession:
         self.ended = threading.Event()
         self.tokens = 0
         self.cost = 0
-        self.journal = Journal()
+        self.journal = Journal(secrets)
         self.replies: SimpleQueue[str] = SimpleQueue()
         """What the operator told it while it runs (SPEC 9.4), in order."""
         self.converses = False
@@ -95,6 +98,7 @@ class LiveSession:
         self.leftover: Callable[[Transaction], str] | None = None
         """What goes into its last transaction when it does not come to its end: what it had changed until then."""
         self._purse = purse
+        self._secrets = secrets
         self._confinement = confinement
         self._check = check
         self._lock = threading.Lock()
@@ -116,6 +120,10 @@ class LiveSession:
     def folder(self) -> Path:
         """Where it works; the only place of the operator's that is writable in the sandbox."""
         return self._confinement.folder
+
+    def without_secrets(self, text: str) -> str:
+        """`text` as it may be stored, shown and sent to a model."""
+        return redact(text, self._secrets())
 
     @property
     def cancelled(self) -> bool:
@@ -234,29 +242,26 @@ class LiveSession:
         timeout: float | None = None,
         quiet: bool = False,
         confinement: Confinement | None = None,
-        listen: Callable[[bytes], None] = lambda chunk: None,
+        listen: Callable[[list[str]], None] = lambda lines: None,
         cancel: threading.Event | None = None,
         cleared: bool = False,
         announced: bool = False,
     ) -> CommandResult:
         """Run one command in the sandbox; see `Job.run`. `confinement` is another than the session's; `listen` gets
-        what it prints as it comes; when `cancel` is set this command alone is ended, as by its timeout. `cleared`: a
-        person approved what the content filter asks about (a `block` stands); `announced`: the transcript has its line
-        already."""
+        the lines that it prints as they come; when `cancel` is set this command alone is ended, as by its timeout.
+        `cleared`: a person approved what the content filter asks about (a `block` stands); `announced`: the transcript
+        has its line already. What is secret in its output is cut out before anybody sees it."""
         confinement = confinement or self._confinement
         environment = self._admit(argv, cwd, env, confinement, quiet=quiet or announced, cleared=cleared)
         tail = Tail(OUTPUT_KEPT)
-        splitter = LineSplitter()
+        splitter = LineSplitter(Redactor(self._secrets))
 
         def take(lines: list[str]) -> None:
             self._time.stir()
+            listen(lines)
             tail.add(lines)
             if lines and not quiet:
                 self.transcript.append("output", lines)
-
-        def heard(chunk: bytes) -> None:
-            listen(chunk)
-            take(splitter.feed(chunk))
 
         try:
             with self._gated(confinement) as held:
@@ -264,7 +269,7 @@ class LiveSession:
                     self.sandbox.wrap(argv, held, cwd=cwd),
                     cwd=cwd,
                     env=environment,
-                    on_output=heard,
+                    on_output=lambda chunk: take(splitter.feed(chunk)),
                     timeout=timeout,
                     cancel=cancel,
                 )

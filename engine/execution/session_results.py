@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,16 +10,19 @@ from engine.execution.live import LiveSession, Stop
 from engine.execution.runners.base import RunnerResult
 from engine.execution.sessions_store import NOT_BEGUN, SessionResult, outcome_of
 from engine.values import UNDONE, SessionState, SessionView, sanitise
+from engine.values.secrets import redact, redact_json
 
 SUMMARY_CAP = 4_000
 """Characters of a summary that a row keeps; the transcript has it whole."""
 
 
-def result_of(outcome: Stop | RunnerResult, live: LiveSession | None, *, abandoned: bool = False) -> SessionResult:
+def result_of(
+    outcome: Stop | RunnerResult, live: LiveSession | None, *, abandoned: bool = False, secrets: Sequence[str] = ()
+) -> SessionResult:
     """What came of a session: what its runner found, or why it was stopped. `live` is None when it never ran.
 
     `abandoned`: its thread did not come back to say what its last call cost, so that counts as all that was reserved
-    for it (SPEC 3.4)."""
+    for it (SPEC 3.4). `secrets` are cut out, and what looks like one (SPEC 11.1)."""
     cost, tokens, seconds = (live.cost, live.tokens, live.seconds) if live else (0, 0, 0.0)
     if live and abandoned:
         cost = live.cost_at_most
@@ -26,18 +30,18 @@ def result_of(outcome: Stop | RunnerResult, live: LiveSession | None, *, abandon
         return SessionResult(
             state=SessionState.SUCCEEDED,
             outcome=outcome_of(SessionState.SUCCEEDED),
-            summary=_told(outcome.summary),
+            summary=_told(outcome.summary, secrets),
             check=outcome.check,
             cost=cost,
             tokens=tokens,
             seconds=seconds,
-            facts=dict(outcome.facts),
+            facts=redact_json(dict(outcome.facts), secrets),
         )
     return SessionResult(
         state=outcome.state,
         outcome=outcome_of(outcome.state),
-        summary=_told(outcome.reason),
-        error=_told(outcome.reason),
+        summary=_told(outcome.reason, secrets),
+        error=_told(outcome.reason, secrets),
         cost=cost,
         tokens=tokens,
         seconds=seconds,
@@ -58,5 +62,5 @@ def with_fate(view: SessionView) -> SessionView:
     return replace(view, gone=f"its worktree is gone; {fate}")
 
 
-def _told(text: str) -> str:
-    return sanitise(text).strip()[:SUMMARY_CAP]
+def _told(text: str, secrets: Sequence[str]) -> str:
+    return redact(sanitise(text), secrets).strip()[:SUMMARY_CAP]

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -88,12 +88,15 @@ class Sessions:
         last_write: Callable[[str], datetime | None] = lambda workspace: None,
         unattended: Callable[[str], str] = lambda workspace: "",
         purse: Purse = unmetered,
+        secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         """`last_write`: when someone else's process last wrote in a workspace, None if nothing is known of any.
-        `unattended`: why nothing may begin by itself in a workspace now, "" when it may (SPEC 7)."""
+        `unattended`: why nothing may begin by itself in a workspace now, "" when it may (SPEC 7). `secrets`: values
+        that no row and no transcript keeps, besides what looks like one (SPEC 11.1)."""
         self._records = SessionRecords(database, permits)
         for observer in observers:
             self.observe(observer)
+        self._secrets = secrets
         self._randomness = randomness
         self._settings = settings
         self._channels = channels
@@ -115,6 +118,7 @@ class Sessions:
             purse=purse,
             admission=self.admission,
             records=self._records,
+            secrets=secrets,
         )
         self._reader = TranscriptReader()
         self._keeper = Keeper(live=self._all_live, end=self._end, brakes=brakes, bus=bus)
@@ -214,7 +218,7 @@ class Sessions:
         Raises `Refusal` `unknown_session`, `not_running`, `no_conversation` (a flow), `empty_prompt`,
         `secret_in_text`.
         """
-        said = refuse_secret(sanitise(text).strip())
+        said = refuse_secret(sanitise(text).strip(), self._secrets())
         if not said:
             raise Refusal("empty_prompt", "the reply is empty", "say what it should know")
         with self._lock:
@@ -377,7 +381,7 @@ class Sessions:
         abandoned: bool = False,
     ) -> None:
         """The last transaction of a session. Whoever comes second finds it done and changes nothing."""
-        result = result_of(outcome, live, abandoned=abandoned)
+        result = result_of(outcome, live, abandoned=abandoned, secrets=tuple(self._secrets()))
         lines = self._close_transcript(session_id, outcome, live)
         write = outcome.write if isinstance(outcome, RunnerResult) else live.leftover if live else None
         cwd = str(live.folder) if live else ""

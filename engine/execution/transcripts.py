@@ -1,7 +1,9 @@
 """Transcripts (SPEC 3.8): one append-only JSONL file a session, written in batches, read in pages, bounded in size.
 
 A line that is on the screen once is on disk: readers read the file, also while the session runs. Text is made
-harmless where it enters (STACK, Terminal); memory stays flat however much a command prints.
+harmless where it enters (STACK, Terminal), and what is secret in it is cut out there too (SPEC 11.1): who reads it
+later, for a screen, a prompt or an export, has nothing to keep to himself. Memory stays flat however much a command
+prints.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ import json
 import os
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
 from engine.values import TranscriptLine, sanitise
+from engine.values.secrets import CUT, LONGEST, Redactor
 
 LINE_CAP = 8_000
 """Characters of one line that are kept; bytes of a line without end that are held in memory."""
@@ -24,14 +28,18 @@ TOTAL_CAP = 200_000
 
 NOTES_CAP = TOTAL_CAP + 5_000
 
+CUT_SAID = f"{CUT} stands for what is, or looks like, a key or a password; it is kept nowhere"
+
 _PAGE_MARK = 1_000
 _INDEXES = 16
 
 
 class LineSplitter:
-    """Bytes of a program's output -> lines as a terminal would leave them: without escapes, after carriage returns."""
+    """Bytes of a program's output -> lines as a terminal would leave them: without escapes, after carriage returns,
+    and without the secrets that `redactor` knows or finds, in however many chunks they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, redactor: Redactor | None = None) -> None:
+        self._redactor = redactor or Redactor()
         self._rest = b""
         self._cut = 0
 
@@ -64,10 +72,15 @@ class LineSplitter:
 
     def _marked(self, line: str) -> str:
         cut, self._cut = self._cut, 0
-        return f"{line} … [{cut:,} more bytes cut]"
+        # Where it was cut a key may have been torn, which nothing recognises: the word that it would be in goes too.
+        kept = max(line.rfind(" ") + 1, len(line) - LONGEST)
+        return f"{line[:kept]}… [{cut:,} more bytes cut]"
+
+    def _clean(self, data: bytes) -> list[str]:
+        return self._redactor.lines(self._plain(data))
 
     @staticmethod
-    def _clean(data: bytes) -> list[str]:
+    def _plain(data: bytes) -> list[str]:
         text = data.decode(errors="replace")
         if "\r" in text:
             text = "\n".join(_after_return(line) for line in text.split("\n"))
@@ -108,13 +121,17 @@ class TranscriptWriter:
     the caps.
     """
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        """`secrets`: values that are never written, besides what looks like one."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._clock = clock
         self._lock = threading.RLock()
         self._batch: list[str] = []
         self._recent: deque[str] = deque(maxlen=20)
+        self._secrets = secrets
+        self._redactors: dict[str, Redactor] = {}
+        self._cut_said = False
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._lines = _mend_tail(self._file)
 
@@ -124,15 +141,19 @@ class TranscriptWriter:
         return self._lines
 
     def append(self, kind: str, texts: list[str]) -> None:
-        """Take lines of one kind (see `TranscriptLine`). Texts are harmless already."""
+        """Take lines of one kind (see `TranscriptLine`). Texts are harmless to a terminal already; what is secret in
+        them is cut out here, which is said once."""
         at = self._clock.now().isoformat()
         with self._lock:
-            for text in texts:
+            for text in self._redactors.setdefault(kind, Redactor(self._secrets)).lines(texts):
                 if self._lines >= (TOTAL_CAP if kind == "output" else NOTES_CAP):
                     return
                 if len(text) > LINE_CAP:
                     text = f"{text[:LINE_CAP]} … [{len(text) - LINE_CAP:,} more characters cut]"
                 self._take(at, kind, text)
+                if CUT in text and not self._cut_said:
+                    self._cut_said = True
+                    self._take(at, "note", CUT_SAID)
                 if self._lines == TOTAL_CAP:
                     self._take(at, "note", f"the transcript keeps {TOTAL_CAP:,} lines of output; the rest is dropped")
 

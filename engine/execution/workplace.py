@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from engine.clock import Clock
@@ -40,6 +41,7 @@ class Workplace:
         purse: Purse,
         admission: Admission,
         records: SessionRecords,
+        secrets: Callable[[], Iterable[str]],
     ) -> None:
         self._home = home
         self._clock = clock
@@ -49,6 +51,7 @@ class Workplace:
         self._purse = purse
         self._admission = admission
         self._records = records
+        self._secrets = secrets
 
     def transcript(self, session_id: str) -> Path:
         """The file of a session's transcript."""
@@ -56,7 +59,7 @@ class Workplace:
 
     def writer(self, session_id: str) -> TranscriptWriter:
         """Who writes it."""
-        return TranscriptWriter(self.transcript(session_id), self._clock)
+        return TranscriptWriter(self.transcript(session_id), self._clock, self._secrets)
 
     def prepare(self, session_id: str, assignment: Assignment, mode: str, sandbox: Sandbox) -> LiveSession:
         """The session, ready to begin, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
@@ -83,6 +86,7 @@ class Workplace:
             ),
             check=self._check,
             purse=self._purse,
+            secrets=self._secrets,
         )
 
     def work(self, live: LiveSession) -> Stop | RunnerResult:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 from engine.values.base import Refusal
 
@@ -11,6 +12,12 @@ CUT = "[secret cut]"
 
 SHORTEST = 8
 """Known values shorter than this are left: to cut "test" out of every text would hide more than it protects."""
+
+LONGEST = 4_096
+"""Characters that no key is longer than (`Keys.set` takes 4,000)."""
+
+PRIVATE_KEY_LINES = 200
+"""So many lines after the beginning of a private key are cut when its end does not come."""
 
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
@@ -29,9 +36,9 @@ _SHAPES = re.compile(
 # What may begin at every place is bounded: a hostile line costs no more than its length allows.
 
 _NAMED = re.compile(
-    # A name that says secret, what stands between, and the value. The name and the sign stay.
+    # A name that says secret, what stands between, and the value, which is no call. The name and the sign stay.
     r"""((?:\b|_)(?:api[_-]?key|apikey|secret(?:[_-]?(?:key|access[_-]?key))?|access[_-]?token|auth[_-]?token"""
-    r"""|password|passwd)["']?\s*[:=]\s*["']?)([A-Za-z0-9+/_.~!@#$%^&*-]{12,})""",
+    r"""|password|passwd)["']?\s*[:=]\s*["']?)([A-Za-z0-9+/_.~!@#$%^&*-]{12,}+)(?!\()""",
     re.IGNORECASE,
 )
 
@@ -64,18 +71,74 @@ def refuse_secret(text: str, known: Iterable[str] = ()) -> str:
 
 def redact_lines(lines: Iterable[str], known: Iterable[str] = ()) -> list[str]:
     """The same for lines that belong together: a private key goes over several. As many lines come back."""
-    values = sorted((one for one in known if len(one) >= SHORTEST), key=len, reverse=True)
-    inside = False
-    clean = []
-    for line in lines:
-        begins = _KEY_BEGINS.search(line)
-        ends = _KEY_ENDS.search(line)
-        if inside or begins:
-            clean.append(CUT)
-            inside = not ends
-            continue
-        clean.append(_line(line, values))
-    return clean
+    values = tuple(known)
+    return Redactor(lambda: values).lines(lines)
+
+
+class Redactor:
+    """Cuts secrets out of one stream of lines that comes in pieces, as `redact_lines` does out of a whole one.
+
+    `known` is asked anew for every piece: a key that is first used while a command runs is cut from then on.
+    """
+
+    def __init__(self, known: Callable[[], Iterable[str]] = tuple) -> None:
+        self._known = known
+        self._inside = 0  # so many more lines may belong to a private key
+
+    def lines(self, lines: Iterable[str]) -> list[str]:
+        """The next lines, clean; as many come back."""
+        lines = list(lines)
+        values = sorted((one for one in self._known() if len(one) >= SHORTEST), key=len, reverse=True)
+        if not self._inside and _harmless("\n".join(lines), values):
+            return lines
+        return [self._line(line, values) for line in lines]
+
+    def _line(self, line: str, values: Iterable[str]) -> str:
+        if self._inside or _KEY_BEGINS.search(line):
+            self._inside = 0 if _KEY_ENDS.search(line) else (self._inside or PRIVATE_KEY_LINES + 1) - 1
+            return CUT
+        return _line(line, values)
+
+
+def redact_json(value: Any, known: Collection[str] = (), *, kept: Collection[str] = ()) -> Any:
+    """The same for a JSON value: every text in it, but what stands under one of the names `kept`."""
+    if isinstance(value, str):
+        return redact(value, known)
+    if isinstance(value, list | tuple):
+        return [redact_json(one, known, kept=kept) for one in value]
+    if isinstance(value, dict):
+        return {name: one if name in kept else redact_json(one, known, kept=kept) for name, one in value.items()}
+    return value
+
+
+def parting(text: str, clean: Callable[[str], str], *, most: int | None = None) -> int:
+    """Where a text that goes on may be parted and its head shown: before a word, as late as `most` lets, so that
+    `clean` finds in the two parts what it finds in the whole. The last three words stay with what follows: they may be
+    a secret that is not complete, and what tells it (`Authorization: Bearer …`). 0 for nowhere."""
+    words = [found.start() for found in _WORD_BEGINS.finditer(text)][:-2]
+    places = [place for place in words if most is None or place <= most][: -_PLACES - 1 : -1]
+    if not places and len(text) > 2 * LONGEST:  # a word that is longer than any key
+        places = [LONGEST, LONGEST // 2]
+    whole = clean(text) if places else ""
+    nowhere = LONGEST if len(text) > 4 * LONGEST else 0
+    return next((place for place in places if clean(text[:place]) + clean(text[place:]) == whole), nowhere)
+
+
+_WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
+
+_PLACES = 20
+"""So many words are tried."""
+
+_VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
+"""One of these stands in every text that `_NAMED`, `_BEARER` or `_IN_ADDRESS` finds something in."""
+
+
+def _harmless(text: str, values: Iterable[str]) -> bool:
+    """Whether there is surely nothing to cut: most output is such, and thousands of lines a second may come."""
+    if "PRIVATE KEY-----" in text or any(value in text for value in values) or _SHAPES.search(text):
+        return False
+    lower = text.lower()
+    return not any(word in lower for word in _VALUE_WORDS)
 
 
 def _line(text: str, values: Iterable[str]) -> str:

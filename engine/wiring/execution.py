@@ -163,6 +163,7 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         last_write=lambda workspace: last_sign(core, [workspace]),
         unattended=partial(_unattended, core),
         purse=core.safety.costs.hold,
+        secrets=core.keys.secrets,
     )
     return Launcher(core.sessions, core.settings)
 

@@ -130,6 +130,7 @@ class World:
         settings: Settings | None = None,
         channel: Mapping[str, object] | None = None,
         verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW,
+        secrets: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.home = Home.locate(root / "home")
         self.workspace = root / "work space ü"
@@ -156,6 +157,7 @@ class World:
             runners=[self.runner],
             observers=[self.watcher],
             sandbox=sandbox or NoSandbox(),
+            secrets=secrets,
         )
 
     def permit(self, assignment: Assignment) -> Permit:

@@ -21,6 +21,7 @@ from engine.execution.runners.acp.terminals import argv_of
 from engine.execution.runners.acp.wire import parsed
 from engine.execution.sandbox import Confinement
 from engine.values import microusd
+from engine.values.secrets import redact
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -120,7 +121,7 @@ def test_what_is_said_in_pieces_is_told_whole(pieces: list[tuple[str, str]]) -> 
     def write(kind: str, text: str) -> None:
         written[kind] += text
 
-    telling = Telling(write)
+    telling = Telling(write, lambda tool, message: None, redact)
     for kind, text in pieces:
         telling.chunk(kind, schema.TextContentBlock(type="text", text=text))
     telling.flush()
@@ -132,7 +133,7 @@ def test_what_is_said_in_pieces_is_told_whole(pieces: list[tuple[str, str]]) -> 
 
 def test_a_tool_call_that_failed_is_told_once_with_what_it_shows() -> None:
     told: list[tuple[str, str]] = []
-    telling = Telling(lambda kind, text: None, lambda tool, message: told.append((tool, message)))
+    telling = Telling(lambda kind, text: None, lambda tool, message: told.append((tool, message)), redact)
     shown = schema.ContentToolCallContent(
         type="content", content=schema.TextContentBlock(type="text", text="\n old_string not found\n in a.py")
     )

@@ -16,6 +16,7 @@ from engine.execution.runners.model.parts import assistant_part, operator_part, 
 from engine.execution.runners.model.speaking import LINE_MOST, Speaking
 from engine.execution.runners.model.wire import Failure, Kind, Model
 from engine.values import Refusal, SourceKind
+from engine.values.secrets import redact
 
 AGAIN = {Kind.RATE: TRIES, Kind.SERVER: TRIES, Kind.CONNECTION: TRIES, Kind.GONE: 2, Kind.SILENT: 1, Kind.RUBBISH: 1}
 
@@ -54,10 +55,11 @@ def test_who_is_at_fault(kind: Kind, is_so: bool) -> None:
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30)), max_size=20))
 def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
     lines: list[tuple[str, str]] = []
-    speaking = Speaking(lambda kind, text: lines.append((kind, text)))
+    speaking = Speaking(lambda kind, text: lines.append((kind, text)), redact)
     for kind, text in pieces:
         speaking.take(kind, text)
-    speaking.pause()
+        speaking.pause()
+    speaking.end()
     for kind in ("say", "thought"):
         heard = "".join(text for one, text in lines if one == kind)
         said = "".join(text for one, text in pieces if one == kind)
@@ -66,14 +68,16 @@ def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
 
 def test_lines_are_whole_until_a_pause() -> None:
     lines: list[str] = []
-    speaking = Speaking(lambda kind, text: lines.append(text))
-    for piece in ("one li", "ne\ntwo", " lines\nhal"):
+    speaking = Speaking(lambda kind, text: lines.append(text), redact)
+    for piece in ("one li", "ne\ntwo", " lines\nthen a sentence that is not comple"):
         speaking.take("say", piece)
     assert lines == ["one line", "two lines"]
     speaking.pause()
-    assert lines[-1] == "hal"
-    speaking.take("say", "x" * (LINE_MOST + 1))
-    assert len(lines) == 4
+    assert lines[2:] == ["then a sentence that "], "the last words may be a key that is not complete"
+    speaking.end()
+    assert lines[3:] == ["is not comple"]
+    speaking.take("say", "word " * LINE_MOST)
+    assert len(lines) == 5
 
 
 def test_a_conversation_is_kept_and_copied(tmp_path: Path) -> None:

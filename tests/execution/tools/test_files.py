@@ -190,3 +190,34 @@ def test_an_agent_reads_and_writes_text_through_the_belt(world: BeltWorld) -> No
     with pytest.raises(Refusal, match="not in the project"):
         world.belt.write_text("../x", "y")
     assert [one.rule for one in world.refused] == ["outside", "outside"]
+
+
+# Secrets
+
+KEY = "sk-ant-0123456789abcdefghij"
+
+
+def test_a_key_in_a_file_is_not_told_to_the_model(world: BeltWorld) -> None:
+    world.file("settings.py", f'DEBUG = True\nAPI_KEY = "{KEY}"\n')
+    assert world.ok("read", path="settings.py") == 'DEBUG = True\nAPI_KEY = "[secret cut]"\n'
+    assert KEY not in world.ok("exec", command="cat settings.py")
+
+
+def test_no_part_of_a_private_key_is_told_by_reading_from_its_middle(world: BeltWorld) -> None:
+    world.file("id_rsa", "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKC\nAQEA7bq9\n-----END RSA PRIVATE KEY-----\n")
+    assert "MIIE" not in world.ok("read", path="id_rsa", first_line=2, lines=1)
+
+
+def test_what_stands_in_place_of_a_key_is_not_written_over_it(world: BeltWorld) -> None:
+    """A model that writes back what it read would destroy the operator's key."""
+    file = world.file("settings.py", f'DEBUG = True\nAPI_KEY = "{KEY}"\n')
+    seen = world.ok("read", path="settings.py")
+    assert "leave that place" in world.no("write", path="settings.py", content=seen.replace("True", "False"))
+    assert "leave that place" in world.no(
+        "edit", path="settings.py", old_text="DEBUG", new_text='X = "[secret cut]"\nDEBUG'
+    )
+    assert world.ok("edit", path="settings.py", old_text="True", new_text="False")
+    assert file.read_text() == f'DEBUG = False\nAPI_KEY = "{KEY}"\n'
+    own = world.file("about.md", "[secret cut] stands for a key\n")
+    assert world.ok("write", path="about.md", content="[secret cut] stands for a key or a password\n")
+    assert own.read_text().endswith("or a password\n"), "a file may speak of it"

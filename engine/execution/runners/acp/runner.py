@@ -145,7 +145,7 @@ class AcpRunner:
                 hosts=guest.settings.hosts,
                 environment=self._environment,
             )
-            telling = Telling(live.write, live.journal.erred)
+            telling = Telling(live.write, live.journal.erred, live.without_secrets)
             terminals = Terminals(live, ground.folder, house.of_commands(confinement, place=guest.place))
             counting = Counting(live, microusd(self._settings.current.cost_per_trigger))
             belt = self._belts.open(live, view, ground.folder)

@@ -12,6 +12,8 @@ from typing import Any
 
 from acp import schema
 
+from engine.values.secrets import parting
+
 Write = Callable[[str, str], None]
 """Puts text into the transcript as lines of a kind."""
 
@@ -39,15 +41,13 @@ class _Call:
     told: str = ""
 
 
-def _unheard(tool: str, message: str) -> None:
-    """Where nobody learns from what failed."""
-
-
 class Telling:
-    """One conversation's part of the transcript. `failed(tool, message)` hears of calls that failed (SPEC 5.1)."""
+    """One conversation's part of the transcript. `failed(tool, message)` hears of calls that failed (SPEC 5.1); `clean`
+    cuts secrets out: where a paragraph is broken, none is torn."""
 
-    def __init__(self, write: Write, failed: Callable[[str, str], None] = _unheard) -> None:
+    def __init__(self, write: Write, failed: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
         self._write = write
+        self._clean = clean
         self._failed = failed
         self._calls: OrderedDict[str, _Call] = OrderedDict()
         self._plan: list[tuple[str, str]] = []
@@ -84,10 +84,11 @@ class Telling:
             self._kind = kind
         *whole, self._rest = (self._rest + text).split("\n")
         while len(self._rest) > LONG:
-            cut = self._rest.rfind(" ", 0, LONG)
-            cut = LONG if cut <= 0 else cut
-            whole.append(self._rest[:cut])
-            self._rest = self._rest[cut:].lstrip(" ")
+            cut = parting(self._rest, self._clean, most=LONG)
+            if not cut:
+                break
+            whole.append(self._rest[:cut].rstrip())
+            self._rest = self._rest[cut:]
         if whole:
             self._write(kind, "\n".join(whole))
 

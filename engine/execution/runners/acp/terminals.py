@@ -37,10 +37,10 @@ class Terminal:
     _output: bytearray = field(default_factory=bytearray)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def hear(self, chunk: bytes) -> None:
-        """More output."""
+    def hear(self, lines: list[str]) -> None:
+        """More output, clean (see `LiveSession.execute`)."""
         with self._lock:
-            self._output += chunk
+            self._output += "".join(f"{line}\n" for line in lines).encode(errors="replace")
             if (over := len(self._output) - self.kept) > 0:
                 del self._output[:over]
                 self.truncated = True
@@ -49,7 +49,7 @@ class Terminal:
     def output(self) -> str:
         """The end of what it printed."""
         with self._lock:
-            return sanitise(self._output.decode(errors="replace"))
+            return self._output.decode(errors="replace")
 
 
 class Terminals:
@@ -126,7 +126,7 @@ class Terminals:
             else:
                 terminal.exit_code = done.exit_code
         except FlowUnable as error:  # not there, not allowed
-            terminal.hear(str(error).encode())
+            terminal.hear([sanitise(str(error))])
             terminal.exit_code = 126
             self._live.note(str(error), error=True)
         except Stopped:

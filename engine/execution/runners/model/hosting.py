@@ -42,7 +42,7 @@ from pydantic_ai.tools import ToolDefinition
 from engine.execution.runners.model import hosting_http, hosting_prices, wire
 from engine.execution.runners.model.hosting_failures import failure_of
 from engine.execution.runners.model.wire import Failure, Kind, Message
-from engine.values.secrets import CUT, redact
+from engine.values.secrets import CUT, redact_json
 
 NOT_RUN = "This call was not carried out: the session ended before."
 
@@ -334,14 +334,4 @@ def _arguments(call: ToolCallPart) -> str:
 def _stored(message: ModelMessage, key: str) -> str:
     """The message as a line of JSON, without secrets (SPEC 11.1)."""
     (document,) = json.loads(ModelMessagesTypeAdapter.dump_json([message]))
-    return json.dumps(_clean(document, (key,) if key else ()), ensure_ascii=False)
-
-
-def _clean(value: Any, known: tuple[str, ...]) -> Any:
-    if isinstance(value, str):
-        return redact(value, known)
-    if isinstance(value, list):
-        return [_clean(one, known) for one in value]
-    if isinstance(value, dict):
-        return {name: one if name in _KEPT_AS_IT_IS else _clean(one, known) for name, one in value.items()}
-    return value
+    return json.dumps(redact_json(document, (key,) if key else (), kept=_KEPT_AS_IT_IS), ensure_ascii=False)

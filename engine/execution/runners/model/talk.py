@@ -25,7 +25,6 @@ from engine.execution.runners.model.ports import Belt, TalkBook
 from engine.execution.runners.model.speaking import Speaking
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
 from engine.values import Prompt, PromptPart, Randomness, SessionView, ToolResult
-from engine.values.secrets import redact
 
 REQUESTS_MOST = 50
 """Answers that a session may take to come to an end."""
@@ -109,7 +108,7 @@ class Talk:
             {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
             for spec in belt.specs()
         ]
-        self._speaking = Speaking(self._write)
+        self._speaking = Speaking(live.write, live.without_secrets)
         self._conversation: Conversation | None = None
         self._price = Price(0, 0)
         self._window: int | None = None
@@ -197,9 +196,10 @@ class Talk:
         return self._belt.call(name, arguments, call["id"])
 
     def _wrong(self, call: Message, why: str) -> ToolResult:
-        self._write("tool", f"{call['name'][:80]} {call['arguments'][:200]}".replace("\n", " "))
-        self._write("error", why)
-        self._live.journal.erred(call["name"], redact(why, [self._model.key]))
+        asked = self._live.without_secrets(call["arguments"])[:200]
+        self._live.write("tool", f"{call['name'][:80]} {asked}".replace("\n", " "))
+        self._live.write("error", why)
+        self._live.journal.erred(call["name"], why)
         return ToolResult(why, ok=False)
 
     # Requests
@@ -253,6 +253,8 @@ class Talk:
         except HostGone as gone:
             self._end_call(call_id, "failed", Usage(0, 0, 0), error=str(gone))
             raise
+        finally:
+            self._speaking.end()
         if answer["is"] == "failed":
             failure = wire.failure_of(answer)
             lost = self._broken_off(size, most, failure.received) if failures.paid(failure) else Usage(0, 0, 0)
@@ -313,7 +315,6 @@ class Talk:
                     received += len(message["text"])
                     self._speaking.take("say" if kind == "text" else "thought", message["text"])
                 case "done" | "failed":
-                    self._speaking.pause()
                     return message, received
 
     def _open(self) -> Conversation:
@@ -358,7 +359,7 @@ class Talk:
                 output_tokens=usage.made,
                 cost=cost,
                 price_known=usage.told and self._price.known,
-                error=redact(error, [self._model.key]),
+                error=error,
                 reply=reply,
             )
         finally:  # what was paid counts, whether it could be stored or not
@@ -372,7 +373,7 @@ class Talk:
 
     def _given_up(self, fault: FlowUnable) -> FlowUnable:
         """The model failed, and no further try will do; kept for adaptation."""
-        self._live.journal.erred("model", redact(fault.message, [self._model.key]))
+        self._live.journal.erred("model", fault.message)
         return fault
 
     # Words
@@ -386,9 +387,6 @@ class Talk:
     def _tell(self, request: _Request, text: str) -> None:
         request.say.append(text)
         request.parts.append(operator_part(text, "runner"))
-
-    def _write(self, kind: str, text: str) -> None:
-        self._live.write(kind, redact(text, [self._model.key]))
 
     # Waiting and stopping
 

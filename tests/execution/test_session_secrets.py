@@ -1,0 +1,97 @@
+"""A key that a command prints is kept nowhere: not in the transcript, the row, an event or a prompt (SPEC 11.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.events import EventBus, SessionOutput
+from engine.execution.live import LiveSession
+from engine.execution.runners.flow import FlowUnable
+from engine.execution.transcripts import CUT_SAID, LINE_CAP, LineSplitter
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database
+from engine.values import SessionState
+from engine.values.secrets import CUT, LONGEST, Redactor
+from tests.execution.session_world import World, shell
+
+OURS = "correct-horse-battery"  # of the keyring: it looks like nothing
+THEIRS = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+PASSWORD = "hunter2hunter2"
+DOTENV = f"GITHUB_TOKEN={THEIRS}\nDB_PASSWORD={PASSWORD}\nOURS={OURS}\nDEBUG=1\n"
+PRIVATE = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n9w0BAQEFAASCBKcwggSj\n-----END PRIVATE KEY-----"
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[World]:
+    world = World(tmp_path, database, clock, bus, secrets=lambda: [OURS])
+    (world.workspace / ".env").write_text(DOTENV)
+    yield world
+    world.sessions.close()
+
+
+def kept(world: World, database: Database) -> str:
+    """Everything that the session left on disk, and what the ledger says of it."""
+    files = [path for path in world.home.transcripts.rglob("*") if path.is_file()]
+    return "\n".join([*(path.read_text() for path in files), *map(repr, Ledger(database).latest())])
+
+
+def test_a_dotenv_that_is_printed_is_kept_without_its_secrets(world: World, database: Database, bus: EventBus) -> None:
+    seen = bus.subscribe(lambda: None)
+
+    def work(live: LiveSession) -> str:
+        printed = shell(live, "print(open('.env').read())")
+        assert printed == f"GITHUB_TOKEN={CUT}\nDB_PASSWORD={CUT}\nOURS={CUT}\nDEBUG=1\n\n", "what a model is told"
+        return f"the keys are {THEIRS} and {OURS}"
+
+    view = world.run(work)
+    assert world.texts(view)[-2:] == ["DEBUG=1", ""]
+    assert world.texts(view, ["note"])[0] == CUT_SAID, "the operator is told that something is missing"
+    assert world.texts(view, ["note"]).count(CUT_SAID) == 1
+    assert view.summary == f"the keys are {CUT} and {CUT}"
+    shown = [event.text for event in seen.drain() if isinstance(event, SessionOutput)]
+    assert "DEBUG=1" in "\n".join(shown)
+    everything = kept(world, database) + "\n".join(shown) + repr(view)
+    for secret in (OURS, THEIRS, PASSWORD):
+        assert secret not in everything
+
+
+def test_why_it_failed_and_what_was_said_of_it_hold_no_secret(world: World, database: Database) -> None:
+    def work(live: LiveSession) -> str:
+        live.say(f"trying {OURS}")
+        live.journal.erred("exec", f"curl: (22) {OURS}")
+        raise FlowUnable(f"the server refuses {OURS}")
+
+    view = world.run(work)
+    assert view.state is SessionState.FAILED
+    assert view.error == f"the server refuses {CUT}"
+    assert OURS not in kept(world, database) + repr(view)
+
+
+def test_a_private_key_is_cut_over_all_its_lines(world: World) -> None:
+    view = world.run(lambda live: shell(live, f"print('''{PRIVATE}'''); print('after')") and "done")
+    assert world.texts(view) == [CUT, CUT, CUT, CUT, "after"]
+
+
+@pytest.mark.parametrize("secret", [OURS, THEIRS, f"PASSWORD={PASSWORD}", PRIVATE])
+def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
+    data = f"before {secret} after\nthe end\n".encode()
+    whole = LineSplitter(Redactor(lambda: [OURS])).feed(data)
+    assert CUT in "\n".join(whole)
+    for cut in range(len(data)):
+        splitter = LineSplitter(Redactor(lambda: [OURS]))
+        assert splitter.feed(data[:cut]) + splitter.feed(data[cut:]) + splitter.end() == whole
+
+
+@pytest.mark.parametrize("begin", [LINE_CAP - len(OURS) // 2, LINE_CAP - LONGEST - len(OURS) // 2, LINE_CAP - 1])
+@pytest.mark.parametrize("filler", ["x", "x "])
+def test_a_secret_that_the_end_of_a_long_line_tears_is_not_half_kept(begin: int, filler: str) -> None:
+    data = (filler * LINE_CAP)[:begin].encode() + f"{OURS}{'y' * LONGEST}".encode()
+    splitter = LineSplitter(Redactor(lambda: [OURS]))
+    assert splitter.feed(data) == []
+    (line,) = splitter.feed(b"\n")
+    assert "more bytes cut" in line
+    assert not any(OURS[:length] in line for length in range(3, len(OURS) + 1))
