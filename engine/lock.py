@@ -14,14 +14,16 @@ import threading
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock, Timeout
-
-from engine.clock import Clock
 from engine.home import Home
 from engine.storage.files import write_json
 from engine.values import Refusal
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+    from engine.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class HomeLock:
         self._holder: Holder | None = None
         self._writing = threading.RLock()
         # Not thread-local: the engine may be opened in one thread and closed in another.
-        self._lock = FileLock(home.lock, timeout=0, thread_local=False)
+        self._lock = _lock_of(home)
 
     def acquire(self) -> None:
         """Take the home, creating its folders. Raises `Refusal`: `home_held` (by whom, since when),
@@ -79,11 +81,11 @@ class HomeLock:
         try:
             for folder in (self._home.config, self._home.data, self._home.cache, self._home.logs):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._take()
-        except Timeout as error:
-            raise held(self._home) from error
+            taken = self._take()
         except OSError as error:
             raise _unwritable(Path(error.filename or self._home.data), error) from error
+        if not taken:
+            raise held(self._home)
         try:
             since = self._clock.now().isoformat(timespec="seconds")
             self._note(Holder(os.getpid(), since, self._version, kind=self._kind))
@@ -91,15 +93,14 @@ class HomeLock:
             self._lock.release()
             raise
 
-    def _take(self) -> None:
-        try:
-            self._lock.acquire()
-        except Timeout:
-            holder = read_holder(self._home)
-            if holder is None or _alive(holder.pid):
-                raise
-            # It died while it was starting a program, which lets go of what it inherited a moment later.
-            self._lock.acquire(timeout=LET_GO_WITHIN)
+    def _take(self) -> bool:
+        if _acquired(self._lock):
+            return True
+        holder = read_holder(self._home)
+        if holder is None or _alive(holder.pid):
+            return False
+        # It died while it was starting a program, which lets go of what it inherited a moment later.
+        return _acquired(self._lock, within=LET_GO_WITHIN)
 
     def announce(self, address: str) -> None:
         """Add the control socket's address to the note; "" takes it out, and never fails: an engine must be able to end
@@ -157,12 +158,27 @@ def _unwritable(path: Path, error: OSError) -> Refusal:
 
 def is_free(home: Home) -> bool:
     """Whether no engine holds `home` at this moment."""
-    lock = FileLock(home.lock, timeout=0, thread_local=False)
-    try:
-        lock.acquire()
-    except Timeout:
+    lock = _lock_of(home)
+    if not _acquired(lock):
         return False
     lock.release()
+    return True
+
+
+def _lock_of(home: Home) -> BaseFileLock:
+    from filelock import FileLock
+
+    return FileLock(home.lock, thread_local=False)
+
+
+def _acquired(lock: BaseFileLock, *, within: float = 0.0) -> bool:
+    """Whether it could be taken, at once or `within` so many seconds. Raises OSError when the file cannot be made."""
+    from filelock import Timeout
+
+    try:
+        lock.acquire(timeout=within)
+    except Timeout:
+        return False
     return True
 
 

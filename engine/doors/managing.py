@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.config_agents import ACP
 from engine.doors import guiding, wire
 from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
 from engine.values import Refusal, sanitise
 
 if TYPE_CHECKING:
+    from engine.config import Settings
     from engine.engine import Engine
+    from engine.execution.runners.acp.known import FoundAgent
 
 
 def agents(engine: Engine, arguments: Arguments) -> Document:
@@ -50,7 +53,20 @@ def agents(engine: Engine, arguments: Arguments) -> Document:
 
 def _coding(engine: Engine) -> list[Document]:
     """The coding agents that are installed or in the settings, and the channels they serve."""
-    return [wire.coding_agent(one, engine.settings.current) for one in engine.hiring.known()]
+    return [_coding_agent(one, engine.settings.current) for one in engine.hiring.known()]
+
+
+def _coding_agent(one: FoundAgent, settings: Settings) -> Document:
+    return {
+        "name": one.name,
+        "title": one.title,
+        "command": list(one.command),
+        "hosts": list(one.hosts),
+        "login": one.login,
+        "missing": one.missing,
+        "configured": one.name in settings.acp,
+        "serves": [channel for channel, line in settings.channels.items() if line.runner == f"{ACP}{one.name}"],
+    }
 
 
 def tasks(engine: Engine, arguments: Arguments) -> Document:

@@ -1,13 +1,13 @@
-"""Values as JSON documents with the gateway's field names (SPEC 9.8, 10.1). Money in dollars, instants in ISO, UTC."""
+"""Values as JSON documents with the gateway's field names (SPEC 9.8, 10.1). Money in dollars, instants in ISO, UTC.
+
+Light: a verb that an engine answers for imports this and no engine.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine.config import Settings
-from engine.config_agents import ACP
-from engine.execution.runners.acp.known import FoundAgent
 from engine.values import (
     AgentView,
     Card,
@@ -24,7 +24,9 @@ from engine.values import (
     Waiting,
     dollars,
 )
-from engine.views import Since
+
+if TYPE_CHECKING:
+    from engine.views import Since
 
 Document = dict[str, Any]
 
@@ -217,20 +219,6 @@ def agent(one: AgentView) -> Document:
         "tokensUsed": one.used,
         "cost": dollars(one.spent),
         "broken": one.broken,
-    }
-
-
-def coding_agent(one: FoundAgent, settings: Settings) -> Document:
-    """A coding agent of the operator's."""
-    return {
-        "name": one.name,
-        "title": one.title,
-        "command": list(one.command),
-        "hosts": list(one.hosts),
-        "login": one.login,
-        "missing": one.missing,
-        "configured": one.name in settings.acp,
-        "serves": [channel for channel, line in settings.channels.items() if line.runner == f"{ACP}{one.name}"],
     }
 
 

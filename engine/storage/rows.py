@@ -33,6 +33,8 @@ class Row(SQLModel):
     to the database.
     """
 
+    model_config = {"defer_build": True}  # what would validate is never made
+
     def __init__(self, **values: Any) -> None:
         plain, made = _defaults(type(self))
         row = self.__dict__

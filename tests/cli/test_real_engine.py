@@ -22,11 +22,18 @@ from engine.lock import held, read_holder
 from engine.safety.stop_file import requested, stop_file
 from tests.cli.conftest import Clawpy, Said
 
-HOLD = """
+LATER = {
+    *("textual", "alembic", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar", "apscheduler"),
+    *("fastapi", "starlette", "uvicorn", "websockets", "httpx", "mcp", "acp", "pydantic_ai", "openai", "anthropic"),
+    *("keyring", "tomlkit", "watchfiles", "opentelemetry", "together", "psycopg"),
+}
+"""What an engine imports where it is used, and not to be opened."""
+
+HOLD = f"""
 import sys
 from engine import Home, open_engine
 engine = open_engine(Home.locate(sys.argv[1]), workspaces=[sys.argv[2]], start_schedule=False)
-print("open", flush=True)
+print("open", *sorted({LATER!r} & set(sys.modules)), flush=True)
 sys.stdin.readline()
 engine.close()
 """
@@ -41,6 +48,14 @@ assert where.all()
 heavy = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "alembic", "chromadb", "keyring", "apscheduler", "tomlkit",
          "psutil", "filelock", "asyncio", "argparse"}
 print(*sorted(heavy & set(sys.modules)))
+"""
+
+ASK = """
+import sys
+from clawpy_console.start import main
+sys.argv[0] = "clawpy"
+assert main() == 0
+print("imported", *sorted({"sqlalchemy", "pydantic", "filelock", "asyncio", "engine.engine"} & set(sys.modules)))
 """
 
 
@@ -85,6 +100,19 @@ def test_what_is_imported_before_the_console_is_light(home: Home, project: Path)
         [sys.executable, "-c", LIGHT, str(home.root)], cwd=project, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
+
+
+def test_what_a_verb_imports_that_a_running_engine_answers_is_light(
+    home: Home, project: Path, holder: subprocess.Popen[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, "--home", str(home.root), "tasks", "list"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "imported"
 
 
 def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:

@@ -28,7 +28,7 @@ _NO_TEXT = re.compile("[\ud800-\udfff]")
 class Parameters(BaseModel):
     """Parameters of a flow: nothing unknown is accepted, nothing changes later."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=1000)
+    model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=1000, defer_build=True)
 
 
 def plain(text: str) -> str:
