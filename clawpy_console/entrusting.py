@@ -27,7 +27,13 @@ def key(options: argparse.Namespace, where: Where) -> dict[str, Any]:
 
 
 def address(options: argparse.Namespace, where: Where, *, opener: Callable[..., Any]) -> dict[str, Any]:
-    """Ask for the address of a surface of notifications, which may hold a secret, and keep it."""
+    """Ask for the address of a surface of notifications, which may hold a secret, and keep it. Raises `WrongUse` when
+    it was given as an argument."""
+    if options.never:
+        raise WrongUse(
+            "an address is never an argument: it may hold a token, and the shell keeps it. "
+            f"Say `clawpy notify set {options.surface}` and paste it when you are asked"
+        )
     from engine import call, keep_address
 
     def write(setting: str, value: str) -> None:

@@ -306,9 +306,11 @@ def notify_parser(add: Add, plain: dict[str, Any]) -> None:
         return {"action": options.action or "list"} | ({"surface": surface} if surface else {})
 
     says = "show where notifications go and what did not arrive; name an address, try it"
+    examples = "clawpy notify set phone\n  clawpy config unset notify.phone.url"
     action = _actions(add("notify", says, "clawpy notify test phone", build), plain, required=False)
-    keep = action("set", "name an address; it is asked for, or read from standard input", "clawpy notify set phone")
+    keep = action("set", "name an address; it is asked for, or read from standard input", examples)
     keep.add_argument("surface", choices=SURFACES)
+    keep.add_argument("never", nargs="*", help=argparse.SUPPRESS)
     keep.add_argument(
         "--store", choices=("keyring", "file"), default="keyring", help="where one that holds a secret is kept"
     )

@@ -117,5 +117,8 @@ def _tested(engine: Engine, surface: Surface) -> Document:
         failure = engine.notify.test(surface)
     except Refusal as refusal:
         return {"surface": surface.value, "delivered": False, "message": refusal.message, "fix": refusal.fix}
-    words = failure.words if failure else "taken by the service; look whether it arrived"
-    return {"surface": surface.value, "delivered": failure is None, "message": words, "fix": ""}
+    if failure is None:
+        words, fix = "taken by the service; look whether it arrived", ""
+    else:
+        words, fix = failure.words, f"is its address right? clawpy notify set {surface.value}"
+    return {"surface": surface.value, "delivered": failure is None, "message": words, "fix": fix}

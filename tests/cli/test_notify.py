@@ -25,6 +25,14 @@ def test_an_address_is_read_unseen_and_kept_where_it_belongs(
     assert "hunter2" not in home.config_file.read_text()
 
 
+def test_an_address_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, home: Home) -> None:
+    said = clawpy("notify", "set", "phone", "ntfys://hunter2@ntfy.sh/topic")
+    assert said.code == 2
+    assert "Say `clawpy notify set phone`" in said.err
+    assert "hunter2" not in said.out + said.err
+    assert not home.config_file.exists()
+
+
 def test_another_surface_is_wrong_use(clawpy: Clawpy, engines: list[StandIn]) -> None:
     said = clawpy("notify", "test", "toaster")
     assert said.code == 2

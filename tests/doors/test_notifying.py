@@ -80,7 +80,9 @@ def test_a_test_says_how_it_went(world: World) -> None:
     world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
     tested = ask(world, action="test")
     assert [one["delivered"] for one in tested["tested"]] == [False, False]
-    assert printed(tested).splitlines()[0] == "✗ phone    it cannot be reached"
+    assert printed(tested).splitlines()[0] == (
+        "✗ phone    it cannot be reached  is its address right? clawpy notify set phone"
+    )
     world.courier.failures.clear()
     assert printed(ask(world, action="test", surface="phone")).startswith("✓ phone    taken by the service")
     assert world.courier.sent[-1][1].body == "a test of the phone: notifications arrive"
