@@ -107,8 +107,8 @@ def changes(before: Sequence[str], after: Sequence[str], style: Style) -> list[s
 def _lift(one: Document) -> str:
     runs = f"{one['withGood']} of {one['withRuns']} went well with it"
     others = f"{one['withoutGood']} of {one['withoutRuns']} without"
-    span = f"{one['difference']:+.0%}, between {one['low']:+.0%} and {one['high']:+.0%}"
-    return clean(f"{one['verdict']}: {span}; {runs}, {others}; probability of harm {one['harm']:.0%}")
+    span = f"{one['difference']:+.0%}, between {one['low']:+.0%} and {one['high']:+.0%} (each end 90 % sure)"
+    return clean(f"{one['verdict']}: {span}; {runs}, {others}")
 
 
 def _record(one: Document, style: Style) -> str:

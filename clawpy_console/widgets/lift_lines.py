@@ -46,15 +46,14 @@ def _chart(lift: Lift, width: int) -> list[Content]:
     glyph, style = VERDICTS.get(lift.verdict, ("◐", "$grey"))
     runs = lift.with_runs + lift.without_runs
     both = bool(lift.with_runs and lift.without_runs)
-    harm = f" · {lift.harm * 100:.0f} % likely to do harm" if both else ""
     lines = [
-        cropped([(f"{glyph} {lift.verdict}", style), (f" · {words.count(runs, 'run')} so far{harm}", "$grey")], width),
+        cropped([(f"{glyph} {lift.verdict}", style), (f" · {words.count(runs, 'run')} so far", "$grey")], width),
         _arm("with it", lift.with_good, lift.with_runs, width),
         _arm("without", lift.without_good, lift.without_runs, width),
     ]
     if not both:
         return lines
-    said = f"{points(lift.difference)} points; 95 % sure: from {points(lift.low)} to {points(lift.high)}"
+    said = f"{points(lift.difference)} points; each end 90 % sure: from {points(lift.low)} to {points(lift.high)}"
     return [
         *lines,
         *interval(lift, min(64, width - LABEL)),

@@ -292,7 +292,7 @@ class Rounds:
         if not self._rolls_back():
             return
         for overlay, lift in self._trials.harmful():
-            words = f"it does harm with a probability of {lift.harm:.0%}: {shares(lift)}"
+            words = f"it does harm: {shares(lift)}"
             try:
                 self._deciding.roll_back(overlay.candidate_id, words, by="autonomy")
             except Refusal as refusal:

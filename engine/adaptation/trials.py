@@ -125,10 +125,10 @@ class Trials:
         return self._known()
 
     def harmful(self) -> list[tuple[Overlay, Lift]]:
-        """What is in force and does harm: to be rolled back. The most probable harm first."""
+        """What is in force and does harm: to be rolled back. The surest harm first."""
         known = self._known()
         found = [(one, known[one.id]) for one in self._overlays.every() if one.id in known]
-        return sorted((pair for pair in found if pair[1].verdict == HARMS), key=lambda pair: -pair[1].harm)
+        return sorted((pair for pair in found if pair[1].verdict == HARMS), key=lambda pair: pair[1].high)
 
     def _note(
         self, tx: Transaction, overlay: str, withheld: bool, propensity: float, session: str, agent: str, workspace: str
@@ -183,7 +183,8 @@ class Trials:
                     without_runs=found.without_runs,
                     without_good=found.without_good,
                     difference=round(found.difference, 4),
-                    harm=round(found.harm, 4),
+                    low=round(found.low, 4),
+                    high=round(found.high, 4),
                 )
             )
 
@@ -207,22 +208,22 @@ class Trials:
 
 def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str, Lift]:
     """Lifts from what is counted now. Runs that had no chance to fall into the other arm prove nothing; they are not
-    counted."""
-    key = (OverlayRun.overlay_id, OverlayRun.withheld, OverlayRun.state)
+    counted. Those that had the same chance are a stratum: the settings may change, and work with them."""
+    key = (OverlayRun.overlay_id, OverlayRun.propensity, OverlayRun.withheld, OverlayRun.state)
     statement = sqlalchemy.select(*map(col, key), func.count()).group_by(*map(col, key))
     statement = statement.where(col(OverlayRun.propensity) > 0, col(OverlayRun.propensity) < 1)
     if overlays is not None:
         statement = statement.where(col(OverlayRun.overlay_id).in_(sorted(overlays)))
-    counts: Counter[tuple[str, bool, str]] = Counter()
-    for overlay_id, without, state, number in session.execute(statement):
-        counts[overlay_id, bool(without), state] += number
-    found = {}
-    for overlay_id in sorted({one for one, _, _ in counts}):
-        good = {without: counts[overlay_id, without, "good"] for without in (False, True)}
-        bad = {without: counts[overlay_id, without, "bad"] for without in (False, True)}
-        arms = Arms(good[False] + bad[False], good[False], good[True] + bad[True], good[True])
-        found[overlay_id] = lift(overlay_id, arms)
-    return found
+    counts: Counter[tuple[str, float, bool, str]] = Counter()
+    for overlay_id, propensity, without, state, number in session.execute(statement):
+        counts[overlay_id, propensity, bool(without), state] += number
+    strata: dict[str, list[Arms]] = {}
+    for overlay_id, propensity in sorted({(one, chance) for one, chance, _, _ in counts}):
+        good = {without: counts[overlay_id, propensity, without, "good"] for without in (False, True)}
+        bad = {without: counts[overlay_id, propensity, without, "bad"] for without in (False, True)}
+        arms = Arms(propensity, good[False] + bad[False], good[False], good[True] + bad[True], good[True])
+        strata.setdefault(overlay_id, []).append(arms)
+    return {overlay_id: lift(overlay_id, arms) for overlay_id, arms in strata.items()}
 
 
 def _concerns(fact: Fact) -> bool:

@@ -119,7 +119,6 @@ def lift(one: Lift) -> Document:
         "difference": one.difference,
         "low": one.low,
         "high": one.high,
-        "harm": one.harm,
         "verdict": one.verdict,
     }
 

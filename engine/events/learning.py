@@ -103,7 +103,7 @@ class MemoryForgotten(Event):
 class OverlayFoundHarmful(Event):
     """An effect in force (`subject` is the overlay) goes with worse work: of `with_runs` that had it `with_good` went
     well, of `without_runs` that were chosen by chance to do without it `without_good` (SPEC 5.7). `difference` of the
-    shares, -1 to 1; `harm` is the probability, 0 to 1, that it makes things worse. `agent` "" means any."""
+    shares, with its interval from `low` to `high`, -1 to 1. `agent` "" means any."""
 
     candidate_id: str
     type: str
@@ -113,7 +113,8 @@ class OverlayFoundHarmful(Event):
     without_runs: int
     without_good: int
     difference: float
-    harm: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

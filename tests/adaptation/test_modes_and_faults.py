@@ -36,7 +36,7 @@ def reviewed(world: World) -> Candidate:
 
 def harms(world: World, candidate: str, verdict: str = "harms") -> None:
     overlay = world.shelf.of(candidate)[0]
-    world.trials.lifts[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, 0.99, verdict)
+    world.trials.lifts[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
 
 
 def test_in_manual_mode_the_operator_decides(world: World) -> None:
@@ -118,7 +118,7 @@ def test_in_autonomous_mode_it_is_rolled_back_even_while_something_is_held(auton
     autonomous.adaptation.digest()
     (gone,) = autonomous.adaptation.candidates()
     assert (gone.status, gone.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
-    assert "harm with a probability of 99%" in gone.reason
+    assert "it does harm: 3 of 12 went well with it, 10 of 12 without it" in gone.reason
     assert autonomous.shelf.in_force == []
     autonomous.hold, autonomous.phase = "", 1
     autonomous.heal("sess_3")

@@ -74,7 +74,7 @@ STALE = GuidanceFoundStale(
 )
 HARMFUL = OverlayFoundHarmful(
     subject="over_1", **HERE, candidate_id="cand_1", type="prompt_fragment", agent=AGENT, with_runs=12, with_good=3,
-    without_runs=12, without_good=10, difference=-0.58, harm=0.99,
+    without_runs=12, without_good=10, difference=-0.58, low=-0.85, high=-0.12,
 )  # fmt: skip
 RECALLED = CloudMemoryRecalled(
     subject=AGENT, **HERE, session_id="sess_1", call="call_1", memories=("mem_1", "mem_2"), origins=("h1", "h1")

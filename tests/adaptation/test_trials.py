@@ -102,7 +102,7 @@ def test_harm_is_told_once_and_proposed_for_roll_back(world: World) -> None:
     ((overlay, lift),) = world.trials.harmful()
     assert overlay == harmful
     assert lift.verdict == "harms"
-    assert lift.harm > 0.9
+    assert lift.high < 0
     assert world.trials.lifts()[good.id].verdict != "harms"
     assert world.kinds().count("OverlayFoundHarmful") == 1
     (fact,) = [one for one in world.ledger.latest(500) if one.kind == "OverlayFoundHarmful"]
@@ -117,26 +117,19 @@ def test_harm_is_told_once_and_proposed_for_roll_back(world: World) -> None:
     assert world.trials.lift_of(harmful.id) is not None, "what was measured is still to be seen"
 
 
-def test_nothing_is_said_below_ten_runs_an_arm(world: World) -> None:
+def test_runs_are_compared_with_those_that_were_drawn_with_the_same_chance(world: World) -> None:
+    """All that was hard came while few went without: what the settings did is not laid to the effect."""
     overlay = world.guide()
-    arms = {True: 0, False: 0}
-    number = 0
-    while min(arms.values()) < 10:
-        session = f"ses_{number}"
-        number += 1
-        goes_without = without(world, session)
-        if arms[goes_without] == 10 or (goes_without and arms[True] == 9 and arms[False] < 10):
-            continue
-        arms[goes_without] += 1
-        if sum(arms.values()) == 20:
-            world.trials.catch_up()
-            assert world.trials.harmful() == []
-            found = world.trials.lift_of(overlay.id)
-            assert found is not None
-            assert found.verdict == "not enough evidence"
-        world.run(session, good=goes_without)
+    for share, good in ((0.1, False), (0.5, True)):
+        world.adapt(withheld=share)
+        for number in range(80):
+            world.run(f"ses_{good}_{number}", good=good)
     world.trials.catch_up()
-    assert [one.id for one, _ in world.trials.harmful()] == [overlay.id]
+    found = world.trials.lift_of(overlay.id)
+    assert found is not None
+    assert found.with_good / found.with_runs < found.without_good / found.without_runs - 0.3
+    assert found.verdict == "not enough evidence"
+    assert world.trials.harmful() == []
 
 
 def test_where_nothing_is_withheld_nothing_is_measured(world: World) -> None:

@@ -106,8 +106,8 @@ EMOJI = candidate(
     reason="not here", drafted_from=("rec_000000000005",),
 )  # fmt: skip
 
-LIFT = Lift("over_000000000001", 38, 31, 12, 6, 0.316, 0.02, 0.58, 0.02, "helps")
-YOUNG = Lift("over_000000000001", 4, 3, 1, 1, -0.25, -0.71, 0.44, 0.61, "not enough evidence")
+LIFT = Lift("over_000000000001", 38, 31, 12, 6, 0.316, 0.02, 0.58, "helps")
+YOUNG = Lift("over_000000000001", 4, 3, 1, 1, -0.25, -0.71, 0.44, "not enough evidence")
 
 NAMES = ("detect", "draft", "score", "corroborate", "review")
 

@@ -205,13 +205,12 @@ def lifted(lift: Lift | None, status: CandidateStatus = CandidateStatus.PROMOTED
     return text(lift_lines(lift, (), status, NOW, width))
 
 
-def test_lift_says_runs_share_difference_interval_and_harm() -> None:
+def test_lift_says_runs_share_difference_and_interval() -> None:
     told = lifted(LIFT)
     assert "✓ helps · 50 runs so far" in told
     assert "31 of  38 went well,  82 %" in told
     assert "6 of  12 went well,  50 %" in told
-    assert "+32 points; 95 % sure: from +2 to +58" in told
-    assert "2 % likely to do harm" in told
+    assert "+32 points; each end 90 % sure: from +2 to +58" in told
 
 
 def test_too_few_runs_are_said_as_such() -> None:
@@ -236,7 +235,7 @@ def test_points_have_a_sign() -> None:
 )  # fmt: skip
 def test_an_interval_is_on_its_axis_whatever_it_is(one: float, two: float, three: float, cells: int) -> None:
     low, middle, high = sorted((one, two, three))
-    axis, scale = interval(Lift("o", 1, 1, 1, 1, middle, low, high, 0.5, ""), cells)
+    axis, scale = interval(Lift("o", 1, 1, 1, 1, middle, low, high, ""), cells)
     assert axis.plain.count("●") == 1
     assert axis.cell_length == scale.cell_length
     drawn = axis.plain.strip()

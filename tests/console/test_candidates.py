@@ -158,7 +158,7 @@ async def test_lift_with_its_interval_or_that_nobody_can_tell(console: ConsoleAp
         screen = await to_candidate(pilot, STOCK.id)
         text = screen_text(console)
         assert "31 of  38 went well" in text
-        assert "95 % sure: from +2 to +58" in text
+        assert "each end 90 % sure: from +2 to +58" in text
         engine.adaptation.lift = YOUNG
         screen.read_again()
         await until(pilot, lambda: "not enough evidence · 5 runs so far" in screen_text(console))
