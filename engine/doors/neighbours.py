@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 from engine.doors import wire
 from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
-from engine.values import Card, NewMemory, Refusal, sanitise
+from engine.values import NewMemory, Refusal, sanitise
 
 if TYPE_CHECKING:
     from engine.engine import Engine
 
 KINDS = ("fact", "decision", "correction")
 """What can be noted; all of it is kept until it is forgotten."""
-
-MOST = 10
-"""So many cards of agents wait at most."""
 
 LONGEST_NAME = 60
 LONGEST_REASON = 500
@@ -46,19 +43,10 @@ def suggest(engine: Engine, arguments: Arguments) -> Document:
     for one in pending:
         if (one.assignment.prompt, one.assignment.workspace) == (words, workspace):
             return {"predictions": [wire.card(one)], "new": False}
-    if sum(map(_of_an_agent, pending)) >= MOST:
-        raise Refusal("too_many_cards", f"{MOST} cards of agents wait already", "the operator decides them first")
     why = " ".join(sanitise(arguments.text("reason")).split())[:LONGEST_REASON]
-    reasoning = f"{SUGGESTED} {by}" + (f": {why}" if why else "")
+    reasoning = f"suggested by {by}" + (f": {why}" if why else "")
     made = engine.cards.propose(text, workspace=workspace, channel=channel, reasoning=reasoning)
     return {"predictions": [wire.card(made)], "new": True}
-
-
-SUGGESTED = "suggested by"
-
-
-def _of_an_agent(card: Card) -> bool:
-    return card.reasoning.startswith(SUGGESTED)
 
 
 def _name(arguments: Arguments) -> str:

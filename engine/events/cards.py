@@ -35,8 +35,6 @@ class PredictionCreated(Event):
     channel: str
     confidence: float
     source: str
-    suggested: bool = False
-    """Of source `operator`, and yet an agent or a program put it there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

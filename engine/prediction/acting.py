@@ -16,6 +16,7 @@ from engine.config import Autonomy, SettingsSource
 from engine.prediction.cards import Cards
 from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.earning import Earning, Record, earning
+from engine.prediction.limits import SUGGESTED
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import Calibrator, History, Launcher
 from engine.storage.database import Database
@@ -42,6 +43,7 @@ class Standing:
     bound: float
     snoozed: bool = False
     asks: bool = False
+    suggested: bool = False
 
 
 def why_not(standing: Standing) -> str:
@@ -60,6 +62,8 @@ def why_not(standing: Standing) -> str:
         return f"confidence {standing.confidence:.2f} is below {standing.threshold:.2f}"
     if standing.bound < LIKE_APPROVED_FROM:
         return f"like cards: lower bound of past approvals {standing.bound:.2f} is below {LIKE_APPROVED_FROM:.2f}"
+    if standing.suggested:
+        return "an agent or a program suggested it: it waits for you"
     if standing.asks:
         return "the content filter asks for a person"
     return ""
@@ -180,6 +184,7 @@ class Acting:
             bound=1.0,
             snoozed=card.snoozed_until is not None and card.snoozed_until > self._now(),
             asks=card.asks,
+            suggested=card.kind == SUGGESTED,
         )
         if reason := why_not(at_best):
             return reason  # the record costs a query, and most cards stop before it

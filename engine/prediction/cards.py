@@ -30,8 +30,9 @@ from engine.prediction.cards_store import (
 )
 from engine.prediction.flow_names import named_flow
 from engine.prediction.intake import Intake
-from engine.prediction.own_prompts import checked, implied, own_row
+from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
 from engine.prediction.ports import ActiveTime, Calibrator, History, Landings, Launcher, Rails
+from engine.prediction.query import Seen
 from engine.prediction.routing import route
 from engine.prediction.transitions import Deciding, Transitions
 from engine.storage.database import Database, Transaction
@@ -43,9 +44,11 @@ from engine.values import (
     UNDONE,
     Assignment,
     Card,
+    ConfidenceParts,
     DecidedBy,
     DecisionSignal,
     Permit,
+    Proposal,
     RailVerdict,
     Randomness,
     Refusal,
@@ -87,10 +90,11 @@ class Cards:
         on_decision: Callable[[Transaction], object] = lambda tx: None,
         session: Callable[[str], SessionView] = unknown_session,
         secrets: Callable[[], Iterable[str]] = tuple,
+        estimate: Callable[[Proposal, Assignment], tuple[ConfidenceParts, Seen]],
     ) -> None:
-        """`flows`: names that a prompt of one's own may call. `session` finds one by its id; `secrets` are
-        values that no prompt may hold. `on_decision` is called
-        inside the transaction of each decision by a person (the rails count rejections)."""
+        """`flows`: names that a prompt of one's own may call. `session` finds one by its id; `secrets` are values that
+        no prompt may hold; `estimate` says how sure a suggestion is. `on_decision` is called inside the transaction of
+        each decision by a person (the rails count rejections)."""
         self._database = database
         self._clock = clock
         self._settings = settings
@@ -102,6 +106,7 @@ class Cards:
         self._flows = flows
         self._session = session
         self._secrets = secrets
+        self._estimate = estimate
         self._transitions = Transitions(rails, history, settings, active_time, on_decision)
         self._deciding = Deciding(database)
         self._first_due: Kept[datetime | None] = Kept(database, Prediction)
@@ -260,13 +265,14 @@ class Cards:
         self, text: str, *, workspace: str, channel: str | None = None, continues: str = "", reasoning: str = ""
     ) -> Card:
         """A card of the operator's own. Text that names a flow becomes one; other text waits for a runner of prose.
-        `reasoning`: what the card says when somebody else made it; then it does not lie on top, and is notified.
+        `reasoning`: what the card says when an agent or a program suggests it: then it is of their source, ranked by
+        an estimate of its confidence, one of the five (the least of the others makes room), and runs never by itself.
 
         `continues` names a session that is over: the card goes on in its workspace, on its channel unless another is
         named, with its conversation and its changes (SPEC 9.4); it is prose, whatever it says.
 
         Raises `Refusal` `empty_prompt`, `secret_in_text`, `unknown_channel`, `bad_parameters`, `unknown_session`,
-        `still_running`.
+        `still_running`; for a suggestion `too_many_cards`, `autonomy_off`.
         """
         prompt = checked(text, self._secrets())
         now, channels = self._clock.now(), self._settings.current.channels
@@ -298,9 +304,10 @@ class Cards:
         assignment, otherwise = self._launcher.choose(assignment)
         info = self._launcher.check(assignment)
         card_id, expires_at = self._randomness.new_id("pred"), self._active_time(now, limits.LIFE)
-        row = own_row(
-            card_id, assignment, info, agent=channels[to].agent, now=now, expires_at=expires_at, reasoning=reasoning
-        )
+        row = own_row(card_id, assignment, info, agent=channels[to].agent, now=now, expires_at=expires_at)
+        if reasoning:
+            proposal = suggestion(assignment, reasoning, now)
+            suggest(row, proposal, *self._estimate(proposal, assignment))
         if former is not None:
             row.reasoning = f"continues “{former.prompt}”"
         if not info.takes and assignment.flow is None:
@@ -309,11 +316,24 @@ class Cards:
         row.judge(self.approving.preview_new(row, assignment, info))
 
         def work(tx: Transaction) -> Card:
+            if reasoning:
+                self._check_room(tx, row)
             tx.session.add(row)
             tx.record(created(row))
+            if reasoning:
+                self._transitions.make_room(tx, row)
             return card_of(row)
 
         return self._database.write(work)
+
+    def _check_room(self, tx: Transaction, row: Prediction) -> None:
+        if self._is_off(row):
+            raise Refusal(
+                "autonomy_off", "autonomy is off in this workspace: it gets no cards", "the operator can set `cards`"
+            )
+        if sum(one.kind == limits.SUGGESTED for one in all_pending(tx.session)) >= limits.SUGGESTED_MOST:
+            told = f"{limits.SUGGESTED_MOST} cards of agents and programs wait already"
+            raise Refusal("too_many_cards", told, "the operator decides them first")
 
     def _finished(self, session_id: str) -> SessionView:
         former = self._session(session_id)

@@ -12,7 +12,7 @@ from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
 from engine.prediction.confidence import TERMS, band_of, weighted
-from engine.prediction.limits import ON_TOP, Seat
+from engine.prediction.limits import SUGGESTED, Seat
 from engine.prediction.templates.due import is_heartbeat
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
@@ -273,6 +273,7 @@ def trigger_of(
         phase=phase,
         approval_bound=approval_bound,
         acknowledged_digest=row.assignment.digest if person and row.asks else "",
+        suggested=row.kind == SUGGESTED,
     )
 
 
@@ -285,7 +286,6 @@ def created(row: Prediction) -> PredictionCreated:
         channel=row.target_channel,
         confidence=row.confidence,
         source=row.source,
-        suggested=row.source == Source.OPERATOR and row.rank < ON_TOP,
     )
 
 

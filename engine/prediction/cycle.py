@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlmodel import Session
 
@@ -22,13 +22,13 @@ from engine.prediction import limits, templates
 from engine.prediction.cards import Cards
 from engine.prediction.cards_store import Prediction, all_pending, last_triggered, trigger_of
 from engine.prediction.choosing import MOST_ALIKE, in_turn
-from engine.prediction.confidence import confidence_of, urgency_of
 from engine.prediction.context import WorkspaceContext
+from engine.prediction.estimating import Estimator
 from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed, unavailable
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import Calibrator, History, Launcher, Rails
-from engine.prediction.query import Query
+from engine.prediction.query import Seen
 from engine.prediction.routing import route
 from engine.prediction.twin import EmbeddedTwin, Twin
 from engine.storage.database import Database
@@ -37,6 +37,7 @@ from engine.values import (
     Assignment,
     CalibrationCheck,
     Card,
+    ConfidenceParts,
     CycleReport,
     DecidedBy,
     Phase,
@@ -48,7 +49,6 @@ from engine.values import (
     Source,
     Verdict,
     part_of_day,
-    prompt_words,
     sanitise,
 )
 from engine.values.shares import wilson_lower_bound
@@ -120,8 +120,8 @@ class Predictions:
         self._contexts = contexts
         self._workspaces = workspaces
         self._stopped = stopped
-        self._embedded = embedded
         self._twin: Twin = twin or embedded
+        self._estimator = Estimator(self._twin, embedded, calibrator)
         self._propose = propose
         self._said = said
         self._lock = threading.Lock()
@@ -175,6 +175,11 @@ class Predictions:
     def follow_up(self) -> list[Card]:
         """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped."""
         return [] if self._stopped() else self._follow_ups.catch_up()
+
+    def estimate(self, proposal: Proposal, assignment: Assignment) -> tuple[ConfidenceParts, Seen]:
+        """How sure something is that no cycle found: what an agent or a program suggests."""
+        now, local = self._clock.now(), self._clock.local()
+        return self._estimator.estimate(proposal, assignment, context="", phase=self.phase(), now=now, local=local)
 
     def phase(self) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""
@@ -377,28 +382,8 @@ class Predictions:
             parameters=dict(proposal.parameters),
         )
         assignment, otherwise = self._launcher.choose(assignment)
-        seen = self._embedded.see(assignment.prompt, proposal.reasoning, [context] if context else [])
-        query = Query(
-            kind=proposal.kind,
-            channel=path.channel,
-            workspace=proposal.workspace,
-            flow=proposal.flow or "",
-            words=prompt_words(assignment.prompt),
-            part=part_of_day(this.local),
-            weekend=this.local.weekday() >= 5,
-            at=this.now,
-            hour=this.local.hour,
-            seen=seen,
-        )
-        word, usual = self._twin.predict(query), self._embedded.usual(proposal.kind)
-        parts = confidence_of(
-            twin=word.probability if proposal.confidence is None else proposal.confidence,
-            pattern=self._embedded.pattern(query),
-            urgency=urgency_of(proposal.evidence_at, this.now, usual or timedelta(hours=proposal.usual_hours)),
-            time=self._embedded.time(query),
-            phase=this.phase.number,
-            calibrate=self._calibrator.apply,
-            words=word.words if this.phase.number > 0 else (*word.words, this.phase.reason),
+        parts, seen = self._estimator.estimate(
+            proposal, assignment, context=context, phase=this.phase, now=this.now, local=this.local
         )
         own = proposal.source is Source.TEMPLATE and this.phase.number > 0
         return Draft(

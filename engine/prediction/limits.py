@@ -15,8 +15,13 @@ SNOOZE = timedelta(hours=2)
 """How long a snooze is unless said."""
 
 ON_TOP = 1.0
-"""Rank of what the operator wrote himself: no sum of signals is higher. What agents and programs put there in words
-of their own has none, and lies below what signals speak for."""
+"""Rank of what the operator wrote himself: no sum of signals is higher."""
+
+SUGGESTED = "suggested"
+"""The kind of what an agent or a program put there: like each other, and like nothing that the engine predicts."""
+
+SUGGESTED_MOST = 3
+"""So many of these are pending at most: the five are not theirs alone."""
 
 _EXEMPT = (Source.OPERATOR, Source.FOLLOW_UP)
 
@@ -46,16 +51,12 @@ def counts(seat: Seat, now: datetime) -> bool:
 def order(seats: Sequence[Seat]) -> list[Seat]:
     """The stack from the top: what the operator wrote, the newest first, for he wants to decide on it now; then by
     rank, highest first, ties by urgency, then the older card, then the id: it is stable."""
-    own = [seat for seat in seats if _is_own(seat)]
-    others = [seat for seat in seats if not _is_own(seat)]
+    own = [seat for seat in seats if seat.source is Source.OPERATOR]
+    others = [seat for seat in seats if seat.source is not Source.OPERATOR]
     return [
         *sorted(own, key=lambda seat: (seat.created_at, seat.id), reverse=True),
         *sorted(others, key=lambda seat: (-seat.rank[0], -seat.rank[1], seat.created_at, seat.id)),
     ]
-
-
-def _is_own(seat: Seat) -> bool:
-    return seat.source is Source.OPERATOR and seat.rank[0] >= ON_TOP
 
 
 def overdue_for_a_seat(seats: Sequence[Seat], now: datetime, most: int) -> set[str]:

@@ -1,15 +1,18 @@
-"""Prompts of the operator's own, and the card they become (SPEC 2.7, 9.2). Pure."""
+"""Prompts of the operator's own, and what agents and programs suggest, and the cards they become (SPEC 2.7, 9.2, 10.4).
+Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from engine.prediction.cards_store import Prediction
-from engine.prediction.limits import ON_TOP
+from engine.prediction.limits import ON_TOP, SUGGESTED
+from engine.prediction.query import Seen
 from engine.prediction.templates.history import day_begin
-from engine.values import COLD_START, Assignment, Refusal, RunnerInfo, Source, sanitise
+from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
 from engine.values.secrets import refuse_secret
 
 LONGEST = 20_000
@@ -43,18 +46,16 @@ def own_row(
     agent: str,
     now: datetime,
     expires_at: datetime,
-    reasoning: str = "",
 ) -> Prediction:
     """A card of the operator's own. Nothing estimates it, so its confidence is that of a cold start; and its kind is
-    its own, so that approving what he typed himself earns no prediction the right to run by itself (SPEC 2.5).
-    With `reasoning` an agent or a program put it there: it is treated the same, but does not lie on top."""
+    its own, so that approving what he typed himself earns no prediction the right to run by itself (SPEC 2.5)."""
     return Prediction(
         id=card_id,
         prompt=assignment.prompt,
         target_agent=agent,
         target_channel=assignment.channel,
         confidence=COLD_START,
-        reasoning=reasoning or OWN,
+        reasoning=OWN,
         note="" if info.takes else info.reason,
         source=Source.OPERATOR.value,
         created_at=now,
@@ -68,8 +69,31 @@ def own_row(
         check_only=info.check_only,
         undo_note=info.undo_note,
         served=info.served,
-        rank=0.0 if reasoning else ON_TOP,
-        urgency=0.0 if reasoning else 1.0,
+        rank=ON_TOP,
+        urgency=1.0,
         evidence_at=now,
         expires_at=expires_at,
     )
+
+
+def suggestion(assignment: Assignment, reasoning: str, now: datetime) -> Proposal:
+    """What an agent or a program suggests, as something to be estimated."""
+    return Proposal(
+        kind=SUGGESTED,
+        workspace=assignment.workspace,
+        prompt=assignment.prompt,
+        reasoning=reasoning,
+        facts={"prompt": assignment.prompt},
+        flow=assignment.flow,
+        evidence_at=now,
+        source=Source.PREDICTOR_HOOK,
+    )
+
+
+def suggest(row: Prediction, proposal: Proposal, parts: ConfidenceParts, seen: Seen) -> None:
+    """Make of a card of the operator's own one of the program that `proposal` comes from: its confidence is estimated
+    and ranks it, for no signals speak for it, and no decision on it counts as one on what he wrote himself. It is
+    shown whatever its confidence: somebody asked for it, and is told what became of it."""
+    row.source, row.kind, row.reasoning = proposal.source.value, proposal.kind, proposal.reasoning
+    row.confidence, row.rank, row.urgency = parts.total, parts.total, parts.urgency
+    row.parts, row.seen = asdict(parts), seen.packed()

@@ -191,12 +191,13 @@ class Transitions:
         self._history.record(tx, signal, decided(row, DecidedBy.OPERATOR))
 
     def make_room(self, tx: Transaction, returning: Prediction) -> None:
-        """At most five, also after a card came back: the lowest ranked goes, without signal and without cool-down."""
+        """At most five, also after a card came back or was suggested: the lowest ranked of the others goes, without
+        signal and without cool-down."""
         tx.session.flush()
         rows = {row.id: row for row in all_pending(tx.session)}
         seats = [row.seat for row in rows.values()]
         for card_id in limits.makes_room(seats, returning.id, tx.now, self._settings.current.max_pending_cards):
-            self.withdraw(tx, rows[card_id], "made room for a card that came back")
+            self.withdraw(tx, rows[card_id], "made room for another card")
 
     def _check_alone(self, tx: Transaction, row: Prediction) -> None:
         other = self._others(tx, row)

@@ -48,6 +48,7 @@ class GateFacts:
     phase: int = 1
     approval_bound: float = 1.0
     threshold: float = 0.8
+    suggested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def rows(facts: GateFacts) -> list[Row]:
         "onboarding",
         f"first days: {facts.decisions} of {ONBOARDING} decisions made, everything is a card",
     )
+    ask(facts.suggested, "suggested", "an agent or a program suggested it: it waits for the operator")
     ask(not facts.autonomous, "autonomy-off", "autonomousModeEnabled is off")
     ask(not facts.workspace_acts, "workspace", "the workspace's autonomy is not `act`")
     ask(facts.quiet, "quiet", "quiet hours: nothing executes by itself")

@@ -290,6 +290,7 @@ class Pipeline:
                 phase=trigger.phase,
                 approval_bound=trigger.approval_bound,
                 threshold=settings.cross_poll_auto_execute_threshold,
+                suggested=trigger.suggested,
             )
         )
 

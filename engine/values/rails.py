@@ -80,6 +80,7 @@ class Trigger:
 
     `acknowledged_digest`: the digest whose `ask` the operator saw before approving, or "".
     `approval_bound`: Wilson's lower bound of the operator's past approval of like cards (SPEC 2.5), 0 if unknown.
+    `suggested`: an agent or a program asked for this very thing; only a person starts it.
     """
 
     prediction_id: str
@@ -94,6 +95,7 @@ class Trigger:
     approval_bound: float = 0.0
     acknowledged_digest: str = ""
     force: bool = False
+    suggested: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -339,6 +339,7 @@ def test_a_follow_up_acts_by_itself_with_its_link_from_the_channel_it_follows(wo
         ({"threshold": 0.9}, "below 0.90"),
         ({"bound": 0.7999}, "lower bound"),
         ({"asks": True}, "asks for a person"),
+        ({"suggested": True}, "waits for you"),
     ],
 )
 def test_each_condition_alone_keeps_a_card_a_card(changes: dict[str, object], word: str) -> None:
@@ -351,12 +352,13 @@ def test_each_condition_alone_keeps_a_card_a_card(changes: dict[str, object], wo
     st.builds(
         Standing, autonomous=st.booleans(), acts=st.booleans(), quiet=st.booleans(), phase=st.integers(0, 2),
         confidence=st.floats(0, 1), threshold=st.floats(0.8, 1), bound=st.floats(0, 1), snoozed=st.booleans(),
-        asks=st.booleans(),
+        asks=st.booleans(), suggested=st.booleans(),
     )
 )  # fmt: skip
 def test_nothing_acts_unless_everything_holds(standing: Standing) -> None:
     everything = (
         standing.autonomous and standing.acts and not standing.quiet and standing.phase >= 1 and not standing.asks
         and standing.confidence >= standing.threshold and standing.bound >= 0.8 and not standing.snoozed
+        and not standing.suggested
     )  # fmt: skip
     assert (why_not(standing) == "") is everything

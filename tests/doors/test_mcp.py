@@ -161,11 +161,6 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(
     assert (first["new"], again["new"]) == (True, False)
     assert first["predictions"][0]["id"] == again["predictions"][0]["id"]
     assert made == [("Run the tests", "/srv/shop", None, "suggested by claude: the cart changed")]
-    for number in range(9):
-        dispatch(engine, "suggest", asked | {"text": f"work {number}"})
-    with pytest.raises(Refusal) as refused:
-        dispatch(engine, "suggest", asked | {"text": "one more"})
-    assert refused.value.code == "too_many_cards"
     assert heard == []
 
 

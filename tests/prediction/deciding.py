@@ -218,6 +218,7 @@ class World:
             active_time=self.active_time,
             facts=Ledger(self.database),
             flows=["run_tests"],
+            estimate=lambda proposal, assignment: self.predictions.estimate(proposal, assignment),
             **common,
         )
         self.bench.cards = self.cards

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
+from engine.config import Settings
 from engine.events import ChangeSetDiscarded, EventBus, LandingUndone
 from engine.memory.ledger import Ledger
 from engine.prediction.cards_store import Prediction
@@ -72,14 +73,50 @@ def test_deciding_twice_is_refused(world: World) -> None:
     assert refusal(world.cards.get, "pred_none") == "unknown_card"
 
 
-def test_what_somebody_else_put_there_says_so_and_lies_below(world: World, database: Database) -> None:
+def test_what_a_program_suggests_is_of_its_own_source(world: World, database: Database) -> None:
     own = world.cards.propose("think about the cache", workspace=SHOP)
     put = world.cards.propose("tidy the cart", workspace=SHOP, reasoning="suggested by claude")
-    assert [one.id for one in world.cards.pending()] == [own.id, put.id]
-    assert (own.reasoning, put.reasoning) == ("your own prompt", "suggested by claude")
-    facts = Ledger(database).since(0, 50)
-    made = {one.subject: one.payload["suggested"] for one in facts if one.kind == "PredictionCreated"}
-    assert (made[own.id], made[put.id]) == (False, True)
+    assert (own.source, own.kind) == (Source.OPERATOR, "own")
+    assert (put.source, put.kind, put.reasoning) == (Source.PREDICTOR_HOOK, "suggested", "suggested by claude")
+    made = {one.subject: one.payload["source"] for one in Ledger(database).since(0, 50)}
+    assert made[put.id] == "predictor-hook", "it is notified as any new card, and counted as a prediction"
+    world.cards.approve(world.cards.propose("run_tests", workspace=SHOP, reasoning="suggested by claude").id)
+    assert [one.kind for one in world.decisions.recent()] == ["suggested"], "no decision on what he wrote himself"
+
+
+def test_a_suggestion_is_ranked_by_how_sure_the_twin_is_of_it(world: World) -> None:
+    own = world.cards.propose("think about the cache", workspace=SHOP)
+    sure, unsure = world.one("urgent", share=0.9), world.cards.propose("tidy", workspace=SHOP, reasoning="by claude")
+    assert unsure.confidence == 0.4, "phase 0 is fixed for it too"
+    (low,) = world.see(proposal("urgent", share=0.9), proposal("idle", share=0.1))
+    assert [one.id for one in world.cards.pending()] == [own.id, sure.id, unsure.id, low.id]
+    assert unsure.parts is not None
+    assert unsure.parts.words, "and says why"
+
+
+def test_suggestions_are_of_the_five_and_do_not_fill_them(world: World) -> None:
+    known = world.see(*(proposal(f"p{number}", share=0.1 * number, kind=f"k{number}") for number in range(1, 6)))
+    put = [world.cards.propose(f"part {number}", workspace=SHOP, reasoning="by claude") for number in range(3)]
+    pending = world.cards.pending()
+    assert len(pending) == 5
+    assert {one.id for one in put} < {one.id for one in pending}
+    assert {one.assignment.prompt for one in known} - {one.assignment.prompt for one in pending} == {
+        f"run the tests of p{number}" for number in (1, 2, 3)
+    }, "the least make room, without a signal, and come back when there is a seat"
+    assert world.signals() == []
+    assert refusal(world.cards.propose, "one more", workspace=SHOP, reasoning="by claude") == "too_many_cards"
+    assert len(world.cards.pending()) == 5
+    world.cards.dismiss(put[0].id)
+    assert world.cards.propose("one more", workspace=SHOP, reasoning="by claude").source is Source.PREDICTOR_HOOK
+    world.cards.propose("his own", workspace=SHOP)
+    assert len(world.cards.pending()) == 6, "what the operator writes takes nobody's seat"
+
+
+def test_no_suggestion_where_no_cards_are_made(database: Database, clock: FakeClock) -> None:
+    off = Settings.model_validate({"workspaces": {SHOP: {"autonomy": "off"}}})
+    world = World(database, clock, settings=off)
+    assert refusal(world.cards.propose, "tidy", workspace=SHOP, reasoning="by claude") == "autonomy_off"
+    assert world.cards.propose("tidy", workspace=SHOP).source is Source.OPERATOR
 
 
 def test_prose_waits_for_a_runner(world: World) -> None:

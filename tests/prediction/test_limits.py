@@ -69,10 +69,10 @@ def test_what_the_operator_wrote_lies_on_top_the_newest_first() -> None:
     assert [one.id for one in order([seat("a", 0.9), older, newer])] == ["f", "e", "a"]
 
 
-def test_what_agents_and_programs_put_there_lies_below_what_signals_speak_for() -> None:
-    put = seat("b", 0.0, source=Source.OPERATOR)
-    assert [one.id for one in order([put, seat("a", 0.1)])] == ["a", "b"]
-    assert not counts(put, NOW), "it takes no prediction's seat"
+def test_only_what_the_operator_wrote_lies_on_top() -> None:
+    seats = [seat("a", 0.1), seat("b", 0.4, source=Source.PREDICTOR_HOOK), seat("c", 0.0, source=Source.OPERATOR)]
+    assert [one.id for one in order(seats)] == ["c", "b", "a"]
+    assert [counts(one, NOW) for one in seats] == [True, True, False]
 
 
 @given(SEATS)

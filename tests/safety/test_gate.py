@@ -45,6 +45,7 @@ def test_nothing_against_it_passes() -> None:
         ("track-record", {"approval_bound": 0.8}, {"approval_bound": 0.7999}),
         ("autonomy-off", {"autonomous": True}, {"autonomous": False}),
         ("workspace", {"workspace_acts": True}, {"workspace_acts": False}),
+        ("suggested", {"suggested": False}, {"suggested": True}),
         ("quiet", {"quiet": False}, {"quiet": True}),
     ],
 )

@@ -23,9 +23,6 @@ from engine.values import Card, DecidedBy, NoAnswer, Refusal, sanitise
 if TYPE_CHECKING:
     from engine.engine import Engine
 
-MOST_HINTS = 20
-"""So many cards of programs wait for the operator at most."""
-
 ASKED_BY = "asked for over the gateway"
 
 RUN_SETTINGS = {
@@ -174,8 +171,6 @@ class Desk:
             asked = one.assignment
             if (asked.prompt, asked.workspace) == (words, where) and channel in (None, asked.channel):
                 return one
-        if sum(one.reasoning == ASKED_BY for one in pending) >= MOST_HINTS:
-            raise Refusal("too_many_cards", f"{MOST_HINTS} cards of programs wait already", "decide them first")
         return self._engine.cards.propose(hint, workspace=where, channel=channel, reasoning=ASKED_BY)
 
     def _best(self, channel: str | None) -> Card | None:

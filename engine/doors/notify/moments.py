@@ -55,7 +55,7 @@ def happening_of(fact: Fact) -> Happening | None:
     """Which of the seven a fact is, None when it is none of them."""
     payload = fact.payload
     match fact.kind:
-        case "PredictionCreated" if payload["source"] != Source.OPERATOR.value or payload.get("suggested"):
+        case "PredictionCreated" if payload["source"] != Source.OPERATOR.value:
             # Else he made it himself.
             return Happening.NEW_HIGH if payload["confidence"] >= HIGH else Happening.NEW_MEDIUM
         case "PredictionConfirmed" if payload["decided_by"] == DecidedBy.AUTONOMY.value:

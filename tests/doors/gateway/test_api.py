@@ -14,6 +14,7 @@ from engine.doors.gateway.api import build
 from engine.doors.gateway.feed import Feed
 from engine.doors.gateway.limits import Limits
 from engine.engine import Engine
+from engine.prediction.limits import SUGGESTED_MOST
 from engine.values import Answer, DecidedBy, DecisionSignal, Question, SessionState, Status, TriggerType, Verdict
 from tests.doors.gateway.conftest import Serve, Served
 
@@ -152,7 +153,7 @@ def test_what_a_program_hints_at_waits_for_the_operator(served: Served, engine: 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, force: bool) -> None:
-    hint = "report_branches" if force else "summarise_day"
+    hint = "report_branches days=8" if force else "summarise_day"
     found = told(served, "POST", "/crosspoll/trigger", json={"hint": hint, "force": force})
     [logged] = [one for one in engine.safety.log() if one.prediction_id == found["prediction"]["id"]]
     assert logged.blocked
@@ -160,6 +161,9 @@ def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, fo
     assert [one.rail for one in logged.verdicts] == ["rate", "loop", "cost", "content", "gate", "kill"]
     assert (logged.verdicts[0].rule == "force") is force
     assert logged.verdicts[4].verdict is Verdict.ASK
+    assert "suggested" in logged.verdicts[4].rule, "whatever its confidence and its record"
+    assert found["prediction"]["source"] == "predictor-hook"
+    engine.cards.dismiss(found["prediction"]["id"])
 
 
 def test_no_secret_gets_into_a_card(served: Served) -> None:
@@ -171,7 +175,7 @@ def test_no_secret_gets_into_a_card(served: Served) -> None:
 
 def test_programs_fill_no_stack(serve: Serve) -> None:
     other = serve()
-    for number in range(20):
+    for number in range(SUGGESTED_MOST):
         told(other, "POST", "/crosspoll/trigger", json={"hint": f"Look at part {number}"})
     assert (
         told(other, "POST", "/crosspoll/trigger", 429, json={"hint": "one more"})["error"]["code"] == "too_many_cards"

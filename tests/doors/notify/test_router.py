@@ -125,7 +125,7 @@ def test_what_the_operator_did_himself_is_not_told(world: World, event: Event) -
 def test_what_an_agent_put_there_is_told_as_any_new_card(world: World) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.card()
-    world.happen(replace(created(source=Source.OPERATOR), suggested=True))
+    world.happen(created(source=Source.PREDICTOR_HOOK))
     world.deliver()
     assert [note.prediction_id for note in world.courier.to(Surface.PHONE)] == ["pred_a"]
 
