@@ -91,7 +91,7 @@ def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: 
     shop = Shop(tmp_path, server, host, FakeClock(datetime(2026, 3, 2, 9, tzinfo=UTC)), 7)
     model = server.answer = Model(tasks(7, MOST))
     model.harm = dict.fromkeys(HARMFUL, 0.5)
-    print("\nafter  fragment                                   with    without   P(harm)  verdict")
+    print("\nafter  fragment                                   with    without    from   to  verdict")
     with shop.opened() as engine:
         planted = {plant(shop, words): words for words in (*GOOD, *HARMFUL)}
         found: list[str] = []
@@ -168,7 +168,7 @@ def line(after: int, words: str, lift: Lift | None) -> str:
     if lift is None:
         return f"{after:5}  {words:40.40}  never on trial"
     arms = f"{lift.with_good:3}/{lift.with_runs:<3}  {lift.without_good:3}/{lift.without_runs:<3}"
-    return f"{after:5}  {words:40.40}  {arms}   {lift.harm:7.3f}  {lift.verdict}"
+    return f"{after:5}  {words:40.40}  {arms}   {lift.low:+5.2f} {lift.high:+5.2f}  {lift.verdict}"
 
 
 def approve(shop: Shop) -> list[Candidate]:
