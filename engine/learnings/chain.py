@@ -18,7 +18,7 @@ from engine.learnings.extraction import Extraction
 from engine.learnings.promotion import Plan, folded_together, folding, promotable, to_global, to_project
 from engine.learnings.recurrence import Meaning
 from engine.learnings.scopes import GLOBAL, Scope, project_key, scope_at
-from engine.learnings.store import LearningFiles
+from engine.learnings.store import Forgotten, LearningFiles, texts_of
 from engine.learnings.tables import LearningSession
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -168,15 +168,17 @@ class Chain:
 
     def judged(self) -> ChainReport:
         """Project → global: each entry that is not there yet is judged by the model; nothing goes up without a clear
-        yes. Raises `Refusal`."""
+        yes. Of what is forgotten meanwhile the model is not asked, and what it said is not written (SPEC 4.10). Raises
+        `Refusal`."""
         done = ChainReport()
-        for entry in self._files.entries():
-            if entry.scope is not LearningScope.PROJECT or not promotable(entry):
-                continue
-            if self._rising(entry).promoted:
-                done = _joined(done, self._judge_one(entry))
-            else:
-                done = _joined(done, self._rise(entry, "model"))
+        with self._files.watched() as forgotten:
+            for entry in self._files.entries():
+                if entry.scope is not LearningScope.PROJECT or not promotable(entry) or forgotten(texts_of(entry)):
+                    continue
+                if self._rising(entry).promoted:
+                    done = _joined(done, self._judge_one(entry, forgotten))
+                else:
+                    done = _joined(done, self._rise(entry, "model"))
         return done
 
     def promote(self, entry: LearningEntry) -> ChainReport:
@@ -254,13 +256,16 @@ class Chain:
             self._told.add(words)
             self._report("learnings", words)
 
-    def _judge_one(self, entry: LearningEntry) -> ChainReport:
+    def _judge_one(self, entry: LearningEntry, forgotten: Forgotten) -> ChainReport:
         verdict = self._judge.judge(entry)
         if verdict is None:
             return ChainReport(judged={entry.id: NO_JUDGE})
         word = {True: "generalises", False: "does not", None: "no answer"}[verdict.holds]
         told = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
-        self._database.write(lambda tx: tx.record(told))
+        with self._files.alone():  # what is forgotten after this is erased from the ledger after this
+            if forgotten([*texts_of(entry), verdict.reason]):
+                return ChainReport()
+            self._database.write(lambda tx: tx.record(told))
         said = ChainReport(judged={entry.id: f"{word}: {verdict.reason}"})
         return _joined(said, self._rise(entry, "model")) if verdict.holds is True else said
 

@@ -19,7 +19,7 @@ from engine.learnings.entries import LONGEST, domain_of, entry_id, title_of
 from engine.learnings.record import Records, SessionRecord
 from engine.learnings.rules import PROSPECTIVE, Found, found, of_fact
 from engine.learnings.scopes import Scope, project_key
-from engine.learnings.store import Change, LearningFiles, added
+from engine.learnings.store import Change, Forgotten, LearningFiles, added, texts_of
 from engine.learnings.temporal import RISK, assumptions, came_true, risks
 from engine.storage.facts_read import Fact
 from engine.values import EntrySource, LearningEntry, LearningKind, LearningStatus, NoAnswer
@@ -29,10 +29,6 @@ log = logging.getLogger(__name__)
 
 ESTABLISHED = 0.75
 """From this confidence on what a team found goes on to its session: tests, the operator, or repetition said so."""
-
-
-Forgotten = Callable[[LearningEntry], bool]
-"""Whether an entry holds what was forgotten since its words were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ class Extraction:
             own = session if one.about.startswith(RISK) or one.phase == "in-flight" else team
             own = session if one.kind is LearningKind.PROXY else own
             entry = made(one, own, record, at)
-            if entry.id in known or forgotten(entry):
+            if entry.id in known or forgotten(texts_of(entry)):
                 continue
             known.add(entry.id)
             new.append(entry)

@@ -65,6 +65,9 @@ Stamp = tuple[int, int, int]
 Holds = Callable[[str], bool]
 """Whether a text holds words that are being forgotten."""
 
+Forgotten = Callable[[Iterable[str]], bool]
+"""Whether any of these texts holds what was forgotten since they were read."""
+
 
 class LearningFiles:
     """The pages of one home. All methods may be called from any thread."""
@@ -193,14 +196,14 @@ class LearningFiles:
             yield
 
     @contextmanager
-    def watched(self) -> Iterator[Callable[[LearningEntry], bool]]:
-        """For who reads now what he writes later, a model's time from now: whether an entry holds what was forgotten in
-        between (SPEC 4.10). To be asked while `alone`, together with the writing."""
+    def watched(self) -> Iterator[Forgotten]:
+        """For who reads now what he writes later, a model's time from now: whether any of these texts holds what was
+        forgotten in between (SPEC 4.10). To be asked while `alone`, together with the writing."""
         since: list[Holds] = []
         with self._lock:
             self._watching.append(since)
         try:
-            yield lambda entry: any(holds(text) for holds in since for text in texts_of(entry))
+            yield lambda texts: any(holds(text) for text in texts for holds in since)
         finally:
             with self._lock:
                 self._watching = [one for one in self._watching if one is not since]

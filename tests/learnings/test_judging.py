@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from engine.clock import FakeClock
-from engine.learnings.asking import claimed, told, verdict
+from engine.learnings.asking import JUDGE, claimed, told, verdict
 from engine.learnings.chain import NO_JUDGE
 from engine.learnings.record import SessionRecord
+from engine.memory.forgetting import Wanted
 from engine.storage.database import Database
-from engine.values import LearningEntry, LearningScope, Refusal, Touched
+from engine.values import Answer, LearningEntry, LearningScope, Question, Refusal, Touched
 from tests.learnings.world import NO_MODEL, SHOP, Says, World, view
 
 UV = "We install with uv"
@@ -74,6 +76,57 @@ def test_a_yes_promotes_once_with_its_provenance(tmp_path: Path, database: Datab
     report = world.learnings.chain(judge=True)
     assert report.reinforced == (risen.id,)
     assert everywhere(world)[0].reinforced_by == ("s3",)
+
+
+class Listens(Says):
+    """A judge during whose time the operator has something forgotten."""
+
+    def __init__(self, *answers: str) -> None:
+        super().__init__(*answers)
+        self.forget: Callable[[], object] = lambda: None
+
+    def ask(self, question: Question, /) -> Answer | None:
+        answer = super().ask(question)
+        if question.purpose == JUDGE:
+            self.forget()
+        return answer
+
+
+def listened(tmp_path: Path, database: Database, clock: FakeClock, reason: str, forgotten: str, *said: str) -> World:
+    """A project that knows these things, all of which hold everywhere for this reason."""
+    model = Listens(NOTHING, NOTHING, NOTHING, json.dumps({"generalises": True, "reason": reason}))
+    world = World(tmp_path / "data", database, clock, model=model)
+    for number in range(3):
+        world.session(f"s{number}", *said)
+    model.asked.clear()
+    model.forget = lambda: world.learnings.texts.erase(Wanted([forgotten]))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("reason", "forgotten"),
+    [("it is said that we install with uv", UV), ("so says Ann", UV), ("Ann sees to it", "Ann sees to it")],
+)
+def test_what_a_judge_says_of_what_was_forgotten_meanwhile_is_not_written(
+    tmp_path: Path, database: Database, clock: FakeClock, reason: str, forgotten: str
+) -> None:
+    """The entry that it speaks of is forgotten, or what it says itself: neither comes back by way of the ledger."""
+    world = listened(tmp_path, database, clock, reason, forgotten, UV)
+    assert world.learnings.chain(judge=True).judged == {}
+    assert world.events("LearningJudged") == []
+    assert everywhere(world) == []
+    assert world.learnings.files._watching == [], "the words are kept for nobody"
+
+
+def test_what_is_forgotten_while_another_is_judged_is_not_asked_about(
+    tmp_path: Path, database: Database, clock: FakeClock
+) -> None:
+    said = ("Amounts are whole cents, says Ann", "Dates have a zone, says Ann", "Stock is counted at night, says Ann")
+    world = listened(tmp_path, database, clock, "it always helps", "says Ann", *said)
+    assert len(world.learnings.entries("project")) == 3
+    world.learnings.chain(judge=True)
+    assert isinstance(world.model, Listens)
+    assert len(world.model.asked) == 1
 
 
 def test_another_projects_same_words_reinforce_it(tmp_path: Path, database: Database, clock: FakeClock) -> None:

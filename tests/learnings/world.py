@@ -99,6 +99,7 @@ class World:
         self.database = database
         self.clock = clock
         self.told = Told()
+        self.model = model
         self.faults: list[str] = []
         self.learnings = Learnings(
             folder,
