@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -30,6 +31,8 @@ from engine.lock import read_holder
 from engine.settings_store import SettingsStore
 from engine.storage import migrations
 from engine.storage.files import damaged_fix
+from engine.storage.stuck import FIX as STUCK_FIX
+from engine.storage.stuck import TOLD
 from engine.values import Refusal, sanitise
 
 FAULTS_SHOWN = 3
@@ -49,6 +52,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         *_missing_workspaces(home, settings),
         *_variables(os.environ),
         _database(home.database),
+        *_readers(home.database),
         _index(home, here=not server_of(settings)),
         *index_server(settings, online=online),
         _embedder(settings),
@@ -172,6 +176,19 @@ def _database(path: Path) -> Check:
     if version is not None and version > migrations.HEAD:
         return Check("database", FAIL, f"format {version} is newer than {migrations.HEAD}", "upgrade Clawpy Console")
     return Check("database", OK, f"whole, {size:.1f} MB, format {version or 'none'}, SQLite {sqlite3.sqlite_version}")
+
+
+def _readers(path: Path) -> list[Check]:
+    """Readers of the ledger that do not come on, as the engine told of them."""
+    if not path.exists():
+        return []
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2)) as connection:
+            found = connection.execute("SELECT value FROM engine_state WHERE key = ?", (TOLD,)).fetchone()
+    except sqlite3.Error:
+        return []  # `database` says what is wrong
+    told = json.loads(found[0]) if found else {}
+    return [Check("ledger", WARN, one["words"], STUCK_FIX) for one in told.values()]
 
 
 def _index(home: Home, *, here: bool) -> Check:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Executable
 from sqlmodel import Session
@@ -41,6 +41,9 @@ from engine.storage.kept import EVERYTHING, Noting
 from engine.storage.quick import Rows, ask, driver_of, run
 from engine.storage.rows import DRIVER, WriteSession
 from engine.values import Refusal
+
+if TYPE_CHECKING:
+    from engine.storage.facts_read import FactsRead
 
 log = logging.getLogger(__name__)
 
@@ -144,8 +147,8 @@ class Database:
         """Counts commits since opening: while it stands still nothing was written, and what was read holds."""
         self.recorded = 0
         """Counts those of them that wrote to the ledger: while it stands still there is nothing to follow."""
-        self.followers: set[str] = set()
-        """The keys under which `FactsRead` keeps how far the ledger was read: what is after them is needed."""
+        self.followers: dict[str, FactsRead] = {}
+        """Who follows the ledger, by the key under which is kept how far: what is after that is needed."""
         self._stamps: dict[str, int] = defaultdict(int)
         self._clock = clock
         self._bus = bus

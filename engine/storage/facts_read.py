@@ -13,9 +13,14 @@ from typing import Any, Protocol
 
 from engine.storage import state
 from engine.storage.database import Database
+from engine.values import sanitise
+from engine.values.secrets import redact
 
 BATCH = 500
 """Facts that are read at once."""
+
+LONGEST_FAULT = 500
+"""Characters."""
 
 
 class Fact(Protocol):
@@ -51,7 +56,9 @@ class FactsRead:
         self._key = key
         self._concerns = concerns
         self._cursor: int | None = None
-        database.followers.add(key)
+        self.fault = ""
+        """What handling raised the last time, in words; "" when it went well."""
+        database.followers[key] = self
 
     def each(self, handle: Callable[[Sequence[Fact]], int | None]) -> None:
         """Hand over the facts of concern since the last time, oldest first, in batches.
@@ -62,7 +69,7 @@ class FactsRead:
         cursor = self._stored() if self._cursor is None else self._cursor
         while facts := self._facts.since(cursor, BATCH):
             concerning = [fact for fact in facts if self._concerns(fact)]
-            taken = handle(concerning) if concerning else 0
+            taken = self._handled(handle, concerning) if concerning else 0
             left = concerning[len(concerning) if taken is None else taken :]
             cursor = left[0].id - 1 if left else facts[-1].id
             if len(left) < len(concerning) or (len(facts) == BATCH and not left):
@@ -70,6 +77,20 @@ class FactsRead:
             self._cursor = cursor
             if left or len(facts) < BATCH:
                 return
+
+    def next_of_concern(self) -> Fact | None:
+        """The first fact that it has not handled yet, of the next `BATCH`."""
+        cursor = self._stored() if self._cursor is None else self._cursor
+        return next((fact for fact in self._facts.since(cursor, BATCH) if self._concerns(fact)), None)
+
+    def _handled(self, handle: Callable[[Sequence[Fact]], int | None], facts: Sequence[Fact]) -> int | None:
+        try:
+            taken = handle(facts)
+        except Exception as error:
+            self.fault = redact(sanitise(f"{type(error).__name__}: {error}"))[:LONGEST_FAULT]
+            raise
+        self.fault = ""
+        return taken
 
     def _stored(self) -> int:
         with self._database.read() as session:

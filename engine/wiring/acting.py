@@ -13,6 +13,7 @@ from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
 from engine.prediction.acting import Acting
 from engine.prediction.ports import Calibrator
+from engine.storage.stuck import StuckReaders
 from engine.values import Refusal
 from engine.wiring.prediction import last_sign
 from engine.wiring.rails import held
@@ -86,6 +87,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrat
             Job("nightly", lambda: NIGHT_LOOK, core.knowledge.night, core.knowledge.nightly.wanted, kept=False),
             Job("retention", lambda: KEPT_LOOK, core.memory.housekeeping, kept=False),
             Job("days", lambda: DAYS_LOOK, core.retention.round, kept=False),
+            Job("readers", lambda: DAYS_LOOK, StuckReaders(core.database, clock).look, kept=False),
             Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.digest, core.adaptation.wanted, kept=False),
             Job("training", lambda: TRAINING_LOOK, training.step, training.due, kept=False),
             Job("export", lambda: EXPORT_LOOK, partial(_export, core), partial(_export_due, core), kept=False),

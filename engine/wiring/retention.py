@@ -107,7 +107,7 @@ def events(followers: Set[str]) -> Rule:
 
 def build(core: Engine) -> None:
     """What the rounds work by. The records come before the facts that they were made of."""
-    rules = (RECORDS, RUNS, COSTS, TRIGGERS, events(core.database.followers))
+    rules = (RECORDS, RUNS, COSTS, TRIGGERS, events(core.database.followers.keys()))
     core.retention = RetentionRounds(
         core.database, core.clock, rules, lambda table, workspace: core.settings.current.kept_days(table, workspace)
     )

@@ -37,7 +37,7 @@ def settings(document: str = "") -> Settings:
 def keeping(database: Database, clock: FakeClock, document: str = "") -> RetentionRounds:
     rules = (retention.RECORDS, retention.RUNS, retention.COSTS, retention.TRIGGERS)
     return RetentionRounds(
-        database, clock, (*rules, retention.events(database.followers)), settings(document).kept_days
+        database, clock, (*rules, retention.events(database.followers.keys())), settings(document).kept_days
     )
 
 

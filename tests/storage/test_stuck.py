@@ -1,0 +1,103 @@
+"""A reader of the ledger that does not come on is told to the operator, for nothing after it is let go (SPEC 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.doors.doctor import examine
+from engine.events import ChangeSetDiscarded
+from engine.home import Home
+from engine.memory.ledger import Ledger
+from engine.storage.database import Database
+from engine.storage.facts_read import Fact, FactsRead
+from engine.storage.stuck import FIX, PATIENCE, StuckReaders
+
+HOUR = timedelta(hours=1)
+
+
+class Reader:
+    """One that raises as long as it is `broken`."""
+
+    def __init__(self, database: Database) -> None:
+        self.facts = FactsRead(
+            database, Ledger(database), "test.reader", lambda fact: fact.kind == "ChangeSetDiscarded"
+        )
+        self.broken = True
+
+    def catch_up(self) -> None:
+        try:
+            self.facts.each(self._take)
+        except ValueError:
+            assert self.broken
+
+    def _take(self, facts: Sequence[Fact]) -> None:
+        if self.broken:
+            raise ValueError("no such folder: /gone")
+
+
+@pytest.fixture
+def reader(database: Database) -> Reader:
+    database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="sess_1", session_id="sess_1")))
+    return Reader(database)
+
+
+def faults(database: Database) -> list[str]:
+    return [one.payload["message"] for one in Ledger(database).latest(20, kinds=("FaultReported",))]
+
+
+def test_who_does_not_come_on_for_a_day_is_told_of_once(database: Database, clock: FakeClock, reader: Reader) -> None:
+    stuck = StuckReaders(database, clock)
+    reader.catch_up()
+    clock.advance(PATIENCE - HOUR)
+    assert stuck.look() == [], "it may yet come on"
+    clock.advance(HOUR)
+    assert stuck.look() == []
+    clock.advance(HOUR)
+    reader.catch_up()
+    (words,) = stuck.look()
+    assert words.startswith("test.reader has not come past ChangeSetDiscarded of sess_1 (")
+    assert words.endswith("ValueError: no such folder: /gone")
+    clock.advance(HOUR)
+    assert stuck.look() == []
+    again = StuckReaders(database, clock)
+    assert (again.look(), again.look()) == ([], []), "nor by the next engine"
+    assert faults(database) == [f"{words}; {FIX}"]
+
+
+def test_who_came_on_meanwhile_is_not_told_of(database: Database, clock: FakeClock, reader: Reader) -> None:
+    stuck = StuckReaders(database, clock)
+    reader.catch_up()
+    clock.advance(PATIENCE)
+    stuck.look()
+    reader.broken = False
+    reader.catch_up()
+    clock.advance(HOUR)
+    assert stuck.look() == []
+    assert reader.facts.fault == ""
+    assert faults(database) == []
+
+
+def test_doctor_says_so_until_it_comes_on(database: Database, clock: FakeClock, reader: Reader, tmp_path: Path) -> None:
+    home = Home.locate(tmp_path)
+    home.database.parent.mkdir(parents=True)
+    home.database.symlink_to(tmp_path / "clawpy.db")
+
+    def said() -> list[tuple[str, str]]:
+        return [(one["message"], one["fix"]) for one in examine(home, [])["checks"] if one["name"] == "ledger"]
+
+    stuck = StuckReaders(database, clock)
+    reader.catch_up()
+    clock.advance(PATIENCE)
+    stuck.look()
+    assert said() == []
+    (words,) = stuck.look()
+    assert said() == [(words, FIX)]
+    reader.broken = False
+    reader.catch_up()
+    stuck.look()
+    assert said() == []
