@@ -213,6 +213,10 @@ WORDS: dict[str, Callable[[Any], str]] = {
     "GatewayOpened": lambda e: f"listening at {e.subject} ({e.words})",
     "GatewayClosed": lambda e: f"no longer listening at {e.subject}",
     "RowsLetGo": lambda e: "kept long enough: " + ", ".join(f"{number} of {table}" for table, number in e.rows.items()),
+    "LearningsExtracted": lambda e: f"written down from {e.subject}: {e.entries} of what it taught",
+    "CloudSyncFailed": lambda e: f"{e.subject} not shared with other machines: {e.message}; {e.unsent} unsent",
+    "NotificationsGivenUp": lambda e: f"not delivered to the {e.subject}: {e.number}, {e.reason}",
+    "SettingChanged": lambda e: f"setting {e.subject} = {e.value}",
     "FaultReported": lambda e: f"fault in {e.where}: {e.message}",
 }
 """What a fact is in words; for a kind that is not here its fields are written."""

@@ -20,7 +20,7 @@ from engine.config_agents import ACP
 from engine.config_file import VARIABLES, dotted
 from engine.doors.checks import FAIL, OK, WARN, Check
 from engine.doors.keys import prospects, router
-from engine.doors.outward import index_server, notifications, server_of
+from engine.doors.outward import index_server, notifications, server_of, shared_database
 from engine.doors.reaching import reach
 from engine.execution.routing import SET_UP, ModelRouter
 from engine.git import OLDEST, Git, repository_root
@@ -55,6 +55,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         *_readers(home.database),
         _index(home, here=not server_of(settings)),
         *index_server(settings, online=online),
+        *shared_database(online=online),
         _embedder(settings),
         _git(),
         _gh(),

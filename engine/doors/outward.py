@@ -1,4 +1,5 @@
-"""What `doctor` looks at beyond this machine: the server of the index, and where notifications go (SPEC 4.10, 10.2)."""
+"""What `doctor` looks at beyond this machine: the server of the index, the database that machines share, and where
+notifications go (SPEC 1.9, 4.10, 10.2)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from engine.doors.reaching import answers
 from engine.home import Home
 from engine.keys import Keys
 from engine.memory.chroma_server import VARIABLE
+from engine.storage.shared import SHARED_URL, SharedDatabase
 from engine.values import Refusal
+from engine.values.secrets import redact
 
 
 def server_of(settings: Settings) -> str:
@@ -38,6 +41,25 @@ def index_server(settings: Settings, *, online: bool) -> list[Check]:
     if fault := answers(f"{url}/api/v2/heartbeat"):
         return [Check("index server", WARN, f"{host}: {fault}; words and exact vectors find meanwhile", "start it")]
     return [Check("index server", OK, f"the index is on {host}, which answers")]
+
+
+def shared_database(*, online: bool) -> list[Check]:
+    """The PostgreSQL that machines share, where one is named; it is asked only when the operator says so."""
+    url = os.environ.get(SHARED_URL, "")
+    if not url:
+        return []
+    if not online:
+        return [Check("shared", OK, f"machines share the database of {SHARED_URL}; `clawpy doctor --online` asks it")]
+    try:
+        with SharedDatabase(url, ()).connect() as connection:
+            where = f"{connection.info.dbname} on {connection.info.host}"
+    except Refusal as refusal:
+        return [Check("shared", WARN, refusal.message, refusal.fix)]
+    except Exception as error:  # whatever a connection does
+        said = " ".join(redact(str(error)).split()) or type(error).__name__
+        fix = f"mend {SHARED_URL}, or start its server; what is unsent waits"
+        return [Check("shared", WARN, f"what machines share cannot be reached: {said}", fix)]
+    return [Check("shared", OK, f"machines share {where}, which answers")]
 
 
 def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:

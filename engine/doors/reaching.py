@@ -55,5 +55,7 @@ def answers(address: str, *, seconds: float = SECONDS) -> str:
     except urllib.error.HTTPError as error:
         with error:
             return f"it answers {error.code}"
+    except urllib.error.URLError as error:
+        return f"it cannot be reached: {error.reason}"
     except (OSError, ValueError) as error:
         return f"it cannot be reached ({type(error).__name__})"

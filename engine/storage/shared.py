@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SHARED_URL = "CLAWPY_SHARED_DATABASE_URL"
+"""The variable that names the PostgreSQL; it may hold a password."""
+
 CONNECT_SECONDS = 5
 STATEMENT_MS = 10_000
 LOCK = 0x636C6177
@@ -47,7 +50,7 @@ class SharedDatabase:
             raise Refusal(
                 "no_psycopg",
                 "what machines share is in a PostgreSQL, and psycopg is not installed",
-                "install clawpy-console[postgres]",
+                "in the folder of Clawpy Console: uv tool install '.[postgres]'; see Several machines in the README",
             ) from error
         try:
             connection = psycopg.connect(
@@ -62,7 +65,7 @@ class SharedDatabase:
         except psycopg.ProgrammingError:  # it would quote the URL, and the password in it
             raise Refusal(
                 "bad_shared_url",
-                "CLAWPY_SHARED_DATABASE_URL is no database URL",
+                f"{SHARED_URL} is no database URL",
                 "write postgresql://USER:PASSWORD@HOST/DATABASE, what is no letter or digit in them as %XX",
             ) from None
         if not self._made:

@@ -19,13 +19,11 @@ from engine.memory.importing import talks
 from engine.memory.markdown import Markdown
 from engine.memory.watching import Watching
 from engine.stand_ins import StandIns
+from engine.storage.shared import SHARED_URL
 from engine.values import Card, DecisionSignal, Doing, LeaderDecision, Refusal
 
 if TYPE_CHECKING:
     from engine.engine import Engine
-
-SHARED_URL = "CLAWPY_SHARED_DATABASE_URL"
-"""The variable that names a PostgreSQL in which machines share one leadership (SPEC 1.9); it may hold a password."""
 
 FAR_BACK = 200
 """So many of the latest decisions, the operator's and captured ones, are looked through."""

@@ -10,7 +10,15 @@ import pytest
 from clawpy_console.headless import in_words
 from clawpy_console.printing.settings import config
 from clawpy_console.printing.style import Style, how_it_ended, indented, one_line
-from engine.events import CandidatePromoted, ChangeSetLanded, Event, NightlyFinished, RowsLetGo
+from engine.events import (
+    CandidatePromoted,
+    ChangeSetLanded,
+    CloudSyncFailed,
+    Event,
+    LearningsExtracted,
+    NightlyFinished,
+    RowsLetGo,
+)
 
 PLAIN = Style(False)
 
@@ -60,6 +68,14 @@ def test_a_prompt_of_several_lines_stays_one_entry() -> None:
         (
             CandidatePromoted(subject="cand_1", type="t", title="Heal once", by="operator"),
             "in force by operator: cand_1, Heal once",
+        ),
+        (
+            CloudSyncFailed(subject="summaries", message="the server is away", unsent=3),
+            "summaries not shared with other machines: the server is away; 3 unsent",
+        ),
+        (
+            LearningsExtracted(subject="sess_1", entries=1, scopes=("observations",), by="rules"),
+            "written down from sess_1: 1 of what it taught",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""What `doctor` says of the server of the index and of notifications."""
+"""What `doctor` says of the server of the index, of what machines share, and of notifications."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from engine.config import MemorySettings, Settings
 from engine.config_gateway import GatewaySettings
 from engine.config_notify import NotifySettings, SurfaceSettings
-from engine.doors.outward import index_server, notifications
+from engine.doors.outward import index_server, notifications, shared_database
 from engine.home import Home
 from engine.keys import Keys
 from engine.storage import migrations
@@ -31,7 +31,26 @@ def test_the_server_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CLAWPY_CHROMA_URL", f"http://127.0.0.1:{silent.port}")
     [one] = index_server(named, online=True)
     assert one.state == "warn"
-    assert "cannot be reached" in one.message
+    assert "it cannot be reached: [Errno 111] Connection refused" in one.message
+
+
+def test_the_database_that_machines_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that answers: `tests/hierarchy/test_postgres.py`."""
+    monkeypatch.delenv("CLAWPY_SHARED_DATABASE_URL", raising=False)
+    assert shared_database(online=True) == []
+    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "postgresql://me:hunter2@127.0.0.1:9/clawpy")
+    [one] = shared_database(online=False)
+    assert one.state == "ok"
+    assert "doctor --online" in one.message
+    [one] = shared_database(online=True)
+    assert one.state == "warn"
+    assert one.message.startswith("what machines share cannot be reached: ")
+    assert "port 9 failed: Connection refused" in one.message
+    assert "\n" not in one.message
+    assert "hunter2" not in one.message
+    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "hunter2")
+    [one] = shared_database(online=True)
+    assert (one.state, one.message) == ("warn", "CLAWPY_SHARED_DATABASE_URL is no database URL")
 
 
 def test_where_notifications_go_and_what_did_not_arrive(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

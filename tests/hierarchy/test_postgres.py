@@ -19,6 +19,7 @@ import pytest
 
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
+from engine.doors.outward import shared_database
 from engine.execution.prompt.assembly import PartSource
 from engine.stand_ins import StandIns
 from engine.storage.shared import SharedDatabase
@@ -81,6 +82,17 @@ def server() -> Iterator[Path]:
 def make_database(server: Path, name: str) -> None:
     with psycopg.connect(f"postgresql://clawpy@/postgres?host={server}", autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
+
+
+def test_doctor_asks_whether_it_answers(server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_database(server, "asked")
+    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", f"postgresql://clawpy:hunter2@/asked?host={server}")
+    [one] = shared_database(online=True)
+    assert (one.state, one.message) == ("ok", f"machines share asked on {server}, which answers")
+    monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", f"postgresql://clawpy@/missing?host={server}")
+    [one] = shared_database(online=True)
+    assert one.state == "warn"
+    assert 'database "missing" does not exist' in one.message
 
 
 class Cutter:

@@ -125,7 +125,7 @@ class Provider:
         if "fault" not in reply:
             return reply
         if reply.get("missing"):
-            raise Refusal("no_library", reply["fault"], "pip install 'clawpy-console[train]'")
+            raise Refusal("no_library", reply["fault"], "in the folder of Clawpy Console: uv tool install '.[train]'")
         words = sanitise(redact(f"{call}: {reply['fault']}", [account.key]))
         raise TrainingFault(words, passing=reply["status"] in PASSING)
 

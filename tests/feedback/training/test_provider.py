@@ -81,5 +81,5 @@ def test_a_process_that_does_not_answer(opened: Opens) -> None:
     reply = '{"fault": "together is not installed", "status": 0, "missing": true}'
     with pytest.raises(Refusal, match="together is not installed") as refused:
         opened("together", "http://127.0.0.1:9", "/bin/sh", "-c", f"read asked; echo '{reply}'").job("x")
-    assert "clawpy-console[train]" in refused.value.fix
+    assert "uv tool install '.[train]'" in refused.value.fix
     assert KEY not in repr(Account("openai", "x", KEY))
