@@ -49,8 +49,8 @@ _SCOPES = (OBSERVATIONS, ESCALATION, ALIGNMENT, CORRECTIVE)
 _EXTRACT = f"""\
 You write down what software agents learn from their work. Below is the record of one finished session. Name at most
 {MOST} things that whoever works on this project next should know and that the record shows: how something is done here,
-what has to be, what goes wrong and how it is right. Leave out what was only done, what any programmer knows, and what
-was guessed. If there is nothing, name none.
+what has to be, what goes wrong and how it is right. Leave out what was only done, what any programmer knows, what was
+guessed, and how the agent's own tools (read, edit, exec and their like) behave. If there is nothing, name none.
 Answer with one JSON object and nothing else:
 {{"learnings": [{{"text": "one sentence that stands by itself, without names of sessions or dates",
 "scope": "{" | ".join(_SCOPES)}", "about": "team (how things are done here) | task (this piece of work) |

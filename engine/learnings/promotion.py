@@ -2,8 +2,9 @@
 again. Pure: a plan is made of entries, and carried out elsewhere.
 
 What a scope has already is reinforced, and not written again; each entry counts each session once. So a plan that was
-carried out leaves nothing to plan. What is retired, waits for review, is about the human, or was only feared or assumed
-goes no further; and what the operator retired in a project does not come back by being said again.
+carried out leaves nothing to plan. What is retired, waits for review, is about the human or an agent's own tools, or
+was only feared or assumed goes no further; and what the operator retired in a project does not come back by being said
+again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from datetime import datetime
 from engine.events import Event, LearningPromoted, LearningReinforced
 from engine.learnings.entries import entry_id, sources_written, stamp
 from engine.learnings.front_matter import Value
+from engine.learnings.own_tools import of_own_tools
 from engine.learnings.recurrence import Cluster, Meaning, clusters, matches
 from engine.learnings.rules import IN_FLIGHT, PROSPECTIVE
 from engine.learnings.scopes import Scope
@@ -93,7 +95,7 @@ def to_project(
 ) -> Plan:
     """Session → project: `below` are the entries of its sessions and teams, `there` those of the project."""
     every = list(below)
-    pool = [one for one in every if promotable(one) and one.session_id]
+    pool = [one for one in every if promotable(one) and one.session_id and not of_own_tools(one)]
     standing = [one for one in there if one.kind is not LearningKind.PROXY]
     used = {source.entry for one in standing for source in one.promoted_from}
     known = _known(standing, pool)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from engine.learnings.own_tools import ERRED, REFUSED
 from engine.learnings.record import Edit, Said, SessionRecord
 from engine.learnings.sameness import folded
 from engine.storage.facts_read import Fact
@@ -130,11 +131,11 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
             ]
         case "AgentErred":
             message, tool = _short(str(payload.get("message", ""))), str(payload.get("tool", "")) or "its model"
-            about = f"erred/{tool}/{signature(message, record.view.cwd)}"
+            about = f"{ERRED}{tool}/{signature(message, record.view.cwd)}"
             return [_task(f"`{tool}` fails here: {message}", about, OBSERVATIONS, Basis.SINGLE, spent)]
         case "ToolRefused" if not _answered_no(str(payload.get("what", "")), record):
             what, rule = _short(str(payload.get("what", ""))), str(payload.get("rule", ""))
-            about = f"refused/{rule}/{signature(what, record.view.cwd)}"
+            about = f"{REFUSED}{rule}/{signature(what, record.view.cwd)}"
             said = f"`{what}` is refused here ({rule}): do without it."
             return [_institutional(said, about, ESCALATION, Basis.SINGLE, spent)]
         case "WorkOverlapped":

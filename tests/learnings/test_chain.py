@@ -130,6 +130,29 @@ def test_what_is_about_the_human_never_goes_up(world: World) -> None:
     assert world.learnings.chain().nothing
 
 
+def test_what_is_about_an_agents_own_tools_stays_with_its_team(world: World) -> None:
+    """The next agent may have other tools. What a program does here, and what the operator wants, is the project's."""
+    erred = [
+        {"tool": "edit", "message": "not_once: the old text is in the file 2 times"},
+        {"tool": "read", "message": "bad_arguments: read needs path"},
+        {"tool": "model", "message": "the provider is overloaded"},
+        {"tool": "exec", "message": "bad_arguments: exec needs command"},
+        {"tool": "exec", "message": "exec:ruff check: exit code 127"},
+    ]
+    for number in range(3):
+        session = f"s{number}"
+        facts = [fact("AgentErred", session, agent="backend_builder", **one) for one in erred]
+        facts.append(fact("ToolRefused", session, tool="write", what="/etc/hosts", rule="outside", reason="outside"))
+        wants = Said("fact", "Never use the edit tool on generated files.", "operator")
+        said = (Said("fact", "The read tool requires a relative path.", "agent"), Said("decision", UV, "agent"), wants)
+        world.session(session, said=said, facts=tuple(facts))
+    kept = {one.text for one in world.learnings.entries("project")}
+    assert kept == {UV, wants.text, "`exec` fails here: exec:ruff check: exit code 127"}
+    stays = {one.text for one in world.learnings.entries("team", session="s2")} - kept
+    assert "The read tool requires a relative path." in stays
+    assert {one.split("`")[1] for one in stays if "`" in one} == {"edit", "read", "model", "exec", "/etc/hosts"}
+
+
 def test_another_projects_sessions_are_not_counted(world: World) -> None:
     for number, workspace in enumerate([SHOP, SHOP, "/other/shop"]):
         one = replace(view(f"s{number}"), workspace=workspace)
