@@ -19,6 +19,7 @@ from engine.memory.ledger import append
 from engine.storage import database as storage
 from engine.storage import migrations
 from engine.storage.database import Database
+from tests.support.forked import Nursery
 
 # Child processes keep their bytecode, as they do at an operator's. Where a container forbids it every one of the some
 # hundreds that the tests start would compile SQLAlchemy and Chroma again.
@@ -46,12 +47,17 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-@pytest.fixture(autouse=True)
-def _own_git_identity(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """git neither reads the developer's configuration nor needs one."""
+@pytest.fixture(scope="session")
+def git_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = tmp_path_factory.getbasetemp() / "gitconfig"
     config.write_text(GIT_CONFIG)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    return config
+
+
+@pytest.fixture(autouse=True)
+def _own_git_identity(git_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git neither reads the developer's configuration nor needs one."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(git_config))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for variable in ("CLAWPY_HOME", "CLAWPY_SHARED_DATABASE_URL", "UV_PROJECT_ENVIRONMENT"):
         monkeypatch.delenv(variable, raising=False)
@@ -99,6 +105,14 @@ def _quick_homes(migrated: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(migrations, "_create", copy)
     monkeypatch.setattr(storage, "open_sqlite", lambda path, **how: connect(path, **how | {"durable": False}))
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Starts `clawpy` in a process of its own, quickly."""
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
 
 
 @pytest.fixture

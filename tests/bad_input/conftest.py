@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -51,13 +50,6 @@ def contents(folder: Path) -> dict[str, bytes]:
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file.name not in PASSING
     }
-
-
-def process(home: Home, folder: Path, *argv: str) -> Said:
-    """`clawpy` as a process of its own in `folder`."""
-    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), *argv]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-    return Said(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.home import Home
-from tests.bad_input.conftest import Clawpy, contents, ok, process, refused
+from tests.bad_input.conftest import Clawpy, contents, ok, refused
 from tests.cli.conftest import A_FORMER_DAY
 from tests.conftest import Repository
+from tests.support.forked import Nursery
 
 
 @pytest.fixture
@@ -33,8 +36,10 @@ def test_a_folder_that_is_no_repository(clawpy: Clawpy, home: Home, plain: Path)
     assert list(plain.iterdir()) == []
 
 
-def test_the_console_in_such_a_folder_says_so_before_it_takes_the_screen(home: Home, plain: Path) -> None:
-    said = process(home, plain)
+def test_the_console_in_such_a_folder_says_so_before_it_takes_the_screen(
+    clawpy: Clawpy, home: Home, plain: Path
+) -> None:
+    said = clawpy()
     assert said.code == 1
     assert f"{plain} is not in a git repository" in said.err
     assert "git init" in said.err
@@ -99,10 +104,17 @@ def test_a_path_with_spaces_signs_and_unicode(
     assert {file.name for file in tmp_path.iterdir()} == {name, "home"}
 
 
-def test_a_home_with_spaces_and_unicode_too_long_for_a_socket(shop: Repository, tmp_path: Path) -> None:
+def test_a_home_with_spaces_and_unicode_too_long_for_a_socket(
+    shop: Repository, tmp_path: Path, nursery: Nursery
+) -> None:
     home = Home.locate(tmp_path / "mein Zuhause 家" / ("tief " * 20).strip())
-    [card] = ok(process(home, shop.path, "propose", "tidy up", "--json"))["predictions"]
-    assert [one["id"] for one in ok(process(home, shop.path, "cards", "--json"))["predictions"]] == [card["id"]]
+
+    def predictions(*argv: str) -> list[dict[str, Any]]:
+        with nursery.clawpy("--home", str(home.root), *argv, "--json", folder=shop.path) as process:
+            return json.loads(process.communicate()[0])["predictions"]
+
+    [card] = predictions("propose", "tidy up")
+    assert [one["id"] for one in predictions("cards")] == [card["id"]]
 
 
 def test_a_path_that_is_no_text(clawpy: Clawpy, tmp_path: Path) -> None:

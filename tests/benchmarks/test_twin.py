@@ -17,10 +17,6 @@ from pathlib import Path
 import numpy
 import pytest
 
-pytest.importorskip("sklearn", reason="the baselines need scikit-learn: pip install --group dev")
-
-from sklearn.metrics import brier_score_loss, roc_auc_score
-
 from engine.calibration import calibration_bound, calibration_error
 from engine.prediction.learner import Learner
 from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, baseline, rows, taught
@@ -41,7 +37,20 @@ FOREMOST = 20
 
 @pytest.fixture(scope="module")
 def every() -> list[Row]:
+    pytest.importorskip("sklearn", reason="the baselines need scikit-learn: pip install --group dev")
     return rows(Path(os.environ["CLAWPY_DATA"]) / "proactive.jsonl")
+
+
+def auc_of(wanted: numpy.ndarray, scores: numpy.ndarray) -> float:
+    from sklearn.metrics import roc_auc_score  # a second of every run of the tests, to which it is not of any use
+
+    return float(roc_auc_score(wanted, scores))
+
+
+def brier_of(wanted: numpy.ndarray, scores: numpy.ndarray) -> float:
+    from sklearn.metrics import brier_score_loss
+
+    return float(brier_score_loss(wanted, scores))
 
 
 def traces_of(every: Sequence[Row]) -> list[str]:
@@ -57,7 +66,7 @@ def test_a_trace_it_has_never_seen(every: list[Row]) -> None:
     base = numpy.empty(len(every))
     for trace in traces:
         base[of == trace] = wanted[of != trace].mean()
-    figures = {"base rate": (0.5, brier_score_loss(wanted, base))}
+    figures = {"base rate": (0.5, brier_of(wanted, base))}
     for name, text in TEXTS.items():
         texts = numpy.array([text(row) for row in every], dtype=object)
         for strength in STRENGTHS:
@@ -66,7 +75,7 @@ def test_a_trace_it_has_never_seen(every: list[Row]) -> None:
                 model = baseline(strength).fit(texts[of != trace], wanted[of != trace])
                 scores[of == trace] = model.predict_proba(texts[of == trace])[:, 1]
             figures[f"TF-IDF, {name}, C={strength:g}"] = (
-                roc_auc_score(wanted, scores), brier_score_loss(wanted, scores),
+                auc_of(wanted, scores), brier_of(wanted, scores),
             )  # fmt: skip
     for name, (auc, brier) in figures.items():
         print(f"  {name:42} AUC {auc:.3f}  Brier {brier:.4f}")
@@ -81,7 +90,7 @@ def test_a_trace_it_has_never_seen(every: list[Row]) -> None:
             for place in numpy.flatnonzero(of == trace):
                 scores[place] = twin.score(every[place].query(len(every))).probability
         one = (
-            roc_auc_score(wanted, scores), brier_score_loss(wanted, scores),
+            auc_of(wanted, scores), brier_of(wanted, scores),
             calibration_error(list(scores), list(wanted)), calibration_bound(list(scores)),
         )  # fmt: skip
         found.append(one)
@@ -113,7 +122,7 @@ def test_from_a_cold_start(every: list[Row], how: str) -> None:
         bold = (raw >= SURE) & (numpy.arange(len(order)) >= FROM)
         held, held_true = held + int(bold.sum()), held_true + int(wanted[bold].sum())
         foremost = numpy.argsort(-raw[FROM:])[:FOREMOST]
-        auc = roc_auc_score(wanted[FROM:], scores[FROM:])
+        auc = auc_of(wanted[FROM:], scores[FROM:])
         print(f"  order {seed + 1}: Twin {auc:.3f}, best baseline {best:.3f} ({name}); "
               f"{int(wanted[high].sum())} of {int(high.sum())} wanted at {SURE} or more; "
               f"{int(wanted[FROM:][foremost].sum())} of its foremost {FOREMOST}; "
@@ -142,4 +151,4 @@ def refitted(order: Sequence[Row], wanted: numpy.ndarray, text: object) -> float
     for start in range(FROM, len(order), REFIT):
         model = baseline(1.0).fit(texts[:start], wanted[:start])
         scores[start : start + REFIT] = model.predict_proba(texts[start : start + REFIT])[:, 1]
-    return float(roc_auc_score(wanted[FROM:], scores[FROM:]))
+    return auc_of(wanted[FROM:], scores[FROM:])

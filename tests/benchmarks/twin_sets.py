@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
 
 from engine.memory.minilm import MiniLM
 from engine.prediction.learner import Learner
 from engine.prediction.query import Query, Seen
 from engine.prediction.relevance import look
 from engine.values import PartOfDay, PastDecision, prompt_words
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
 BEGIN = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
@@ -83,6 +84,10 @@ STRENGTHS = (0.1, 1.0, 10.0)
 
 def baseline(strength: float) -> Pipeline:
     """TF-IDF over words and pairs of words, and logistic regression."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
     vectoriser = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
     return make_pipeline(vectoriser, LogisticRegression(C=strength, max_iter=500))
 

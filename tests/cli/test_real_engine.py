@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from engine.home import Home
 from engine.lock import held, read_holder
 from engine.safety.stop_file import requested, stop_file
 from tests.cli.conftest import Clawpy, Said
+from tests.support.forked import Forked, Nursery
 
 LATER = {
     *("textual", "alembic", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar", "apscheduler"),
@@ -29,11 +29,11 @@ LATER = {
 }
 """What an engine imports where it is used, and not to be opened."""
 
-HOLD = f"""
+HOLD = """
 import sys
 from engine import Home, open_engine
 engine = open_engine(Home.locate(sys.argv[1]), workspaces=[sys.argv[2]], start_schedule=False)
-print("open", *sorted({LATER!r} & set(sys.modules)), flush=True)
+print("open", flush=True)
 sys.stdin.readline()
 engine.close()
 """
@@ -50,12 +50,12 @@ heavy = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "alembic", "chromadb",
 print(*sorted(heavy & set(sys.modules)))
 """
 
-ASK = """
+TASKS = """
 import sys
 from clawpy_console.start import main
-sys.argv[0] = "clawpy"
+sys.argv[1:] = ["--home", sys.argv[1], "tasks", "list"]
 assert main() == 0
-print("imported", *sorted({"sqlalchemy", "pydantic", "filelock", "asyncio", "engine.engine"} & set(sys.modules)))
+print("imported", *sorted(sys.modules))
 """
 
 
@@ -67,32 +67,19 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def run(home: Home, folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own."""
-    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), *argv]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-
-
 def document(said: Said) -> dict[str, Any]:
     assert said.code == 0, said.out + said.err
     return said.document
 
 
 @pytest.fixture
-def holder(home: Home, project: Path) -> Iterator[subprocess.Popen[str]]:
+def holder(home: Home, project: Path, nursery: Nursery) -> Iterator[Forked]:
     """Another process whose engine holds the home."""
-    held = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(home.root), str(project)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert held.stdout is not None
-    assert held.stdout.readline() == "open\n"
-    yield held
-    if held.poll() is None:
-        os.kill(held.pid, signal.SIGCONT)
-    held.communicate("\n", timeout=30)
+    with nursery.python(HOLD, str(home.root), str(project), folder=project) as held:
+        assert held.stdout.readline() == "open\n"
+        yield held
+        held.send_signal(signal.SIGCONT)
+        held.communicate("\n")
 
 
 def test_what_is_imported_before_the_console_is_light(home: Home, project: Path) -> None:
@@ -102,17 +89,21 @@ def test_what_is_imported_before_the_console_is_light(home: Home, project: Path)
     assert done.stdout.strip() == ""
 
 
-def test_what_a_verb_imports_that_a_running_engine_answers_is_light(
-    home: Home, project: Path, holder: subprocess.Popen[str]
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, "--home", str(home.root), "tasks", "list"],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == "imported"
+def test_a_verb_imports_what_it_uses(home: Home, project: Path) -> None:
+    """Nothing of an engine when one runs that answers, and to open one of its own nothing that is used later."""
+
+    def imported() -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", TASKS, str(home.root)], cwd=project, capture_output=True, text=True, check=True
+        )
+        return set(done.stdout.splitlines()[-1].split())
+
+    assert LATER & imported() == set()
+    engine = open_engine(home, workspaces=[str(project)], start_schedule=False)
+    try:
+        assert {"sqlalchemy", "pydantic", "filelock", "asyncio", "numpy", "engine.engine"} & imported() == set()
+    finally:
+        engine.close()
 
 
 def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
@@ -158,7 +149,7 @@ def test_a_prompt_in_plain_words_runs_and_one_that_lacks_something_says_what(cla
 
 
 def test_verbs_reach_the_engine_that_holds_the_home(
-    clawpy: Clawpy, holder: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clawpy: Clawpy, holder: Forked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = document(clawpy("propose", "tidy the cart", "--json"))["predictions"][0]
     assert [card["id"] for card in document(clawpy("cards", "--json"))["predictions"]] == [one["id"]]
@@ -180,7 +171,7 @@ def test_verbs_reach_the_engine_that_holds_the_home(
 
 
 def test_another_repository_joins_the_engine_that_runs(
-    clawpy: Clawpy, home: Home, holder: subprocess.Popen[str], project: Path, tmp_path: Path
+    clawpy: Clawpy, home: Home, holder: Forked, project: Path, tmp_path: Path
 ) -> None:
     """As the refusal of a home that is held says."""
     other = str(make_project(tmp_path / "other", datetime.now(UTC)))
@@ -206,7 +197,7 @@ def test_a_next_cycle_is_only_told_by_an_engine_that_runs_one(clawpy: Clawpy, ho
 
 
 def test_stop_works_while_the_engine_hangs_and_what_kill_leaves_is_in_nobodys_way(
-    clawpy: Clawpy, home: Home, holder: subprocess.Popen[str]
+    clawpy: Clawpy, home: Home, holder: Forked
 ) -> None:
     holder.send_signal(signal.SIGSTOP)
     begun = time.monotonic()
@@ -238,48 +229,38 @@ def test_a_broken_config_names_every_line(clawpy: Clawpy, home: Home, project: P
 
 
 @pytest.mark.parametrize("verb", ["config", "config --json", "doctor --json", "propose x --json"])
-def test_a_reader_that_has_seen_enough(home: Home, project: Path, verb: str) -> None:
+def test_a_reader_that_has_seen_enough(home: Home, project: Path, nursery: Nursery, verb: str) -> None:
     """The reading end is closed before anything is written, so that every run is the same."""
-    command = f"{sys.executable} -m clawpy_console --home '{home.root}' {verb}"
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run(
-            shlex.split(command), cwd=project, stdout=writer, stderr=subprocess.PIPE, text=True, check=False
-        )
+        with nursery.clawpy("--home", str(home.root), *verb.split(), folder=project, out=writer) as process:
+            assert (process.wait(), process.communicate()[1]) == (141, "")
     finally:
         os.close(writer)
-    assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_the_console_needs_a_terminal(home: Home, project: Path) -> None:
-    refused = run(home, project)
-    assert refused.returncode == 1
-    assert "the console needs a terminal" in refused.stderr
+def test_the_console_needs_a_terminal(home: Home, project: Path, nursery: Nursery) -> None:
+    with nursery.clawpy("--home", str(home.root), folder=project) as console:
+        assert "the console needs a terminal" in console.communicate()[1]
+        assert console.returncode == 1
 
 
-def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, project: Path) -> None:
+def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, project: Path, nursery: Nursery) -> None:
     slow = (
         "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep(600)\n"
     )
     (project / "tests" / "test_slow.py").write_text(slow)
     cards = document(clawpy("predict", "--json"))["predictions"]
     card = next(one for one in cards if one["flow"] == "run_tests")
-    waiting = subprocess.Popen(
-        [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "approve", card["id"]],
-        cwd=project,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 30
-    while not _running(clawpy, home):
-        assert time.monotonic() < deadline, "the session never ran"
-        time.sleep(0.05)
-    waiting.send_signal(signal.SIGINT)
-    _, err = waiting.communicate(timeout=30)
-    assert waiting.returncode == 130
-    assert "Traceback" not in err
+    with nursery.clawpy("--home", str(home.root), "approve", card["id"], folder=project) as waiting:
+        deadline = time.monotonic() + 30
+        while not _running(clawpy, home):
+            assert time.monotonic() < deadline, "the session never ran"
+            time.sleep(0.05)
+        waiting.send_signal(signal.SIGINT)
+        assert "Traceback" not in waiting.communicate()[1]
+        assert waiting.returncode == 130
     [session] = document(clawpy("work", "--json"))["sessions"]
     assert session["state"] in ("cancelled", "interrupted", "failed")
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from engine.doors.control import ask
 from engine.home import Home
 from engine.values import SessionState, Status
 from tests.cli.conftest import Clawpy
+from tests.support.forked import Forked, Nursery
 
 SLOW = "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep({})\n"
 
@@ -41,34 +43,24 @@ def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
     return found
 
 
-Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., Forked]
 
 
 @pytest.fixture
-def start(home: Home, project: Path) -> Iterator[Start]:
+def start(home: Home, project: Path, nursery: Nursery) -> Iterator[Start]:
     """Starts `clawpy run` in a process of its own and waits until it holds the home."""
-    processes: list[subprocess.Popen[str]] = []
+    processes = ExitStack()
 
-    def run(*options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "run", *options]
-        process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        processes.append(process)
+    def run(*options: str) -> Forked:
+        process = processes.enter_context(nursery.clawpy("--home", str(home.root), "run", *options, folder=project))
         until(lambda: (holder := read_holder(home)) and holder.pid == process.pid and holder.address)
         return process
 
-    yield run
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    with processes:
+        yield run
 
 
-def told(process: subprocess.Popen[str]) -> str:
-    out, _ = process.communicate(timeout=30)
-    return out
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_it_says_what_it_does_and_ends_cleanly(start: Start, home: Home, clawpy: Clawpy, number: int) -> None:
     process = start()
     holder = read_holder(home)
@@ -76,7 +68,7 @@ def test_it_says_what_it_does_and_ends_cleanly(start: Start, home: Home, clawpy:
     assert holder.kind == "headless"
     assert clawpy("tasks", "add", "look at the cart").code == 0
     process.send_signal(number)
-    lines = told(process).splitlines()
+    lines = process.communicate()[0].splitlines()
     assert process.returncode == 0
     assert any("watching shop" in line for line in lines)
     assert any("look at the cart" in line for line in lines)
@@ -88,19 +80,21 @@ def test_it_says_what_it_does_and_ends_cleanly(start: Start, home: Home, clawpy:
 
 def test_json_is_one_document_a_line(start: Start, clawpy: Clawpy) -> None:
     process = start("--json", "--for", "2s")
-    documents = [json.loads(line) for line in told(process).splitlines()]
+    documents = [json.loads(line) for line in process.communicate()[0].splitlines()]
     assert process.returncode == 0
     assert any(one.get("text", "").startswith("ending: its time is over") for one in documents)
     assert all("at" in one and "event" in one for one in documents)
 
 
 def test_under_nohup_a_closed_terminal_does_not_end_it(home: Home, project: Path) -> None:
+    """From cold, and ended by SIGTERM."""
     command = ["nohup", sys.executable, "-m", "clawpy_console", "--home", str(home.root), "run"]
     process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     until(lambda: (holder := read_holder(home)) and holder.address)
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGTERM)
-    assert "ending: SIGTERM" in told(process)
+    said, _ = process.communicate(timeout=60)
+    assert "ending: SIGTERM" in said
     assert process.returncode == 0
 
 
@@ -145,7 +139,7 @@ def test_taking_over_waits_for_what_runs(start: Start, clawpy: Clawpy, home: Hom
         assert engine.sessions.list()[0].state is SessionState.SUCCEEDED
     finally:
         engine.close()
-    assert "a console takes over; 1 running, finished first" in told(process)
+    assert "a console takes over; 1 running, finished first" in process.communicate()[0]
     assert process.returncode == 0
 
 
@@ -162,7 +156,7 @@ def test_taking_over_now_hands_back_what_runs(start: Start, clawpy: Clawpy, home
         assert again.id != card
     finally:
         engine.close()
-    assert "handed back: " in told(process)
+    assert "handed back: " in process.communicate()[0]
 
 
 def test_only_a_headless_engine_gives_its_home_away(home: Home, project: Path) -> None:

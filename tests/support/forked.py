@@ -1,0 +1,185 @@
+"""`clawpy` as a process of its own that need not import the engine first: it is forked from one that has.
+
+Of what it does a test sees what it would see of `python -m clawpy_console`, at a tenth of the price. How `clawpy`
+starts, and what its command line shows, is for tests that start it from cold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+CLAWPY = "import sys; from clawpy_console.start import main; sys.argv[0] = 'clawpy'; sys.exit(main())"
+
+
+class Forked:
+    """What tests use of `subprocess.Popen`, with text in its pipes. `out` is where it speaks to, else a pipe to us."""
+
+    def __init__(self, nursery: Nursery, code: str, argv: tuple[str, ...], folder: Path, out: int | None) -> None:
+        self._nursery = nursery
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        try:
+            streams = (theirs_in, theirs_out if out is None else out, self._errors.fileno())
+            self.pid = nursery.begin(code, argv, folder, streams)
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        self.stdin = os.fdopen(ours_in, "w", encoding="utf-8")
+        self.stdout = os.fdopen(ours_out, encoding="utf-8", errors="replace")
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._nursery.code_of(self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float = 60) -> int:
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+            time.sleep(0.01)
+        return code
+
+    def communicate(self, told: str = "", *, timeout: float = 60) -> tuple[str, str]:
+        """Tell it `told` and no more; what it says on standard output until it has ended, and on standard error."""
+        with contextlib.suppress(BrokenPipeError):  # it may have ended before
+            self.stdin.write(told)
+            self.stdin.close()
+        deadline = time.monotonic() + timeout
+        out = b""
+        while select.select([self.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            piece = os.read(self.stdout.fileno(), 65536)
+            out += piece
+            if not piece:
+                self.wait(max(0.0, deadline - time.monotonic()))
+                self._errors.seek(0)
+                return out.decode(errors="replace"), self._errors.read().decode(errors="replace")
+        raise subprocess.TimeoutExpired(f"process {self.pid}", timeout, out)
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it, if it has not ended yet."""
+        self.kill()
+        self.wait()
+        for one in (self.stdin, self.stdout, self._errors):
+            with contextlib.suppress(BrokenPipeError):
+                one.close()
+
+
+class Nursery:
+    """Forks them. One serves all tests of a process, one at a time."""
+
+    def __init__(self) -> None:
+        self._asks, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "tests.support.forked", str(theirs.fileno())]
+            self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+
+    @contextmanager
+    def clawpy(self, *argv: str, folder: Path, out: int | None = None) -> Iterator[Forked]:
+        """`clawpy ARGV` in `folder`, with the environment of this moment; what has not ended at the end is killed."""
+        with self.python(CLAWPY, *argv, folder=folder, out=out) as forked:
+            yield forked
+
+    @contextmanager
+    def python(self, code: str, *argv: str, folder: Path, out: int | None = None) -> Iterator[Forked]:
+        """The same of `python -c CODE ARGV`."""
+        forked = Forked(self, code, argv, folder, out)
+        try:
+            yield forked
+        finally:
+            forked.close()
+
+    def begin(self, code: str, argv: tuple[str, ...], folder: Path, streams: tuple[int, int, int]) -> int:
+        socket.send_fds(self._asks, [b"!"], streams)
+        return int(self._ask({"code": code, "argv": argv, "folder": str(folder), "environment": dict(os.environ)}))
+
+    def code_of(self, pid: int) -> int | None:
+        """The exit code of one that has ended, else None."""
+        self._asks.sendall(b"?")
+        code: int | None = self._ask({"ended": pid})
+        return code
+
+    def _ask(self, request: dict[str, Any]) -> Any:
+        self._asks.sendall(json.dumps(request).encode() + b"\n")
+        return json.loads(_line(self._asks))
+
+    def close(self) -> None:
+        self._asks.close()
+        self._process.wait(30)
+
+
+def _line(connection: socket.socket) -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = connection.recv(65536)
+        if not piece:
+            raise EOFError("the nursery is gone")
+        line += piece
+    return line
+
+
+def _serve(asked: socket.socket) -> None:
+    """Fork what is asked for until nobody can ask any more; returns in the one who was forked, too."""
+    while True:
+        kind, streams, _, _ = socket.recv_fds(asked, 1, 3)
+        if not kind:
+            sys.exit()
+        request = json.loads(_line(asked))
+        if "ended" in request:
+            pid, status = os.waitpid(request["ended"], os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if pid else None
+        else:
+            answer = os.fork()
+            if not answer:
+                asked.close()
+                _become(request, streams)
+                return
+            for stream in streams:
+                os.close(stream)
+        asked.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _become(request: dict[str, Any], streams: list[int]) -> None:
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv[1:] = request["argv"]
+    exec(compile(request["code"], "<forked>", "exec"), {"__name__": "__main__"})
+
+
+if __name__ == "__main__":
+    for name in ("clawpy_console.command_line", "clawpy_console.headless", "engine.doors.verbs", "engine.engine"):
+        import_module(name)
+    gc.freeze()
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        _serve(connection)
