@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine, create_engine
 
 from engine.clock import FakeClock
 from engine.events import EventBus
@@ -82,13 +84,22 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], bytes]:
         create(path)
         if migrations.stored_version(path) != migrations.HEAD:
             migrate(path)
+        storage.use_write_ahead_log(path)
         return path.read_bytes()
 
     return make
 
 
+@pytest.fixture(scope="session")
+def compiled() -> Engine:
+    """Keeps what SQLAlchemy made of each statement. Each database would keep it for itself and make it anew."""
+    engine = create_engine("sqlite://")
+    engine.connect().close()
+    return engine
+
+
 @pytest.fixture(autouse=True)
-def _quick_homes(migrated: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick_homes(migrated: Callable[[], bytes], compiled: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new database is a copy of one that was migrated once, and no write waits for the disk: nobody pulls the plug.
 
     The folders that look at just this override the fixture and take both as they are.
@@ -102,8 +113,13 @@ def _quick_homes(migrated: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch)
             path.unlink(missing_ok=True)
             create(path)
 
+    def quick(path: Path, **how: Any) -> Engine:
+        engine = connect(path, **how | {"durable": False})
+        engine.dialect, engine._compiled_cache = compiled.dialect, compiled._compiled_cache
+        return engine
+
     monkeypatch.setattr(migrations, "_create", copy)
-    monkeypatch.setattr(storage, "open_sqlite", lambda path, **how: connect(path, **how | {"durable": False}))
+    monkeypatch.setattr(storage, "open_sqlite", quick)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 

@@ -14,7 +14,7 @@ from engine.config_agents import model_fault
 from engine.hierarchy import organisation
 from engine.hierarchy.chain import OWNER
 from engine.hierarchy.organisation import Role
-from engine.storage.files import read_plain, write_atomic, write_json
+from engine.storage.files import as_json, fill_new, read_plain
 from engine.values import Refusal, sanitise
 
 ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -124,8 +124,7 @@ def read_text(file: Path) -> str:
 
 
 def create_folder(folder: Path, role: Role) -> None:
-    """Make the five files of a new agent. Raises OSError."""
-    folder.mkdir(mode=0o700)
+    """Make the five files of a new agent, in a folder that gets its name when it has them. Raises OSError."""
     tools: dict[str, Any] = {
         "archetype": role.archetype,
         "allow": Tools().allow,
@@ -135,11 +134,14 @@ def create_folder(folder: Path, role: Role) -> None:
         "budget": None,
     }
     comms = {"reports_to": role.reports_to, "title": role.title, "domain": role.domain}
-    write_atomic(folder / "soul.md", organisation.soul(role).encode())
-    write_atomic(folder / "memory.md", organisation.MEMORY.encode())
-    write_atomic(folder / "heartbeat.md", organisation.HEARTBEAT.encode())
-    write_json(folder / "comms.json", comms)
-    write_json(folder / "tools.json", tools)
+    files = {
+        "soul.md": organisation.soul(role).encode(),
+        "memory.md": organisation.MEMORY.encode(),
+        "heartbeat.md": organisation.HEARTBEAT.encode(),
+        "comms.json": as_json(comms),
+        "tools.json": as_json(tools),
+    }
+    fill_new(folder, files)
 
 
 def unwritable(path: Path, error: OSError) -> Refusal:

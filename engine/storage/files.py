@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,25 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None 
 
 def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:
     """`write_atomic` of `value` as indented UTF-8 JSON."""
-    write_atomic(path, (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode(), mode=mode)
+    write_atomic(path, as_json(value), mode=mode)
+
+
+def as_json(value: Any) -> bytes:
+    """`value` as indented UTF-8 JSON."""
+    return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def fill_new(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Make `folder` with these files, on disk but not whole at once: for one that nobody looks into before it gets its
+    name. Raises OSError."""
+    folder.mkdir(mode=0o700)
+    for name, data in files.items():
+        descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+    sync_folder(folder)
 
 
 def read_plain(path: Path, most: int) -> bytes:
