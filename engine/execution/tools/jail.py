@@ -121,10 +121,10 @@ class Jail:
 
     def write(self, path: str, data: bytes, *, only_if: Content | None = None) -> bool:
         """Put `data` there, whole or not at all, with the old file's mode; folders on the way are made. True when the
-        file is new. `only_if`: refuse when the file is not as it was then."""
+        file is new. `only_if`: refuse when the file is not as it was then, and make no folder, for it had one."""
         if len(data) > LARGEST_FILE:
             raise _too_large(path, len(data), LARGEST_FILE)
-        with self._spot(path, missing=_MADE) as spot:
+        with self._spot(path, missing=_MADE if only_if is None else _REFUSED) as spot:
             if spot.found is not None:
                 _check_kind(spot)
             temporary = f"{TEMPORARY}{secrets.token_hex(8)}"

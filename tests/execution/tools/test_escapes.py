@@ -292,6 +292,19 @@ def test_folder_replaced_by_a_link_while_it_is_walked(world: BeltWorld, tool: st
         thread.join()
 
 
+def test_a_change_of_a_file_whose_folder_went_meanwhile_makes_no_folder(world: BeltWorld) -> None:
+    """Another's `mv d elsewhere && mv next d` must not find a `d` that we made in between."""
+    file = world.file("d/a.txt", "inside")
+    jail = Jail(world.folder)
+    before = jail.read("d/a.txt")
+    file.parent.rename(world.folder / "elsewhere")
+    with pytest.raises(Refusal) as refused:
+        jail.write("d/a.txt", b"changed", only_if=before)
+    assert refused.value.code == "not_there"
+    assert not file.parent.exists()
+    assert (world.folder / "elsewhere/a.txt").read_text() == "inside"
+
+
 def test_link_turned_to_outside_while_it_is_written_through(world: BeltWorld) -> None:
     """`d` leads to a folder inside, then outside, then inside, each time in one step."""
     world.file("real/a.txt", "inside")
