@@ -59,7 +59,7 @@ def test_one_more_good_run_with_it_never_speaks_for_harm(
         (Arms(0.2), "not enough evidence"),
         (Arms(0.2, 40, 0, 0, 0), "not enough evidence"),  # nothing to compare with
         (Arms(0.2, 4, 0, 1, 1), "not enough evidence"),
-        (Arms(0.2, 5, 0, 2, 2), "harms"),
+        (Arms(0.2, 5, 0, 3, 3), "harms"),
         (Arms(0.2, 40, 10, 10, 9), "harms"),
         (Arms(0.2, 10, 10, 10, 0), "helps"),
         (Arms(0.2, 40, 28, 10, 7), "not enough evidence"),  # no difference was seen, but one of any size could be there
@@ -75,14 +75,16 @@ def test_evidence_is_by_hand_what_it_says() -> None:
     """One run with it that failed, one without that went well, half drawn to go without. Against no harm each pair of
     shares bets (1 - told) * untold against the middle of the two, for both."""
     shares = [(number + 0.5) / 20 for number in range(20)]
-    bets = [
-        (1 - told) * untold / ((1 - (told + untold) / 2) * (told + untold) / 2)
+    bets = {
+        (told, untold): (1 - told) * untold / ((1 - (told + untold) / 2) * (told + untold) / 2)
         for told in shares
         for untold in shares
         if told < untold
-    ]
+    }
+    weights = {pair: math.exp(-(((pair[1] - pair[0] - 0.3) / 0.15) ** 2) / 2) for pair in bets}
     found = evidence([Arms(0.5, 1, 0, 1, 1)], 0.0)
-    assert math.exp(found) == pytest.approx(sum(bets) / len(bets))
+    weighed = sum(weights[pair] * bet for pair, bet in bets.items()) / sum(weights.values())
+    assert math.exp(found) == pytest.approx(weighed)
 
 
 @pytest.mark.parametrize("bound", [-0.3, 0.0, 0.2])
