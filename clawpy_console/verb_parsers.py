@@ -6,8 +6,9 @@ import argparse
 import difflib
 import os
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from clawpy_console.where import Where, WrongUse
@@ -19,13 +20,17 @@ from engine.values.secrets import redact
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, without what could be a key or an escape, and ends with 2 (SPEC 9.8)."""
 
-    verbs: Collection[str] = ()
+    verbs: Mapping[str, argparse.ArgumentParser] = MappingProxyType({})
     """Those of the parser of everything."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self.verbs and args and not args[0].startswith("-") and args[0] not in self.verbs:
             self.error(_no_verb(args[0], self.verbs))
-        return super().parse_args(args, namespace)
+        known, left = self.parse_known_args(args, namespace)
+        if left:  # argparse would name the help of everything, and not that of the verb
+            of = self.verbs.get(getattr(known, "verb", None) or "", self)
+            of.error(f"unrecognized arguments: {' '.join(left)}")
+        return known
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {sanitise(redact(message))}\nsee `{self.prog} --help`\n")

@@ -64,6 +64,13 @@ def test_where_it_may_not_listen_it_says_so(clawpy: Clawpy, shop: Repository, op
     assert f'"code": "{code}"' in said.out
 
 
+@pytest.mark.parametrize("left", ["--nonsense", "extra"])
+def test_what_is_too_much_leads_to_the_help_of_the_verb(clawpy: Clawpy, left: str) -> None:
+    said = clawpy("serve", left)
+    assert said.code == 2
+    assert said.err == f"clawpy serve: unrecognized arguments: {left}\nsee `clawpy serve --help`\n"
+
+
 def test_a_token_on_a_machine_without_a_keyring(clawpy: Clawpy) -> None:
     assert clawpy("token", "show").code == 1
     refused = clawpy("token", "new")

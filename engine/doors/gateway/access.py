@@ -15,7 +15,7 @@ import secrets
 import threading
 from dataclasses import dataclass
 
-from engine.keys import FILE, Keys
+from engine.keys import ENVIRONMENT, FILE, Keys
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.values import Refusal
@@ -97,7 +97,8 @@ class Access:
             return ""
         if (key := self._keys.get(NAME)) is not None:
             told = f"the gateway's token in the {key.source} has less than {SHORTEST} characters"
-            raise Refusal("weak_token", told, "take a longer one; `clawpy token new` makes one of 43")
+            new = "unset CLAWPY_GATEWAY_API_KEY, and " if key.source == ENVIRONMENT else ""
+            raise Refusal("weak_token", told, f"take a longer one; {new}`clawpy token new` makes one of 50")
         token = new_token()
         try:
             self._keys.set(NAME, token, consent_file=in_file)

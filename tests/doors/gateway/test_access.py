@@ -210,4 +210,5 @@ def test_a_token_of_a_persons_making_is_not_too_short(tmp_path: Path) -> None:
     with pytest.raises(Refusal) as refused:
         Access(keys_of(tmp_path, CLAWPY_GATEWAY_API_KEY="let me in")).begin()
     assert refused.value.code == "weak_token"
+    assert "unset CLAWPY_GATEWAY_API_KEY" in refused.value.fix, "while it is set, `clawpy token new` makes none"
     assert "let me in" not in str(refused.value)
