@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
@@ -38,6 +41,8 @@ GIT_CONFIG = """\
     defaultBranch = main
 [core]
     fsync = none
+[maintenance]
+    auto = false
 """
 
 
@@ -148,13 +153,22 @@ def database(tmp_path: Path, clock: FakeClock, bus: EventBus) -> Iterator[Databa
     database.close()
 
 
+@cache
+def _empty_repository() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="clawpy-tests-"))
+    atexit.register(shutil.rmtree, folder)
+    subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
+    return folder / ".git"
+
+
 class Repository:
     """A real git repository in a folder, with a few words to write history."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
-        self.git("init", "-q", "-b", "main")
+        if not (path / ".git").exists():
+            shutil.copytree(_empty_repository(), path / ".git")
 
     def git(self, *arguments: str, at: str = "") -> str:
         """Run git; a commit it makes was made `at` that time (ISO 8601), or now."""
@@ -176,7 +190,15 @@ class Repository:
             self.write(name, text)
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", message, at=at)
-        return self.git("rev-parse", "HEAD")
+        return self._head()
+
+    def _head(self) -> str:
+        """What `git rev-parse HEAD` says, mostly without a process."""
+        folder = self.path / ".git"
+        if not folder.is_dir():  # that of a submodule is a file
+            return self.git("rev-parse", "HEAD")
+        head = (folder / "HEAD").read_text().strip()
+        return (folder / head.removeprefix("ref: ")).read_text().strip() if head.startswith("ref: ") else head
 
 
 @pytest.fixture

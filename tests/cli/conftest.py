@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,9 @@ import pytest
 
 from clawpy_console import cli
 from clawpy_console.cli import main
+from clawpy_console.demo import make_project
 from engine.clock import FakeClock
+from engine.git import Git
 from engine.home import Home
 from tests.conftest import Repository
 from tests.doors.stand_in import StandIn
@@ -40,6 +45,22 @@ Clawpy = Callable[..., Said]
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home.locate(tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def demo_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Makes the demo's repository in a folder; its history is written once."""
+
+    @cache
+    def make() -> Path:
+        return make_project(tmp_path_factory.mktemp("demo") / "shop", datetime.now(UTC))
+
+    def copy(folder: Path) -> Path:
+        shutil.copytree(make(), folder)
+        Git(folder).text("status")  # the index knows the copied files, as it knew the first ones
+        return folder
+
+    return copy
 
 
 @pytest.fixture

@@ -7,14 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clawpy_console.demo import make_project
 from engine import Engine, call, open_engine
 from engine.home import Home
 from engine.lock import held, read_holder
@@ -60,9 +58,9 @@ print("imported", *sorted(sys.modules))
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The demo's repository under an awkward name, and the current folder."""
-    folder = make_project(tmp_path / "my shop ü", datetime.now(UTC))
+    folder = demo_project(tmp_path / "my shop ü")
     monkeypatch.chdir(folder)
     return folder
 
@@ -171,10 +169,15 @@ def test_verbs_reach_the_engine_that_holds_the_home(
 
 
 def test_another_repository_joins_the_engine_that_runs(
-    clawpy: Clawpy, home: Home, holder: Forked, project: Path, tmp_path: Path
+    clawpy: Clawpy,
+    home: Home,
+    holder: Forked,
+    project: Path,
+    demo_project: Callable[[Path], Path],
+    tmp_path: Path,
 ) -> None:
     """As the refusal of a home that is held says."""
-    other = str(make_project(tmp_path / "other", datetime.now(UTC)))
+    other = str(demo_project(tmp_path / "other"))
     fix = held(home).fix
     assert "clawpy --workspace DIR predict" in fix
     assert "clawpy config set 'workspaces.\"DIR\".autonomy' cards" in fix

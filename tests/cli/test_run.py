@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.demo import make_project
 from clawpy_console.headless import leave_running
 from engine import Refusal, open_engine, read_holder, take_over
 from engine.doors.control import ask
@@ -29,8 +28,8 @@ SLOW = "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = make_project(tmp_path / "shop", datetime.now(UTC))
+def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = demo_project(tmp_path / "shop")
     monkeypatch.chdir(folder)
     return folder
 
