@@ -89,9 +89,10 @@ class Training:
         adopt: Callable[[str], None],
         randomness: Randomness,
         held: Callable[[], str] = str,
+        stopped: Callable[[], str] = str,
     ) -> None:
         """`api` raises `Refusal` when there is no key; `adopt` puts a model into the settings; `held()` says why
-        nothing that costs may begin now (SPEC 3.7), "" when it may."""
+        nothing that costs may begin now (SPEC 3.7), "" when it may; `stopped()` why what costs is to end as well."""
         self._database = database
         self._folder = folder
         self._exporter = exporter
@@ -102,6 +103,7 @@ class Training:
         self._adopt = adopt
         self._randomness = randomness
         self._held = held
+        self._stopped = stopped
         self._stepping = threading.Lock()
         self._cancelling = threading.Event()
         self._answers: dict[tuple[str, str], str | None] = {}
@@ -239,11 +241,15 @@ class Training:
             run = self.active()
             if run is None:
                 return None
-            if run.state != STARTED and (held := self._held()):  # looking how a job stands costs nothing
+            stop = self._stopped() if run.state in (UPLOADED, STARTED) and run.cost_entry is not None else ""
+            if not stop and run.state != STARTED and (held := self._held()):  # looking how a job stands costs nothing
                 return self._move(run.id, run.state, note=held)
             try:
                 with closing(self._api()) as api:
-                    steps[run.state](run, api)
+                    if stop:
+                        self._stop(run, api, stop)
+                    else:
+                        steps[run.state](run, api)
             except TrainingFault as fault:
                 log.warning("training %s: %s", run.id, fault)
                 if fault.passing:
@@ -306,6 +312,18 @@ class Training:
         else:
             state = CANCELLED if job.state == "cancelled" else FAILED
             self._move(run.id, state, note=f"the provider says {job.status}", settle=_priced(job))
+
+    def _stop(self, run: TrainingRun, api: TrainingApi, why: str) -> None:
+        """The kill switch is thrown: the job goes on costing until it is ended at the provider (SPEC 3.7)."""
+        try:
+            ended = self._cancelled(run, api)
+        except TrainingFault as fault:
+            if fault.passing:
+                raise
+            if run.job_id:
+                self._follow(run, api)  # it cannot be ended any more; how it ended is told there
+            return
+        self._move(run.id, CANCELLED, note=why, settle=ended)
 
     @staticmethod
     def _cancelled(run: TrainingRun, api: TrainingApi) -> Job | None:

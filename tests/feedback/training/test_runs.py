@@ -109,7 +109,7 @@ class World:
         self.exporter = Exporter(database, folder)
         self.said: list[tuple[str, str]] = []
         self.exporter._conversations = lambda: self.said
-        self.base, self.current, self.held = "base", "", ""
+        self.base, self.current, self.held, self.stopped = "base", "", "", ""
         self.answers: dict[str, Callable[[str], str | None]] = {}
         self.folder = folder
         self.open()
@@ -127,6 +127,7 @@ class World:
             adopt=lambda model: setattr(self, "current", model),
             randomness=Randomness(),
             held=lambda: self.held,
+            stopped=lambda: self.stopped,
         )
         return self.training
 
@@ -306,6 +307,41 @@ def test_a_job_whose_start_a_crash_cut_off_is_cancelled_too_and_paid_for(world: 
     assert world.training.cancel().cost_microusd == 70_000
     assert (world.provided.says.state, world.purse.entries) == ("cancelled", {0: "settled 70000"})
     assert world.training.reserved() == set()
+
+
+def test_the_kill_switch_ends_the_job_at_the_provider(world: World) -> None:
+    """SPEC 3.7: what runs elsewhere goes on costing. A pause or a cap leaves what was paid for to come to its end."""
+    world.pairs(60)
+    world.training.begin()
+    world.to(STARTED)
+    world.held = "month: the month's cap is reached"
+    assert (run := world.training.step()) is not None
+    assert (run.state, world.provided.says.state) == (STARTED, "running")
+    world.held = world.stopped = "stopped by the operator"
+    world.provided.fault = TrainingFault("it cannot be reached", passing=True)
+    assert (run := world.training.step()) is not None
+    assert (run.state, "tried again" in run.note) == (STARTED, True)
+    world.provided.fault = None
+    assert (run := world.training.step()) is not None
+    assert (run.state, run.note) == (CANCELLED, "stopped by the operator")
+    assert (world.provided.says.state, world.purse.entries) == ("cancelled", {0: "released"})
+
+
+def test_a_job_that_was_done_when_everything_stopped_is_not_thrown_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.pairs(60)
+    world.training.begin()
+    world.to(STARTED)
+    world.stopped = "stopped by the operator"
+
+    def refuse(job: str) -> None:
+        raise TrainingFault("a finished job cannot be cancelled", passing=False)
+
+    monkeypatch.setattr(world.provided, "cancel", refuse)
+    world.provided.says = Job("", "done", "succeeded", "ft:new", 0.5)
+    assert (run := world.training.step()) is not None
+    assert (run.state, run.model) == (TRAINED, "ft:new")
 
 
 def test_while_everything_is_stopped_nothing_begins_that_costs(world: World) -> None:
