@@ -291,7 +291,7 @@ def _harmful(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
         RecordKind.GUIDANCE_NOISY,
         "guidance_noisy/overlay",
         ("agent", told["agent"]),
-        weighing.guidance_noisy(max(0.0, -told["difference"])),
+        weighing.guidance_noisy(max(0.0, -told.get("high", 0.0))),
         agent=told["agent"],
         details={"ref": fact.subject, **told},
     )

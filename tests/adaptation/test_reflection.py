@@ -118,7 +118,7 @@ def permitted(answer: str, by: str = "") -> Event:
         (FLUSHED, [("successful_bubble", "agent", AGENT, 80.0), ("successful_bubble", "agent", "other", 67.5)]),
         (guided(), [("guidance_applied", "agent", AGENT, 31.0)]),
         (NOISY, [("guidance_noisy", "agent", AGENT, 68.0)]),
-        (HARMFUL, [("guidance_noisy/overlay", "agent", AGENT, 100.0)]),
+        (HARMFUL, [("guidance_noisy/overlay", "agent", AGENT, 69.6)]),
         (STALE, [("stale_guidance", "leader", "cto", 67.2)]),
         (TeachingRefreshed(taught=3, unchanged=1), [("teaching_refresh", "leader", "", 40.0)]),
         (UNSHARED, [("cloud_sync_failure/leadership", "leader", "", 60.0)]),
