@@ -20,6 +20,7 @@ from sqlalchemy import Engine, create_engine
 
 from engine.clock import FakeClock
 from engine.events import EventBus
+from engine.execution.runners.model.client import ModelHost
 from engine.memory.ledger import append
 from engine.storage import database as storage
 from engine.storage import migrations
@@ -134,6 +135,14 @@ def nursery() -> Iterator[Nursery]:
     nursery = Nursery()
     yield nursery
     nursery.close()
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[ModelHost]:
+    """One model host for all tests that do not look at its life: it takes a second or two to start."""
+    host = ModelHost()
+    yield host
+    host.close()
 
 
 @pytest.fixture

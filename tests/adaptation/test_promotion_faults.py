@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from contextlib import closing
@@ -24,6 +21,7 @@ from engine.storage.database import Database, Transaction
 from engine.values.adaptation import Candidate, CandidateStatus, Effect, EffectPreview, Overlay
 from tests.adaptation.overlay_world import World
 from tests.adaptation.test_overlays import EFFECTS, FRAGMENT
+from tests.support.forked import Nursery
 
 T = TypeVar("T")
 
@@ -119,19 +117,17 @@ KILLED = """
 
 
 def test_a_kill_leaves_the_old_or_the_new(
-    tmp_path: Path, migrated: Callable[[], bytes], clock: FakeClock, bus: EventBus
+    tmp_path: Path, migrated: Callable[[], bytes], clock: FakeClock, bus: EventBus, nursery: Nursery
 ) -> None:
-    path, script = tmp_path / "killed.db", tmp_path / "killed.py"
+    path = tmp_path / "killed.db"
     path.write_bytes(migrated())
-    script.write_text(textwrap.dedent(KILLED))
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     database = Database(path, clock=clock, bus=bus, recorder=append)
     with closing(database):
         reviewed(World(database, clock), FRAGMENT)
 
     def after_kill(of: str) -> tuple[CandidateStatus, int]:
-        done = subprocess.run([sys.executable, str(script), str(path), of], env=environment, check=False)
-        assert done.returncode == 9
+        with nursery.python(textwrap.dedent(KILLED), str(path), of, folder=tmp_path) as killed:
+            assert killed.wait() == 9, killed.communicate()
         database = Database(path, clock=clock, bus=bus, recorder=append)
         with closing(database):
             return state(World(database, clock))

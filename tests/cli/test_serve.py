@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import httpx
 import pytest
@@ -15,19 +12,17 @@ from engine import read_holder
 from engine.home import Home
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
+from tests.support.forked import Nursery
 
 
 def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
-    home: Home, shop: Repository, clawpy: Clawpy, tmp_path: Path
+    home: Home, shop: Repository, clawpy: Clawpy, nursery: Nursery
 ) -> None:
-    said = tmp_path / "said"
-    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "serve", "--port", "0"]
-    with said.open("w") as out:
-        process = subprocess.Popen([*command, "--store", "file"], cwd=shop.path, stdout=out, stderr=out)
-    try:
+    command = ["--home", str(home.root), "serve", "--port", "0", "--store", "file"]
+    with nursery.clawpy(*command, folder=shop.path) as process:
         end = time.monotonic() + 40
         while not (holder := read_holder(home)) or not holder.gateway:
-            assert process.poll() is None, said.read_text()
+            assert process.poll() is None, process.communicate()
             assert time.monotonic() < end, "it does not listen"
             time.sleep(0.05)
         token = clawpy("token").out.strip()
@@ -42,12 +37,8 @@ def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
         assert second.code == 1
         assert f"at {holder.gateway}; to have it listen otherwise end it first: kill {process.pid}" in second.err
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    lines = said.read_text()
+        lines = "".join(process.communicate())
+        assert process.returncode == 0
     assert f"listening at {holder.gateway} (this machine only; token in the file)" in lines
     for kept in (lines, (home.logs / "clawpy.log").read_text(), home.database.read_bytes().decode("latin-1")):
         assert token not in kept

@@ -7,14 +7,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import StdioServerParameters
-from mcp.client import Client
 
 from engine.clock import FakeClock
-from engine.doors.mcp import build
 from engine.doors.verbs import dispatch
 from engine.engine import open_engine
 from engine.home import Home
@@ -22,8 +19,16 @@ from engine.values import Refusal, Remembered
 from tests.conftest import Repository
 from tests.doors.stand_in import StandIn, card
 
+if TYPE_CHECKING:
+    from mcp.client import Client
+
 
 def client(ask: Any, workspace: str = "/srv/shop", agent: str = "") -> Client:
+    """The library, which takes a second to import, is imported by who comes to use it."""
+    from mcp.client import Client
+
+    from engine.doors.mcp import build
+
     return Client(build(ask, workspace=workspace, agent=agent, version="1.2"))
 
 
@@ -169,6 +174,9 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(
 
 async def test_an_agent_in_a_real_child_process(home: Home, repository: Repository) -> None:
     """By the engine that runs; and when that is gone, by one opened for the question's own time."""
+    from mcp import StdioServerParameters
+    from mcp.client import Client
+
     repository.commit("begin", {"cart.py": "total = 0\n"})
     server = StdioServerParameters(
         command=sys.executable,

@@ -323,7 +323,11 @@ def test_setup_command_prepares_the_worktree(world: World) -> None:
 def test_real_flows_in_a_real_sandbox(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     world.repository.commit(
-        "tests", {"test_cart.py": "def test_a():\n    assert True\n\ndef test_b():\n    assert 0\n"}
+        "tests",
+        {
+            "test_cart.py": "def test_a():\n    assert True\n\ndef test_b():\n    assert 0\n",
+            "pytest.ini": "[pytest]\naddopts = --disable-plugin-autoload\n",
+        },
     )
     before = world.repository.git("status", "--porcelain", "--ignored")
     view = world.run("run_tests")

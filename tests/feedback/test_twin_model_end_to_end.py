@@ -13,7 +13,9 @@ import pytest
 from engine.clock import FakeClock
 from engine.doors.verbs import dispatch
 from engine.engine import Engine, open_engine
+from engine.execution.runners.model.client import ModelHost
 from engine.home import Home
+from engine.stand_ins import StandIns
 from engine.storage.database import Transaction
 from engine.values import DecidedBy, DecidedCard, DecisionSignal, Source
 from tests.conftest import Repository
@@ -37,7 +39,12 @@ def school() -> Iterator[TrainingServer]:
 
 @pytest.fixture
 def engine(
-    tmp_path: Path, repository: Repository, clock: FakeClock, model: ModelServer, school: TrainingServer
+    tmp_path: Path,
+    repository: Repository,
+    clock: FakeClock,
+    model: ModelServer,
+    school: TrainingServer,
+    warm: ModelHost,
 ) -> Iterator[Engine]:
     repository.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")
     home = Home.locate(tmp_path / "home")
@@ -60,7 +67,8 @@ def engine(
         baseModel = "base"
         """
     )
-    engine = open_engine(home, workspaces=[str(repository.path)], clock=clock, start_schedule=False)
+    lent = StandIns(model_host=warm)
+    engine = open_engine(home, workspaces=[str(repository.path)], clock=clock, start_schedule=False, stand_ins=lent)
     yield engine
     engine.close()
 

@@ -6,10 +6,11 @@ Ten thousand requests: `pytest -m faults -s tests/faults/test_gateway_requests.p
 from __future__ import annotations
 
 from tests.doors.gateway.conftest import Serve
-from tests.doors.gateway.fuzz import UNHURRIED, fuzz
 
 
 def test_every_reply_is_as_documented(serve: Serve) -> None:
+    from tests.doors.gateway.fuzz import UNHURRIED, fuzz  # Schemathesis takes a second to import
+
     told = fuzz(serve(limits=UNHURRIED), 60)
     assert sum(told.values()) >= 50
     assert {key.rpartition(" ")[2] for key in told} >= {"200", "422"}

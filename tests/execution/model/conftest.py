@@ -25,14 +25,6 @@ def kind() -> str:
     return "openai"
 
 
-@pytest.fixture(scope="session")
-def warm() -> Iterator[ModelHost]:
-    """One model host for all tests that do not look at its life: it takes a second or two to start."""
-    host = ModelHost()
-    yield host
-    host.close()
-
-
 @pytest.fixture(autouse=True)
 def _keys(_no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI", "ANTHROPIC"):
