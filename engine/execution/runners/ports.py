@@ -17,21 +17,8 @@ class Prompts(Protocol):
     def assemble(self, request: PromptRequest, /) -> Prompt: ...
 
 
-class CallBook(Protocol):
-    """Where calls are kept, for the X-ray (SPEC 9.6)."""
-
-    def begin(
-        self,
-        session: SessionView,
-        /,
-        *,
-        provider: str,
-        model: str,
-        run_kind: str,
-        prompt: Prompt | None = None,
-        messages: Sequence[PromptPart] = (),
-        follows: str = "",
-    ) -> str: ...
+class EndsCalls(Protocol):
+    """Where it is kept how calls ended."""
 
     def finish(
         self,
@@ -46,6 +33,23 @@ class CallBook(Protocol):
         error: str = "",
         reply: str = "",
     ) -> None: ...
+
+
+class CallBook(EndsCalls, Protocol):
+    """Where calls are kept, for the X-ray (SPEC 9.6)."""
+
+    def begin(
+        self,
+        session: SessionView,
+        /,
+        *,
+        provider: str,
+        model: str,
+        run_kind: str,
+        prompt: Prompt | None = None,
+        messages: Sequence[PromptPart] = (),
+        follows: str = "",
+    ) -> str: ...
 
 
 class Frame(Protocol):

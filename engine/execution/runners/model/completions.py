@@ -16,6 +16,7 @@ from engine.execution.runners.model.budget import Left, Price, Size, Usage
 from engine.execution.runners.model.client import Conversation, HostGone, ModelHost
 from engine.execution.runners.model.ports import Choice, KeyBook
 from engine.execution.runners.model.wire import Failure, Kind, Message, Model
+from engine.execution.runners.ports import EndsCalls
 from engine.storage.database import Database, Transaction
 from engine.values import (
     Answer,
@@ -42,26 +43,12 @@ class Names(Protocol):
         """Raises `Refusal` `no_model`."""
 
 
-class Book(Protocol):
+class Book(EndsCalls, Protocol):
     """Where calls are kept."""
 
     def begin(
         self, caller: Caller, /, *, provider: str, model: str, run_kind: str, messages: list[PromptPart]
     ) -> str: ...
-
-    def finish(
-        self,
-        call_id: str,
-        /,
-        *,
-        state: str,
-        input_tokens: int = 0,
-        output_tokens: int = 0,
-        cost: int = 0,
-        price_known: bool = True,
-        error: str = "",
-        reply: str = "",
-    ) -> None: ...
 
 
 class Ledger(Protocol):
