@@ -33,6 +33,11 @@ LARGEST_REQUEST = 4 * 1024 * 1024
 LARGEST_ANSWER = 64 * 1024 * 1024
 CLIENTS = 64
 IDLE_SECONDS = 60.0
+"""So long a client may say nothing, or not read what it asked for; how long its verb takes does not matter."""
+
+PAUSE = 0.2
+"""Seconds after which it is tried again to take a client when the machine had nothing left for one."""
+
 NAME = "control.sock"
 
 Dispatch = Callable[[str, Any], wire.Document]
@@ -92,31 +97,41 @@ class ControlServer:
             shutil.rmtree(self._path.parent, ignore_errors=True)
 
     def _accept(self) -> None:
+        failed = False
         while not self._closed.is_set():
             try:
                 client, _ = self._socket.accept()
-            except OSError:
-                if not self._closed.is_set():
-                    log.exception("the control socket could not take a client")
-                return
-            with self._lock:
-                welcome = len(self._clients) < CLIENTS and not self._closed.is_set() and _is_ours(client)
-                if welcome:
-                    self._clients.add(client)
+                failed = False
+            except OSError:  # no file is left for it, for instance: without this thread no verb would ever be heard
+                if not self._closed.is_set() and not failed:
+                    log.exception("the control socket could not take a client, it goes on trying")
+                failed = True
+                self._closed.wait(PAUSE)
+                continue
+            self._take(client)
+
+    def _take(self, client: socket.socket) -> None:
+        with self._lock:
+            welcome = len(self._clients) < CLIENTS and not self._closed.is_set() and _is_ours(client)
             if welcome:
-                threading.Thread(target=self._serve, args=(client,), name="clawpy-control-client", daemon=True).start()
-            else:
-                client.close()
+                self._clients.add(client)
+        if not welcome:
+            client.close()
+            return
+        try:
+            threading.Thread(target=self._serve, args=(client,), name="clawpy-control-client", daemon=True).start()
+        except RuntimeError:  # the machine has no thread left
+            log.exception("a client of the control socket was sent away")
+            with self._lock:
+                self._clients.discard(client)
+            client.close()
 
     def _serve(self, client: socket.socket) -> None:
         try:
             with client, client.makefile("rb") as reader:
                 client.settimeout(IDLE_SECONDS)
                 while line := reader.readline(LARGEST_REQUEST + 1):
-                    answer = self._answer(line)
-                    client.settimeout(None)  # a slow verb is no reason to hang up
-                    client.sendall(answer + b"\n")
-                    client.settimeout(IDLE_SECONDS)
+                    client.sendall(self._answer(line) + b"\n")
                     if not line.endswith(b"\n"):
                         return
         except (OSError, TimeoutError):
