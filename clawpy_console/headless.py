@@ -11,14 +11,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePath
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
+from clawpy_console.printing.facts import ELSEWHERE, in_words
 from engine import Home, Refusal, open_engine, read_holder
 from engine.values import sanitise
 
@@ -30,9 +31,6 @@ STARTS_WITHIN = 20.0
 
 LOOK = 60.0
 """Seconds after which it looks for news without being woken."""
-
-QUIET = frozenset({"PermitIssued", "CostReserved", "CostSettled", "SessionQueued", "OperatorActed", "EngineStopped"})
-"""Facts that belong to another line."""
 
 
 @dataclass
@@ -153,7 +151,7 @@ class _Sayer:
         """A line for each fact since the last time."""
         while facts := self._ledger.since(self._told):
             for fact in facts:
-                if fact.kind not in QUIET:
+                if fact.kind not in ELSEWHERE:
                     document = {"event": fact.kind, "subject": fact.subject, "workspace": fact.workspace}
                     self._write(document | fact.payload, in_words(fact.kind, fact.subject, fact.payload))
             self._told = facts[-1].id
@@ -175,74 +173,6 @@ def open_nothing() -> IO[str]:
     import os
 
     return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
-
-
-WORDS: dict[str, Callable[[Any], str]] = {
-    "EngineStarted": lambda e: "; ".join([f"engine {e.version} started", *e.recovered]),
-    "CycleFinished": lambda e: f"cards: {e.created} new, {e.withdrawn} withdrawn" + _also(e.errors),
-    "AutonomousCycleFinished": lambda e: _cycle(e),
-    "PredictionCreated": lambda e: (
-        f"card {e.subject}: {e.flow or 'prose'} on {e.channel}, {e.confidence:.0%}, {e.source}"
-    ),
-    "PredictionConfirmed": lambda e: f"approved by {e.decided_by}: {e.subject}",
-    "PredictionRejected": lambda e: f"dismissed by {e.decided_by}: {e.subject}",
-    "PredictionSnoozed": lambda e: f"put off until {e.until}: {e.subject}",
-    "PredictionExpired": lambda e: f"{'withdrawn' if e.withdrawn else 'expired'}: {e.subject}, {e.reason}",
-    "PredictionReopened": lambda e: f"pending again: {e.subject}",
-    "PredictionExecuted": lambda e: f"executed: {e.subject}, {e.outcome}",
-    "TriggerBlocked": lambda e: f"blocked by {e.rail}: {e.subject}, {e.reason}",
-    "LoopDetected": lambda e: f"loop: {e.reason}",
-    "CostWarned": lambda e: f"cost: ${e.spent / 1e6:.2f} of the {e.window}'s ${e.cap / 1e6:.2f}",
-    "BudgetExceeded": lambda e: f"budget of {e.subject}: ${e.spent / 1e6:.2f} of ${e.budget / 1e6:.2f}",
-    "HoldPlaced": lambda e: f"{e.subject}: {e.reason}",
-    "HoldLifted": lambda e: f"{e.subject} lifted: {e.reason}",
-    "StateChanged": lambda e: f"{e.before} → {e.after}: {e.cause}",
-    "SessionStarted": lambda e: f"session {e.subject} started for {e.prediction_id}, sandbox {e.sandbox}",
-    "SessionEnded": lambda e: f"session {e.subject} {e.state}, ${e.cost / 1e6:.2f}: {e.summary}",
-    "ChangeSetReady": lambda e: f"change set {e.subject} waits: {e.files} files",
-    "TaskAdded": lambda e: f"task {e.subject}: {e.title}",
-    "TaskChanged": lambda e: f"task {e.subject}: {e.state}",
-    "ChangeSetLanded": lambda e: f"landed: {e.subject}, {e.files} files",
-    "LandingUndone": lambda e: f"landing taken back: {e.subject}",
-    "PermissionAsked": lambda e: f"session {e.session_id} asks leave for {e.tool}: {e.title}",
-    "LearningPromoted": lambda e: f"learnt: {e.subject} holds in {e.scope} now, from {len(e.sessions)} sessions",
-    "CandidateDrafted": lambda e: f"candidate {e.subject}: {e.title}",
-    "CandidatePromoted": lambda e: f"in force by {e.by}: {e.subject}, {e.title}",
-    "CandidateRolledBack": lambda e: f"rolled back by {e.by}: {e.subject}, {e.title}; {e.reason}",
-    "NightlyFinished": lambda e: f"night of {e.subject}: {e.promoted} facts kept, {e.drafted} drafted" + _why(e.reason),
-    "GatewayOpened": lambda e: f"listening at {e.subject} ({e.words})",
-    "GatewayClosed": lambda e: f"no longer listening at {e.subject}",
-    "RowsLetGo": lambda e: "kept long enough: " + ", ".join(f"{number} of {table}" for table, number in e.rows.items()),
-    "LearningsExtracted": lambda e: f"written down from {e.subject}: {e.entries} of what it taught",
-    "CloudSyncFailed": lambda e: f"{e.subject} not shared with other machines: {e.message}; {e.unsent} unsent",
-    "NotificationsGivenUp": lambda e: f"not delivered to the {e.subject}: {e.number}, {e.reason}",
-    "SettingChanged": lambda e: f"setting {e.subject} = {e.value}",
-    "FaultReported": lambda e: f"fault in {e.where}: {e.message}",
-}
-"""What a fact is in words; for a kind that is not here its fields are written."""
-
-
-def in_words(kind: str, subject: str, payload: Mapping[str, Any]) -> str:
-    """A fact as one line."""
-    told = WORDS.get(kind)
-    if told is not None:
-        return told(SimpleNamespace(subject=subject, **payload))
-    return " ".join([kind, subject, *(f"{name}={value}" for name, value in payload.items())])
-
-
-def _cycle(event: Any) -> str:
-    done = f"started {event.acted}" if event.acted else event.reason or "nothing that may run by itself"
-    held = [f"{len(event.blocked)} blocked"] if event.blocked else []
-    held += [f"{len(event.kept)} stay cards"] if event.kept else []
-    return ", ".join([f"autonomous cycle: {done}", *held]) + _also(event.errors)
-
-
-def _why(reason: str) -> str:
-    return f"; {reason}" if reason else ""
-
-
-def _also(errors: Sequence[str]) -> str:
-    return "".join(f"; {error}" for error in errors)
 
 
 def _listed(workspaces: Sequence[str]) -> str:
