@@ -46,7 +46,11 @@ def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Calla
     """Have notifications of a surface go to `url`. One that may hold a secret goes to the keys, in this very process;
     `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, and what `Keys.set` does."""
     surface, url = Surface(name), url.strip()
-    addresses.check(surface, url)
+    if not url:
+        fix = f"{addresses.EXAMPLE}; to have none any more: clawpy config unset notify.{surface.value}.url"
+        raise Refusal("bad_address", f"no address was given, so the {surface.value}'s stays as it is", fix)
+    if addresses.malformed(url):
+        raise Refusal("bad_address", "what was given is no address", addresses.EXAMPLE)
     if not delivery.known(url):
         fix = "see https://appriseit.com/services/ for how it is written"
         raise Refusal("bad_address", "that is no address of a service that is known, or it is not complete", fix)

@@ -37,3 +37,23 @@ def test_another_surface_is_wrong_use(clawpy: Clawpy, engines: list[StandIn]) ->
     said = clawpy("notify", "test", "toaster")
     assert said.code == 2
     assert "toaster" in said.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("\n", "no address was given, so the phone's stays as it is"),
+        ("hunter2\n", "what was given is no address"),
+        ("nope://hunter2\n", "no address of a service that is known"),
+    ],
+)
+def test_what_was_typed_that_is_no_address_is_told_apart(
+    clawpy: Clawpy, engines: list[StandIn], home: Home, monkeypatch: pytest.MonkeyPatch, typed: str, told: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    said = clawpy("notify", "set", "phone", "--store", "file")
+    assert said.code == 1
+    assert told in said.err
+    assert "appriseit.com/services" in said.err
+    assert "hunter2" not in said.err
+    assert not home.config_file.exists()

@@ -16,6 +16,9 @@ from engine.config_notify import KEPT, OPEN_SCHEMES, Surface, key_name, variable
 from engine.keys import ENVIRONMENT, Key
 from engine.values import Refusal
 
+EXAMPLE = 'for instance "ntfys://ntfy.sh/a-topic-of-yours"; see https://appriseit.com/services/ for others'
+"""How an address is written."""
+
 
 class KeyStore(Protocol):
     """Keys by name."""
@@ -83,7 +86,8 @@ class Addresses:
             self._kept[surface] = url
         if not url:
             return None
-        check(surface, url)
+        if malformed(url):  # which is not repeated: it may be a secret
+            raise Refusal("bad_address", f"what is kept for the {surface.value} is no address", EXAMPLE)
         return Address(surface, url, source)
 
     def secrets(self) -> tuple[str, ...]:
@@ -95,12 +99,10 @@ class Addresses:
         return self._settings.current.notify.of(surface).url
 
 
-def check(surface: Surface, url: str) -> None:
-    """Raise `Refusal` `bad_address` for what is no address, without repeating it."""
+def malformed(url: str) -> bool:
+    """Whether `url` is no address at all, of whatever service."""
     scheme, between, rest = url.partition("://")
-    if not between or not scheme.isascii() or not scheme.isalnum() or any(sign.isspace() for sign in rest):
-        fix = 'for instance "ntfys://ntfy.sh/a-topic-of-yours"; see https://appriseit.com/services/ for others'
-        raise Refusal("bad_address", f"what is kept for the {surface.value} is no address", fix)
+    return not between or not scheme.isascii() or not scheme.isalnum() or any(sign.isspace() for sign in rest)
 
 
 def parts(url: str) -> tuple[str, ...]:
