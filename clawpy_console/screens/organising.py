@@ -158,12 +158,13 @@ class Organising(ConsoleScreen):
         self.app.push_screen(NewAgent(self.leads_here or OWNER), made)
 
     def action_retire(self) -> None:
-        """Take it out, after a second key."""
-        from clawpy_console.dialogs.confirm import Confirm
+        """Take it out, after a second key; whether it may go is looked at before that is asked."""
+        engine, one = self.app.live(), self.agent
+        if engine is not None and one is not None:
+            self.app.ask(lambda: engine.hierarchy.check_retire(one.id), lambda _: self._ask_to_retire(one))
 
-        one = self.agent
-        if self.app.live() is None or one is None:
-            return
+    def _ask_to_retire(self, one: AgentView) -> None:
+        from clawpy_console.dialogs.confirm import Confirm
 
         def answered(yes: bool | None) -> None:
             if yes:

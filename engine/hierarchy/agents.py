@@ -298,30 +298,35 @@ class Agents:
     def retire(self, agent_id: str) -> str:
         """Take an agent out; its folder is kept under `.retired`. Returns the name under which `restore` finds it.
 
-        Raises `Refusal`: `unknown_agent`, `serves_channel`, `has_reports`, each saying what to do first.
+        Raises what `check_retire` does, and `unwritable_home`.
         """
         with self._lock:
-            self._member(agent_id)
-            serves = self._channels(agent_id)
-            if serves:
-                raise Refusal(
-                    "serves_channel",
-                    f"{agent_id} serves {', '.join(serves)}",
-                    f"give the channel to another agent first: clawpy config set channels.{serves[0]}.agent OTHER",
-                )
-            reports = sorted(m.id for m in self._members().values() if not m.broken and m.comms.reports_to == agent_id)
-            if reports:
-                raise Refusal(
-                    "has_reports",
-                    f"{', '.join(reports)} report{'s' if len(reports) == 1 else ''} to {agent_id}",
-                    f"move them first: clawpy agents move {reports[0]} --to OTHER",
-                )
+            self.check_retire(agent_id)
             try:
                 name = retired.retire(self._folder, agent_id)
             except OSError as error:
                 raise unwritable(self._folder, error) from error
         self._record(AgentRetired(subject=agent_id))
         return name
+
+    def check_retire(self, agent_id: str) -> None:
+        """Raise what keeps an agent from being retired now. `Refusal`: `unknown_agent`, `serves_channel`,
+        `has_reports`, each saying what to do first."""
+        self._member(agent_id)
+        serves = self._channels(agent_id)
+        if serves:
+            raise Refusal(
+                "serves_channel",
+                f"{agent_id} serves {', '.join(serves)}",
+                f"give the channel to another agent first: clawpy config set channels.{serves[0]}.agent OTHER",
+            )
+        reports = sorted(m.id for m in self._members().values() if not m.broken and m.comms.reports_to == agent_id)
+        if reports:
+            raise Refusal(
+                "has_reports",
+                f"{', '.join(reports)} report{'s' if len(reports) == 1 else ''} to {agent_id}",
+                f"move them first: clawpy agents move {reports[0]} --to OTHER",
+            )
 
     def retired(self) -> builtins.list[AgentView]:
         """Agents that were retired, by the name under which `restore` brings each back."""

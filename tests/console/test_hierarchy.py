@@ -253,7 +253,9 @@ async def test_an_agent_is_created_retired_and_brought_back(console: ConsoleApp,
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.is_current and shown(screen) == "librarian")
         assert people.agents.get("librarian").reports_to == "cro"
-        await pilot.press("D", "X")
+        await pilot.press("D")
+        await until(pilot, lambda: "Retire librarian?" in screen_text(console))
+        await pilot.press("X")
         await until(pilot, lambda: "librarian" not in names(screen) and "=retired" in names(screen))
         assert "librarian" in [one.id for one in people.agents.retired()]
         await pilot.press("u")
@@ -270,10 +272,11 @@ async def test_who_was_retired_can_be_brought_back(console: ConsoleApp, people: 
         await until(pilot, lambda: shown(screen) == "night_watch" and screen.agent.state == "idle")
 
 
-async def test_who_may_not_be_retired_says_why(console: ConsoleApp, people: World) -> None:
+async def test_who_may_not_be_retired_says_why_before_anything_is_asked(console: ConsoleApp, people: World) -> None:
     async with console.run_test(size=WIDE, notifications=True) as pilot:
-        await to_agent(pilot, "researcher", "D", "X")
+        screen = await to_agent(pilot, "researcher", "D")
         await until(pilot, lambda: "researcher serves research" in screen_text(console))
+        assert screen.is_current
         assert people.agents.get("researcher").reports_to == "cro"
 
 

@@ -153,6 +153,14 @@ def test_who_serves_a_channel_or_leads_others_stays(agents: Agents) -> None:
     assert "junior_frontend reports to" in refused("has_reports", lambda: agents.retire("frontend_builder")).message
 
 
+def test_whether_one_may_go_can_be_asked_without_anything_being_done(agents: Agents) -> None:
+    assert "research" in refused("serves_channel", lambda: agents.check_retire("researcher")).message
+    refused("unknown_agent", lambda: agents.check_retire("nobody"))
+    before = agents.list()
+    agents.check_retire("junior_frontend")
+    assert agents.list() == before
+
+
 @pytest.mark.parametrize(
     ("file", "text", "reason"),
     [
