@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.content import Content
 from textual.geometry import Region
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
@@ -28,6 +29,10 @@ class Dialog(ModalScreen[Answer], WholeScreen[Answer]):  # styles come by the fi
 
     def on_screen_resume(self) -> None:
         self._picture = None
+
+    def not_by_enter(self, how: str) -> None:
+        """Enter was pressed where it does nothing, so that nothing is done by accident: `how` says what does."""
+        self.query_one(".dialog").border_subtitle = Content(f"⏎ does nothing here: {how}")
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The picture behind the dialog."""

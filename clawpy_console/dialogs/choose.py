@@ -42,6 +42,8 @@ class Choose(Dialog[str | None]):
         event.stop()
         if event.key == "escape":
             self.dismiss(None)
+        elif event.key == "enter":
+            self.not_by_enter("its key takes it")
         for key, value, _ in self._options:
             if event.character == key:
                 self.dismiss(value)

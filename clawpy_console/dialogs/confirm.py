@@ -12,7 +12,7 @@ from clawpy_console.dialogs.base import Dialog
 
 
 class Confirm(Dialog[bool]):
-    """Asks; True when `key` was pressed, False on Escape or n. Other keys, Enter among them, do nothing."""
+    """Asks; True when `key` was pressed, False on Escape or n. Other keys do nothing; Enter says so."""
 
     def __init__(self, title: str, question: str, *, key: str, word: str) -> None:
         super().__init__()
@@ -38,3 +38,5 @@ class Confirm(Dialog[bool]):
             self.dismiss(True)
         elif event.key in ("escape", "n"):
             self.dismiss(False)
+        elif event.key == "enter":
+            self.not_by_enter(f"{self._key} {self._word}")

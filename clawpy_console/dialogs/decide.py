@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input
 
-from clawpy_console.actions import bindings
+from clawpy_console.actions import bindings, shown_key
 from clawpy_console.dialogs.base import Dialog
 from clawpy_console.widgets.drawn import Draw, Drawn
 from clawpy_console.widgets.keyline import KeyLine
 
+if TYPE_CHECKING:
+    from clawpy_console.app import ConsoleApp
+
 
 class Decide(Dialog[str | None]):
-    """Gives the reason that was typed, "" where none is asked for or given; None on Escape. Enter decides nothing.
+    """Gives the reason that was typed, "" where none is asked for or given; None on Escape. Enter decides nothing,
+    and says so.
 
     `asks` is what stands in the empty line of the reason, "" for a decision without one.
     """
+
+    app: ConsoleApp  # type: ignore[assignment]
 
     BINDINGS = bindings("deciding")
     AUTO_FOCUS = "#reason"
@@ -43,6 +52,15 @@ class Decide(Dialog[str | None]):
 
     def on_mount(self) -> None:
         self.query_one("#told", Drawn).show(self._draw)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            event.stop()
+            self._entered()
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.not_by_enter(f"{shown_key('deciding.decide', self.app.keymap)} decides")
 
     def action_page(self, by: int) -> None:
         pane = self.query_one("#what", VerticalScroll)

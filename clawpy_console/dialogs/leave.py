@@ -13,8 +13,8 @@ from clawpy_console.dialogs.base import Dialog
 
 
 class Leave(Dialog[str]):
-    """Asks how to leave: "stop", "keep" (a headless engine goes on, if it `may_go_on`), or "" to stay. Enter does
-    nothing."""
+    """Asks how to leave: "stop", "keep" (a headless engine goes on, if it `may_go_on`), or "" to stay. Enter
+    only says that it does nothing."""
 
     def __init__(self, running: int, *, may_go_on: bool) -> None:
         super().__init__()
@@ -46,3 +46,5 @@ class Leave(Dialog[str]):
             self.dismiss("stop" if event.character == "Q" else "keep")
         elif event.key in ("escape", "n"):
             self.dismiss("")
+        elif event.key == "enter":
+            self.not_by_enter("Q or k leaves" if self._may_go_on else "Q leaves")

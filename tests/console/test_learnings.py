@@ -120,6 +120,8 @@ async def test_from_the_project_to_everywhere_at_the_operators_word(console: Con
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_learning(pilot, TASK.id, "p")
         assert "hold everywhere" in screen_text(console)
+        await pilot.press("enter")
+        await until(pilot, lambda: "⏎ does nothing here: ^s decides" in screen_text(console))
         await pilot.press("ctrl+s")
         await until(pilot, lambda: noted(engine, "promote") == [("promote", TASK.id)])
         made = [one for one in engine.learnings.all.values() if one.scope is LearningScope.GLOBAL]
