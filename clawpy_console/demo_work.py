@@ -39,8 +39,11 @@ def begin(engine: Engine, workspace: str) -> None:
 def _learn(engine: Engine) -> None:
     try:
         learn(engine)
-    except Exception as error:  # the demo may be over before it is done
-        log.info("the demo learnt no more: %s", error)
+    except Refusal as refusal:
+        over = refusal.code == "engine_closed"  # the demo may be left before it is done
+        log.log(logging.INFO if over else logging.WARNING, "the demo learnt no more: %s", refusal)
+    except Exception:
+        log.exception("the demo could not learn what its sessions leave")
 
 
 def work(engine: Engine, workspace: str) -> None:
