@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from textual.app import App
 
 from clawpy_console import last_screen, words
-from clawpy_console.known import TOPICS, Autonomy, read
+from clawpy_console.known import FAR, NEWEST, TOPICS, Autonomy, read
 from engine.home import Home
 from engine.values import Hold, Refusal, TranscriptLine
 
@@ -51,6 +51,7 @@ class KnowingApp(App[None]):
             self.known = dataclasses.replace(self.known, workspaces=tuple(workspaces) or self.known.workspaces)
         self._stale: set[str] = set()
         self._reading = False
+        self._newest = NEWEST
         self._before: list[Callable[[], object]] = []
         self._own_stop: Hold | None = None
         self._saving = False
@@ -91,6 +92,11 @@ class KnowingApp(App[None]):
             self._reading = True
             self.run_worker(self._renew(), group="read")
 
+    def read_older(self) -> None:
+        """Know of as many sessions again as were known at first, older ones."""
+        self._newest += NEWEST
+        self.renew(FAR)
+
     async def _renew(self) -> None:
         complained: set[str] = set()
         try:
@@ -98,7 +104,7 @@ class KnowingApp(App[None]):
                 wanted = [one for one in TOPICS if one in self._stale][:3]
                 self._stale.difference_update(wanted)
                 settled, self._before = (self._before, []) if "cards" in wanted else ([], self._before)
-                values, failed = await asyncio.to_thread(read, self.engine, wanted)
+                values, failed = await asyncio.to_thread(read, self.engine, wanted, self._newest)
                 for settle in settled:
                     settle()
                 self.learn(values, anew=frozenset({"cards"} if settled else ()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.values import (
@@ -89,6 +90,7 @@ class Autonomy:
 class Known:
     """Everything a screen may draw. Empty before the first engine ever ran in this home.
 
+    `older` says that there were sessions before these.
     `fault` is what keeps the settings from being read as they stand in their file.
     `by_itself` says in a line what is still needed before anything runs without the operator; `acts` that nothing is.
     """
@@ -96,6 +98,7 @@ class Known:
     cards: tuple[Card, ...] = ()
     recent: tuple[Card, ...] = ()
     sessions: tuple[SessionView, ...] = ()
+    older: bool = False
     changes: tuple[ChangeSet, ...] = ()
     tasks: tuple[Task, ...] = ()
     agents: tuple[AgentView, ...] = ()
@@ -148,12 +151,13 @@ def _cards(engine: Engine) -> dict[str, Any]:
     return {"cards": tuple(engine.cards.pending()), "recent": tuple(engine.cards.recent(limit=30))}
 
 
-def _sessions(engine: Engine) -> dict[str, Any]:
-    return {"sessions": tuple(engine.sessions.list(limit=60))}
+def _sessions(engine: Engine, newest: int) -> dict[str, Any]:
+    found = engine.sessions.list(limit=newest + 1)
+    return {"sessions": tuple(found[:newest]), "older": len(found) > newest}
 
 
-def _changes(engine: Engine) -> dict[str, Any]:
-    return {"changes": tuple(engine.changes.list(limit=60)), "waiting": tuple(engine.queue())}
+def _changes(engine: Engine, newest: int) -> dict[str, Any]:
+    return {"changes": tuple(engine.changes.list(limit=newest)), "waiting": tuple(engine.queue())}
 
 
 def _permissions(engine: Engine) -> dict[str, Any]:
@@ -272,13 +276,18 @@ def _phase(engine: Engine) -> dict[str, Any]:
     }
 
 
+NEWEST = 60
+"""Sessions, and what they changed, that are read at first; as many more whenever the operator asks for older ones."""
+
+FAR: Mapping[str, Callable[[Engine, int], dict[str, Any]]] = {"sessions": _sessions, "changes": _changes}
+"""What grows without end: the newest so many of it are read."""
+
 TOPICS: Mapping[str, Callable[[Engine], dict[str, Any]]] = {
     "cards": _cards,
     "permissions": _permissions,
     "autonomy": _autonomy,
     "costs": _costs,
-    "sessions": _sessions,
-    "changes": _changes,
+    **{topic: partial(far, newest=NEWEST) for topic, far in FAR.items()},
     "tasks": _tasks,
     "agents": _agents,
     "place": _place,
@@ -291,8 +300,11 @@ TOPICS: Mapping[str, Callable[[Engine], dict[str, Any]]] = {
 """What can be read again by itself, in the order in which it matters on the first screen."""
 
 
-def read(engine: Engine, topics: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
-    """The fields of `Known` for `topics`, and what failed. Blocking: call it in a thread.
+def read(
+    engine: Engine, topics: Iterable[str], newest: int = NEWEST
+) -> tuple[dict[str, Any], list[tuple[str, Exception]]]:
+    """The fields of `Known` for `topics`, and what failed; of what is `FAR` the `newest`. Blocking: call it in a
+    thread.
 
     One failing port takes away its own part only.
     """
@@ -300,7 +312,7 @@ def read(engine: Engine, topics: Iterable[str]) -> tuple[dict[str, Any], list[tu
     failed: list[tuple[str, Exception]] = []
     for topic in topics:
         try:
-            values |= TOPICS[topic](engine)
+            values |= FAR[topic](engine, newest) if topic in FAR else TOPICS[topic](engine)
         except Exception as error:
             failed.append((topic, error))
     return values, failed

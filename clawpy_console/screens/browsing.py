@@ -76,7 +76,10 @@ class Browsing(ConsoleScreen):
         elif any(one.id == session_id for one in self.known.sessions):
             self.app.open_session(session_id)
         else:
-            self.app.say("its session is older than what the work screen lists", "warning")
+            self.app.say(
+                "its session is older than those listed; at the end of their list in work (2) ⏎ lists more",
+                "warning",
+            )
 
     @on(TabLine.Chosen)
     async def _browse(self, message: TabLine.Chosen) -> None:

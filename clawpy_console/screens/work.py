@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from clawpy_console import words
 from clawpy_console.actions import bindings, shown_key
+from clawpy_console.known import NEWEST
 from clawpy_console.screens.conversing import Conversing
 from clawpy_console.screens.filtering import Filtering
 from clawpy_console.widgets.asked import Asked
@@ -24,6 +25,9 @@ from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.session import about, session_row, waits
 from clawpy_console.widgets.transcript import Transcript
 from engine.values import ChangeSet, ChangeState, ModelCall, SessionView
+
+OLDER = "=older"
+"""The id of the row that lists older sessions."""
 
 
 class WorkScreen(Conversing, Filtering):
@@ -42,6 +46,7 @@ class WorkScreen(Conversing, Filtering):
     def __init__(self) -> None:
         super().__init__()
         self._wanted = ""  # a session to select as soon as it is listed
+        self._beyond = ""  # the oldest session that was listed when older ones were asked for
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
         self._calls_of: tuple[str, int, bool] = ("", 0, False)
 
@@ -105,8 +110,13 @@ class WorkScreen(Conversing, Filtering):
             self._draw_asked(now)
 
     def _draw_sessions(self, now: datetime) -> None:
-        rows = self.query_one("#sessions", Rows)
+        rows, known = self.query_one("#sessions", Rows), self.known
         rows.show(self._session_rows(now), empty="no session has these words" if self.needle else None)
+        count = f"  {len(known.sessions)}{'+' if known.older else ''}" if known.sessions else ""
+        self.put("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
+        ids = [one.id for one in known.sessions]
+        if self._beyond in ids[:-1]:
+            self._wanted, self._beyond = ids[ids.index(self._beyond) + 1], ""
         if self._wanted and any(one.id == self._wanted for one in self.known.sessions):
             rows.select(self._wanted)
             self._wanted = ""
@@ -132,6 +142,9 @@ class WorkScreen(Conversing, Filtering):
                 rows.append(Row("", f" {heading}"))
                 rows += [session_row(one, now, waits=one.id in to_land, asks=one.id in asking) for one in members]
                 rows.append(Row("", ""))
+        if self.known.older:
+            more = "looks further" if needle else f"lists {NEWEST} more"
+            return [*rows, Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")]
         return rows[:-1]
 
     def _draw_session(self) -> None:
@@ -185,8 +198,12 @@ class WorkScreen(Conversing, Filtering):
         self._draw_session()
 
     @on(Rows.Opened, "#sessions")
-    def _session_opened(self) -> None:
-        self.go_to("transcript")
+    def _session_opened(self, message: Rows.Opened) -> None:
+        if message.row_id != OLDER:
+            self.go_to("transcript")
+            return
+        self._beyond = self.known.sessions[-1].id
+        self.app.read_older()
 
     @on(Rows.Opened, "#files")
     def _file_opened(self) -> None:

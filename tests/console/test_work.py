@@ -159,3 +159,33 @@ async def test_lines_over_the_cap_fall_off_the_top_without_moving_what_one_reads
         await pilot.pause()
         assert view.cut == 2
         assert view.scroll_offset.y == 48
+
+
+async def test_older_sessions_are_listed_at_the_end_of_the_list(console: ConsoleApp, engine: StandIn) -> None:
+    last = engine.sessions.all[-1]
+    engine.sessions.all += [dataclasses.replace(last, id=f"sess_old_{n:03}", prompt=f"old one {n}") for n in range(70)]
+    everything = [one.id for one in engine.sessions.all]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: "SESSIONS  60+" in screen_text(console))
+        await pilot.press("G")
+        await until(pilot, lambda: "older: ⏎ lists 60 more" in screen_text(console))
+        assert [one.id for one in console.known.sessions] == everything[:60]
+        await pilot.press("enter")
+        await until(pilot, lambda: console.screen.session and console.screen.session.id == everything[60])
+        await until(pilot, lambda: f"SESSIONS  {len(everything)} " in screen_text(console))
+        await pilot.press("G")
+        assert console.screen.session.id == everything[-1]
+        assert "older:" not in screen_text(console)
+
+
+async def test_a_filter_says_that_it_looked_among_the_newest_only(console: ConsoleApp, engine: StandIn) -> None:
+    last = engine.sessions.all[-1]
+    engine.sessions.all += [dataclasses.replace(last, id=f"sess_old_{n:03}", prompt=f"old one {n}") for n in range(70)]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("2", "slash", *"one 69", "enter")
+        await until(pilot, lambda: "older: ⏎ looks further" in screen_text(console))
+        await pilot.press("G", "enter")
+        await until(pilot, lambda: "old one 69" in screen_text(console))
