@@ -19,7 +19,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from clawpy_console import words
-from clawpy_console.actions import bindings
+from clawpy_console.widgets.scrolled import SCROLLS, ScrollKeys
 from clawpy_console.widgets.selecting import placed
 
 TRANSCRIPT = {
@@ -45,10 +45,10 @@ def breaks(text: str, room: int) -> tuple[int, ...]:
     return (0, *divide_line(text, room))
 
 
-class LinesView(ScrollView, can_focus=True):
+class LinesView(ScrollKeys, ScrollView, can_focus=True):
     """Lines of `(kind, text)`; each kind is a component class `lines--KIND`. Holds at most `cap` lines."""
 
-    BINDINGS = [one for one in bindings("rows") if one.id != "rows.open"]
+    BINDINGS = SCROLLS
     COMPONENT_CLASSES = {
         "lines--command", "lines--output", "lines--note", "lines--error", "lines--exit", "lines--failed",
         "lines--file", "lines--hunk", "lines--added", "lines--removed", "lines--same",
@@ -234,24 +234,6 @@ class LinesView(ScrollView, can_focus=True):
     def _kind(self, kind: str) -> Style:
         name = f"lines--{kind}"
         return self.get_component_rich_style(name if name in self.COMPONENT_CLASSES else "lines--output", partial=True)
-
-    def action_up(self) -> None:
-        self.scroll_up(animate=False)
-
-    def action_down(self) -> None:
-        self.scroll_down(animate=False)
-
-    def action_page_up(self) -> None:
-        self.scroll_page_up(animate=False)
-
-    def action_page_down(self) -> None:
-        self.scroll_page_down(animate=False)
-
-    def action_first(self) -> None:
-        self.scroll_home(animate=False)
-
-    def action_last(self) -> None:
-        self.scroll_end(animate=False)
 
 
 def diff_lines(text: str) -> Iterable[tuple[str, str]]:

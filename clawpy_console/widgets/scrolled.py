@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.containers import VerticalScroll
 
 from clawpy_console.actions import bindings
 
+if TYPE_CHECKING:
+    from textual.widget import Widget as Scrolling
+else:
+    Scrolling = object  # a second widget among its bases would cost a widget the styles of the first
 
-class Scrolled(VerticalScroll, can_focus=True):
-    """A column with the focus: j and k, arrows, pages, ends."""
+SCROLLS = [one for one in bindings("rows") if one.id != "rows.open"]
+"""The bindings of a widget with `ScrollKeys`."""
 
-    BINDINGS = [one for one in bindings("rows") if one.id != "rows.open"]
-    DEFAULT_CSS = "Scrolled { scrollbar-size-vertical: 1; }"
+
+class ScrollKeys(Scrolling):
+    """What j and k, arrows, pages, ends do to a widget that scrolls and has no cursor."""
 
     def action_up(self) -> None:
         self.scroll_up(animate=False)
@@ -30,3 +37,10 @@ class Scrolled(VerticalScroll, can_focus=True):
 
     def action_last(self) -> None:
         self.scroll_end(animate=False)
+
+
+class Scrolled(ScrollKeys, VerticalScroll, can_focus=True):
+    """A column with the focus."""
+
+    BINDINGS = SCROLLS
+    DEFAULT_CSS = "Scrolled { scrollbar-size-vertical: 1; }"
