@@ -27,6 +27,7 @@ MOVES: Mapping[str, tuple[str, ...]] = {
     "PredictionSnoozed": ("cards",),
     "PredictionExpired": ("cards",),
     "PredictionReopened": ("cards", "phase"),
+    "PredictionReassigned": ("cards",),
     "PredictionExecuted": ("cards",),
     "TriggerBlocked": ("cards", "log"),
     "PermitIssued": ("log",),

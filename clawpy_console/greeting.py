@@ -28,11 +28,10 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
             ("esc", "$accent"), (" hides this", "$faint"),
         ),
     ]  # fmt: skip
-    found = engine.hiring.found()
-    if said := hiring.line(engine.hiring.served(), found):
-        key = Content.styled(shown_key("app.hire", keymap) if said.endswith(": ") else "", "$accent")
-        lines.append(Content.assemble((said, "$grey"), key))
-    return lines
+    served = engine.hiring.served()
+    said = hiring.line(served, engine.hiring.found(), [] if served else engine.hiring.models())
+    key = Content.styled(shown_key("app.hire", keymap) if said.endswith(": ") else "", "$accent")
+    return [*lines, Content.assemble((said, "$grey"), key)]
 
 
 def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:

@@ -1,4 +1,4 @@
-"""Having a channel served by a coding agent of this machine: which are found, and what is to be done besides."""
+"""Having a channel served by what is on this machine: which agents and models are found, what is to be done besides."""
 
 from __future__ import annotations
 
@@ -8,31 +8,41 @@ from clawpy_console import words
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
+    from engine import Engine
 
 KEYS = "123456789"
 
 
 def offer(app: ConsoleApp) -> None:
-    """Look which agents are here, and have the operator choose one; nothing is written before he did."""
+    """Look who is here, and have the operator choose one; nothing is written before he did."""
     engine = app.live()
     if engine is not None:
-        app.ask(lambda: (engine.hiring.served(), engine.hiring.found()), lambda seen: _choose(app, *seen))
+        hiring = engine.hiring
+        app.ask(lambda: (hiring.served(), hiring.found(), hiring.models()), lambda seen: _choose(app, *seen))
 
 
-def _choose(app: ConsoleApp, served: str, found: list[Any]) -> None:
-    if not found:
-        app.say("no coding agent is found on the PATH; `clawpy key set openai` makes a model do it", "warning")
+def _choose(app: ConsoleApp, served: str, found: list[Any], models: list[str]) -> None:
+    if not found and not models:
+        told = "no coding agent is on the PATH and no local model answers; `clawpy key set openai` makes a model do it"
+        app.say(told, "warning")
         return
     from clawpy_console.dialogs.choose import Choose
 
-    options = [(KEYS[number], one.name, _meaning(one)) for number, one in enumerate(found[: len(KEYS)])]
+    choices = [(one.name, _meaning(one)) for one in found] + [(one, "a model of this machine") for one in models]
+    options = [(key, name, meaning) for key, (name, meaning) in zip(KEYS, choices, strict=False)]
 
     def chosen(name: str | None) -> None:
         engine = app.live() if name else None
         if engine is not None and name is not None:
-            app.ask(lambda: engine.hiring.hire(name), lambda agent: _hired(app, agent))
+            app.ask(lambda: _hire(engine, name, name in models), lambda agent: _hired(app, name, agent))
 
     app.push_screen(Choose("Who does what koji-core is asked in prose?", options, present=served), chosen)
+
+
+def _hire(engine: Engine, name: str, is_model: bool) -> Any:
+    agent = engine.hiring.take_model(name) if is_model else engine.hiring.hire(name)
+    engine.cards.look_again()  # the cards that lie there say at once who would do them
+    return agent
 
 
 def _meaning(one: Any) -> str:
@@ -42,10 +52,13 @@ def _meaning(one: Any) -> str:
     return one.title + (reaches if one.hosts else "")
 
 
-def _hired(app: ConsoleApp, agent: Any) -> None:
+def _hired(app: ConsoleApp, name: str, agent: Any) -> None:
+    app.renew(["settings", "cards"])
+    if agent is None:
+        app.say(f"koji-core is served by {name}")
+        return
     from clawpy_console.dialogs.told import Told
 
-    app.renew(["settings", "cards"])
     app.push_screen(
         Told(
             f"koji-core is served by {agent.title}",
@@ -54,10 +67,11 @@ def _hired(app: ConsoleApp, agent: Any) -> None:
     )
 
 
-def line(served: str, found: list[Any]) -> str:
-    """What the first run says of it, "" when prose is taken."""
+def line(served: str, found: list[Any], models: list[str]) -> str:
+    """What the first run says of it; it ends with ": " where a key makes it so."""
     if served:
-        return ""
-    here = [one.title for one in found if not one.missing] or [f"{one.title} (adapter missing)" for one in found]
+        return f"prose is done by {words.crop(served, 60)}"
+    here = [one.title for one in found if not one.missing] + models
+    here = here or [f"{one.title} (adapter missing)" for one in found]
     told = "prose needs an agent: clawpy key set openai"
     return f"{told}, or koji-core served by {words.crop(' or '.join(here), 60)} (found): " if here else told

@@ -157,6 +157,11 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "PredictionSnoozed": lambda e: f"put off until {time(e.until)}: {e.subject}",
     "PredictionExpired": lambda e: f"{'withdrawn' if e.withdrawn else 'expired'}: {e.subject}, {e.reason}",
     "PredictionReopened": lambda e: f"pending again: {e.subject}",
+    "PredictionReassigned": lambda e: (
+        f"card {e.subject} would be done by {e.served}"
+        if e.served
+        else f"nobody would do card {e.subject}{_why(e.note)}"
+    ),
     "PredictionExecuted": lambda e: f"executed: {e.subject}, {e.outcome}",
     "TaskAdded": lambda e: f"task {e.subject}: {e.title}",
     "TaskChanged": lambda e: f"task {e.subject}: {e.state}",

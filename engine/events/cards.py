@@ -67,6 +67,14 @@ class PredictionReopened(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionReassigned(Event):
+    """Another would do a pending card of prose now: `served`, "" when nobody would, for want of what `note` names."""
+
+    served: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionExecuted(Event):
     outcome: str
 

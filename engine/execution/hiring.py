@@ -1,6 +1,6 @@
-"""Having a channel served by a coding agent that is installed here (SPEC 3.8): who is found, who serves, hire one.
+"""Having a channel served by what is here (SPEC 3.8): coding agents and local models, who serves, hire one.
 
-Agents are offered, never taken: nothing is written before the operator said so.
+They are offered, never taken: nothing is written before the operator said so.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.config import SettingsSource
-from engine.config_agents import ACP, AUTO, MODEL
+from engine.config_agents import ACP, AUTO, MODEL, model_fault
+from engine.execution.local_models import running
 from engine.execution.runners.acp.known import FoundAgent, discover
 from engine.execution.runners.acp.known import found as known_as
 from engine.values import Refusal
@@ -26,21 +27,29 @@ class Book(SettingsSource, Protocol):
     def set(self, key: str, value: Any, /) -> Any: ...
 
 
+class HasId(Protocol):
+    """A model."""
+
+    @property
+    def id(self) -> str:
+        """`provider:model`"""
+
+
 class Hiring:
     """The port `engine.hiring`."""
 
     def __init__(
-        self, settings: Book, *, data: Path, model_for: Callable[[str, str], object], path: str | None = None
+        self, settings: Book, *, data: Path, model_for: Callable[[str, str], HasId], path: str | None = None
     ) -> None:
-        """`model_for(agent, channel)` raises `Refusal` when no model would answer; `path` is searched for agents, by
-        default PATH."""
+        """`model_for(agent, channel)` gives the model that would answer, or raises `Refusal`; `path` is searched for
+        agents, by default PATH."""
         self._settings = settings
         self._data = data
         self._model_for = model_for
         self._path = path
 
     def served(self, channel: str = CHANNEL) -> str:
-        """What takes prose on `channel` now: a coding agent's name or "model"; "" when nothing does.
+        """What takes prose on `channel` now: a coding agent's name or a model's id; "" when nothing does.
 
         May ask the keyring. An agent that was hired and is gone counts: its cards say what is missing.
         """
@@ -52,10 +61,26 @@ class Hiring:
         if chosen.runner not in (AUTO, MODEL):
             return ""
         try:
-            self._model_for(chosen.agent, channel)
+            return self._model_for(chosen.agent, channel).id
         except Refusal:
             return ""
-        return MODEL
+
+    def models(self) -> list[str]:
+        """Ids of models that run on this machine, for instance `ollama:qwen3`. Blocking, up to half a second."""
+        current = self._settings.current
+        named = {name: current.provider(name) for name in current.provider_names()}
+        return running({name: one for name, one in named.items() if one is not None})
+
+    def take_model(self, model_id: str, channel: str = CHANNEL) -> None:
+        """Write into the settings that the model `provider:model` is the one of its provider, and have `channel` served
+        by models again where an agent was hired. Raises `Refusal` `no_model`, and what writing settings raises."""
+        if fault := model_fault(model_id):
+            raise Refusal("no_model", fault, "for instance ollama:qwen3")
+        provider, _, model = model_id.partition(":")
+        self._settings.set(f"providers.{provider}.model", model)
+        serving = self._settings.current.channels.get(channel)
+        if serving is not None and serving.runner.startswith(ACP):
+            self._settings.set(f"channels.{channel}.runner", AUTO)
 
     def found(self) -> list[FoundAgent]:
         """The coding agents of this machine that could serve, those that lack a part of theirs included."""

@@ -25,13 +25,11 @@ class Launcher:
         """The assignment with the runner that would do it now, and in words what is not as it was asked for; "" when
         all is.
 
-        `auto` becomes a flow, or for prose a model. A runner that is absent is replaced by the first of the channel's
-        `fallback` that takes it. When nothing takes it, it stays as it is: `check` then says what is missing.
+        `auto` becomes a flow, or for prose what the channel is served by now, else a model. A runner that is absent is
+        replaced by the first of the channel's `fallback` that takes it. When nothing takes it, it stays as it is:
+        `check` then says what is missing.
         """
-        if assignment.runner == AUTO:
-            own = replace(assignment, runner=FLOW if assignment.flow is not None else MODEL)
-        else:
-            own = assignment
+        own = self._named(assignment)
         info = self._ask(own)
         if info.takes:
             return own, ""
@@ -45,8 +43,7 @@ class Launcher:
         """Whether there is a runner for it, what it would do, where, and what it is thought to cost (SPEC 3.4): the
         runner's own history on that channel; before the first what the runner says, else `costPerTrigger`."""
         chosen, _ = self.choose(assignment) if assignment.runner == AUTO else (assignment, "")
-        if chosen.runner == AUTO:
-            chosen = replace(chosen, runner=FLOW if chosen.flow is not None else MODEL)
+        chosen = self._named(chosen)
         info = self._ask(chosen)
         if not info.takes:
             return info
@@ -84,6 +81,16 @@ class Launcher:
     def stop(self, session_id: str, reason: str) -> None:
         """See `Sessions.stop`."""
         self._sessions.stop(session_id, reason)
+
+    def _named(self, assignment: Assignment) -> Assignment:
+        """The assignment with a runner of its own. A card that was made for `auto` goes to whom the operator gave its
+        channel since."""
+        if assignment.runner != AUTO:
+            return assignment
+        if assignment.flow is not None:
+            return replace(assignment, runner=FLOW)
+        channel = self._settings.current.channels.get(assignment.channel)
+        return replace(assignment, runner=MODEL if channel is None or channel.runner == AUTO else channel.runner)
 
     def _ask(self, assignment: Assignment) -> RunnerInfo:
         try:

@@ -14,7 +14,8 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from engine.clock import Clock
-from engine.prediction.cards_store import Prediction, card_of, find, trigger_of
+from engine.events import PredictionReassigned
+from engine.prediction.cards_store import Prediction, all_pending, card_of, find, trigger_of
 from engine.prediction.lifecycle import Move
 from engine.prediction.own_prompts import checked
 from engine.prediction.phases import phase_of
@@ -127,6 +128,34 @@ class Approving:
                 raise Refusal("blocked", told, "the card stays pending; mend the reason and approve it again")
             self._start(card_id, permit, by)
             return self._card(card_id)
+
+    def look_again(self) -> int:
+        """`Cards.look_again`."""
+        with self._database.read() as session:
+            rows = [row for row in all_pending(session) if row.flow is None]
+        return sum(self._look_again(row) for row in rows)
+
+    def _look_again(self, row: Prediction) -> bool:
+        assignment, otherwise = self._launcher.choose(row.assignment)
+        info = self._launcher.check(assignment)
+        if (info.served, info.undo_note) == (row.served, row.undo_note):
+            return False
+        verdicts = self.preview_new(row, assignment, info)
+        note = otherwise or ("" if info.takes else info.reason)
+
+        def change(tx: Transaction, now: Prediction) -> None:
+            now.serve(info)
+            now.judge(verdicts)
+            now.note = note
+            told = PredictionReassigned(subject=now.id, workspace=now.workspace, served=info.served, note=note)
+            tx.record(told)
+
+        with self._deciding:
+            with self._database.read() as session:
+                if Status(find(session, row.id).status) is not Status.PENDING:
+                    return False  # it was decided meanwhile
+            self._deciding.change(row.id, change)
+        return True
 
     def recover(self, unconsumed: Sequence[Permit], *, resume: bool) -> list[str]:
         """`Cards.recover`."""

@@ -376,6 +376,11 @@ class Cards:
 
         return self._database.write(work)
 
+    def look_again(self) -> int:
+        """Have pending cards of prose say who would do them now: a model or an agent came, or went. Returns how many
+        say something else than before."""
+        return self.approving.look_again()
+
     def _read_first_due(self) -> datetime | None:
         with self._database.read() as session:
             return first_due(session)

@@ -73,6 +73,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrat
         pulse=core.heartbeat.pulse,
         housekeeping=(
             core.cards.expire_due,
+            core.cards.look_again,
             core.predictions.follow_up,
             core.knowledge.housekeeping,
             core.learnings.housekeeping,

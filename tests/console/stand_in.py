@@ -79,6 +79,10 @@ class Cards(Port):
     def get(self, id: str) -> Card:
         return self.all[id]
 
+    def look_again(self) -> int:
+        self.note("look_again")
+        return 0
+
     def recent(self, limit: int = 50, workspace: str | None = None) -> list[Card]:
         return [one for one in self.all.values() if one.status is not Status.PENDING][:limit]
 
@@ -167,14 +171,21 @@ class Permissions(Port):
 class Hiring(Port):
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
-        self.serves = "model"
+        self.serves = "openai:gpt-6.1-terra"
         self.here: list[Any] = []
+        self.local: list[str] = []
 
     def served(self, channel: str = "koji-core") -> str:
         return self.serves
 
     def found(self) -> list[Any]:
         return self.here
+
+    def models(self) -> list[str]:
+        return self.local
+
+    def take_model(self, model_id: str, channel: str = "koji-core") -> None:
+        self.note("take_model", model_id)
 
     def hire(self, name: str, channel: str = "koji-core") -> Any:
         self.note("hire", name)

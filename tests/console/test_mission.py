@@ -344,10 +344,26 @@ async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(consol
         assert len(console.screen_stack) == 1
 
 
-async def test_the_first_run_says_nothing_of_it_where_prose_is_taken(console: ConsoleApp) -> None:
+async def test_the_first_run_says_which_models_of_this_machine_could(console: ConsoleApp, engine: StandIn) -> None:
+    engine.hiring.serves, engine.hiring.local = "", ["ollama:qwen3", "ollama:llama3.2:3b"]
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "ollama:llama3.2:3b (found): H" in screen_text(console))
+        await pilot.press("H")
+        await until(pilot, lambda: "a model of this machine" in screen_text(console))
+        await pilot.press("2")
+        await until(pilot, lambda: "koji-core is served by ollama:llama3.2:3b" in screen_text(console))
+        assert named(engine, "take_model") == [("take_model", "ollama:llama3.2:3b")]
+        assert named(engine, "look_again") == [("look_again",)]
+        assert len(console.screen_stack) == 1
+
+
+async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: ConsoleApp, engine: StandIn) -> None:
+    engine.hiring.serves = "ollama:qwen3"
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
         await until(pilot, lambda: "hides this" in screen_text(console))
+        assert "prose is done by ollama:qwen3" in screen_text(console)
         assert "prose needs" not in screen_text(console)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from engine.settings_store import SettingsStore
 from engine.values import Refusal
 
 
-def no_model(agent: str, channel: str) -> object:
+def no_model(agent: str, channel: str) -> Any:
     raise Refusal("no_model", "no provider has a key")
 
 
@@ -24,7 +26,7 @@ def settings(tmp_path: Path, clock: FakeClock) -> SettingsStore:
 
 @pytest.fixture
 def hiring(tmp_path: Path, settings: SettingsStore) -> Callable[..., Hiring]:
-    def made(*programs: str, model_for: Callable[[str, str], object] = no_model) -> Hiring:
+    def made(*programs: str, model_for: Callable[[str, str], Any] = no_model) -> Hiring:
         tools = tmp_path / "bin"
         tools.mkdir(exist_ok=True)
         for name in programs:
@@ -40,7 +42,7 @@ def test_nothing_serves_before_anything_was_set_up(hiring: Callable[..., Hiring]
 
 
 def test_a_model_serves_where_one_can_be_used(hiring: Callable[..., Hiring]) -> None:
-    assert hiring(model_for=lambda agent, channel: "gpt").served() == "model"
+    assert hiring(model_for=lambda agent, channel: SimpleNamespace(id="openai:gpt")).served() == "openai:gpt"
 
 
 def test_an_agent_is_hired_with_its_command_and_hosts(hiring: Callable[..., Hiring], settings: SettingsStore) -> None:
@@ -78,3 +80,16 @@ def test_an_agent_without_its_adapter_is_not_hired(hiring: Callable[..., Hiring]
         house.hire("codex")
     assert unknown.value.code == "unknown_agent"
     assert not settings.file.exists()
+
+
+def test_a_model_of_this_machine_is_taken_at_a_word(hiring: Callable[..., Hiring], settings: SettingsStore) -> None:
+    house = hiring("claude-agent-acp")
+    house.hire("claude")
+
+    house.take_model("ollama:qwen3:8b")
+
+    assert settings.current.provider("ollama").model == "qwen3:8b"
+    assert settings.current.channels["koji-core"].runner == "auto"
+    with pytest.raises(Refusal) as refused:
+        house.take_model("qwen3")
+    assert refused.value.code == "no_model"

@@ -59,6 +59,12 @@ def test_auto_is_a_flow_where_the_work_names_one_and_a_model_where_it_does_not()
     assert made.choose(PROSE) == (replace(PROSE, runner="model"), "")
 
 
+def test_a_card_made_for_auto_goes_to_whom_its_channel_was_given_since():
+    made = launcher(Bench(model=YES, acp__claude=CLAUDE), runner="acp:claude")
+    assert made.choose(PROSE) == (replace(PROSE, runner="acp:claude"), "")
+    assert made.check(PROSE).by == "Claude Code"
+
+
 def test_auto_never_takes_a_coding_agent_that_nobody_named():
     made = launcher(Bench(model=NO, acp__claude=CLAUDE))
     assert made.choose(PROSE) == (PROSE, "")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
+from engine.memory.ledger import Ledger
 from engine.storage.database import Database
 from engine.values import (
     DecidedBy,
@@ -223,3 +224,29 @@ def test_an_edit_and_another_who_would_do_it_are_judged_together(world: World) -
     shown = world.cards.get(card.id)
     assert shown.assignment.prompt == "explain the till"
     assert world.cards.approve(card.id).status is Status.CONFIRMED
+
+
+def test_cards_say_it_when_a_model_comes_or_goes(world: World, database: Database) -> None:
+    card = world.cards.propose("think about the cache", workspace=SHOP)
+    assert "takes prose" in card.note
+    assert world.cards.look_again() == 0
+    world.bench.serves = "ollama:qwen"
+    assert world.cards.look_again() == 1
+    came = world.cards.get(card.id)
+    assert (came.note, came.served) == ("", "ollama:qwen; network: api.example.com for it alone")
+    assert world.cards.look_again() == 0
+    assert world.cards.approve(card.id).status is Status.CONFIRMED  # the card said who: nothing is asked once more
+    other = world.cards.propose("think about the tests", workspace=SHOP)
+    world.bench.serves = ""
+    assert world.cards.look_again() == 1
+    assert "takes prose" in world.cards.get(other.id).note
+    told = [fact for fact in Ledger(database).since(0, 50) if fact.kind == "PredictionReassigned"]
+    assert [(one.subject, one.payload["served"]) for one in told] == [(card.id, came.served), (other.id, "")]
+
+
+def test_flows_and_decided_cards_are_not_looked_at_again(world: World) -> None:
+    world.one()
+    card = world.cards.propose("think about the cache", workspace=SHOP)
+    world.cards.dismiss(card.id)
+    world.bench.serves = "ollama:qwen"
+    assert world.cards.look_again() == 0
