@@ -77,10 +77,11 @@ ACTIONS: tuple[Action, ...] = (
     Action("app.safety", "6", "", "safety: rails, caps, holds, what was blocked", "app.go('safety')"),
     Action("app.insights", "7", "", "insights: how good predictions are, training, drift", "app.go('insights')"),
     Action("app.copy", "y", "", "copy the id of the card or session", "copy_id"),
-    Action("app.hire", "H", "", "have koji-core served by a coding agent that is found here", "app.hire"),
+    Action("app.hire", "H", "", "have koji-core served by a coding agent or a model of this machine", "app.hire"),
     Action("app.help", "question_mark", "keys", "all keys", "app.help", False, "?"),
     Action("app.palette", "ctrl+p", "palette", "every command by name", "app.command_palette", True, "^p"),
-    Action("app.quit", "ctrl+q", "", "leave; asks first when sessions run", "app.leave", True, "^q"),
+    Action("app.quit", "q", "quit", "leave; asks first when sessions run", "app.leave"),
+    Action("app.quit_typing", "ctrl+q", "", "the same, while typing too", "app.leave", True, "^q"),
     Action("stack.approve", "right,l", "approve", "approve the card: it runs", "approve", False, "→"),
     Action(
         "stack.dismiss", "left,h", "dismiss", "dismiss the card; the like stays away for 7 days", "dismiss", False, "←"

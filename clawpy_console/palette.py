@@ -30,7 +30,9 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
         "Look for cards now", "one prediction cycle", partial(app.deck.predict, lambda text, _: app.say(text))
     )
     yield SystemCommand("A prompt of your own", "make a card of it", partial(app.deck.write_own_prompt, ""))
-    yield SystemCommand("Hire a coding agent", "koji-core is served by one that is found here (H)", app.action_hire)
+    yield SystemCommand(
+        "Hire a coding agent or a local model", "koji-core is served by one that is here (H)", app.action_hire
+    )
     for active in list(screen.active_bindings.values()):
         binding = active.binding
         if binding.id and not binding.id.startswith(("app.", "rows.", "panes.")) and active.enabled:
@@ -51,7 +53,7 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
     yield SystemCommand("Save a screenshot", "as SVG, in the current folder", app.action_screenshot)
     if app.engine is not None and not app.demo:
         yield SystemCommand("Quit, the engine goes on", "a headless engine takes over (clawpy run)", app.leave_engine)
-    yield SystemCommand("Quit", "leave the console (ctrl+q)", app.action_leave)
+    yield SystemCommand("Quit", "leave the console (q)", app.action_leave)
 
 
 def _lift(app: ConsoleApp, word: str) -> None:

@@ -100,7 +100,8 @@ class MissionScreen(ConsoleScreen):
         known = self.known
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces"}:
             stack = self.query_one("#stack", CardStack)
-            stack.show(self._filtered(self.app.deck.over(known.cards)), empty=self._empty_words(known))
+            cards = self._filtered(self.app.deck.over(known.cards))
+            stack.show(cards, empty=self._empty_words(known), several=len(known.workspaces) > 1)
         if not changed or changed & {"sessions"}:
             newest = known.newest_running
             if self._begun and any(one.prediction_id == self._begun and one.state.over for one in known.sessions):

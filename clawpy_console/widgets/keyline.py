@@ -17,6 +17,12 @@ ORDER = (
 )  # fmt: skip
 """Groups of actions, those that matter most first."""
 
+GAP = 2
+"""Cells between two keys."""
+
+LAST = ("app.help", "app.quit")
+"""They stand at the right end of the line, however many others there are: all keys, and the way out."""
+
 
 class KeyLine(Widget):
     """Shows the active bindings that have a label, those of the focus first. A click presses the key."""
@@ -49,22 +55,40 @@ class KeyLine(Widget):
         )
 
     def render(self) -> Content:
-        width, used = self.size.width, 0
-        parts: list[Content | str | tuple[str, str]] = []
+        """The keys that fit, and those of `LAST` at the right end."""
         self._places = []
-        for action_id, key, label in self.keys:
-            if action_id == "app.stop":
-                continue  # it stands in the status line, always
-            size = cell_len(key) + 1 + cell_len(label) + 2
-            if used + size > width:
+        last = [one for one in self.keys if one[0] in LAST]
+        room = self.size.width - sum(_cells(one) for one in last)
+        used = 0
+        parts: list[Content | str | tuple[str, str]] = []
+        for one in self.keys:
+            if one[0] == "app.stop" or one in last:
+                continue  # the stop stands in the status line, always
+            if used + _cells(one) > room:
                 break
-            self._places.append((used, used + size - 2, action_id))
-            used += size
-            parts += [(key, "$accent"), " ", (label, "$grey"), "  "]
-        return Content.assemble(*parts)
+            parts += self._drawn(one, used)
+            used += _cells(one)
+        at = max(used, room + GAP)
+        parts.append(" " * (at - used))
+        for one in last:
+            parts += self._drawn(one, at)
+            at += _cells(one)
+        return Content.assemble(*parts[:-1])  # without the gap after the last
+
+    def _drawn(self, one: tuple[str, str, str], at: int) -> list[Content | str | tuple[str, str]]:
+        """A key at cell `at` of the line, where a click presses it."""
+        action_id, key, label = one
+        self._places.append((at, at + _cells(one) - GAP, action_id))
+        return [(key, "$accent"), " ", (label, "$grey"), " " * GAP]
 
     async def on_click(self, event: events.Click) -> None:
         x = event.x - self.content_region.x + self.region.x
         for start, end, action_id in self._places:
             if start <= x < end:
                 await self.run_action(f"screen.press('{action_id}')")
+
+
+def _cells(one: tuple[str, str, str]) -> int:
+    """What a key takes of the line, with the gap after it."""
+    _, key, label = one
+    return cell_len(key) + 1 + cell_len(label) + GAP

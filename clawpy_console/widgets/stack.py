@@ -71,6 +71,7 @@ class CardStack(Widget, can_focus=True):
         self._changed_at = float("-inf")
         self._armed = ""
         self._empty = Content("")
+        self._several = False
 
     def compose(self) -> ComposeResult:
         yield CardView(id="front")
@@ -97,8 +98,12 @@ class CardStack(Widget, can_focus=True):
         """True while the front card's risk was pointed out and the second key is awaited."""
         return self.front is not None and self._armed == self.front.id
 
-    def show(self, cards: Sequence[Card], *, empty: str) -> None:
-        """What is pending. The card in front stays in front while it is among them."""
+    def show(self, cards: Sequence[Card], *, empty: str, several: bool = False) -> None:
+        """What is pending. The card in front stays in front while it is among them. `several`: there is more than one
+        workspace to choose from."""
+        if several != self._several:
+            self._several = several
+            self.refresh_bindings()
         left = list(cards)
         self._passed -= {card.id for card in left}  # taken back
         before = self.front
@@ -134,6 +139,8 @@ class CardStack(Widget, can_focus=True):
             self._armed = ""
             if not own and before is not None:
                 self._changed_at = self.clock()
+        if (before is None) != (after is None):
+            self.refresh_bindings()
         self._draw()
         self.post_message(self.Turned())
 
@@ -144,6 +151,14 @@ class CardStack(Widget, can_focus=True):
         self.query_one("#empty").display = self.front is None
         front.set_class(self.front is not None and bool(words.risk(self.front)), "-risky")
         front.set_class(self.armed, "-armed")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that can do nothing now are not offered."""
+        if action in ("approve", "dismiss", "snooze", "details"):
+            return self.front is not None
+        if action == "filter":
+            return self._several
+        return super().check_action(action, parameters)
 
     def _steady(self) -> bool:
         return self.clock() - self._changed_at >= STEADY
