@@ -147,6 +147,9 @@ def _console(where: Where) -> int:
         where.scope(needed=True)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")
+    if not sys.stderr.isatty():
+        told = "the console draws on standard error, and that goes elsewhere"
+        raise Refusal("no_terminal", told, f"leave the `2>` out; what goes wrong is written to {where.home.logs}")
     from clawpy_console.app import ConsoleApp
 
     opener = _open_demo if where.demo else open_engine

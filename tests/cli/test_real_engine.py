@@ -249,6 +249,20 @@ def test_the_console_needs_a_terminal(home: Home, project: Path, nursery: Nurser
         assert console.returncode == 1
 
 
+def test_the_console_says_where_it_draws_when_that_goes_elsewhere(home: Home, project: Path) -> None:
+    ours, terminal = os.openpty()
+    try:
+        refused = subprocess.run(
+            [sys.executable, "-m", "clawpy_console", "--home", str(home.root)],
+            cwd=project, stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    assert refused.returncode == 1
+    assert "the console draws on standard error, and that goes elsewhere" in refused.stderr
+
+
 def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, project: Path, nursery: Nursery) -> None:
     slow = (
         "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep(600)\n"
