@@ -115,19 +115,25 @@ def _at(decided: int, rate: float, at_least: float, threshold: float) -> str:
     return f"of {decided:,} cards of {threshold:.2f} or more you approved {rate:.0%} (at least {at_least:.0%})"
 
 
-def tables(read: Insights, width: int) -> list[Content]:
-    """By source, channel, kind, part of the day and hour."""
+def tables(read: Insights, width: int, most: int = 8, *, whens: bool = True) -> list[Content]:
+    """By source, channel, kind, each the first `most`, and with `whens` what `when` gives."""
     found = read.metrics
     if not found.total and not found.own:
         return _wrapped("Tables by source, channel, kind and hour stand here once there are cards.", width)
     lines: list[Content] = []
     for what, groups in (("source", found.sources), ("channel", found.channels), ("kind", found.kinds)):
         if groups:
-            lines += [*plots.table(groups, width, what=what, most=8), Content("")]
-    if found.parts:
-        lines += [*plots.table(found.parts, width, what="part of day", most=4, costs=False), Content("")]
-        lines += plots.clock(found.hours, width)
-    return lines
+            lines += [*plots.table(groups, width, what=what, most=most), Content("")]
+    return lines + (when(read, width) if whens else [])
+
+
+def when(read: Insights, width: int, height: int = 1) -> list[Content]:
+    """By part of the day and by hour, the hours in `height` rows."""
+    found = read.metrics
+    if not found.parts:
+        return []
+    parts = plots.table(found.parts, width, what="part of day", most=4, costs=False)
+    return [*parts, Content(""), *plots.clock(found.hours, width, height)]
 
 
 def drift(read: Drift, width: int) -> list[Content]:
@@ -136,6 +142,7 @@ def drift(read: Drift, width: int) -> list[Content]:
     said = _wrapped(f"{glyph} {words.one_line(read.words)}", width, style)
     if read.surprise is None or read.low is None or read.high is None:
         return said
+    said += plots.surprise(read, width)
     return [*said, *(row for shift in read.shifts for row in words.rows(_shifted(shift), width))]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from clawpy_console import words
-from engine.values import ConfidenceBucket, Group, Slice
+from engine.values import ConfidenceBucket, Drift, Group, Slice
 
 STEPS = " ▁▂▃▄▅▆▇█"
 NOTHING = "·"
@@ -29,21 +30,26 @@ def bars(slices: Sequence[Slice], width: int, height: int) -> list[Content]:
     room = max(1, width - LABEL)
     shown = slices[-room:]
     cell = min(WIDEST, room // max(1, len(shown)))
-    bar = max(1, cell - (cell > 2))
-    rows = []
-    for row in range(height):
-        top = height - row  # of this row, in rows above the ground
-        mark = {height: "100", (height + 1) // 2: " 50" if height % 2 == 0 or height > 3 else "", 1: "  0"}.get(top, "")
-        scale = f"{mark:>3} {'┤' if mark.strip() else '│'}"
-        cells = "".join(_cell(one, top, height) * bar + " " * (cell - bar) for one in shown)
-        rows.append(Content.assemble((scale, "$faint"), (cells.rstrip(), "$accent")))
+    rows = _columns([one.approval_rate for one in shown], cell, height)
     rows.append(_counted(shown, cell))
     rows.append(_dated(shown, cell))
     return rows
 
 
-def _cell(one: Slice, top: int, height: int) -> str:
-    rate = one.approval_rate
+def _columns(rates: Sequence[float | None], cell: int, height: int) -> list[Content]:
+    """Rates as columns of `cell` cells, a gap between them where there is room, in `height` rows with their scale."""
+    bar = max(1, cell - (cell > 1))
+    rows = []
+    for row in range(height):
+        top = height - row  # of this row, in rows above the ground
+        mark = {height: "100", (height + 1) // 2: " 50" if height % 2 == 0 or height > 3 else "", 1: "  0"}.get(top, "")
+        scale = f"{mark:>3} {'┤' if mark.strip() else '│'}"
+        cells = "".join(_cell(one, top, height) * bar + " " * (cell - bar) for one in rates)
+        rows.append(Content.assemble((scale, "$faint"), (cells.rstrip(), "$accent")))
+    return rows
+
+
+def _cell(rate: float | None, top: int, height: int) -> str:
     if rate is None:
         return NOTHING if top == 1 else " "
     filled = max(rate * height * 8, 1.0)  # nothing approved is a line, not nothing
@@ -58,7 +64,7 @@ def _counted(shown: Sequence[Slice], cell: int) -> Content:
         return Content.styled(f"{'n':>{LABEL - 1}} {numbers}".rstrip(), "$grey")
     most = max(counts, default=0)
     steps = "".join(STEPS[1 + round(3 * number / most)] if number else NOTHING for number in counts) if most else ""
-    wide = "".join(one * max(1, cell - (cell > 2)) + " " * (cell > 2) for one in steps)
+    wide = "".join(one * max(1, cell - (cell > 1)) + " " * (cell > 1) for one in steps)
     return Content.styled(f"{'n':>{LABEL - 1}} {wide}".rstrip(), "$grey")
 
 
@@ -139,32 +145,58 @@ def legend() -> Content:
     )  # fmt: skip
 
 
-def clock(hours: Sequence[Group], width: int) -> list[Content]:
-    """The share approved at each hour of the day, how many were decided, and the hours."""
+def clock(hours: Sequence[Group], width: int, height: int = 1) -> list[Content]:
+    """The share approved at each hour of the day in `height` rows, how many were decided, and the hours."""
     by_hour = {int(one.name): one for one in hours}
     cell = 2 if width >= 24 * 2 + 6 else 1
+    bar = cell if height == 1 else 1
     most = max((one.decided for one in hours), default=0)
-    rates, counts = "", ""
+    rates: list[float | None] = []
+    counts = ""
     for hour in range(24):
         one = by_hour.get(hour)
-        rate = None if one is None else one.approval_rate
-        sign = NOTHING if rate is None else STEPS[max(1, round(rate * 8))]
+        rates.append(None if one is None else one.approval_rate)
         count = NOTHING if one is None or not one.decided else STEPS[max(1, round(one.decided / most * 8))]
-        rates, counts = rates + sign * cell, counts + count * cell
+        counts += count * bar + " " * (cell - bar)
     labels = "".join(f"{hour:<{3 * cell}}" for hour in range(0, 24, 3))
-    return [
-        Content.assemble(("rate  ", "$faint"), (rates, "$accent")),
-        Content.assemble(("n     ", "$faint"), (counts, "$grey")),
-        Content.styled(f"hour  {labels}".rstrip(), "$faint"),
+    below = [
+        Content.assemble((f"{'n':<{LABEL}} " if height == 1 else f"{'n':>{LABEL - 1}} ", "$faint"), (counts, "$grey")),
+        Content.styled(f"{'hour' if height == 1 else '':<{LABEL}}{' ' * (height == 1)}{labels}".rstrip(), "$faint"),
     ]
+    if height > 1:
+        return [*_columns(rates, cell, height), *below]
+    signs = "".join(NOTHING * cell if one is None else STEPS[max(1, round(one * 8))] * cell for one in rates)
+    return [Content.assemble(("rate  ", "$faint"), (signs, "$accent")), *below]
+
+
+def surprise(read: Drift, width: int) -> list[Content]:
+    """How much the newest decisions surprise, against what is usual, on one line; none where it is not known or there
+    is no room."""
+    plot = min(60, width - 14)
+    if read.surprise is None or read.low is None or read.high is None or plot < 20:
+        return []
+    end = max(1.0, read.high * 1.2, read.surprise * 1.1)
+    at, low, high = (round(one / end * (plot - 1)) for one in (read.surprise, read.low, read.high))
+    line = ["·"] * plot
+    line[low : high + 1] = "─" * (high + 1 - low)
+    line[low], line[high] = "├", "┤"
+    line[at] = "●"
+    style = "bold $wants" if read.changed else "bold $accent"
+    return [
+        Content.assemble(
+            ("surprise  ", "$faint"), ("".join(line[:at]), "$grey"), ("●", style), ("".join(line[at + 1 :]), "$grey"),
+            (f" {end:.1f}", "$faint"),
+        )
+    ]  # fmt: skip
 
 
 def table(groups: Sequence[Group], width: int, *, what: str, most: int, costs: bool = True) -> list[Content]:
     """Groups as rows: cards, decided, the share approved as a number and a bar, cost of an accepted one. Where room is
-    short the bar goes first, then the cost: names and numbers say more."""
+    short the bar goes first, for the sake of a name too, then the cost: names and numbers say more."""
     priced = costs and width >= NAME + NUMBERS + COST
     left = width - NUMBERS - (COST if priced else 0)
-    bar = min(10, left - NAME - 2)
+    named = min(22, max(NAME, *(cell_len(one.name) + 1 for one in groups[:most]), 0))
+    bar = min(10, left - named - 2)
     bar = bar if bar >= 4 else 0
     size = max(6, min(22, left - (bar + 2 if bar else 0)))
     gap = " " * (bar + 2 if bar else 0)

@@ -84,6 +84,7 @@ def test_every_line_fits(decided: list[tuple[int, int]], width: int, height: int
         *plots.table(groups(4), width, what="source", most=3),
         *insight_lines.drift(drift, width),
         *(plots.clock([Group("09", 3, 2, 1, 0.66, None)], width)),
+        *(plots.clock([Group("09", 3, 2, 1, 0.66, None)], width, height)),
     ]
     if width >= 48:
         lines += plots.calibration([bucket(stated, rate), bucket(0.5, 0.5, 0)], width)
@@ -95,5 +96,26 @@ def test_a_change_of_taste_is_told_from_what_has_yet_to_be_learnt() -> None:
     drift = Drift(50, True, "your taste changed", 0.9, 0.5, 0.4, 0.7, (less, learning))
     lines = [line.plain for line in insight_lines.drift(drift, 200)]
     assert lines[0].startswith("▲ your taste changed")
-    assert lines[1] == "  ▼ wanted less: run_tests  approved 1 of 20, expected 16.0, before 80%"
-    assert lines[2].startswith("  ▲ too shy: bisect")
+    assert lines[2] == "  ▼ wanted less: run_tests  approved 1 of 20, expected 16.0, before 80%"
+    assert lines[3].startswith("  ▲ too shy: bisect")
+
+
+def test_how_much_the_newest_decisions_surprise_stands_against_what_is_usual() -> None:
+    usual = Drift(50, False, "no change", 0.52, 0.6, 0.5, 0.72)
+    [line] = [one.plain for one in plots.surprise(usual, 70)]
+    assert line.index("├") < line.index("●") < line.index("┤")
+    [line] = [one.plain for one in plots.surprise(Drift(50, True, "it changed", 1.4, 0.6, 0.5, 0.72), 70)]
+    assert line.index("├") < line.index("┤") < line.index("●")
+    assert plots.surprise(Drift(3, False, "too few"), 70) == []
+
+
+def test_the_hours_stand_in_columns_where_there_is_room() -> None:
+    hours = [Group("9", 4, 3, 1, 0.75, None), Group("14", 2, 0, 2, 0.0, None)]
+    lines = [line.plain for line in plots.clock(hours, 60, 4)]
+    assert ["".join(line.ljust(60)[5 + 2 * hour] for line in lines[:4]) for hour in (8, 9, 14)] == [
+        "   ·",
+        " ███",
+        "   ▁",
+    ]
+    assert lines[-1].split() == ["0", "3", "6", "9", "12", "15", "18", "21"]
+    assert lines[-1].index("9") == 5 + 2 * 9
