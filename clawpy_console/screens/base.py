@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
@@ -18,6 +18,7 @@ from clawpy_console.actions import bindings, shown_key
 from clawpy_console.known import Known
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.status import Banner, StatusBar
+from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.whole import WholeScreen
 from engine.values import Refusal
 
@@ -143,6 +144,18 @@ class ConsoleScreen(WholeScreen[None]):
             for one in set(self.COLUMNS.values()):
                 self.set_class(one == column, f"-at-{one}")
         self._key_line.look()
+
+    def show_columns(self, words: Mapping[str, str], hint: str = "← →") -> None:
+        """On a narrow terminal, where one column is shown: which, and what is beside it, by the `words` for each
+        column; `hint` is the key that leads there."""
+        here = next((column for column in words if self.has_class(f"-at-{column}")), "")
+        self.query_one(Columns).show(list(words.items()), here, hint)
+
+    @on(Columns.Chosen)
+    def _column_chosen(self, message: Columns.Chosen) -> None:
+        for pane, column in self.COLUMNS.items():
+            if column == message.column and self.go_to(pane):
+                return
 
     def _go(self, by: int) -> None:
         panes = list(self.PANES)

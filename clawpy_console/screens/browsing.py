@@ -7,11 +7,9 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.content import Content
-from textual.widgets import Static
 
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.widgets.tab_line import TabLine
+from clawpy_console.widgets.tab_line import Columns, TabLine
 
 BROWSES = (("candidates", "candidate"), ("learnings", "learning"))
 """The modes, and of which kind what waits there is."""
@@ -46,7 +44,7 @@ class Browsing(ConsoleScreen):
         """The first line of the body."""
         with Horizontal(id="top"):
             yield TabLine()
-            yield Static(id="tabs", markup=False)
+            yield Columns(id="tabs")
 
     def draw(self, changed: frozenset[str]) -> None:
         if not self._read and self.app.engine is not None:
@@ -59,10 +57,7 @@ class Browsing(ConsoleScreen):
             self.query_one(TabLine).show(tabs, self.MODE)
 
     def draw_tabs(self) -> None:
-        """On a narrow terminal, where one side is shown: which, and what is beside it."""
-        sides = zip(("left", "right"), self.SIDES, strict=True)
-        drawn = [Content.styled(name, "bold $accent" if self.has_class(f"-at-{at}") else "$grey") for at, name in sides]
-        self.put("#tabs", Content.styled(" │ ", "$faint").join([*drawn, Content.styled("← →", "$faint")]))
+        self.show_columns(dict(zip(("left", "right"), self.SIDES, strict=True)))
 
     def on_descendant_focus(self) -> None:
         super().on_descendant_focus()

@@ -23,7 +23,7 @@ from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.session import session_row
-from clawpy_console.widgets.tab_line import TabLine
+from clawpy_console.widgets.tab_line import Columns, TabLine
 from clawpy_console.widgets.tree import Tree
 from engine.values import AgentView, Bubble, PromptPart, SourceKind
 
@@ -55,7 +55,7 @@ class HierarchyScreen(Organising, Filtering):
         self._wanted = ""  # an agent to put the cursor on as soon as it is there
 
     def body(self) -> ComposeResult:
-        yield Static(id="tabs", markup=False)
+        yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static(id="tree-title", classes="heading", markup=False)
@@ -237,11 +237,8 @@ class HierarchyScreen(Organising, Filtering):
         return next((one for one in (self._shown.bubbles if self._shown else ()) if one.id == current), None)
 
     def _draw_tabs(self) -> None:
-        """On a narrow terminal, where one side is shown: which, and whom."""
-        name = self.agent.id if self.agent else OWNER
-        tabs = (("left", "organisation"), ("right", words.crop(name, 40)))
-        drawn = [Content.styled(said, "bold $accent" if self.has_class(f"-at-{at}") else "$grey") for at, said in tabs]
-        self.put("#tabs", Content.styled("  │  ", "$faint").join(drawn))
+        name = words.crop(self.agent.id if self.agent else OWNER, 40)
+        self.show_columns({"left": "organisation", "right": name}, shown_key("panes.next", self.app.keymap))
 
     def on_descendant_focus(self) -> None:
         super().on_descendant_focus()

@@ -17,6 +17,7 @@ from clawpy_console.widgets import insight_lines as lines
 from clawpy_console.widgets import plots
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.scrolled import Scrolled
+from clawpy_console.widgets.tab_line import Columns
 from engine.values import Insights, Refusal, TrainingOffer
 
 PERIODS: tuple[int | None, ...] = (7, 30, 90, None)
@@ -27,7 +28,11 @@ MOVES = frozenset({"cards", "phase", "costs", "settings", "changes", "training"}
 SETTLED = 1.0
 """Seconds after a report before the figures are read again: reports come in bursts, and while agents work in a row."""
 
-TABS = (("left", "approval and calibration"), ("right", "tables"), ("third", "drift and training"))
+MOST_ROWS = 28
+"""Of the plot of approvals, however high the terminal is."""
+
+WORDS = {"left": "approval and calibration", "right": "tables", "third": "drift and training"}
+"""For the columns, where one is shown."""
 
 
 class InsightsScreen(ConsoleScreen):
@@ -54,7 +59,7 @@ class InsightsScreen(ConsoleScreen):
 
     def body(self) -> ComposeResult:
         yield Drawn(id="head")
-        yield Static(id="tabs", markup=False)
+        yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with Scrolled(id="left", classes="pane"):
                 yield Static(id="approval-title", classes="heading", markup=False)
@@ -71,6 +76,8 @@ class InsightsScreen(ConsoleScreen):
                 yield Drawn(id="acting")
                 yield Static("TRAINING", classes="heading", markup=False)
                 yield Drawn(id="training")
+                yield Static("WHEN", id="when-title", classes="heading", markup=False)
+                yield Drawn(id="when")
 
     def on_mount(self) -> None:
         self.add_class("-at-left")
@@ -130,23 +137,27 @@ class InsightsScreen(ConsoleScreen):
             said = [Content.styled("reading …" if self.app.engine is not None else "the engine opens …", "$faint")]
             self.query_one("#head", Drawn).show(lambda width: said)
             return
-        rows = min(20, max(4, self.size.height - 29))
+        roomy = self.size.width >= 160 and self.size.height >= 50  # what else stands at the end of the tables
+
+        def approval(width: int) -> list[Content]:
+            rows = self.size.height - 14 - len(lines.calibrated(read, width))
+            return lines.approval(read, width, min(MOST_ROWS, max(4, rows)))
+
         keys = (shown_key("insights.train", self.app.keymap), shown_key("insights.swap", self.app.keymap))
         self.query_one("#head", Drawn).show(lambda width: lines.head(read, width))
-        self.query_one("#approval", Drawn).show(lambda width: lines.approval(read, width, rows))
+        self.query_one("#approval", Drawn).show(approval)
         self.query_one("#calibration", Drawn).show(lambda width: lines.calibrated(read, width))
-        self.query_one("#tables", Drawn).show(lambda width: lines.tables(read, width))
+        most = 16 if roomy else 8
+        self.query_one("#tables", Drawn).show(lambda width: lines.tables(read, width, most, whens=not roomy))
+        self.query_one("#when", Drawn).show(lambda width: lines.when(read, width, 8) if roomy else [])
+        self.query_one("#when-title").display = roomy and bool(read.metrics.parts)
         self.query_one("#drift", Drawn).show(lambda width: lines.drift(read.drift, width))
         self.query_one("#acting", Drawn).show(lambda width: lines.acting(read, width))
         self.query_one("#training", Drawn).show(lambda width: lines.training(read.training, width, now, keys))
         self.refresh_bindings()
 
     def _draw_tabs(self) -> None:
-        parts: list[tuple[str, str]] = []
-        for pane, label in TABS:
-            lit = self.has_class(f"-at-{pane}")
-            parts += [(f"● {label}" if lit else f"○ {label}", "bold $accent" if lit else "$grey"), ("   ", "")]
-        self.put("#tabs", Content.assemble(*parts))
+        self.show_columns(WORDS)
 
     def on_descendant_focus(self) -> None:
         super().on_descendant_focus()

@@ -19,6 +19,7 @@ from clawpy_console.widgets import memory_lines as lines
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.tab_line import Columns
 from engine.values import Layer, Recalled
 
 TYPING = 0.15
@@ -55,7 +56,7 @@ class MemoryScreen(Remembering):
         self._beat: Timer | None = None
 
     def body(self) -> ComposeResult:
-        yield Static(id="tabs", markup=False)
+        yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static("LAYERS", classes="heading", markup=False)
@@ -138,11 +139,7 @@ class MemoryScreen(Remembering):
         self.refresh_bindings()
 
     def _draw_tabs(self) -> None:
-        """On a narrow terminal, where one column is shown: which, and what is beside it."""
-        tabs = (("left", "layers"), ("middle", NAMES[self._layer][0]), ("right", "entry"))
-        drawn = [Content.styled(name, "bold $accent" if self.has_class(f"-at-{at}") else "$grey") for at, name in tabs]
-        hint = Content.styled("   ← → to move", "$faint")
-        self.put("#tabs", Content.styled("  │  ", "$faint").join(drawn) + hint)
+        self.show_columns({"left": "layers", "middle": NAMES[self._layer][0], "right": "entry"})
 
     def on_descendant_focus(self) -> None:
         super().on_descendant_focus()

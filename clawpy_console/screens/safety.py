@@ -23,6 +23,7 @@ from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.pipeline import Pipeline
 from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.tab_line import Columns
 
 MOVE_THE_RAILS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
 """Fields of `Known` whose change makes what is read of the rails old."""
@@ -68,7 +69,7 @@ class SafetyScreen(Filtering):
     def body(self) -> ComposeResult:
         yield Pipeline(id="pipeline")
         yield Drawn(id="said")
-        yield Static(id="tabs", markup=False)
+        yield Columns(id="tabs")
         with Horizontal(id="columns"):
             with VerticalScroll(id="left", classes="pane", can_focus=False):
                 yield Static(id="cost-title", classes="heading", markup=False)
@@ -161,17 +162,9 @@ class SafetyScreen(Filtering):
         self.query_one("#holds", Drawn).show(lambda width: lines.hold_lines(known, holds, now, width, keys))
 
     def _draw_tabs(self) -> None:
-        known = self.known
-        here = next((pane for pane in ("left", "right", "third") if self.has_class(f"-at-{pane}")), "right")
-        parts: list[tuple[str, str]] = []
-        for pane, label in (
-            ("left", "caps and state"),
-            ("right", f"blocked {len(known.blocked)}"),
-            ("third", "switches"),
-        ):
-            lit = pane == here
-            parts += [(f"● {label}" if lit else f"○ {label}", "bold $accent" if lit else "$grey"), ("   ", "")]
-        self.put("#tabs", Content.assemble(*parts))
+        blocked = f"blocked {len(self.known.blocked)}"
+        columns = {"left": "caps and state", "right": blocked, "third": "switches"}
+        self.show_columns(columns, shown_key("panes.next", self.app.keymap))
 
     def on_descendant_focus(self) -> None:
         if self.ready:

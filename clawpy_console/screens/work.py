@@ -23,6 +23,7 @@ from clawpy_console.widgets.filter import Filter
 from clawpy_console.widgets.reply import ReplyLine
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.session import about, session_row, waits
+from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.transcript import Transcript
 from engine.values import ChangeSet, ChangeState, ModelCall, SessionView
 
@@ -51,7 +52,7 @@ class WorkScreen(Conversing, Filtering):
         self._calls_of: tuple[str, int, bool] = ("", 0, False)
 
     def body(self) -> ComposeResult:
-        yield Static(id="tabs", markup=False)
+        yield Columns(id="tabs")
         yield Asked(id="asked")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
@@ -91,12 +92,9 @@ class WorkScreen(Conversing, Filtering):
         self._draw_tabs()
 
     def _draw_tabs(self) -> None:
-        """On a narrow terminal, where one column is shown: which, and what is beside it."""
         files = len(self.change.files) if self.change else 0
-        tabs = (("left", "sessions"), ("middle", "transcript"), ("right", f"changes {files}" if files else "changes"))
-        drawn = [Content.styled(name, "bold $accent" if self.has_class(f"-at-{at}") else "$grey") for at, name in tabs]
-        hint = Content.styled("   ← → to move", "$faint")
-        self.put("#tabs", Content.styled("  │  ", "$faint").join(drawn) + hint)
+        changes = f"changes {files}" if files else "changes"
+        self.show_columns({"left": "sessions", "middle": "transcript", "right": changes})
 
     def draw(self, changed: frozenset[str]) -> None:
         if not changed or changed & {"sessions", "changes", "permissions"}:

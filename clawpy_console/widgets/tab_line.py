@@ -1,4 +1,4 @@
-"""A line of tabs: which there are, and which is shown."""
+"""Lines that say which parts there are, and which is shown: tabs, and the columns of a terminal that shows one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,47 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 
-class TabLine(Widget):
-    """One line. Posts `Chosen` on a click on a tab."""
-
-    DEFAULT_CSS = "TabLine { height: 1; padding: 0 1; }"
+class _Line(Widget):
+    """Names in a row, that of what is shown in brackets, and a hint at the end. A click on one chooses it."""
 
     tabs: reactive[tuple[tuple[str, str], ...]] = reactive(())
     here: reactive[str] = reactive("")
+    hint: reactive[str] = reactive("")
+
+    def show(self, tabs: Sequence[tuple[str, str]], here: str, hint: str = "") -> None:
+        """Show `tabs`, names and words of each, and that `here` is the one that is shown."""
+        self.tabs, self.here, self.hint = tuple(tabs), here, hint
+
+    def _said(self, name: str, more: str) -> str:
+        """What stands for a tab."""
+        raise NotImplementedError
+
+    def _chosen(self, name: str) -> Message:
+        raise NotImplementedError
+
+    def _words(self) -> list[tuple[str, str]]:
+        """Each tab's name and what is written for it; the one that is shown is also told by brackets."""
+        said = [(name, self._said(name, more)) for name, more in self.tabs]
+        return [(name, f"[{text}]" if name == self.here else f" {text} ") for name, text in said]
+
+    def render(self) -> Content:
+        parts = [(text, "bold $accent" if name == self.here else "$grey") for name, text in self._words()]
+        return Content.assemble(*parts, (f"  {self.hint}" if self.hint else "", "$faint"))
+
+    def on_click(self, event: events.Click) -> None:
+        at = self.styles.padding.left
+        if self.styles.text_align == "right":
+            at += self.content_size.width - self.render().cell_length
+        for name, text in self._words():
+            if at <= event.x < at + cell_len(text):
+                self.post_message(self._chosen(name))
+            at += cell_len(text)
+
+
+class TabLine(_Line):
+    """Tabs, each with what stands behind its name: a count, "" for nothing. Posts `Chosen` on a click."""
+
+    DEFAULT_CSS = "TabLine { height: 1; padding: 0 1; }"
 
     class Chosen(Message):
         """The operator wants this tab."""
@@ -27,22 +61,27 @@ class TabLine(Widget):
             super().__init__()
             self.name = name
 
-    def show(self, tabs: Sequence[tuple[str, str]], here: str) -> None:
-        """`tabs` are names, each with what stands behind it (a count, "" for nothing)."""
-        self.tabs, self.here = tuple(tabs), here
+    def _said(self, name: str, more: str) -> str:
+        return f"{name} {more}" if more else name
 
-    def _words(self) -> list[tuple[str, str]]:
-        """Each tab's name and what is written for it; the one that is shown is also told by brackets."""
-        said = [(name, f"{name} {more}" if more else name) for name, more in self.tabs]
-        return [(name, f"[{text}]" if name == self.here else f" {text} ") for name, text in said]
+    def _chosen(self, name: str) -> Message:
+        return self.Chosen(name)
 
-    def render(self) -> Content:
-        parts = [(text, "bold $accent" if name == self.here else "$grey") for name, text in self._words()]
-        return Content.assemble(*parts)
 
-    def on_click(self, event: events.Click) -> None:
-        at = 1
-        for name, text in self._words():
-            if at <= event.x < at + cell_len(text):
-                self.post_message(self.Chosen(name))
-            at += cell_len(text)
+class Columns(_Line):
+    """The columns of a screen by the words for each, for a terminal that has room for one. Posts `Chosen`."""
+
+    DEFAULT_CSS = "Columns { height: 1; padding: 0 1; }"
+
+    class Chosen(Message):
+        """The operator wants this column."""
+
+        def __init__(self, column: str) -> None:
+            super().__init__()
+            self.column = column
+
+    def _said(self, name: str, more: str) -> str:
+        return more
+
+    def _chosen(self, name: str) -> Message:
+        return self.Chosen(name)

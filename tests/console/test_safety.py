@@ -16,6 +16,7 @@ from clawpy_console.known import Autonomy, Known
 from clawpy_console.widgets import gauges, machine, pipeline
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.status import state_line
+from clawpy_console.widgets.tab_line import Columns
 from engine import open_engine
 from engine.home import Home
 from engine.values import RailVerdict, Refusal, Verdict
@@ -92,13 +93,16 @@ async def test_gauges_tell_spent_from_reserved_and_say_when_the_cap_comes(consol
 async def test_a_narrow_terminal_shows_one_column_and_says_which(console: ConsoleApp) -> None:
     async with console.run_test(size=(80, 24)) as pilot:
         await to_safety(pilot)
-        assert "● blocked 3" in screen_text(console)
+        assert "[blocked 3]" in screen_text(console)
         assert "no stop, no pause" not in screen_text(console)
         await pilot.press("shift+tab")
-        await until(pilot, lambda: "● caps and state" in screen_text(console))
+        await until(pilot, lambda: "[caps and state]" in screen_text(console))
         assert "no stop, no pause" in screen_text(console)
         await pilot.press("shift+tab")
         await until(pilot, lambda: "AUTONOMY BY WORKSPACE" in screen_text(console))
+        line = next(line for line in screen_text(console).splitlines() if "[switches]" in line)
+        await pilot.click(Columns, offset=(line.index("caps and state"), 0))
+        await until(pilot, lambda: "no stop, no pause" in screen_text(console))
 
 
 async def test_the_pipeline_has_a_cursor_that_tells_of_one_rail(console: ConsoleApp) -> None:
