@@ -24,7 +24,7 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
     lines = [
         Content.styled("Cards about this repository come by themselves.", "bold $ink"),
         Content.assemble(
-            ("if you like  ", "$faint"), "--workspace DIR adds folders · autonomy stays off  ",
+            ("optional  ", "$faint"), "--workspace DIR adds folders · autonomy is off  ",
             ("esc", "$accent"), (" hides this", "$faint"),
         ),
     ]  # fmt: skip

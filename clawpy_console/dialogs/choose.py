@@ -23,13 +23,14 @@ class Choose(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content(self._title)
+            wide = max(len(value) for _, value, _ in self._options) + 2
             lines = []
             for key, value, meaning in self._options:
                 here = value == self._present
                 lines.append(
                     Content.assemble(
                         (f"{key}  ", "bold $accent"),
-                        (f"{'●' if here else '○'} {value:<7}", "bold $ink" if here else "$ink"),
+                        (f"{'●' if here else '○'} {value:<{wide}}", "bold $ink" if here else "$ink"),
                         (meaning, "$grey"),
                     )
                 )

@@ -31,10 +31,10 @@ class OwnPrompt(Dialog[tuple[str, str] | None]):
             area = TextArea(id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
             area.styles.height = 8
             yield area
+            other = [("^w", "$accent"), " next workspace     "] if len(self._workspaces) > 1 else []
             keys = Content.assemble(
-                ("^s", "$accent"), " make a card of it     ", ("^w", "$accent"), " next workspace     ",
-                ("esc", "$accent"), " leave it",
-            )  # fmt: skip
+                ("^s", "$accent"), " make a card of it     ", *other, ("esc", "$accent"), " leave it"
+            )
             yield Static(keys, classes="note", markup=False)
 
     def on_mount(self) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from clawpy_console import themes
 from clawpy_console.actions import ACTIONS, BY_ID, GROUPS, check_keymap
 from clawpy_console.app import ConsoleApp
+from clawpy_console.dialogs.help import Help
 from engine.home import Home
 from engine.values import Refusal
 from tests.console.conftest import live, screen_text, until
@@ -74,6 +75,38 @@ def test_f12_stops_whatever_the_keymap_says() -> None:
 def test_no_keymap_makes_it_fail(keys: dict[str, str]) -> None:
     good, refusals = check_keymap(keys)
     assert len(good) + len({str(one) for one in refusals}) >= min(1, len(keys))
+
+
+async def test_the_help_begins_with_the_keys_of_the_screen_and_finds_others(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("6", "question_mark")
+        await until(pilot, lambda: isinstance(console.screen, Help))
+        await until(pilot, lambda: "do not disturb" in screen_text(console))
+        text = screen_text(console)
+        assert text.index("Safety") < text.index("Everywhere")
+        assert "elsewhere" not in text[: text.index("Everywhere")]
+        await pilot.press("slash", *"take back", "enter")
+        await until(pilot, lambda: "take a landing back" in screen_text(console))
+        assert "do not disturb" not in screen_text(console)
+        await pilot.press("escape")
+        await until(pilot, lambda: "do not disturb" in screen_text(console))
+        await pilot.press("G")
+        await until(pilot, lambda: "make a card of the prompt" in screen_text(console))
+        await pilot.press("q")
+        assert len(console.screen_stack) == 1
+
+
+async def test_q_leaves(console: ConsoleApp, engine: StandIn) -> None:
+    engine.sessions.all = [one for one in engine.sessions.all if one.state.over]
+    async with console.run_test(size=(80, 24)) as pilot:
+        await live(pilot)
+        assert screen_text(console).splitlines()[-1].rstrip().endswith("? keys  q quit")
+        await pilot.press("n")
+        await pilot.press("q")  # while one types it is a letter
+        assert console.is_running
+        await pilot.press("escape", "q")
+        await until(pilot, lambda: not console.is_running)
 
 
 async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: StandIn) -> None:
