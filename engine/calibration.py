@@ -16,9 +16,10 @@ from typing import Any
 CARE = 0.75
 """Up to here a score needs no outcomes of its own to be believed."""
 
-DOUBT, DOUBTED = 0.5, 8.0
+DOUBT, DOUBTED, DOZEN = 0.5, 8.0, 12.0
 """Of scores above `CARE` so many are expected to come true, as if that had been seen in so many cases: with 12 of 12
-the cap is 0.8."""
+the cap is 0.8. From a dozen outcomes on the doubt has done its work and fades as they grow in number: it would go on
+holding down what comes true nine times in ten."""
 
 LOCAL = 8.0
 """So many cases around a height halve what is left of their mean error."""
@@ -110,7 +111,9 @@ class Calibration:
             value += sum(near * self._error[cell] for near, cell in around) / (mass + LOCAL)
         if value > CARE:
             low = max(0, middle - _AS_HIGH)
-            cap = (sum(self._yes[low:]) + DOUBT * DOUBTED) / (sum(self._mass[low:]) + DOUBTED)
+            mass = sum(self._mass[low:])
+            doubted = DOUBTED * DOZEN / max(mass, DOZEN)
+            cap = (sum(self._yes[low:]) + DOUBT * doubted) / (mass + doubted)
             value = min(value, max(cap, CARE))
         return min(max(value, 0.001), 0.999)
 

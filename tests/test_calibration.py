@@ -9,8 +9,8 @@ import pytest
 from engine.calibration import CARE, Calibration, calibration_bound, calibration_error
 
 
-def fitted(truth: float, score: float, many: int, places: bool = True) -> Calibration:
-    calibration = Calibration(level=0.5, slope=0.5, places=places)
+def fitted(truth: float, score: float, many: int, calibration: Calibration | None = None) -> Calibration:
+    calibration = calibration or Calibration(level=0.5, slope=0.5, places=True)
     for number in range(many):
         calibration.learn(score, (number * truth) % 1 + truth >= 1)
     return calibration
@@ -33,6 +33,12 @@ def test_twelve_that_came_true_make_a_high_score_believed(cases: int, believed: 
 @pytest.mark.parametrize(("truth", "score"), [(0.25, 0.5), (0.75, 0.4), (0.5, 0.9)])
 def test_what_was_off_is_put_right(truth: float, score: float) -> None:
     assert fitted(truth, score, 200).apply(score) == pytest.approx(truth, abs=0.05)
+
+
+@pytest.mark.parametrize(("truth", "believed"), [(0.875, 0.875), (0.8125, 0.8125), (0.625, CARE)])
+def test_after_many_outcomes_a_high_score_is_believed_as_far_as_it_came_true(truth: float, believed: float) -> None:
+    only_the_cap = Calibration(level=0.0, slope=0.0, places=False)
+    assert fitted(truth, 0.95, 200, only_the_cap).apply(0.95) == pytest.approx(believed, abs=0.005)
 
 
 def test_a_state_is_restored_whole() -> None:
