@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -32,7 +32,10 @@ class Row:
     events: tuple[str, ...]
     task: str
     wanted: bool
+    votes: tuple[bool, ...] = ()
     seen: Seen = field(default=Seen(()), compare=False)
+    meanings: Any = field(default=None, compare=False, repr=False)
+    """The vectors of the proposal, of the last event, and the product of both."""
 
     def decision(self, number: int) -> PastDecision:
         """As the Twin meets it: nothing is known of its kind, channel or time."""
@@ -58,16 +61,22 @@ def rows(path: Path) -> list[Row]:
         one = json.loads(line)
         if one["pred_task"]:
             events = tuple(event["event"] for event in one["obs"])
-            read.append(Row(one["trace"], events, one["pred_task"], bool(one["valid"])))
+            read.append(Row(one["trace"], events, one["pred_task"], bool(one["valid"]), tuple(one["annotation"])))
     read.sort(key=lambda row: (row.trace, len(row.events), sha256(f"{row.task}{row.events[-1]}".encode()).digest()))
     model = MiniLM()
     texts = sorted({text for row in read for text in (row.task, *row.events)})
     vectors = {text: numpy.frombuffer(model.embed(text).vector, "<f4") for text in texts}
+
+    def meanings(row: Row) -> Any:
+        task, last = vectors[row.task], vectors[row.events[-1]]
+        return numpy.concatenate([task, last, task * last])
+
     return [
         Row(
-            row.trace, row.events, row.task, row.wanted,
+            row.trace, row.events, row.task, row.wanted, row.votes,
             look(row.task, row.events[-1], row.events[:-1],
                  [vectors[row.task], vectors[row.events[-1]], *(vectors[event] for event in row.events[:-1])]),
+            meanings(row),
         )
         for row in read
     ]  # fmt: skip
