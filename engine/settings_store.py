@@ -200,7 +200,12 @@ class SettingsStore:
         except BadConfig as error:
             # The file was good before: what was given is at fault, and no line of the file.
             said = dict.fromkeys(": ".join(filter(None, (one.key, one.message))) for one in error.problems)
-            raise Refusal("bad_config", "\n".join(said), "nothing was changed; give another value") from error
+            fix = "nothing was changed; give another value"
+            if absent := [one.key for one in error.problems if one.message.startswith("missing;")]:
+                section, _, name = absent[0].rpartition(".")
+                whole = f"clawpy config set {section} '{{{name} = …, …}}', or write it into {self.file}"
+                fix = f"nothing was changed; give what belongs together at once: {whole}"
+            raise Refusal("bad_config", "\n".join(said), fix) from error
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomic(self.file, text.encode())

@@ -215,6 +215,17 @@ def test_a_bad_value_given_to_set_is_blamed_and_no_line_of_the_file(store: Setti
     assert not file.exists()
 
 
+def test_what_belongs_together_is_given_at_once(store: SettingsStore, file: Path) -> None:
+    """A provider has a kind and an address: each alone is none, and who sets one is told how to set both."""
+    with pytest.raises(Refusal) as caught:
+        store.set("providers.box.kind", "openai")
+    assert caught.value.message.startswith("providers.box.baseUrl: missing")
+    assert "clawpy config set providers.box '{baseUrl = …, …}', or write it into" in caught.value.fix
+    assert not file.exists()
+    store.set("providers.box", '{kind = "openai", baseUrl = "http://127.0.0.1:8000/v1"}')
+    assert store.current.providers["box"].base_url == "http://127.0.0.1:8000/v1"
+
+
 def test_settings_of_this_run_are_taken_back_when_they_cannot_be_recorded(
     store: SettingsStore, database: Database
 ) -> None:
