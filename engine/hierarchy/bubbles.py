@@ -18,7 +18,7 @@ from engine.events import BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents, Lineage
 from engine.hierarchy.bubble import DirectLeader, judge, known_as
 from engine.hierarchy.cascade_config import CascadeConfig
-from engine.hierarchy.profiles import Profiles, pattern_key
+from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.seeds import item_text
 from engine.hierarchy.tiers import capabilities
 from engine.storage.database import Database, Transaction
@@ -274,7 +274,7 @@ class Bubbles:
         key = known_as(row.text, tuple((one.key, one.text) for one in patterns))
         known = next((one for one in patterns if one.key == key), None)
         if known is None:
-            key = pattern_key(row.text)
+            key = self._profiles.name_of(row.text)
             self._profiles.write(tx, row.leader, "patterns", key, {"text": row.text}, (source,))
         elif source not in known.sources:
             body = {"text": known.text}

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from sqlmodel import Session, col, select
 
 from engine.hierarchy.guided import GuidanceFinding
-from engine.hierarchy.profiles import Profiles, WisdomEntry, WisdomUse, pattern_key
+from engine.hierarchy.names import pattern_key
+from engine.hierarchy.profiles import Profiles, WisdomEntry, WisdomUse
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import erase, in_strings
 

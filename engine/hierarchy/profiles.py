@@ -20,6 +20,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col, func, select
 
 from engine.events import ProfileEdited
+from engine.hierarchy.names import opaque_key, pattern_key
 from engine.hierarchy.seeds import item_text, slug
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -191,11 +192,15 @@ class Profiles:
         *,
         randomness: Randomness,
         decided: Decided = lambda leaders: {},
+        shared: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`decided` tells what leaders decided in their own words, as it was captured (SPEC 4.4)."""
+        """`decided` tells what leaders decided in their own words, as it was captured (SPEC 4.4). `shared()`: other
+        machines have these profiles too; what is new is then named without its words, for a name stays in their
+        database when the words are forgotten (SPEC 4.10)."""
         self._database = database
         self._seeds = seeds
         self._decided = decided
+        self._shared = shared
         self.version = 0
         with database.read() as session:
             known = state.get(session, ORIGIN, "")
@@ -259,7 +264,7 @@ class Profiles:
             elif not key and not said:
                 raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
         named = slug(key) if key and section == "patterns" else key
-        named = named or (pattern_key(str(body.get("text", ""))) if section in ("patterns", "decisions") else "")
+        named = named or (self.name_of(str(body.get("text", ""))) if section in ("patterns", "decisions") else "")
 
         def work(tx: Transaction) -> None:
             self.write(tx, leader, section, named, body)
@@ -267,6 +272,10 @@ class Profiles:
 
         self._database.write(work)
         return self.get(leader)
+
+    def name_of(self, said: str) -> str:
+        """What a new pattern or decision is called."""
+        return opaque_key(said) if self._shared() else pattern_key(said)
 
     def write(
         self,
@@ -364,11 +373,6 @@ class Profiles:
     def changed(self) -> None:
         """What leaders say is not what it was: prompts are made anew."""
         self.version += 1
-
-
-def pattern_key(said: str) -> str:
-    """A name for a new pattern: its first words, and what tells it from others that begin so."""
-    return f"{slug(said)[:42]}_{hashlib.sha256(said.encode(errors='replace')).hexdigest()[:5]}"
 
 
 _ENTRIES = sqlalchemy.select(

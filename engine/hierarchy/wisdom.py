@@ -63,7 +63,11 @@ class Wisdom:
         lost: Lost = lambda workspace, paths: (),
     ) -> None:
         self._agents = agents
-        self._profiles = Profiles(database, SoulSeeds(agents), randomness=randomness, decided=decided)
+
+        def shared() -> bool:
+            return store() is not None
+
+        self._profiles = Profiles(database, SoulSeeds(agents), randomness=randomness, decided=decided, shared=shared)
         self._cascade = Cascade(agents, self._profiles, clock=clock, count=count)
         self._sharing = Sharing(database, self._profiles, store, synced=self._synced)
         self._teaching = Teaching(
@@ -76,7 +80,7 @@ class Wisdom:
             database, facts=facts, offer=self._bubbles.offer, seconds=seconds, correction=correction
         )
         self._guided = GuidedSessions(database, self._profiles, clock=clock, facts=facts, lost=lost)
-        self.texts = WisdomTexts(database, self._profiles, shared=lambda: store() is not None)
+        self.texts = WisdomTexts(database, self._profiles, shared=shared)
         """What is searched, and emptied, when somebody's words are forgotten."""
         self.part = LeadershipGuidance(self._cascade)
         """The part "guidance" of every prompt."""
