@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +96,29 @@ def test_a_tunnel_to_a_listed_host(gated: Callable[..., Gated], server: int) -> 
     request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
     assert one.ask(request).endswith(b"/x y None")
     assert one.said == []
+
+
+def test_it_goes_on_when_the_machine_had_nothing_left_for_a_connection(
+    gated: Callable[..., Gated], server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Poor(socket.socket):
+        """Has no file for the first connections."""
+
+        left = 2
+
+        def accept(self) -> tuple[socket.socket, object]:
+            if Poor.left:
+                Poor.left -= 1
+                raise OSError(24, "Too many open files")
+            return super().accept()
+
+    monkeypatch.setattr(gate, "PAUSE", 0.01)
+    with monkeypatch.context() as poor:
+        poor.setattr(gate, "socket", SimpleNamespace(**{**vars(socket), "socket": Poor}))
+        one = gated(f"127.0.0.1:{server}")
+    request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
+    assert one.ask(request).endswith(b"/x y None")
+    assert one.said == ["network: a connection could not be taken: Too many open files"]
 
 
 def test_plain_http_to_a_listed_port(gated: Callable[..., Gated], server: int) -> None:

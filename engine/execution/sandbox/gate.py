@@ -42,6 +42,9 @@ IDLE_SECONDS = 600.0
 OPENING_SECONDS = 10.0
 """For a request line, a name, a connection, the beginning of TLS."""
 
+PAUSE = 0.2
+"""Seconds after which it is tried again to take a connection when the machine had nothing left for one."""
+
 HEAD_BYTES = 65_536
 _CHUNK = 65_536
 _TOLD = 50  # different refusals put into the transcript
@@ -113,15 +116,25 @@ class HostGate:
         while True:
             try:
                 client, _ = self._server.accept()
-            except OSError:
-                return  # closed
+            except OSError as error:
+                if self._closed:
+                    return
+                # No file is left for it, for instance: a gate that nobody opens any more would cut the session off.
+                self._tell(f"a connection could not be taken: {error.strerror}")
+                time.sleep(PAUSE)
+                continue
             with self._lock:
                 full = self._closed or self._running >= CONNECTIONS
                 self._running += not full
             if full:
                 client.close()
                 continue
-            threading.Thread(target=self._serve, args=(client,), name="clawpy-gate", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(client,), name="clawpy-gate", daemon=True).start()
+            except RuntimeError as error:  # the machine has no thread left
+                self._tell(f"a connection could not be taken: {error}")
+                client.close()
+                self._one_less()
 
     def _serve(self, client: socket.socket) -> None:
         with contextlib.ExitStack() as ending:

@@ -228,7 +228,7 @@ class Requests:
         detail = "\n".join(line for one in diffs for line in diff_lines(one.path, one.old_text or "", one.new_text))
         if not detail:
             detail = command or "\n".join(paths) or (json.dumps(raw, ensure_ascii=False) if raw else "")
-        return kind, title, sanitise(detail)[:DETAIL_MOST], arguments
+        return kind, title, self._live.without_secrets(sanitise(detail))[:DETAIL_MOST], arguments
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """Have `work` done in a thread of its own; raises `Stopped` as soon as the session ends.
