@@ -26,6 +26,7 @@ from engine.execution.worktrees import Worktree, Worktrees
 from engine.git import Git
 from engine.storage.database import Transaction
 from engine.values import UNDONE, ChangeState, CheckResult, Refusal, SessionView
+from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
 
@@ -250,8 +251,10 @@ class Grounds:
 
 
 def bounded(check: CheckResult) -> CheckResult:
-    """The result with the slowest `KEPT_DURATIONS` tests only."""
-    return replace(check, durations=check.durations[:KEPT_DURATIONS])
+    """The result as it is kept: with the slowest `KEPT_DURATIONS` tests only, and without a secret that a test is named
+    by, as one with a key for its parameter is (SPEC 11.1)."""
+    slowest = tuple((redact(test), seconds) for test, seconds in check.durations[:KEPT_DURATIONS])
+    return replace(check, failing=tuple(map(redact, check.failing)), durations=slowest)
 
 
 def _with_state(ground: Ground) -> Ground:

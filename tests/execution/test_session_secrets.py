@@ -9,12 +9,13 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
+from engine.execution.ground import bounded
 from engine.execution.live import LiveSession
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.transcripts import CUT_SAID, LINE_CAP, LineSplitter
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database
-from engine.values import SessionState
+from engine.values import CheckResult, SessionState
 from engine.values.secrets import CUT, LONGEST, Redactor
 from tests.execution.session_world import World, shell
 
@@ -69,6 +70,13 @@ def test_why_it_failed_and_what_was_said_of_it_hold_no_secret(world: World, data
     assert view.state is SessionState.FAILED
     assert view.error == f"the server refuses {CUT}"
     assert OURS not in kept(world, database) + repr(view)
+
+
+def test_a_test_that_is_named_by_a_key_is_kept_without_it() -> None:
+    named = f"test_api.py::test_login[{THEIRS}]"
+    kept = bounded(CheckResult("pytest", 1, 1, failing=(named,), durations=((named, 1.0),)))
+    assert kept.failing == (f"test_api.py::test_login[{CUT}]",)
+    assert kept.durations == ((f"test_api.py::test_login[{CUT}]", 1.0),)
 
 
 def test_a_private_key_is_cut_over_all_its_lines(world: World) -> None:
