@@ -39,9 +39,10 @@ SOURCES: Mapping[CandidateType, frozenset[RecordKind]] = {
 }
 """What each type is drafted from (SPEC 5.2). Every kind is somewhere; one may be in two.
 
-Of the sources of prompt fragments that SPEC 5.2 names, memory extraction is in `human_approval` (facts that the
-operator keeps) and `cloud_memory_recall_hit` (summaries that serve), evaluations are in `human_approval` (what he makes
-of a proposed prompt); what agents err in, again and again, is one more.
+SPEC 5.1 has no kind of its own for some of the sources of prompt fragments that SPEC 5.2 names. Memory extraction and
+summaries of research are in `human_approval` (facts that the operator keeps: what a session says is what the night
+draws them from, whatever its channel) and `cloud_memory_recall_hit` (summaries that serve); drafts and evaluations are
+in `human_approval` (what he makes of a proposed prompt); what agents err in, again and again, is one more.
 """
 
 

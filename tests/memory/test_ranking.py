@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from engine.memory import token_vectors
 from engine.memory.features import Pool, first_look
+from engine.memory.finding import CANDIDATES_WITHIN
 from engine.memory.question import When, read, stem
 from engine.memory.ranking import Ranked, rank
+from engine.memory.vectors import MAX_DISTANCE
 from engine.memory.weights import WEIGHTS
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
@@ -135,6 +137,15 @@ def test_what_is_far_and_shares_no_word_is_not_found() -> None:
     assert ask("beans", [("", "quite another matter")], session="", meaning=[0.24]) == []
     assert len(ask("beans", [("", "quite another matter")], session="", meaning=[0.25])) == 1
     assert len(ask("beans", [("", "two beans")], session="", meaning=[0.0])) == 1
+
+
+def test_what_is_further_counts_only_beside_something_that_speaks() -> None:
+    """The departure from SPEC 4.3 that `finding.CANDIDATES_WITHIN` states: by itself it stays unfound."""
+    assert CANDIDATES_WITHIN == 2.0 > MAX_DISTANCE == 1.5
+    asked = [("Bob", "What beans do you grow?"), ("Ada", "Runners, tall ones")]
+    ranked = ask("beans grown", asked, meaning=[0.8, 0.0], words=[5.0, 0])
+    assert [one.place for one in ranked] == [0, 1]
+    assert ask("beans grown", asked[1:], session="", meaning=[0.0]) == []
 
 
 @given(
