@@ -100,20 +100,23 @@ def take(plain: PlainGit, *, folder: Path | None = None, index: Path | None = No
     `index` is a stat cache to start from (default: the real index). With `base`, a tree, exactly its files count as
     tracked, whatever the session did to its index. Raises `GitError` when a file cannot be read.
     """
-    head = plain.git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
-    with scratch_index(index or _index_of(plain)) as scratch:
+    head, committed = _head_of(plain.git)
+    with scratch_index(index or plain.git_dir / "index") as scratch:
         git = plain.work_tree(folder or plain.folder, scratch)
         if base:
             git.output("read-tree", "--reset", base)
         _uncover(git)
         _follow_files(git)
         tree = git.text("write-tree", "--missing-ok")
-    committed = plain.git.text("rev-parse", f"{head}^{{tree}}") if head else empty_tree(plain.git)
-    return Snapshot(head, tree, tree == committed)
+    return Snapshot(head, tree, tree == (committed or empty_tree(plain.git)))
 
 
-def _index_of(plain: PlainGit) -> Path:
-    return plain.folder / os.fsdecode(plain.git.output("rev-parse", "--git-path", "index").removesuffix(b"\n"))
+def _head_of(git: Git) -> tuple[str, str]:
+    """The commit that is checked out and its tree, each "" before the first."""
+    asked = b"HEAD^{commit}\nHEAD^{tree}\n"
+    answer = git.text("cat-file", "--batch-check=%(objectname)", stdin=asked).splitlines()
+    head, tree = ("" if line.endswith(" missing") else line for line in answer)
+    return head, tree
 
 
 @contextmanager
