@@ -216,8 +216,7 @@ EVIL = [
 @pytest.mark.parametrize("text", EVIL, ids=range(len(EVIL)))
 @pytest.mark.parametrize("check", [check_command, check_prompt])
 def test_no_input_takes_long(check: object, text: str) -> None:
-    best = min(_seconds(check, text) for _ in range(3))
-    assert best < 0.05
+    assert any(_seconds(check, text) < 0.05 for _ in range(3))  # one look at a good moment will do
 
 
 def _seconds(check: object, text: str) -> float:

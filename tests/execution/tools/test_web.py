@@ -367,11 +367,11 @@ def test_rubbish_of_a_search_is_words_not_a_crash(server: Server, make: MakeWorl
     ],
 )  # fmt: skip
 def test_rubbish_in_html_takes_no_time(rubbish: str) -> None:
-    long = rubbish * (500_000 // len(rubbish))
-    began = time.process_time()
+    long = rubbish * (250_000 // len(rubbish))
+    began = time.thread_time()
     text_of(long)
     text_of(long + ">" + long)
-    assert time.process_time() - began < 3
+    assert time.thread_time() - began < 1.5
 
 
 PIECES = (
