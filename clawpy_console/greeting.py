@@ -29,9 +29,8 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
         ),
     ]  # fmt: skip
     served = engine.hiring.served()
-    said = hiring.line(served, engine.hiring.found(), [] if served else engine.hiring.models())
-    key = Content.styled(shown_key("app.hire", keymap) if said.endswith(": ") else "", "$accent")
-    return [*lines, Content.assemble((said, "$grey"), key)]
+    models = [] if served else engine.hiring.models()
+    return [*lines, hiring.line(served, engine.hiring.found(), models, shown_key("app.hire", keymap))]
 
 
 def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:

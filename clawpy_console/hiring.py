@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from textual.content import Content
+
 from clawpy_console import words
 
 if TYPE_CHECKING:
@@ -67,11 +69,13 @@ def _hired(app: ConsoleApp, name: str, agent: Any) -> None:
     )
 
 
-def line(served: str, found: list[Any], models: list[str]) -> str:
-    """What the first run says of it; it ends with ": " where a key makes it so."""
+def line(served: str, found: list[Any], models: list[str], key: str) -> Content:
+    """What the first run says of it; `key` offers what is found."""
     if served:
-        return f"prose is done by {words.crop(served, 60)}"
+        return Content.styled(f"prose is done by {words.crop(served, 60)}", "$grey")
     here = [one.title for one in found if not one.missing] + models
     here = here or [f"{one.title} (adapter missing)" for one in found]
-    told = "prose needs an agent: clawpy key set openai"
-    return f"{told}, or koji-core served by {words.crop(' or '.join(here), 60)} (found): " if here else told
+    if not here:
+        return Content.styled("prose needs an agent: clawpy key set openai", "$grey")
+    told = f" takes {words.crop(' or '.join(here), 60)}, found here; or clawpy key set openai"
+    return Content.assemble(("prose needs an agent: ", "$grey"), (key, "$accent"), (told, "$grey"))
