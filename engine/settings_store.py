@@ -165,7 +165,7 @@ class SettingsStore:
         return self._settings
 
     def unset(self, key: str) -> Any:
-        """Take a key out of the file, so that its default holds again; returns that default."""
+        """Take a key out of the file, so that its default holds again; returns that, None where there is none."""
         import tomlkit
 
         path = parse_key(key)
@@ -180,7 +180,10 @@ class SettingsStore:
             del table[path[-1]]
             self._write(tomlkit.dumps(document))
         self._record(SettingChanged(subject=dotted(path), value=""))
-        return self.get(key)
+        try:
+            return self.get(key)
+        except Refusal:  # a provider, say: what the operator made has no default
+            return None
 
     def _refuse_overridden(self, path: KeyPath) -> None:
         variables = overridden(self._environment)

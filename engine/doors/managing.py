@@ -106,11 +106,10 @@ def config(engine: Engine, arguments: Arguments) -> Document:
         return {"settings": settings.document(), "file": str(settings.file)}
     if action == "set":
         settings.set(key, arguments.anything("value"))
-    if action == "unset":
-        settings.unset(key)
+    value = settings.unset(key) if action == "unset" else settings.get(key)
     return {
         "key": key,
-        "value": settings.get(key),
+        "value": value,
         "origin": settings.origin(key),
         "accepted": settings.accepted(key),
     }

@@ -196,6 +196,11 @@ def test_config(engine: StandIn) -> None:
     assert ask(engine, "config", action="set", key="quietHoursStart", value=21)["value"] == 21
     assert ask(engine, "config", action="unset", key="quietHoursStart")["value"] == 23
     assert refused(engine, "config", action="set", key="quietHoursStart", value="25").code == "bad_config"
+    box = '{kind = "openai", baseUrl = "http://127.0.0.1:8000/v1"}'
+    assert ask(engine, "config", action="set", key="providers.box", value=box)["value"]["kind"] == "openai"
+    gone = ask(engine, "config", action="unset", key="providers.box")
+    assert (gone["value"], gone["origin"]) == (None, "default"), "what the operator made has no default"
+    assert refused(engine, "config", action="unset", key="providers.box").code == "not_set"
 
 
 def test_check(engine: StandIn) -> None:
