@@ -323,12 +323,16 @@ class MissionScreen(ConsoleScreen):
         task = next((one for one in self.known.tasks if one.id == message.row_id), None)
         if task is not None and task.session_id:
             self.app.open_session(task.session_id)
+        elif task is not None:
+            self.app.say("nothing has run for it yet")
 
     @on(Rows.Opened, "#agents")
     def _open_agent(self, message: Rows.Opened) -> None:
         session = next((one for one in self.known.sessions if one.agent == message.row_id), None)
         if session is not None:
             self.app.open_session(session.id)
+        else:
+            self.app.open_agent(message.row_id)  # who never worked is to be read about
 
     def copy_text(self) -> str:
         pane = self.pane

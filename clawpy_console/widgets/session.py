@@ -62,6 +62,8 @@ def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width
     glyph, style, how = ended(session)
     end = session.ended_at or now
     took = words.running(end - session.started_at) if session.started_at else "not started"
+    if session.state is SessionState.INTERRUPTED and session.started_at:
+        took = f"begun {words.moment(session.started_at, now)}"  # when it ended nobody saw: it was found out later
     place = f"{words.name(session.workspace)} → {session.channel} · {session.flow or session.runner} · {session.mode}"
     said = words.one_line(session.error or session.summary)
     lines = [

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.stack import CardStack
 from engine.values import CheckResult, Outcome, RailVerdict, Refusal, Status, Verdict
 from tests.console import stand_in
@@ -407,3 +408,23 @@ async def test_after_an_absence_five_lines_until_a_key(home, engine: StandIn) ->
         await pilot.press("y")
         await pilot.pause()
         assert "While you were away" not in screen_text(app)
+
+
+async def test_enter_on_who_or_what_never_ran_leads_somewhere_all_the_same(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await live(pilot)
+        tasks = console.screen.query_one("#tasks", Rows)
+        tasks.focus()
+        tasks.select("task_2")
+        await pilot.press("enter")
+        await until(pilot, lambda: "nothing has run for it yet" in screen_text(console))
+        agents = console.screen.query_one("#agents", Rows)
+        idle = next(
+            row.id for row in agents._rows if row.id and all(one.agent != row.id for one in engine.sessions.all)
+        )
+        agents.focus()
+        agents.select(idle)
+        await pilot.press("enter")
+        await until(pilot, lambda: console.current_mode == "hierarchy")

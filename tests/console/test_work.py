@@ -6,12 +6,14 @@ import dataclasses
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.lines import LinesView
+from clawpy_console.widgets.session import about
 from clawpy_console.widgets.transcript import Transcript
+from clawpy_console.words import moment
 from engine.events import SessionOutput
-from engine.values import Refusal, TranscriptLine
+from engine.values import Refusal, SessionState, TranscriptLine
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW
+from tests.console.stand_in_data import NOW, sessions
 
 CHANGE = "chg_000000000001"
 
@@ -189,3 +191,10 @@ async def test_a_filter_says_that_it_looked_among_the_newest_only(console: Conso
         await until(pilot, lambda: "older: ⏎ looks further" in screen_text(console))
         await pilot.press("G", "enter")
         await until(pilot, lambda: "old one 69" in screen_text(console))
+
+
+def test_of_an_interrupted_session_nobody_knows_how_long_it_took() -> None:
+    whole = next(one for one in sessions() if one.state is SessionState.SUCCEEDED)
+    cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
+    told = "\n".join(line.plain for line in about(cut, (), NOW, 100))
+    assert f"interrupted  begun {moment(cut.started_at, NOW)}" in told
