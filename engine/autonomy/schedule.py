@@ -125,7 +125,7 @@ class Schedule:
             return False
         now = self._clock.now()
         if job.kept:
-            self._database.write(lambda tx: state.put(tx, _key(name), now.isoformat()))
+            state.put_along(self._database, _key(name), now.isoformat())
         self._last[name] = now
         try:
             job.action()

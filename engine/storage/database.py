@@ -166,6 +166,7 @@ class Database:
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._queued = self._taken = 0
         """So many writes were ever put into the queue, and so many has its thread taken its turn for."""
+        self._riding: dict[str, Callable[[Transaction], None]] = {}
         self._resting: list[Reader] = []
         self._closed = False
         self._closing = threading.Lock()
@@ -206,6 +207,13 @@ class Database:
             self._enqueue(work, future)
         return future
 
+    def along(self, key: str, work: Callable[[Transaction], None]) -> None:
+        """Have `work`, a statement, ride along with the next write, or with the end: for what is worth no commit of its
+        own, because who loses it in a crash only does again what does no harm. The newest under a `key` counts."""
+        with self._closing:
+            self._must_be_open()
+            self._riding[key] = work
+
     def _must_be_open(self) -> None:
         if self._closed:
             raise Refusal("engine_closed", "the engine is closing; nothing is written any more")
@@ -244,6 +252,8 @@ class Database:
             if self._closed:
                 return
             self._closed = True
+            if self._riding:
+                self._enqueue(lambda tx: None, Future())
             self._queue.put(None)
         self._thread.join()
         while self._resting:
@@ -299,6 +309,8 @@ class Database:
         done: list[tuple[Future[Any], Any, Transaction]] = []
         failed: list[tuple[Future[Any], BaseException]] = []
         alone = len(jobs) == 1
+        with self._closing:
+            riding, self._riding = self._riding, {}
         try:
             with explained(self.path), begun(connection) as driver:
                 for work, future in jobs:
@@ -312,7 +324,11 @@ class Database:
                         if alone or ends_transaction(error):
                             raise  # and the whole transaction is rolled back
                         failed.append((future, error))
+                if riding:
+                    self._ride(Transaction(connection, self._clock.now(), self._recorder, alone=alone), riding)
         except Exception as error:
+            with self._closing:
+                self._riding = riding | self._riding
             for _, future in jobs:
                 future.set_exception(error)
             return
@@ -332,6 +348,15 @@ class Database:
             future.set_result(result)
         for future, reason in failed:
             future.set_exception(reason)
+
+    def _ride(self, transaction: Transaction, riding: Mapping[str, Callable[[Transaction], None]]) -> None:
+        for key, work in riding.items():
+            try:
+                work(transaction)
+            except Exception as error:
+                if ends_transaction(error):
+                    raise
+                log.exception("what was to be written along with others was not: %s", key)
 
     def _restamp(self) -> None:
         """What was kept of the tables that were written to holds no more."""

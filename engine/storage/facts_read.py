@@ -1,8 +1,8 @@
 """Following the facts of the ledger with a durable cursor: each is handled once, and after a crash once again.
 
 The ledger grows with everything that happens, and most of it concerns no follower. So how far it was read is kept in
-memory, and stored only when something was handled, or a whole batch was of no concern: an engine with nothing to do
-writes nothing.
+memory, and stored only when something was handled, or a whole batch was of no concern, and then along with what is
+written next: an engine with nothing to do writes nothing.
 """
 
 from __future__ import annotations
@@ -97,4 +97,4 @@ class FactsRead:
             return int(state.get(session, self._key, 0))
 
     def _store(self, cursor: int) -> None:
-        self._database.write(lambda tx: state.put(tx, self._key, cursor))
+        state.put_along(self._database, self._key, cursor)

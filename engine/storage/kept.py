@@ -16,6 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sqlmodel import Session, SQLModel
 
+from engine.storage.rows import DRIVER, WriteSession
+
 T = TypeVar("T")
 
 READS = "reads"
@@ -50,8 +52,8 @@ class Kept(Generic[T]):
         self._answers: dict[Hashable, tuple[int, T]] = {}
 
     def get(self, question: Hashable, read: Callable[[], T]) -> T:
-        """The answer to `question`, by `read` where it is not known or may have become another. `read` must not be
-        inside of a transaction that writes: it would see what nobody else does yet."""
+        """The answer to `question`, by `read` where it is not known or may have become another. `read` must not see
+        what a transaction has written that is not on disk yet: nobody else does."""
         stamp = self._database.stamp(*self._tables)  # before the look: what is written during it is looked for again
         known = self._answers.get(question)
         if known is not None and known[0] == stamp:
@@ -64,7 +66,17 @@ class Kept(Generic[T]):
 
     def seen(self, session: Session, question: Hashable, read: Callable[[Session], T]) -> T:
         """The answer as `session` sees it, or, where it only reads, as of now."""
-        return self.get(question, lambda: self._now(read)) if READS in session.info else read(session)
+        if READS in session.info:
+            return self.get(question, lambda: self._now(read))
+        return self.get(question, lambda: read(session)) if self._untouched(session) else read(session)
+
+    def _untouched(self, session: Session) -> bool:
+        """Whether a session that writes still sees what everybody does: nobody else writes meanwhile, and it has not
+        written to our tables, nor holds anything that it is yet to write."""
+        if not isinstance(session, WriteSession) or not session.clean:
+            return False
+        written: set[str] = session.info[DRIVER].written
+        return EVERYTHING not in written and written.isdisjoint(self._tables)
 
     def _now(self, read: Callable[[Session], T]) -> T:
         with self._database.read() as session:  # a snapshot no older than the stamp; whoever asks may have an older one

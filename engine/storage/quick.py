@@ -117,8 +117,8 @@ class _Prepared:
         first = compiled.construct_expanded_state(values)
         self._expands = any(bind.key in values for bind in compiled.post_compile_params)
         self._text = first.statement
-        self._order = self._ordered(first)
         self._fixed = {name: value for name, value in first.parameters.items() if name not in values}
+        self._order = self._ordered(first)
 
     def concerns(self, session: Session) -> bool:
         """Whether the session has changes, not written yet, in a table that is named here."""
@@ -131,14 +131,13 @@ class _Prepared:
         )
 
     def run(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> Rows:
-        text, order, given, fixed = self._text, self._order, values, self._fixed
+        text, order, given = self._text, self._order, values
         if self._expands:  # an `IN` of as many values as there are this time
             state = self._compiled.construct_expanded_state(values)
             text, order, given = state.statement, self._ordered(state), state.parameters
         bound = [
-            value if convert is None else convert(value)
-            for name, convert in order
-            for value in (given[name] if name in given else fixed[name],)
+            fixed if name not in given else given[name] if convert is None else convert(given[name])
+            for name, convert, fixed in order
         ]
         found = driver.execute(text, bound).fetchall()
         if not self._out:
@@ -151,10 +150,15 @@ class _Prepared:
             rows.append(tuple(row))
         return rows
 
-    def _ordered(self, state: ExpandedState) -> list[tuple[str, Callable[[Any], Any] | None]]:
-        """The parameters in the order of their question marks, each with what makes a column's value of it."""
+    def _ordered(self, state: ExpandedState) -> list[tuple[str, Callable[[Any], Any] | None, Any]]:
+        """The parameters in the order of their question marks: name, what makes a column's value of one that is given,
+        and the column's value of one that the statement itself has."""
         one_of = {each: name for name, several in state.parameter_expansion.items() for each in several}
-        return [(name, self._in.get(one_of.get(name, name))) for name in state.positiontup or ()]
+        order = []
+        for name in state.positiontup or ():
+            convert, value = self._in.get(one_of.get(name, name)), self._fixed.get(name)
+            order.append((name, convert, value if convert is None or name not in self._fixed else convert(value)))
+        return order
 
 
 _known: WeakKeyDictionary[Executable, _Prepared] = WeakKeyDictionary()

@@ -20,7 +20,7 @@ from engine.clock import Clock
 from engine.events import RowsLetGo
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
-from engine.storage.types import UtcDateTime
+from engine.storage.types import as_stored
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class RetentionRounds:
             since = rule.since(session, self._clock.now()) if kept else self._clock.now()
             values = dict(rule.values(session)) if kept else {}
         for workspace, days in kept.items():
-            before = UtcDateTime().process_bind_param(since - timedelta(days=days), _NO_DIALECT)
+            before = as_stored(since - timedelta(days=days))
             given = {**values, "workspace": workspace, "before": before}
             for _ in range(MOST):
                 with self._database.read() as session:
@@ -118,8 +118,6 @@ class RetentionRounds:
                     break
         return number
 
-
-_NO_DIALECT: Any = None
 
 _WORKSPACES = (
     "WITH RECURSIVE one(name) AS (SELECT min(workspace) FROM {table} UNION ALL "

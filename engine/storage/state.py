@@ -8,7 +8,7 @@ from sqlalchemy import JSON, Column, bindparam, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col
 
-from engine.storage.database import Transaction
+from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask
 from engine.storage.rows import Row
 
@@ -36,3 +36,8 @@ def get(session: Session, key: str, default: Any = None) -> Any:
 def put(transaction: Transaction, key: str, value: Any) -> None:
     """Store a JSON-able `value` under `key`."""
     transaction.ask(_PUT, {"key": key, "value": value})
+
+
+def put_along(database: Database, key: str, value: Any) -> None:
+    """The same with whatever is written next; see `Database.along`."""
+    database.along(key, lambda tx: put(tx, key, value))

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 from sqlalchemy import Column, Dialect, String, TypeDecorator
 
 
-class UtcDateTime(TypeDecorator[datetime]):
-    """An aware instant, stored as ISO 8601 in UTC with microseconds, so that text order is time order.
+def as_stored(value: datetime) -> str:
+    """An aware instant as ISO 8601 in UTC with microseconds, so that text order is time order. Raises ValueError for a
+    naive one."""
+    if value.tzinfo is None:
+        raise ValueError(f"naive datetime {value!r}: give it a time zone")
+    instant = value if value.tzinfo is UTC else value.astimezone(UTC)
+    return instant.isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
 
-    SQLite's own DateTime drops the offset without a word; here a naive value raises ValueError.
+
+def _written(value: datetime | None) -> str | None:
+    return None if value is None else as_stored(value)
+
+
+def _read(value: str | None) -> datetime | None:
+    return None if value is None else datetime.fromisoformat(value)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An instant as `as_stored` has it. SQLite's own DateTime drops the offset without a word.
+
+    What converts is given out bare: it is called for every instant that is written and read.
     """
 
     impl = String(32)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"naive datetime {value!r}: give it a time zone")
-        return value.astimezone(UTC).isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
+    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], str | None]:
+        return _written
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        return None if value is None else datetime.fromisoformat(value)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[str | None], datetime | None]:
+        return _read
 
 
 def utc(*, nullable: bool = False, index: bool = False) -> Column[datetime]:

@@ -19,14 +19,13 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import FactsRead
 from engine.storage.retention import RetentionRounds
-from engine.storage.types import UtcDateTime
+from engine.storage.types import as_stored
 from engine.values.adaptation import RecordKind
 from engine.wiring import retention
 
 DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
 SHOP, BLOG = "/srv/shop", "/srv/blog"
-NO_DIALECT: Any = None
 EVENTS = "[retention]\nmemoryEvents = 90"
 
 
@@ -44,7 +43,7 @@ def keeping(database: Database, clock: FakeClock, document: str = "") -> Retenti
 def put(database: Database, table: str, **values: Any) -> None:
     """Insert a row; what must be there and is not named is empty."""
     given = {
-        name: UtcDateTime().process_bind_param(value, NO_DIALECT) if isinstance(value, datetime) else value
+        name: as_stored(value) if isinstance(value, datetime) else value
         for name, value in values.items()
     }
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EngineStopped, Event, EventBus, SessionOutput, TaskAdded
-from engine.memory.ledger import Ledger, MemoryEvent
+from engine.memory.ledger import Ledger, MemoryEvent, append
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.values import Refusal
@@ -91,6 +91,38 @@ def test_read_then_write_loses_no_update(database: Database) -> None:
         thread.join(30)
     with database.read() as session:
         assert state.get(session, "count") == 200
+
+
+def _kept(database: Database) -> object:
+    with database.read() as session:
+        return state.get(session, "cursor")
+
+
+def test_what_rides_along_is_on_disk_with_the_next_write_that_succeeds(database: Database) -> None:
+    commits = database.commits
+    state.put_along(database, "cursor", 1)
+    state.put_along(database, "cursor", 2)
+    assert (database.commits, _kept(database)) == (commits, None)
+    with pytest.raises(ZeroDivisionError):
+        database.write(lambda tx: 1 / 0)
+    assert _kept(database) is None
+    database.write(lambda tx: tx.record(TaskAdded(title="anything")))
+    assert (database.commits, _kept(database)) == (commits + 1, 2)
+
+
+def test_what_rides_along_and_cannot_be_written_hinders_nobody(database: Database) -> None:
+    state.put_along(database, "broken", object())
+    state.put_along(database, "cursor", 1)
+    database.write(lambda tx: tx.record(TaskAdded(title="anything")))
+    assert (len(Ledger(database).latest()), _kept(database)) == (1, 1)
+
+
+def test_what_rides_along_is_written_at_the_end_at_the_latest(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
+    for expected in (None, 1):
+        database = Database(tmp_path / "d.db", clock=clock, bus=bus, recorder=append)
+        assert _kept(database) == expected
+        state.put_along(database, "cursor", 1)
+        database.close()
 
 
 def test_readers_cannot_write(database: Database, clock: FakeClock) -> None:

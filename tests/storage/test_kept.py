@@ -120,6 +120,33 @@ def test_what_was_rolled_back_changes_nothing_and_a_transaction_sees_its_own(dat
     assert seen() == 1
 
 
+def test_a_transaction_asks_for_itself_only_what_it_has_changed(database: Database) -> None:
+    kept: Kept[int] = Kept(database, TaskRow)
+    times = []
+
+    def count(session: object) -> int:
+        times.append(1)
+        return int(session.connection().exec_driver_sql("SELECT count(*) FROM tasks").scalar())  # type: ignore[attr-defined]
+
+    def work(tx: Transaction) -> None:
+        tx.record(TaskAdded(title="the ledger is another table"))
+        assert kept.seen(tx.session, "", count) == 0
+        assert len(times) == 1, "as whoever looked before"
+        _task(tx)
+        tx.session.flush()
+        assert kept.seen(tx.session, "", count) == 1
+        assert kept.seen(tx.session, "", count) == 1
+        assert len(times) == 3
+
+    with database.read() as session:
+        assert kept.seen(session, "", count) == 0
+    database.write(work)
+    with database.read() as session:
+        assert kept.seen(session, "", count) == 1
+    database.write(lambda tx: kept.seen(tx.session, "", count))
+    assert len(times) == 4
+
+
 def test_who_looks_from_an_older_snapshot_leaves_no_old_answer_behind(database: Database) -> None:
     kept: Kept[int] = Kept(database, TaskRow)
 
