@@ -312,7 +312,7 @@ class Settings(Section):
 
     def workspace(self, path: str) -> WorkspaceSettings:
         """The settings of one workspace (its top folder as git says it), the defaults where the file is silent."""
-        return self.workspaces.get(path, WorkspaceSettings())
+        return self.workspaces.get(path, _UNNAMED)
 
     def kept_days(self, table: str, workspace: str) -> int:
         """For how many days a workspace's rows of a table are kept, 0 for ever. `table` by its name, as `memory_events`
@@ -327,6 +327,9 @@ class Settings(Section):
     def provider_names(self) -> tuple[str, ...]:
         """Every provider: those that the file names, in its order, then the other built-in ones."""
         return tuple(dict.fromkeys((*self.providers, *PROVIDERS)))
+
+
+_UNNAMED = WorkspaceSettings()
 
 
 def workspace_path(name: str) -> str:

@@ -7,6 +7,7 @@ its changes (`values.outcomes`): work that is thrown away did not succeed, whate
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,9 +25,10 @@ from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
+from engine.storage.quick import ask, each_of
 from engine.storage.types import utc
 from engine.values.adaptation import Lift, Overlay
-from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged
+from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 
 CURSOR = "adaptation.trials"
 
@@ -53,6 +55,11 @@ class OverlayRun(SQLModel, table=True):
     propensity: float
     state: str = ""
     at: datetime = Field(sa_column=utc())
+
+
+_KNOWN = (
+    sqlalchemy.select(col(OverlayRun.session_id)).where(col(OverlayRun.session_id).in_(each_of("sessions"))).limit(1)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,7 @@ class Trials:
         if not self._busy.acquire(blocking=False):
             return
         try:
-            self._facts.each(lambda facts: self._database.write(lambda tx: self._take(tx, facts)))
+            self._facts.each(self._take_in)
         finally:
             self._busy.release()
 
@@ -149,10 +156,17 @@ class Trials:
         if 0 < propensity < 1 and overlay not in (self._lifts or {}):  # its first run; later ones count when they end
             tx.after_commit(self._changed)
 
+    def _take_in(self, facts: Sequence[Fact]) -> None:
+        sessions = sorted({session_of(fact.kind, fact.subject, fact.payload) for fact in facts})
+        with self._database.read() as session:
+            known = ask(session, _KNOWN, {"sessions": json.dumps(sessions)}).first() is not None
+        if known:  # nearly all sessions went without
+            self._database.write(lambda tx: self._take(tx, facts))
+
     def _take(self, tx: Transaction, facts: Sequence[Fact]) -> None:
         touched: set[str] = set()
         for fact in facts:
-            session = fact.subject if fact.kind in SESSION_FACTS else str(fact.payload.get("session_id", ""))
+            session = session_of(fact.kind, fact.subject, fact.payload)
             for row in tx.session.exec(select(OverlayRun).where(col(OverlayRun.session_id) == session)):
                 state = judged(fact.kind, fact.payload, row.state)
                 if state != row.state:

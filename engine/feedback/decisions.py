@@ -96,6 +96,11 @@ _AFTER = (
     .order_by(col(Decision.id))
     .limit(bindparam("limit"))
 )
+_SIGNAL = sqlalchemy.select(col(Decision.signal)).where(
+    col(Decision.prediction_id) == bindparam("card"),
+    _STANDING,
+    col(Decision.signal) != DecisionSignal.ORIGINAL.value,
+)
 _OF_CARD = whole(Decision).where(col(Decision.prediction_id) == bindparam("card"), _STANDING)
 _REJECTED = (
     whole(Decision)
@@ -188,14 +193,8 @@ class Decisions:
 
     def standing(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The signal that counts for this card now, None when there is none."""
-        found = session.exec(
-            select(col(Decision.signal)).where(
-                col(Decision.prediction_id) == prediction_id,
-                col(Decision.taken_back_at).is_(None),
-                col(Decision.signal) != DecisionSignal.ORIGINAL,
-            )
-        ).first()
-        return None if found is None else DecisionSignal(found)
+        signal = ask(session, _SIGNAL, {"card": prediction_id}).scalar()
+        return None if signal is None else DecisionSignal(signal)
 
     def after(self, id: int, limit: int = 1000) -> list[PastDecision]:
         """Standing signals with ids above `id`, oldest first, at most `limit`: what a Twin learns next."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
+import sqlalchemy
 from sqlalchemy import JSON, CheckConstraint, Column, Index
 from sqlmodel import Field, col, delete, select
 
@@ -25,13 +27,15 @@ from engine.hierarchy.outcomes import (
 from engine.hierarchy.profiles import Profiles
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
-from engine.storage.quick import load
+from engine.storage.quick import ask, each_of, load
 from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import LeaderProfile
-from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged
+from engine.values.outcomes import CHANGE_FACTS, SESSION_FACTS, judged, session_of
 
 CURSOR = "hierarchy.guided"
+
+GUIDED = "GuidanceApplied"
 
 MOST_PATHS = 50
 """So many file names of one leader's items are looked for in a workspace."""
@@ -56,6 +60,13 @@ class GuidedSession(Row, table=True):
     items: dict[str, str] = Field(sa_column=Column(JSON, nullable=False))
     state: str = ""
     at: datetime = Field(sa_column=utc())
+
+
+_KNOWN = (
+    sqlalchemy.select(col(GuidedSession.session_id))
+    .where(col(GuidedSession.session_id).in_(each_of("sessions")))
+    .limit(1)
+)
 
 
 class GuidanceFinding(Row, table=True):
@@ -89,7 +100,7 @@ class GuidedSessions:
         if not self._busy.acquire(blocking=False):
             return
         try:
-            self._facts.each(lambda facts: self._database.write(lambda tx: self._take(tx, facts)))
+            self._facts.each(self._take_in)
         finally:
             self._busy.release()
 
@@ -108,14 +119,20 @@ class GuidedSessions:
 
         self._database.write(work)
 
+    def _take_in(self, facts: Sequence[Fact]) -> None:
+        sessions = sorted({session_of(fact.kind, fact.subject, fact.payload) for fact in facts})
+        with self._database.read() as session:
+            known = ask(session, _KNOWN, {"sessions": json.dumps(sessions)}).first() is not None
+        if known or any(fact.kind == GUIDED for fact in facts):  # nearly all sessions went without
+            self._database.write(lambda tx: self._take(tx, facts))
+
     def _take(self, tx: Transaction, facts: Sequence[Fact]) -> None:
         decided: set[str] = set()
         for fact in facts:
-            if fact.kind == "GuidanceApplied":
+            if fact.kind == GUIDED:
                 _guided(tx, fact)
                 continue
-            session = fact.subject if fact.kind in SESSION_FACTS else str(fact.payload.get("session_id", ""))
-            row = load(tx.session, GuidedSession, session)
+            row = load(tx.session, GuidedSession, session_of(fact.kind, fact.subject, fact.payload))
             if row is None:
                 continue
             before, row.state = row.state, judged(fact.kind, fact.payload, row.state)
@@ -218,4 +235,4 @@ def _tell(tx: Transaction, key: tuple[str, str, str, str], event: Event) -> None
 
 
 def _concerns(fact: Fact) -> bool:
-    return fact.kind == "GuidanceApplied" or fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS
+    return fact.kind == GUIDED or fact.kind in SESSION_FACTS or fact.kind in CHANGE_FACTS

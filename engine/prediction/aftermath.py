@@ -18,7 +18,7 @@ from engine.prediction.ports import History
 from engine.prediction.transitions import Transitions
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
-from engine.storage.quick import ask
+from engine.storage.quick import ask, found, whole
 from engine.storage.types import UtcDateTime
 from engine.values import DecidedBy, DecisionSignal, Outcome, Status
 
@@ -38,7 +38,8 @@ _KEPT = (
     col(Prediction.executed_at) > bindparam("since", type_=UtcDateTime()),
     col(Prediction.executed_at) <= bindparam("until", type_=UtcDateTime()),
 )
-_ANY_KEPT = sqlalchemy.select(col(Prediction.id)).where(*_KEPT).limit(1)
+_STANDING_ALONE = whole(Prediction).where(*_KEPT)
+_WHEN_KEPT = sqlalchemy.select(col(Prediction.executed_at)).where(*_KEPT)
 
 
 class Aftermath:
@@ -51,6 +52,9 @@ class Aftermath:
         self._clock = clock
         self._facts = FactsRead(database, facts, CURSOR, lambda fact: fact.kind in TURNED_DOWN)
         self._credited: datetime | None = None
+        self._read: datetime | None = None
+        self._executed: list[datetime] = []
+        """When what may be credited was executed, as of `_read`: what is executed later cannot be due before that."""
         self._history = history
         self._transitions = transitions
 
@@ -62,22 +66,24 @@ class Aftermath:
         """Chosen 0.5 for what ran by itself, succeeded and was not undone for 24 h; returns how many."""
         now = self._clock.now()
         since = now - LOOKED_BACK if self._credited is None else self._credited
-        span = {"since": since, "until": now - KEPT_AFTER}
-        with self._database.read() as session:
-            found = ask(session, _ANY_KEPT, span).first() is not None
+        until = now - KEPT_AFTER
+        if self._read is None or not until < self._read <= now:
+            with self._database.read() as session:
+                self._executed = [at for (at,) in ask(session, _WHEN_KEPT, {"since": since, "until": now})]
+            self._read = now
 
         def work(tx: Transaction) -> int:
             rows = [
                 row
-                for row in tx.session.exec(select(Prediction).where(*_KEPT), params=span).all()
+                for row in found(tx.session, Prediction, _STANDING_ALONE, {"since": since, "until": until})
                 if self._history.standing(tx.session, row.id) is None
             ]
             for row in rows:
                 self._history.record(tx, DecisionSignal.KEPT, decided(row, DecidedBy.AUTONOMY))
             return len(rows)
 
-        credited = self._database.write(work) if found else 0
-        self._credited = now - KEPT_AFTER
+        credited = self._database.write(work) if any(since < at <= until for at in self._executed) else 0
+        self._credited = until
         return credited
 
     def _take_in(self, tx: Transaction, facts: Sequence[Fact]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlmodel import col, desc, select
@@ -25,7 +25,6 @@ from engine.prediction.cards_store import (
     card_of,
     created,
     find,
-    first_due,
     last_triggered,
 )
 from engine.prediction.flow_names import named_flow
@@ -109,8 +108,8 @@ class Cards:
         self._estimate = estimate
         self._transitions = Transitions(rails, history, settings, active_time, on_decision)
         self._deciding = Deciding(database)
-        self._first_due: Kept[datetime | None] = Kept(database, Prediction)
-        self.intake = Intake(self._transitions, settings, randomness, active_time)
+        self._stack: Kept[list[tuple[limits.Seat, Card]]] = Kept(database, Prediction)
+        self.intake = Intake(database, self._transitions, settings, randomness, active_time)
         """What the cycle does to cards."""
         self.approving = Approving(
             database,
@@ -135,16 +134,15 @@ class Cards:
     ) -> list[Card]:
         """The stack, highest rank first, in a stable order. A woken card waits until there is a seat for it."""
         now = self._clock.now()
-        with self._database.read() as session:
-            rows = {row.id: row for row in all_pending(session) if not row.due(now)}
-        seats = [row.seat for row in rows.values()]
+        cards = {seat.id: (seat, card) for seat, card in self._stack.get("", self._read_stack) if not card.due(now)}
+        seats = [seat for seat, _ in cards.values()]
         asleep = limits.overdue_for_a_seat(seats, now, self._settings.current.max_pending_cards)
         return [
-            card_of(rows[seat.id])
-            for seat in limits.order(seats)
+            card
+            for seat, card in (cards[seat.id] for seat in limits.order(seats))
             if (include_snoozed or not (limits.is_snoozed(seat, now) or seat.id in asleep))
-            and workspace in (None, rows[seat.id].workspace)
-            and channel in (None, rows[seat.id].target_channel)
+            and workspace in (None, card.assignment.workspace)
+            and channel in (None, card.assignment.channel)
         ]
 
     def get(self, card_id: str) -> Card:
@@ -344,22 +342,23 @@ class Cards:
     def mark_shown(self, card_ids: Iterable[str]) -> None:
         """The operator has had these on his screen; ids that are unknown or decided are passed over."""
         wanted = set(card_ids)
+        new = {seat.id for seat, _ in self._stack.get("", self._read_stack) if seat.id in wanted and not seat.shown}
 
         def work(tx: Transaction) -> None:
-            for row in tx.session.exec(select(Prediction).where(col(Prediction.id).in_(wanted))):
-                if row.status == Status.PENDING and row.shown_at is None:
+            for card_id in sorted(new):
+                row = load(tx.session, Prediction, card_id)
+                if row is not None and row.status == Status.PENDING and row.shown_at is None:
                     row.shown_at = tx.now
 
-        if wanted:
+        if new:
             self._database.write(work)
 
     def expire_due(self) -> int:
         """Expire every card whose time is over, and withdraw those of workspaces that were switched off since; returns
         how many. One that was never shown gives no signal."""
         now = self._clock.now()
-        off = [path for path, one in self._settings.current.workspaces.items() if one.autonomy is Autonomy.OFF]
-        due = self._first_due.get("", self._read_first_due)
-        if due is None or (due > now and not (off and any(map(self._is_off, self._all_pending())))):
+        stack = self._stack.get("", self._read_stack)
+        if not any(card.due(now) or self._is_off(card.assignment.workspace, card.source) for _, card in stack):
             return 0
 
         def work(tx: Transaction) -> int:
@@ -367,7 +366,7 @@ class Cards:
             for row in all_pending(tx.session):
                 if row.due(tx.now):
                     self._transitions.expire(tx, row)
-                elif self._is_off(row):
+                elif self._is_off(row.workspace, Source(row.source)):
                     self._transitions.withdraw(tx, row, "autonomy is off in this workspace")
                 else:
                     continue
@@ -381,18 +380,13 @@ class Cards:
         say something else than before."""
         return self.approving.look_again()
 
-    def _read_first_due(self) -> datetime | None:
+    def _read_stack(self) -> list[tuple[limits.Seat, Card]]:
         with self._database.read() as session:
-            return first_due(session)
+            return [(row.seat, card_of(row)) for row in all_pending(session)]
 
-    def _all_pending(self) -> list[Prediction]:
-        with self._database.read() as session:
-            return all_pending(session)
-
-    def _is_off(self, row: Prediction) -> bool:
+    def _is_off(self, workspace: str, source: Source) -> bool:
         """No card is made for this workspace any more (SPEC 7.4); a prompt of the operator's own is his own."""
-        off = self._settings.current.workspace(row.workspace).autonomy is Autonomy.OFF
-        return off and row.source != Source.OPERATOR
+        return source is not Source.OPERATOR and self._settings.current.workspace(workspace).autonomy is Autonomy.OFF
 
     # -- what others tell: sessions and tasks, each inside its own transaction
 

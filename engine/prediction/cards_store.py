@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from engine.prediction.limits import SUGGESTED, Seat
 from engine.prediction.templates.due import is_heartbeat
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
-from engine.storage.types import UtcDateTime, utc
+from engine.storage.types import flat, utc
 from engine.values import (
     Assignment,
     Card,
@@ -33,6 +33,7 @@ from engine.values import (
     Trigger,
     TriggerType,
     Verdict,
+    is_due,
 )
 
 LOCAL_USER = "local"
@@ -162,12 +163,12 @@ class Prediction(Row, table=True):
 
     def judge(self, verdicts: tuple[RailVerdict, ...]) -> None:
         """Carry the rails' word, and the NEW badge that comes from it."""
-        self.verdicts = [asdict(verdict) for verdict in verdicts]
+        self.verdicts = [flat(verdict) for verdict in verdicts]
         self.novel = is_novel(verdicts)
 
     def due(self, now: datetime) -> bool:
         """True when its time is over; a card that is snoozed sleeps on."""
-        return self.expires_at <= now and not (self.snoozed_until is not None and self.snoozed_until > now)
+        return is_due(self.expires_at, self.snoozed_until, now)
 
 
 def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
@@ -320,6 +321,7 @@ _SEATS = (
         col(Prediction.rank),
         col(Prediction.urgency),
         col(Prediction.created_at),
+        col(Prediction.kind),
     )
     .where(col(Prediction.status) == Status.PENDING.value)
     .order_by(col(Prediction.created_at), col(Prediction.id))
@@ -333,28 +335,15 @@ class Seated:
     seat: Seat
     workspace: str
     fingerprint: str
+    kind: str
 
 
 def all_seated(session: Session) -> list[Seated]:
     """`all_pending` for who asks often: without the half of a row that is prose and JSON."""
     return [
-        Seated(Seat(id, Source(source), snoozed, shown is not None, (rank, urgency), at), workspace, fingerprint)
-        for id, workspace, fingerprint, source, snoozed, shown, rank, urgency, at in ask(session, _SEATS)
+        Seated(Seat(id, Source(source), snoozed, shown is not None, (rank, urgency), at), workspace, fingerprint, kind)
+        for id, workspace, fingerprint, source, snoozed, shown, rank, urgency, at, kind in ask(session, _SEATS)
     ]
-
-
-_FIRST_DUE = sqlalchemy.select(
-    func.min(
-        func.max(col(Prediction.expires_at), func.coalesce(col(Prediction.snoozed_until), col(Prediction.expires_at))),
-        type_=UtcDateTime(),
-    )
-).where(col(Prediction.status) == Status.PENDING.value)
-
-
-def first_due(session: Session) -> datetime | None:
-    """From when on `Prediction.due` holds for a pending row, None when there is none."""
-    due: datetime | None = ask(session, _FIRST_DUE).scalar()
-    return due
 
 
 _LAST_TRIGGERED = (

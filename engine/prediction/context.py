@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.prediction.collectors.calendar import Meeting, nearest
-from engine.prediction.collectors.conversations import conversations_signal, thread_words
+from engine.prediction.collectors.conversations import Conversations, thread_words
 from engine.prediction.collectors.git import FileState, GitState, git_evidence
 from engine.prediction.collectors.github import GitHubState
 from engine.prediction.collectors.silence import (
@@ -115,14 +115,14 @@ class WorkspaceContext:
     @cached_property
     def conversations(self) -> Callable[[frozenset[str]], Signal]:
         """The signal of that name for a proposal that continues these flows; many continue the same."""
-        return cache(lambda continues: conversations_signal(self.sessions, self.now, continues, self.threads))
+        return cache(Conversations(self.sessions, self.now, self.threads).signal)
 
     @property
     def test_tool(self) -> ToolFound | None:
         """What runs the project's tests, None when nothing does."""
         return self.tool if self.tool is not None and self.tool.name else None
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The situation in a few plain lines, as learners read it and preference pairs keep it (SPEC 8.2)."""
         return "\n".join(_lines(self))

@@ -16,7 +16,7 @@ from engine.config import SettingsSource
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
 from engine.prediction.collectors.calendar_reader import CalendarReader
-from engine.prediction.collectors.conversations import conversations_signal
+from engine.prediction.collectors.conversations import Conversations
 from engine.prediction.collectors.git import GitState, git_signal
 from engine.prediction.collectors.git_reader import GitReader
 from engine.prediction.collectors.github import GitHub
@@ -214,7 +214,7 @@ class ContextReader:
             attempt("tasks", lambda: _unless(failed, "tasks", lambda: tasks_signal(tasks, now))),
             attempt(
                 "conversations",
-                lambda: _unless(failed, "conversations", lambda: conversations_signal(sessions, now, threads=threads)),
+                lambda: _unless(failed, "conversations", Conversations(sessions, now, threads).signal),
             ),
             attempt(
                 "git", lambda: _unless(failed, "git", lambda: git_signal(git or GitState(), github, bool(changed)))

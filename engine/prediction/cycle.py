@@ -20,12 +20,12 @@ from engine.config import Autonomy, Settings, SettingsSource
 from engine.events import TriggerBlocked
 from engine.prediction import limits, templates
 from engine.prediction.cards import Cards
-from engine.prediction.cards_store import Prediction, all_pending, last_triggered, trigger_of
+from engine.prediction.cards_store import Prediction, last_triggered, trigger_of
 from engine.prediction.choosing import MOST_ALIKE, in_turn
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.estimating import Estimator
 from engine.prediction.follow_ups import Choose, FollowUps
-from engine.prediction.intake import Draft, Sensed, unavailable
+from engine.prediction.intake import Draft, Sensed
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import Calibrator, History, Launcher, Rails
 from engine.prediction.query import Seen
@@ -223,7 +223,7 @@ class Predictions:
                 for one in sensed
                 if one.context.git is not None and not one.context.git.head
             ]
-        contexts = {one.context.workspace: one.context.text for one in sensed}
+        contexts = {one.context.workspace: one.context for one in sensed}
         with self._database.read() as session:
             seats = self._cards.intake.seats_after(session, sensed, self._clock.now())
         rows, blocked = self._judge(proposals, contexts, errors, seats=seats)
@@ -244,7 +244,7 @@ class Predictions:
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
         if chosen is not None:
-            contexts = {one.context.workspace: one.context.text for one in sensed}
+            contexts = {one.context.workspace: one.context for one in sensed}
             rows, blocked = self._judge([replace(chosen, source=Source.FOLLOW_UP)], contexts, errors, seats=1)
         for row in rows:
             row.from_channel = after
@@ -275,7 +275,7 @@ class Predictions:
         return sensed, every
 
     def _judge(
-        self, proposals: Sequence[Proposal], contexts: dict[str, str], errors: list[str], *, seats: int
+        self, proposals: Sequence[Proposal], contexts: dict[str, WorkspaceContext], errors: list[str], *, seats: int
     ) -> tuple[list[Prediction], list[TriggerBlocked]]:
         """The rows that may become cards, best first, with the rails' verdicts, at most as many as there are `seats`;
         and what the content rail blocked. With a full stack nothing is judged: nobody would see it."""
@@ -283,7 +283,7 @@ class Predictions:
             return [], []
         with self._database.read() as session:
             now = self._clock.now()
-            taken = unavailable(session, [one.fingerprint for one in proposals], now)
+            taken = self._cards.intake.unavailable(session, [one.fingerprint for one in proposals], now)
             if taken.issuperset(one.fingerprint for one in proposals):
                 return [], []
             this = _Round(
@@ -299,16 +299,16 @@ class Predictions:
                 if proposal.fingerprint in taken:
                     continue
                 try:
-                    draft = self._draft(proposal, this, contexts.get(proposal.workspace, ""))
+                    draft = self._draft(proposal, this, contexts.get(proposal.workspace))
                 except Refusal as refusal:
                     errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
                     continue
                 drafts.append(draft)
             stay = {one.fingerprint for one in proposals}
             pending = Counter(
-                row.kind
-                for row in all_pending(session)
-                if limits.counts(row.seat, now) and (row.fingerprint in stay or row.workspace not in contexts)
+                one.kind
+                for one in self._cards.intake.seated(session)
+                if limits.counts(one.seat, now) and (one.fingerprint in stay or one.workspace not in contexts)
             )
             chosen = in_turn(drafts, seats, learning=this.phase.number > 0, randomness=self._randomness)
             return self._seatable(session, chosen, pending, this, seats)
@@ -355,8 +355,9 @@ class Predictions:
             alike[row.kind] += 1
         return rows, blocked
 
-    def _draft(self, proposal: Proposal, this: _Round, context: str) -> Draft:
+    def _draft(self, proposal: Proposal, this: _Round, around: WorkspaceContext | None) -> Draft:
         """Channel, assignment and confidence of one proposal. Raises `Refusal` `unknown_channel`."""
+        context = around.text if around is not None else ""
         registered = list(this.settings.channels)
         channel_of_twin = self._twin.channel(proposal.kind, registered) if this.phase.number > 0 else None
         if proposal.confidence is not None and proposal.channel:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import sqlalchemy
@@ -18,9 +19,10 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.handled import Made, did_himself
 from engine.prediction.ports import ActiveTime
 from engine.prediction.transitions import Transitions
-from engine.storage.database import Transaction
-from engine.storage.quick import ask
-from engine.storage.types import UtcDateTime
+from engine.storage.database import Database, Transaction
+from engine.storage.kept import Kept
+from engine.storage.quick import Rows, ask, each_of
+from engine.storage.types import UtcDateTime, flat
 from engine.values import (
     Assignment,
     Card,
@@ -42,7 +44,11 @@ BOUND_TO_EVIDENCE = tuple(
 """Cards of these sources stand and fall with what the collectors see."""
 
 _REJECTED = sqlalchemy.select(
-    col(Prediction.id), col(Prediction.workspace), col(Prediction.fingerprint), col(Prediction.evidence_gone)
+    col(Prediction.id),
+    col(Prediction.workspace),
+    col(Prediction.fingerprint),
+    col(Prediction.evidence_gone),
+    col(Prediction.closed_at),
 ).where(
     col(Prediction.status) == Status.REJECTED.value,
     col(Prediction.source).in_(BOUND_TO_EVIDENCE),
@@ -57,7 +63,7 @@ _SAME_EVIDENCE = sqlalchemy.select(
     col(Prediction.shown_at),
     col(Prediction.undo_requested_at),
 ).where(
-    col(Prediction.fingerprint).in_(bindparam("fingerprints", expanding=True)),
+    col(Prediction.fingerprint).in_(each_of("fingerprints")),
     or_(col(Prediction.closed_at).is_(None), col(Prediction.closed_at) >= bindparam("since", type_=UtcDateTime())),
 )
 
@@ -112,8 +118,8 @@ class Draft:
             parameters=dict(assignment.parameters),
             fingerprint=proposal.fingerprint,
             facts=dict(proposal.facts),
-            signals=[asdict(signal) for signal in proposal.signals],
-            parts=asdict(self.parts),
+            signals=[flat(signal) for signal in proposal.signals],
+            parts=flat(self.parts),
             context=self.context,
             estimate_microusd=self.info.estimate,
             check_only=self.info.check_only,
@@ -132,8 +138,16 @@ class Intake:
     """Seats and withdraws cards for the cycle."""
 
     def __init__(
-        self, transitions: Transitions, settings: SettingsSource, randomness: Randomness, active_time: ActiveTime
+        self,
+        database: Database,
+        transitions: Transitions,
+        settings: SettingsSource,
+        randomness: Randomness,
+        active_time: ActiveTime,
     ) -> None:
+        self._seated: Kept[list[Seated]] = Kept(database, Prediction)
+        self._same_evidence: Kept[Rows] = Kept(database, Prediction)
+        self._rejected: Kept[Rows] = Kept(database, Prediction)
         self._transitions = transitions
         self._settings = settings
         self._randomness = randomness
@@ -143,9 +157,21 @@ class Intake:
         """The row of a draft, not stored yet."""
         return draft.row(self._randomness.new_id("pred"), now, self._active_time(now, limits.LIFE))
 
+    def seated(self, session: Session) -> list[Seated]:
+        """Every pending card, oldest first."""
+        return self._seated.seen(session, "", all_seated)
+
+    def unavailable(self, session: Session, fingerprints: Collection[str], now: datetime) -> set[str]:
+        """Which of these have a card that is pending or under way, or cool down (SPEC 2.9)."""
+        asked = tuple(sorted(set(fingerprints)))
+        values = {"fingerprints": json.dumps(asked), "since": now - LONGEST_COOL_DOWN}
+        # What is kept may be from before: then it has more rows, whose time is over by now.
+        rows = self._same_evidence.seen(session, asked, lambda seen: ask(seen, _SAME_EVIDENCE, values))
+        return {fingerprint for fingerprint, *row in rows if _holds(*row, now=now)}
+
     def seats_after(self, session: Session, sensed: Sequence[Sensed], now: datetime) -> int:
         """How many new cards the stack will take once what is over was withdrawn."""
-        pending = all_seated(session)
+        pending = self.seated(session)
         return self._free(pending, {one.seat.id for one in _over(pending, sensed)}, now)
 
     def apply(
@@ -158,11 +184,11 @@ class Intake:
         seconds: float,
     ) -> tuple[list[Card], list[str]]:
         """Carry the cycle out: (cards created, ids withdrawn). `rows` best first; those without a seat are dropped."""
-        pending = all_seated(tx.session)
+        pending = self.seated(tx.session)
         withdrawn = self._withdraw(tx, pending, sensed)
         self._note_evidence(tx, sensed)
         tx.session.flush()
-        taken = unavailable(tx.session, [row.fingerprint for row in rows], tx.now) if rows else set()
+        taken = self.unavailable(tx.session, [row.fingerprint for row in rows], tx.now) if rows else set()
         seats = self._free(pending, withdrawn, tx.now)
         cards = []
         for row in rows:
@@ -187,7 +213,7 @@ class Intake:
         for fact in blocked:
             tx.record(fact)
         for row in rows:
-            if row.fingerprint not in unavailable(tx.session, [row.fingerprint], tx.now):
+            if row.fingerprint not in self.unavailable(tx.session, [row.fingerprint], tx.now):
                 tx.session.add(row)
                 tx.record(created(row))
                 return card_of(row)
@@ -212,10 +238,11 @@ class Intake:
     def _note_evidence(self, tx: Transaction, sensed: Sequence[Sensed]) -> None:
         """Remember of dismissed cards whether undoing them still makes sense."""
         by_workspace = {one.context.workspace: one for one in sensed if one.complete}
-        rejected = ask(tx.session, _REJECTED, {"since": tx.now - LONGEST_COOL_DOWN})
-        for card_id, workspace, fingerprint, was_gone in rejected:
+        since = tx.now - LONGEST_COOL_DOWN
+        rejected = self._rejected.seen(tx.session, "", lambda seen: ask(seen, _REJECTED, {"since": since}))
+        for card_id, workspace, fingerprint, was_gone, closed_at in rejected:
             one = by_workspace.get(workspace)
-            if one is not None and was_gone is (fingerprint in one.fingerprints):
+            if one is not None and was_gone is (fingerprint in one.fingerprints) and closed_at >= since:
                 find(tx.session, card_id).evidence_gone = not was_gone
 
 
@@ -229,17 +256,20 @@ def _over(pending: Sequence[Seated], sensed: Sequence[Sensed]) -> list[Seated]:
     ]
 
 
-def unavailable(session: Session, fingerprints: Collection[str], now: datetime) -> set[str]:
-    """Which of these have a card that is pending or under way, or cool down (SPEC 2.9)."""
-    values = {"fingerprints": sorted(set(fingerprints)), "since": now - LONGEST_COOL_DOWN}
-    taken = set()
-    for fingerprint, status, outcome, closed_at, shown_at, undone_at in ask(session, _SAME_EVIDENCE, values):
-        span = limits.cool_down(
-            Status(status),
-            None if outcome is None else Outcome(outcome),
-            shown=shown_at is not None,
-            undone=undone_at is not None,
-        )
-        if closed_at is None or now < closed_at + span:
-            taken.add(fingerprint)
-    return taken
+def _holds(
+    status: str,
+    outcome: str | None,
+    closed_at: datetime | None,
+    shown_at: datetime | None,
+    undone_at: datetime | None,
+    *,
+    now: datetime,
+) -> bool:
+    """Whether a card keeps another for the same evidence away."""
+    span = limits.cool_down(
+        Status(status),
+        None if outcome is None else Outcome(outcome),
+        shown=shown_at is not None,
+        undone=undone_at is not None,
+    )
+    return closed_at is None or now < closed_at + span

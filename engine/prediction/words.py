@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from engine.values import sanitise
 
@@ -45,6 +46,7 @@ def moment(when: datetime, now: datetime) -> str:
     return f"{local.day} {local:%B}" + ("" if local.year == now.year else f" {local.year}")
 
 
+@lru_cache(2_000)
 def plain(text: str, longest: int = 60) -> str:
     """Hostile text on one line, without controls and undecodable bytes, cut to `longest` characters by an ellipsis."""
     line = " ".join(sanitise(text).encode(errors="replace").decode().split())

@@ -8,9 +8,11 @@ that nothing that runs by itself finds a way around them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -163,13 +165,18 @@ def _addressed(text: str) -> list[str]:
     return parts
 
 
-def _add(found: dict[str, None], kind: str, text: str, patterns: Iterable[str]) -> None:
-    if not text or len(text) > 300:
+def _add(found: dict[str, None], kind: str, text: str, patterns: tuple[str, ...]) -> None:
+    if not patterns or not text or len(text) > 300:
         return
-    folded = text.lower()
-    spellings = {folded, str(PurePosixPath(folded))} if kind == "path" else {folded}
-    if any(fnmatchcase(spelling, pattern.lower()) for spelling in spellings for pattern in patterns):
+    folded, pattern = text.lower(), _any_of(patterns)
+    if pattern.match(folded) or (kind == "path" and pattern.match(str(PurePosixPath(folded)))):
         found[f"{kind} {text}"] = None
+
+
+@lru_cache(64)
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """What matches what one of the glob patterns matches, in lower case."""
+    return re.compile("|".join(translate(pattern.lower()) for pattern in patterns))
 
 
 def _pairs(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ recorded, never blocked, and do not count in its depth.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import sqlalchemy
@@ -17,7 +17,7 @@ from sqlmodel import Field, Session, col, delete, desc, select
 from engine.storage.database import Transaction
 from engine.storage.quick import ask
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import flat, utc
 from engine.values import RailVerdict, Trigger, Verdict
 
 RAIL = "loop"
@@ -132,7 +132,7 @@ def recent(session: Session, now: datetime) -> list[Link]:
 
 def record(transaction: Transaction, link: Link) -> None:
     """Store `link`."""
-    transaction.ask(_RECORD, asdict(link))
+    transaction.ask(_RECORD, flat(link))
 
 
 def forget(transaction: Transaction) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from engine.clock import Clock
 from engine.prediction.collectors.calendar import calendar_signal
-from engine.prediction.collectors.conversations import conversations_signal
+from engine.prediction.collectors.conversations import Conversations
 from engine.prediction.collectors.git import Branch, Commit, FileState, GitState, git_signal
 from engine.prediction.collectors.silence import OurWrite, Touch, silence_signal
 from engine.prediction.collectors.tasks import tasks_signal
@@ -220,7 +220,7 @@ class MadeContexts:
                 time_signal(local),
                 silence_signal(silence, SILENT),
                 tasks_signal((), now),
-                conversations_signal(sessions, now),
+                Conversations(sessions, now).signal(),
                 git_signal(git, None, bool(changed)),
                 calendar_signal(),
             ),

@@ -56,6 +56,8 @@ class FactsRead:
         self._key = key
         self._concerns = concerns
         self._cursor: int | None = None
+        self._recorded = -1
+        """As of so many writes to the ledger there is nothing to hand over."""
         self.fault = ""
         """What handling raised the last time, in words; "" when it went well."""
         database.followers[key] = self
@@ -66,6 +68,9 @@ class FactsRead:
         `handle` returns how many it took, None for all. What it left comes the next time, with what is after it.
         What it raises is raised here, and its whole batch comes again; it must not mind facts that it handled before.
         """
+        recorded = self._database.recorded  # before the look: what is written during it is looked for again
+        if recorded == self._recorded:
+            return
         cursor = self._stored() if self._cursor is None else self._cursor
         while facts := self._facts.since(cursor, BATCH):
             concerning = [fact for fact in facts if self._concerns(fact)]
@@ -75,8 +80,11 @@ class FactsRead:
             if len(left) < len(concerning) or (len(facts) == BATCH and not left):
                 self._store(cursor)
             self._cursor = cursor
-            if left or len(facts) < BATCH:
+            if left:
                 return
+            if len(facts) < BATCH:
+                break
+        self._recorded = recorded
 
     def next_of_concern(self) -> Fact | None:
         """The first fact that it has not handled yet, of the next `BATCH`."""

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Executable, bindparam, inspect
+from sqlalchemy import Connection, Executable, bindparam, func, inspect
 from sqlalchemy import select as select_columns
 from sqlalchemy.orm import configure_mappers
 from sqlalchemy.orm.attributes import instance_state
@@ -66,6 +66,12 @@ def run(driver: sqlite3.Connection, statement: Executable, values: Mapping[str, 
 def whole(model: type[SQLModel]) -> Select[Any]:
     """The beginning of a statement for `found`: all columns of a table, and no other."""
     return select_columns(*_entity(model).columns)
+
+
+def each_of(name: str) -> Select[Any]:
+    """For an `IN` of as many values as there are: the parameter `name` is a JSON array of them. The statement stays the
+    same, as it does not with an expanding parameter."""
+    return select_columns(func.json_each(bindparam(name)).table_valued("value").c.value)
 
 
 def found(
@@ -154,7 +160,7 @@ class _Prepared:
         """The parameters in the order of their question marks: name, what makes a column's value of one that is given,
         and the column's value of one that the statement itself has."""
         one_of = {each: name for name, several in state.parameter_expansion.items() for each in several}
-        order = []
+        order: list[tuple[str, Callable[[Any], Any] | None, Any]] = []
         for name in state.positiontup or ():
             convert, value = self._in.get(one_of.get(name, name)), self._fixed.get(name)
             order.append((name, convert, value if convert is None or name not in self._fixed else convert(value)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Column, Dialect, String, TypeDecorator
 
@@ -39,6 +40,12 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[str | None], datetime | None]:
         return _read
+
+
+def flat(value: Any) -> dict[str, Any]:
+    """A dataclass whose fields are plain values as a JSON column takes it: `asdict`, without copies of what nobody
+    changes."""
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def utc(*, nullable: bool = False, index: bool = False) -> Column[datetime]:

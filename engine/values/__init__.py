@@ -32,6 +32,7 @@ from engine.values.cards import (
     Signal,
     Source,
     Status,
+    is_due,
 )
 from engine.values.decisions import CalibrationCheck, DecidedCard, DecisionSignal, PastDecision, Phase
 from engine.values.figures import (
@@ -276,6 +277,7 @@ __all__ = [
     "Verdict",
     "Waiting",
     "dollars",
+    "is_due",
     "microusd",
     "part_of_day",
     "prompt_words",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from engine.values.rails import Assignment, DecidedBy, RailVerdict, Verdict
@@ -85,7 +86,7 @@ class ConfidenceParts:
     words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Proposal:
     """A piece of work that the state of a workspace suggests, before it is a card (SPEC 2.1, 2.3c).
 
@@ -110,11 +111,16 @@ class Proposal:
     confidence: float | None = None
     """What its source says of it, in [0, 1]: the Twin's term of the sum and no more (SPEC 2.8); None says nothing."""
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex, 32 characters) over workspace, kind and facts."""
         text = json.dumps([self.workspace, self.kind, dict(self.facts)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def is_due(expires_at: datetime, snoozed_until: datetime | None, now: datetime) -> bool:
+    """Whether a card's time is over; one that is snoozed sleeps on."""
+    return expires_at <= now and not (snoozed_until is not None and snoozed_until > now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +154,10 @@ class Card:
     session_id: str | None = None
     task_id: str | None = None
     note: str = ""
+
+    def due(self, now: datetime) -> bool:
+        """True when its time is over; a card that is snoozed sleeps on."""
+        return is_due(self.expires_at, self.snoozed_until, now)
 
     @property
     def asks(self) -> bool:

@@ -11,6 +11,11 @@ CHANGE_FACTS = frozenset(
 """Kinds of facts that say it; the ones are about the session itself, the others name it."""
 
 
+def session_of(kind: str, subject: str, payload: Mapping[str, object]) -> str:
+    """The session that a fact of these kinds is about."""
+    return subject if kind in SESSION_FACTS else str(payload.get("session_id", ""))
+
+
 def judged(kind: str, payload: Mapping[str, object], before: str) -> str:
     """How a session stands after a fact about it: "", "open" (its changes wait), "good" or "bad".
 

@@ -22,6 +22,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u
 def sanitise(text: str, *, tab_size: int = 4) -> str:
     """`text` without escape sequences, C0/C1 controls (newline kept, tab expanded) and direction overrides; what is no
     character becomes U+FFFD."""
+    if text.isascii() and text.isprintable():
+        return text  # as most is
     return _STRAY.sub("\ufffd", _CONTROLS.sub("", _ESCAPES.sub("", text))).expandtabs(tab_size)
 
 

@@ -42,10 +42,7 @@ def keeping(database: Database, clock: FakeClock, document: str = "") -> Retenti
 
 def put(database: Database, table: str, **values: Any) -> None:
     """Insert a row; what must be there and is not named is empty."""
-    given = {
-        name: as_stored(value) if isinstance(value, datetime) else value
-        for name, value in values.items()
-    }
+    given = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in values.items()}
 
     def work(tx: Transaction) -> None:
         connection = tx.session.connection()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.prediction.collectors import WEIGHTS, attempt, signal
 from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.collectors.conversations import (
-    conversations_signal,
+    Conversations,
     outside_openness,
     outside_relevance,
     thread_relevance,
@@ -184,9 +184,9 @@ def test_a_thread_that_was_left_open_matters_more_than_one_that_ended_well() -> 
 
 
 def test_the_most_pressing_thread_is_told() -> None:
-    found = conversations_signal([session(), session(state=SessionState.FAILED, prompt="Bisect it")], NOW)
+    found = Conversations([session(), session(state=SessionState.FAILED, prompt="Bisect it")], NOW).signal()
     assert found.evidence == ("“Bisect it” failed 1 h ago",)
-    assert conversations_signal([], NOW).evidence == ("no recent sessions",)
+    assert Conversations([], NOW).signal().evidence == ("no recent sessions",)
 
 
 def talk(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
@@ -208,16 +208,16 @@ def test_an_agent_that_may_be_at_it_leaves_nothing_open() -> None:
 
 def test_open_questions_and_threads_are_told_in_words_the_most_pressing_first() -> None:
     asks = talk(timedelta(minutes=40), asks="Shall I also migrate the tests?")
-    found = conversations_signal([session()], NOW, threads=[talk(timedelta(hours=1)), asks])
+    found = Conversations([session()], NOW, [talk(timedelta(hours=1)), asks]).signal()
     assert found.evidence == (
         "Claude Code asks “Shall I also migrate the tests?”, 40 min ago",
         "“Run the tests” succeeded 1 h ago",
     )
     left = talk(timedelta(hours=2), unanswered=True)
-    assert conversations_signal([], NOW, threads=[left]).evidence == (
+    assert Conversations([], NOW, [left]).signal().evidence == (
         "“Add the cart” with Claude Code was left without an answer 2 h ago",
     )
-    assert conversations_signal([], NOW, threads=[talk(timedelta(hours=1))]).evidence == (
+    assert Conversations([], NOW, [talk(timedelta(hours=1))]).signal().evidence == (
         "“Add the cart” with Claude Code, last 1 h ago",
     )
 
@@ -260,8 +260,8 @@ def test_every_relevance_stays_within_bounds(
     sessions = [session(state=state, ended_at=NOW - ago) for ago, state in threads]
     tasks = [task("cart rounding", age) for age in ages]
     for found in (
-        conversations_signal(sessions, NOW),
-        conversations_signal(sessions, NOW, {"bisect"}),
+        Conversations(sessions, NOW).signal(),
+        Conversations(sessions, NOW).signal({"bisect"}),
         tasks_signal(tasks, NOW),
         tasks_signal(tasks, NOW, about),
     ):

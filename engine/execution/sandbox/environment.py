@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from engine.execution.own_environment import own_environment, without
@@ -53,7 +54,7 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
     """Everything that exists here and is to be hidden: the operator's secrets, and all that is the engine's own,
     other sessions' worktrees, scratch and caches among it."""
     user = Path(environment.get("HOME") or Path.home())
-    named = [user / place for place in SECRET_PLACES]
+    named = [*_secret_places_of(user)]
     for pointer in SECRET_POINTERS:
         named += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
     named += [home.config, home.data, home.cache, home.logs]
@@ -69,6 +70,11 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
         if real != user and real != Path("/"):
             found.add(real)
     return tuple(sorted(found))
+
+
+@lru_cache(4)
+def _secret_places_of(user: Path) -> tuple[Path, ...]:
+    return tuple(user / place for place in SECRET_PLACES)
 
 
 def session_environment(

@@ -38,8 +38,11 @@ def recency(session: SessionView, now: datetime) -> float:
 
 def thread_relevance(session: SessionView, now: datetime, continues: Collection[str] | None = None) -> float:
     """openness x recency; half of it for a proposal that continues other flows than this session's."""
-    share = 1.0 if continues is None or session.flow in continues else UNRELATED
-    return share * openness(session) * recency(session, now)
+    return _share(session, continues) * openness(session) * recency(session, now)
+
+
+def _share(session: SessionView, continues: Collection[str] | None) -> float:
+    return 1.0 if continues is None or session.flow in continues else UNRELATED
 
 
 AT_WORK = timedelta(minutes=10)
@@ -62,27 +65,30 @@ def outside_relevance(thread: Thread, now: datetime, continues: Collection[str] 
     return (1.0 if continues is None else UNRELATED) * outside_openness(thread, now) * fading
 
 
-def conversations_signal(
-    sessions: Sequence[SessionView],
-    now: datetime,
-    continues: Collection[str] | None = None,
-    threads: Sequence[Thread] = (),
-) -> Signal:
-    """The most relevant thread, in words, and the most relevant one elsewhere; `continues` names the flows that a
-    proposal would take up, `threads` are conversations with other agents."""
-    rated = [(thread_relevance(session, now, continues), session) for session in sessions]
-    relevance, session = max(rated, key=lambda pair: pair[0], default=(0.0, None))
-    outside = [(outside_relevance(thread, now, continues), thread) for thread in threads]
-    elsewhere, thread = max(outside, key=lambda pair: pair[0], default=(0.0, None))
-    said = []
-    if session is not None and relevance > 0.0:
-        said.append((relevance, _session_words(session, now)))
-    if thread is not None and elsewhere > 0.0:
-        said.append((elsewhere, thread_words(thread, now)))
-    if not said:
-        return signal("conversations", 0.0, "no recent sessions")
-    said.sort(key=lambda pair: pair[0], reverse=True)
-    return signal("conversations", said[0][0], *(words for _, words in said))
+class Conversations:
+    """Sessions and conversations with other agents (`threads`), rated once for all proposals of one moment."""
+
+    def __init__(self, sessions: Sequence[SessionView], now: datetime, threads: Sequence[Thread] = ()) -> None:
+        self._now = now
+        self._inside = [(thread_relevance(session, now), session) for session in sessions]
+        self._outside = [(outside_relevance(thread, now), thread) for thread in threads]
+
+    def signal(self, continues: Collection[str] | None = None) -> Signal:
+        """The most relevant session, in words, and the most relevant conversation elsewhere; `continues` names the
+        flows that a proposal would take up."""
+        rated = [(_share(session, continues) * relevance, session) for relevance, session in self._inside]
+        relevance, session = max(rated, key=lambda pair: pair[0], default=(0.0, None))
+        elsewhere, thread = max(self._outside, key=lambda pair: pair[0], default=(0.0, None))
+        elsewhere *= 1.0 if continues is None else UNRELATED
+        said = []
+        if session is not None and relevance > 0.0:
+            said.append((relevance, _session_words(session, self._now)))
+        if thread is not None and elsewhere > 0.0:
+            said.append((elsewhere, thread_words(thread, self._now)))
+        if not said:
+            return signal("conversations", 0.0, "no recent sessions")
+        said.sort(key=lambda pair: pair[0], reverse=True)
+        return signal("conversations", said[0][0], *(words for _, words in said))
 
 
 def thread_words(thread: Thread, now: datetime) -> str:

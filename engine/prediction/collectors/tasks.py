@@ -30,8 +30,9 @@ def staleness(task: Task, now: datetime) -> float:
 
 def related_task(tasks: Sequence[Task], text: str) -> Task | None:
     """The stalest open task that shares a word of at least four letters with `text`."""
-    words = words_of(text)
-    return next((task for task in open_tasks(tasks) if words & words_of(task.title)), None)
+    opened = open_tasks(tasks)
+    words = words_of(text) if opened else set()
+    return next((task for task in opened if words & words_of(task.title)), None)
 
 
 def tasks_relevance(tasks: Sequence[Task], now: datetime, about: str | None = None) -> float:

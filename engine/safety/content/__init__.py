@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from engine.safety.content.calls import unwrap
@@ -83,17 +84,21 @@ def check_prompt(text: str, *, own: OwnRules = NOTHING) -> RailVerdict:
     return _verdict(hit)
 
 
+_checked = lru_cache(256)(check_prompt)
+"""A card is judged with each look at it, and says the same each time."""
+
+
 def check_assignment(assignment: Assignment, channels: Container[str], *, own: OwnRules = NOTHING) -> RailVerdict:
     """The filter's word on a whole assignment: its channel, its prompt, every text in its parameters."""
     if assignment.channel not in channels:
         return RailVerdict(
             RAIL, Verdict.BLOCK, f"{assignment.channel!r} is no registered channel", "unregistered-channel"
         )
-    found = check_prompt(assignment.prompt, own=own)
+    found = _checked(assignment.prompt, own=own)
     for value in assignment.parameters.values():
         for text in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(text, str) and text:
-                one = check_prompt(text, own=own)
+                one = _checked(text, own=own)
                 found = max(found, one, key=lambda verdict: RANK[verdict.verdict])
     return found
 
