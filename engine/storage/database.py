@@ -313,6 +313,8 @@ class Database:
             riding, self._riding = self._riding, {}
         try:
             with explained(self.path), begun(connection) as driver:
+                if riding:  # first, for whoever writes the same now has the last word
+                    self._ride(Transaction(connection, self._clock.now(), self._recorder, alone=alone), riding)
                 for work, future in jobs:
                     try:
                         with nullcontext() if alone else savepoint(driver):
@@ -324,8 +326,6 @@ class Database:
                         if alone or ends_transaction(error):
                             raise  # and the whole transaction is rolled back
                         failed.append((future, error))
-                if riding:
-                    self._ride(Transaction(connection, self._clock.now(), self._recorder, alone=alone), riding)
         except Exception as error:
             with self._closing:
                 self._riding = riding | self._riding
