@@ -134,7 +134,7 @@ class Autonomy:
     def left(self) -> StateView | None:
         """The state as the last engine left it, None when none ran here: for an engine that a verb opened for its own
         time, to which nobody's silence says anything. A hold that came since counts."""
-        facts = self._facts()
+        facts = self._facts(self._holds.holds())
         if suggest(self._view.state, facts) not in (None, Input.ENABLED, Input.SILENT, Input.OPERATOR_SPOKE):
             return self.evaluate()
         return self._view if self._view.cause != FIRST else None
@@ -142,15 +142,21 @@ class Autonomy:
     def evaluate(self) -> StateView:
         """Let the facts move the machine, one recorded move after the other. Must not run inside a write."""
         with self._changing:
-            facts = self._facts()
-            moves = settle(self._view.state, facts)
-            if moves:
-                self._database.write(lambda transaction: self._apply(transaction, moves))
-                last, cause = moves[-1]
-                self._view = StateView(last, cause.value, self._clock.now(), None)
-                if last is State.PRIMING and self.schedule.due(ACT) <= self._clock.now():
-                    self.schedule.soon(ACT)
-            return replace(self._view, next_change=self._next_change(facts))
+            holds = self._holds.holds()
+            facts = self._settle(holds)
+            return replace(self._view, next_change=self._next_change(facts, holds))
+
+    def _settle(self, holds: Sequence[Hold]) -> Facts:
+        """Let the facts move the machine; what they are. The lock is held."""
+        facts = self._facts(holds)
+        moves = settle(self._view.state, facts)
+        if moves:
+            self._database.write(lambda transaction: self._apply(transaction, moves))
+            last, cause = moves[-1]
+            self._view = StateView(last, cause.value, self._clock.now(), None)
+            if last is State.PRIMING and self.schedule.due(ACT) <= self._clock.now():
+                self.schedule.soon(ACT)
+        return facts
 
     def give(self, given: Input) -> StateView:
         """Put something into the machine that no stored fact tells, such as a prediction that is ready."""
@@ -177,7 +183,9 @@ class Autonomy:
             if sign is not None:
                 self.presence.seen(sign, "files of a workspace")
             self._looked = self._clock.now()
-        return self.evaluate().state
+        with self._changing:
+            self._settle(self._holds.holds())
+            return self._view.state
 
     def act(self) -> AutonomousCycleFinished | None:
         """One autonomous cycle (SPEC 7.2), in this thread; None where nothing acts. The schedule calls it."""
@@ -280,9 +288,8 @@ class Autonomy:
         since = self.presence.last()[0]
         return timedelta(0) if self._looked is None else min(silence, max(timedelta(0), self._looked - since))
 
-    def _facts(self) -> Facts:
+    def _facts(self, holds: Sequence[Hold]) -> Facts:
         settings = self._settings.current
-        holds: Sequence[Hold] = self._holds.holds()
         # A pause stops only what runs by itself, so it is told apart from the levels that stop everything.
         killed = self._holds.ask(by_operator=True)
         pause = next((hold for hold in holds if hold.word == "pause"), None)
@@ -296,10 +303,10 @@ class Autonomy:
             paused_for_cost=pause is not None and pause.reason.startswith("cost"),
         )
 
-    def _next_change(self, facts: Facts) -> datetime | None:
+    def _next_change(self, facts: Facts, holds: Sequence[Hold]) -> datetime | None:
         """When time alone changes the state; while the operator may be there, counted from his last sign."""
         now = self._clock.now()
-        until = next((hold.until for hold in self._holds.holds() if hold.word == "pause"), None)
+        until = next((hold.until for hold in holds if hold.word == "pause"), None)
         silence = min(self.presence.silence(), facts.threshold)
         seen = replace(facts, silence=silence)
         span = wait_for_time(self._view.state, seen, None if until is None else until - now)

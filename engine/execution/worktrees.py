@@ -208,10 +208,15 @@ def _points_to(admin: Path, folder: Path) -> bool:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder with all it holds, folders that were made read-only included; links are never followed."""
-    if not os.path.lexists(folder):
+    try:
+        mode = folder.lstat().st_mode
+    except FileNotFoundError:
         return
-    if folder.is_symlink() or not folder.is_dir():
+    if not stat.S_ISDIR(mode):
         folder.unlink()
+        return
+    with contextlib.suppress(PermissionError):
+        shutil.rmtree(folder)
         return
     _open_up(folder)
     for current, folders, _ in os.walk(folder):

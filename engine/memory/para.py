@@ -143,6 +143,8 @@ class Para:
     def flush(self) -> None:
         """Write the counts of `asked_for` into the files. What cannot be written is kept for another time."""
         with self._lock:
+            if not self._asked:
+                return
             asked, self._asked = self._asked, {}
             for group in self._groups():
                 changed = [

@@ -126,8 +126,7 @@ class Approving:
                 if _asks(blocked_by):
                     raise Refusal("needs_acknowledgement", told, "look at the card and approve it again")
                 raise Refusal("blocked", told, "the card stays pending; mend the reason and approve it again")
-            self._start(card_id, permit, by)
-            return self._card(card_id)
+            return self._start(card_id, permit, by)
 
     def look_again(self) -> int:
         """`Cards.look_again`."""
@@ -256,7 +255,7 @@ class Approving:
         row.note = f"{ruling.blocked_by.rail}: {ruling.blocked_by.reason}"
         return None, ruling.blocked_by
 
-    def _start(self, card_id: str, permit: Permit, by: DecidedBy) -> None:
+    def _start(self, card_id: str, permit: Permit, by: DecidedBy) -> Card:
         card = self._card(card_id)
         mode = "autonomous" if by is DecidedBy.AUTONOMY else "approved"
         try:
@@ -265,7 +264,12 @@ class Approving:
             if not self._begun(card_id):
                 self._reopen_unstarted(card_id, f"could not start: {error}")
             raise
-        self._database.write(lambda tx: link_session(tx, view))
+
+        def linked(tx: Transaction) -> Card:
+            link_session(tx, view)
+            return card_of(find(tx.session, card_id))
+
+        return self._database.write(linked)
 
     def _begun(self, card_id: str) -> bool:
         """A session of this card waits or runs. One of an earlier approval, which was undone, is over."""

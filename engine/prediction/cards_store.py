@@ -198,14 +198,19 @@ def card_of(row: Prediction) -> Card:
         agent=row.target_agent,
         confidence=row.confidence,
         band=band_of(row.confidence),
-        parts=None if row.parts is None else ConfidenceParts(**{**row.parts, "words": tuple(row.parts["words"])}),
+        parts=None if row.parts is None else ConfidenceParts(**(row.parts | {"words": tuple(row.parts["words"])})),
         reasoning=row.reasoning,
         status=Status(row.status),
         source=Source(row.source),
         created_at=row.created_at,
         expires_at=row.expires_at,
-        signals=tuple(Signal(**{**signal, "evidence": tuple(signal["evidence"])}) for signal in row.signals),
-        verdicts=tuple(RailVerdict(**{**one, "verdict": Verdict(one["verdict"])}) for one in row.verdicts),
+        signals=tuple(
+            Signal(one["name"], one["weight"], one["relevance"], tuple(one["evidence"]), one["error"])
+            for one in row.signals
+        ),
+        verdicts=tuple(
+            RailVerdict(one["rail"], Verdict(one["verdict"]), one["reason"], one["rule"]) for one in row.verdicts
+        ),
         estimate=row.estimate_microusd,
         check_only=row.check_only,
         undo_note=row.undo_note,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -31,8 +32,9 @@ Vector = Any
 """A unit vector, float32."""
 
 
+@lru_cache(500)
 def hashed(words: frozenset[str]) -> Vector:
-    """The unit vector of a bag of words; all 0 for none."""
+    """The unit vector of a bag of words; all 0 for none. It is nobody's to change."""
     vector = numpy.zeros(HASHED, numpy.float32)
     for word in words:
         mark = crc32(word.encode())

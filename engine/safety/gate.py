@@ -134,19 +134,21 @@ def production_targets(trigger: Trigger, production: Production) -> tuple[str, .
     lower = [text.lower() for text in words]
     prose = assignment.flow is None
     speaks_of_git = prose and any(word in _WRITES_TO_BRANCH for word in lower)
+    hosts, contexts, paths = map(_any_of, (production.hosts, production.contexts, production.paths))
+    branches, remotes = _any_of(production.branches), _any_of(production.remotes)
     for key, value in _pairs(assignment.parameters):
         if prose and key in ("target", "branch", "base", "onto"):
-            _add(found, "branch", value, production.branches)
+            _add(found, "branch", value, branches)
         if prose and key == "remote":
-            _add(found, "remote", value, production.remotes)
+            _add(found, "remote", value, remotes)
     for text in texts:
         if speaks_of_git:
-            _add(found, "branch", text.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
-            _add(found, "remote", text.split("/")[0], production.remotes)
+            _add(found, "branch", text.rsplit(":", 1)[-1].removeprefix("refs/heads/"), branches)
+            _add(found, "remote", text.split("/")[0], remotes)
         for part in _addressed(text):
-            _add(found, "host", part, production.hosts)
-            _add(found, "context", part, production.contexts)
-        _add(found, "path", text, production.paths)
+            _add(found, "host", part, hosts)
+            _add(found, "context", part, contexts)
+        _add(found, "path", text, paths)
     return tuple(found)
 
 
@@ -165,18 +167,18 @@ def _addressed(text: str) -> list[str]:
     return parts
 
 
-def _add(found: dict[str, None], kind: str, text: str, patterns: tuple[str, ...]) -> None:
-    if not patterns or not text or len(text) > 300:
+def _add(found: dict[str, None], kind: str, text: str, pattern: re.Pattern[str] | None) -> None:
+    if pattern is None or not text or len(text) > 300:
         return
-    folded, pattern = text.lower(), _any_of(patterns)
+    folded = text.lower()
     if pattern.match(folded) or (kind == "path" and pattern.match(str(PurePosixPath(folded)))):
         found[f"{kind} {text}"] = None
 
 
 @lru_cache(64)
-def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """What matches what one of the glob patterns matches, in lower case."""
-    return re.compile("|".join(translate(pattern.lower()) for pattern in patterns))
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
+    """What matches what one of the glob patterns matches, in lower case; None when there are none."""
+    return re.compile("|".join(translate(pattern.lower()) for pattern in patterns)) if patterns else None
 
 
 def _pairs(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:

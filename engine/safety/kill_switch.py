@@ -282,13 +282,14 @@ class KillSwitch:
 
     def poll(self) -> None:
         """One look: adopt a stop file, lift what ran out, end sessions when a level was thrown since the last look."""
-        if stop_file.requested(self._file) and not self._stopping:
+        facts = self._facts(self._holds)
+        if facts.stop_requested and not self._stopping:
             request = stop_file.read(self._file)
             self.stop(request.reason, request.by)
+            facts = self._facts(self._holds)
         now = self._clock.now()
         if any(hold.until is not None and now >= hold.until for hold in self._holds):
             self._database.write(self.lift_expired)
-        facts = self._facts(self._holds)
         killed = facts.stop_requested or not (facts.enabled and facts.enabled_this_run)
         if killed and not self._was_killed:
             self._stop_sessions(decide_kill(facts, by_operator=True).reason)

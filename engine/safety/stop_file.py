@@ -12,6 +12,7 @@ Standard library and engine.storage.files only, so that a verb can import it at 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def request_stop(data: Path, reason: str = "stopped from outside", by: str = "cl
 def requested(path: Path) -> bool:
     """Is there a stop file? One `stat`. A folder that cannot be searched counts as a stop: the switch fails closed."""
     try:
-        path.lstat()
+        os.lstat(path)
     except FileNotFoundError:
         return False
     except OSError:

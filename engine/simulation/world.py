@@ -148,11 +148,10 @@ class Project:
             touches=touches,
         )
 
-    def changed(self) -> tuple[Changed, ...]:
-        """What differs from the last run."""
+    def changed(self, files: tuple[FileState, ...]) -> tuple[Changed, ...]:
+        """What of the uncommitted files differs from the last run."""
         if not self.runs:
             return ()
-        files = self.state().files
         return changed_since(self.runs[0].ran_at, None, files, exact=False)
 
     def _commit(self, now: datetime, subject: str) -> None:
@@ -203,8 +202,8 @@ class MadeContexts:
         sign = self._sign([project], last_input)
         silence = None if sign is None else now - sign
         with project.lock:
-            git, changed, sessions = project.state(), project.changed(), tuple(project.sessions)
-            runs = tuple(project.runs)
+            git = project.state()
+            changed, sessions, runs = project.changed(git.files), tuple(project.sessions), tuple(project.runs)
         return WorkspaceContext(
             workspace=project.workspace,
             now=now,

@@ -94,33 +94,39 @@ def ends_transaction(error: Exception) -> bool:
     return any(word in text for word in ("disk is full", "disk I/O error", "malformed", "readonly"))
 
 
-@contextmanager
-def explained(path: Path) -> Iterator[None]:
+class explained:  # noqa: N801 (a context, named as the functions beside it)
     """Turn SQLite's faults of the file or the disk into a `Refusal` that says how to mend it."""
-    try:
-        yield
-    except (DBAPIError, sqlite3.DatabaseError) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        text = str(cause)
-        if "disk is full" in text:
-            raise Refusal(
-                "disk_full",
-                f"the disk that holds {path.parent} is full",
-                "free some space; nothing was half-written",
-            ) from error
-        if "readonly" in text or "unable to open" in text:
-            raise Refusal(
-                "unwritable_home",
-                f"{path} cannot be opened for writing: {text}",
-                "make the folder writable, or name another with --home DIR",
-            ) from error
-        if "malformed" in text or "not a database" in text:
-            raise Refusal(
-                "damaged_home",
-                f"{path} is damaged: {text}",
-                damaged_fix(path),
-            ) from error
-        raise
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """The work begins."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            explain(self._path, error)
+
+
+def explain(path: Path, error: BaseException) -> None:
+    """Raise the `Refusal` that an error is worth; return for one that is no fault of the file or the disk."""
+    if not isinstance(error, DBAPIError | sqlite3.DatabaseError):
+        return
+    text = str(error.orig if isinstance(error, DBAPIError) else error)
+    if "disk is full" in text:
+        raise Refusal(
+            "disk_full",
+            f"the disk that holds {path.parent} is full",
+            "free some space; nothing was half-written",
+        ) from error
+    if "readonly" in text or "unable to open" in text:
+        raise Refusal(
+            "unwritable_home",
+            f"{path} cannot be opened for writing: {text}",
+            "make the folder writable, or name another with --home DIR",
+        ) from error
+    if "malformed" in text or "not a database" in text:
+        raise Refusal("damaged_home", f"{path} is damaged: {text}", damaged_fix(path)) from error
 
 
 def use_write_ahead_log(path: Path) -> None:

@@ -14,9 +14,9 @@ import logging
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from engine.storage.connections import (
     Reader,
     begun,
     ends_transaction,
+    explain,
     explained,
     open_sqlite,
     savepoint,
@@ -133,6 +134,28 @@ class Transaction:
 Recorder = Callable[[Transaction, Event], None]
 
 
+class _Reading:
+    """One look at the database. No generator, as for other contexts: this is asked for more often than all else."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Session:
+        with explained(self._database.path):
+            self._reader = self._database._reader()
+            try:
+                return self._reader.begin()
+            except BaseException:
+                self._reader.close()
+                raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        with explained(self._database.path):
+            self._database._let_rest(self._reader)
+        if error is not None:
+            explain(self._database.path, error)
+
+
 class Database:
     """The database of one home.
 
@@ -222,18 +245,21 @@ class Database:
         self._queued += 1
         self._queue.put((work, future))
 
-    @contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self) -> AbstractContextManager[Session]:
         """A session on one consistent snapshot that cannot write. Do not keep it open across slow work."""
-        with explained(self.path):
-            reader = self._resting.pop() if self._resting else Reader(self._reader_engine)
-            try:
-                yield reader.begin()
-            finally:
-                if reader.end() and not self._closed and len(self._resting) < MOST_RESTING:
-                    self._resting.append(reader)
-                else:
-                    reader.close()
+        return _Reading(self)
+
+    def _reader(self) -> Reader:
+        try:
+            return self._resting.pop()
+        except IndexError:
+            return Reader(self._reader_engine)
+
+    def _let_rest(self, reader: Reader) -> None:
+        if reader.end() and not self._closed and len(self._resting) < MOST_RESTING:
+            self._resting.append(reader)
+        else:
+            reader.close()
 
     def stamp(self, *tables: str) -> int:
         """See `kept.Stamps`. Tables are meant that statements name, not those that triggers and foreign keys reach."""

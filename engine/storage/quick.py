@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Executable, bindparam, func, inspect
 from sqlalchemy import select as select_columns
@@ -24,6 +23,9 @@ from engine.storage.kept import READS
 from engine.storage.rows import DIALECT, DRIVER, WriteSession
 
 Row = TypeVar("Row", bound=SQLModel)
+
+MOST_KNOWN = 2_000
+"""So many statements are kept ready: more than there are constants."""
 
 
 class Rows(list[tuple[Any, ...]]):
@@ -167,14 +169,17 @@ class _Prepared:
         return order
 
 
-_known: WeakKeyDictionary[Executable, _Prepared] = WeakKeyDictionary()
+_known: dict[int, tuple[Executable, _Prepared]] = {}
+"""By the identity of the statement, which lives as long as it is known here."""
 
 
 def _prepared(statement: Executable, values: Mapping[str, Any]) -> _Prepared:
-    known = _known.get(statement)
+    known = _known.get(id(statement))
     if known is None:
-        known = _known[statement] = _Prepared(statement, values)
-    return known
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        known = _known[id(statement)] = (statement, _Prepared(statement, values))
+    return known[1]
 
 
 class _Entity(Generic[Row]):

@@ -36,14 +36,14 @@ class Row(SQLModel):
     model_config = {"defer_build": True}  # what would validate is never made
 
     def __init__(self, **values: Any) -> None:
-        plain, made = _defaults(type(self))
+        plain, made, fields = _defaults(type(self))
         row = self.__dict__
         row.update(plain)
         for name, make in made:
             if name not in values:
                 row[name] = make()
         for name, value in values.items():
-            if name in type(self).model_fields:
+            if name in fields:
                 row[name] = value
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -52,8 +52,10 @@ class Row(SQLModel):
 
 
 @cache
-def _defaults(model: type[SQLModel]) -> tuple[Mapping[str, Any], tuple[tuple[str, Callable[[], Any]], ...]]:
-    """What a row has that nobody gave: values, and what makes them."""
+def _defaults(
+    model: type[SQLModel],
+) -> tuple[Mapping[str, Any], tuple[tuple[str, Callable[[], Any]], ...], frozenset[str]]:
+    """What a row has that nobody gave: values, and what makes them; and the names that it has."""
     plain: dict[str, Any] = {}
     made: list[tuple[str, Callable[[], Any]]] = []
     for name, field in model.model_fields.items():
@@ -62,7 +64,7 @@ def _defaults(model: type[SQLModel]) -> tuple[Mapping[str, Any], tuple[tuple[str
         elif not field.is_required():
             hash(field.default)  # one that can be changed in place would be shared by all rows
             plain[name] = field.default
-    return plain, tuple(made)
+    return plain, tuple(made), frozenset(model.model_fields)
 
 
 class WriteSession(Session):
@@ -101,7 +103,11 @@ class WriteSession(Session):
                 table.update(driver, state)
             for state in sorted(new, key=_order):
                 table.insert(driver, state)
-        self._register_persistent({*self._new, *self.identity_map._dirty_states()})
+        written = set(self.identity_map._dirty_states())
+        InstanceState._commit_all_states(((state, state.dict) for state in written), self.identity_map)
+        self._register_altered(written)
+        if self._new:
+            self._register_persistent(set(self._new))
 
 
 class _Table:
