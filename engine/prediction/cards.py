@@ -325,7 +325,7 @@ class Cards:
         return self._database.write(work)
 
     def _check_room(self, tx: Transaction, row: Prediction) -> None:
-        if self._is_off(row):
+        if self._is_off(row.workspace, Source(row.source)):
             raise Refusal(
                 "autonomy_off", "autonomy is off in this workspace: it gets no cards", "the operator can set `cards`"
             )

@@ -23,16 +23,26 @@ def dollars(amount: int) -> float:
 
 
 class Randomness:
-    """Where ids and chance come from; seeded, it gives the same sequence again (ARCHITECTURE rule 7)."""
+    """Where ids and chance come from; seeded, it gives the same sequence again (ARCHITECTURE rule 7).
+
+    Each kind of id has a sequence of its own, and so has chance: which thread draws an id of one kind first says nothing
+    about those of another.
+    """
 
     def __init__(self, seed: int | None = None) -> None:
+        self._seed = seed
         self._random: random.Random = random.Random(seed) if seed is not None else secrets.SystemRandom()
+        self._ids: dict[str, random.Random] = {}
         self._lock = threading.Lock()
 
     def new_id(self, prefix: str) -> str:
         """A fresh id such as `pred_7k2m9x4qd1ab`: 12 characters of 36 after the prefix."""
         with self._lock:
-            return f"{prefix}_" + "".join(self._random.choices("0123456789abcdefghijklmnopqrstuvwxyz", k=12))
+            ids = self._ids.get(prefix)
+            if ids is None:
+                ids = self._random if self._seed is None else random.Random(f"{self._seed}/{prefix}")
+                self._ids[prefix] = ids
+            return f"{prefix}_" + "".join(ids.choices("0123456789abcdefghijklmnopqrstuvwxyz", k=12))
 
     def pick(self, weights: Mapping[str, float]) -> str:
         """One key, drawn with probability proportional to its weight; weights sum to more than 0."""

@@ -42,6 +42,14 @@ def test_ids_repeat_with_a_seed_and_never_without() -> None:
     assert Randomness(7).new_id("pred").startswith("pred_")
 
 
+def test_ids_of_one_kind_do_not_depend_on_who_drew_others_meanwhile() -> None:
+    alone, beside = Randomness(7), Randomness(7)
+    beside.new_id("task")
+    assert beside.uniform() == alone.uniform()
+    beside.new_id("task")
+    assert beside.new_id("sess") == alone.new_id("sess") != Randomness(8).new_id("sess")
+
+
 def test_any_edit_changes_the_digest() -> None:
     asked = Assignment("run tests", "koji-core", "/shop", "flow", "run_tests", {"paths": ["a.py"]})
     edits = [
