@@ -25,8 +25,8 @@ def dollars(amount: int) -> float:
 class Randomness:
     """Where ids and chance come from; seeded, it gives the same sequence again (ARCHITECTURE rule 7).
 
-    Each kind of id has a sequence of its own, and so has chance: which thread draws an id of one kind first says nothing
-    about those of another.
+    Each kind of id has a sequence of its own, and so has chance: what threads draw of one kind, and when, changes
+    nothing of another.
     """
 
     def __init__(self, seed: int | None = None) -> None:
