@@ -52,6 +52,11 @@ class ConsoleScreen(WholeScreen[None]):
     _complete = False
     _key_line: KeyLine
 
+    def __init__(self) -> None:
+        super().__init__()
+        first = next((pane for pane, target in self.PANES.items() if f"#{target}" == self.AUTO_FOCUS), "")
+        self.set_class(first in self.COLUMNS, f"-at-{self.COLUMNS.get(first)}", update=False)
+
     def compose(self) -> ComposeResult:
         yield StatusBar(self.PLACE or self.MODE)
         yield Banner()
@@ -139,10 +144,7 @@ class ConsoleScreen(WholeScreen[None]):
         """These sessions wrote more."""
 
     def on_descendant_focus(self) -> None:
-        column = self.COLUMNS.get(self.pane, "")
-        if column:
-            for one in set(self.COLUMNS.values()):
-                self.set_class(one == column, f"-at-{one}")
+        self._show_column(self.pane)
         self._key_line.look()
 
     def show_columns(self, words: Mapping[str, str], hint: str = "← →") -> None:
@@ -157,6 +159,11 @@ class ConsoleScreen(WholeScreen[None]):
             if column == message.column and self.go_to(pane):
                 return
 
+    def _show_column(self, pane: str) -> None:
+        """On a narrow terminal: the column of `pane`, and no other."""
+        if (column := self.COLUMNS.get(pane)) is not None:
+            self.update_classes({f"-at-{one}": one == column for one in self.COLUMNS.values()})
+
     def _go(self, by: int) -> None:
         panes = list(self.PANES)
         here = self.pane
@@ -168,9 +175,7 @@ class ConsoleScreen(WholeScreen[None]):
 
     def go_to(self, pane: str) -> bool:
         """Put the focus on `pane`; False when it cannot take it."""
-        if (column := self.COLUMNS.get(pane)) is not None:
-            for one in set(self.COLUMNS.values()):
-                self.set_class(one == column, f"-at-{one}")
+        self._show_column(pane)
         target = self.query_one(f"#{self.PANES[pane]}")
         if not target.can_focus or any(
             not node.display for node in target.ancestors_with_self if isinstance(node, Widget)

@@ -63,7 +63,6 @@ class CandidatesScreen(Judging, Browsing, Filtering):
                 yield Drawn(id="record")
 
     def on_mount(self) -> None:
-        self.add_class("-at-left")
         self.query_one("#queue-columns", Drawn).show(lambda width: [lines.columns(width)])
 
     # Drawing

@@ -70,9 +70,6 @@ class HierarchyScreen(Organising, Filtering):
                     yield Drawn(id="detail")
                 yield PromptLines(id="block")
 
-    def on_mount(self) -> None:
-        self.add_class("-at-left")
-
     def on_screen_resume(self) -> None:
         self.app.renew(["agents"])
         self._read_detail()

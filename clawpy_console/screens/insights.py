@@ -79,9 +79,6 @@ class InsightsScreen(ConsoleScreen):
                 yield Static("WHEN", id="when-title", classes="heading", markup=False)
                 yield Drawn(id="when")
 
-    def on_mount(self) -> None:
-        self.add_class("-at-left")
-
     # Reading
 
     def on_screen_resume(self) -> None:

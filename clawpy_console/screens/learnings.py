@@ -65,9 +65,6 @@ class LearningsScreen(Keeping, Browsing):
                     yield Drawn(id="detail")
                 yield Rows(id="links", classes="-fit")
 
-    def on_mount(self) -> None:
-        self.add_class("-at-left")
-
     # Drawing
 
     def engine_moved(self, topics: frozenset[str]) -> None:

@@ -72,9 +72,6 @@ class MemoryScreen(Remembering):
                     yield Drawn(id="detail")
                 yield Rows(id="links", classes="-fit")
 
-    def on_mount(self) -> None:
-        self.add_class("-at-left")
-
     # Time
 
     def on_screen_resume(self) -> None:

@@ -91,9 +91,6 @@ class MissionScreen(ConsoleScreen):
                     yield Static("WAITING FOR YOU", id="queue-title", classes="heading", markup=False)
                     yield Queue(id="queue", empty="nothing")
 
-    def on_mount(self) -> None:
-        self.add_class("-at-middle")
-
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:

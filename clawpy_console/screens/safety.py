@@ -93,9 +93,6 @@ class SafetyScreen(Filtering):
                 yield Static("SANDBOX", classes="heading", markup=False)
                 yield Drawn(id="sandbox")
 
-    def on_mount(self) -> None:
-        self.add_class("-at-right")
-
     # Time
 
     def on_screen_resume(self) -> None:

@@ -65,9 +65,6 @@ class WorkScreen(Conversing, Filtering):
             yield Changes(id="right", classes="pane")
         yield ReplyLine(id="reply")
 
-    def on_mount(self) -> None:
-        self.add_class("-at-left")
-
     @property
     def session(self) -> SessionView | None:
         """The session under the cursor."""

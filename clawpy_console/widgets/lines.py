@@ -14,13 +14,13 @@ from rich._wrap import divide_line  # what Textual wraps its own texts with
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
 from clawpy_console import words
 from clawpy_console.widgets.scrolled import SCROLLS, ScrollKeys
 from clawpy_console.widgets.selecting import placed
+from clawpy_console.widgets.toned import Toned
 
 TRANSCRIPT = {
     "command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ",
@@ -45,35 +45,17 @@ def breaks(text: str, room: int) -> tuple[int, ...]:
     return (0, *divide_line(text, room))
 
 
-class LinesView(ScrollKeys, ScrollView, can_focus=True):
-    """Lines of `(kind, text)`; each kind is a component class `lines--KIND`. Holds at most `cap` lines."""
+class LinesView(ScrollKeys, Toned, can_focus=True):
+    """Lines of `(kind, text)`; each kind is one of the `TONES`. Holds at most `cap` lines."""
 
     BINDINGS = SCROLLS
-    COMPONENT_CLASSES = {
-        "lines--command", "lines--output", "lines--note", "lines--error", "lines--exit", "lines--failed",
-        "lines--file", "lines--hunk", "lines--added", "lines--removed", "lines--same",
-        "lines--say", "lines--thought", "lines--tool", "lines--ask", "lines--reply",
+    TONES = {
+        "command": "bold $accent", "output": "$ink", "note": "italic $grey", "error": "$wrong", "exit": "$grey",
+        "failed": "bold $wrong", "file": "bold underline $accent", "hunk": "$faint", "added": "$good",
+        "removed": "$wrong", "same": "$grey", "say": "$ink", "thought": "italic $faint", "tool": "$accent",
+        "ask": "bold $wants", "reply": "bold $ink on $lit",
     }  # fmt: skip
-    DEFAULT_CSS = """
-    LinesView { height: 1fr; scrollbar-size: 0 1; scrollbar-gutter: stable;
-        & > .lines--command { color: $accent; text-style: bold; }
-        & > .lines--output { color: $ink; }
-        & > .lines--note { color: $grey; text-style: italic; }
-        & > .lines--error { color: $wrong; }
-        & > .lines--exit { color: $grey; }
-        & > .lines--failed { color: $wrong; text-style: bold; }
-        & > .lines--file { color: $accent; text-style: bold underline; }
-        & > .lines--hunk { color: $faint; }
-        & > .lines--added { color: $good; }
-        & > .lines--removed { color: $wrong; }
-        & > .lines--same { color: $grey; }
-        & > .lines--say { color: $ink; }
-        & > .lines--thought { color: $faint; text-style: italic; }
-        & > .lines--tool { color: $accent; }
-        & > .lines--ask { color: $wants; text-style: bold; }
-        & > .lines--reply { color: $ink; text-style: bold; background: $lit; }
-    }
-    """
+    DEFAULT_CSS = "LinesView { height: 1fr; scrollbar-size: 0 1; scrollbar-gutter: stable; }"
 
     def __init__(
         self,
@@ -232,8 +214,7 @@ class LinesView(ScrollKeys, ScrollView, can_focus=True):
         self.refresh()
 
     def _kind(self, kind: str) -> Style:
-        name = f"lines--{kind}"
-        return self.get_component_rich_style(name if name in self.COMPONENT_CLASSES else "lines--output", partial=True)
+        return self.tone(kind if kind in self.TONES else "output")
 
 
 def diff_lines(text: str) -> Iterable[tuple[str, str]]:

@@ -101,7 +101,7 @@ class PromptLines(LinesView):
 
     def _base(self, number: int, base: Style) -> Style:
         lit = number == self.cursor and self.has_focus and self._source(number) is not None
-        return base + self.get_component_rich_style("lines--reply", partial=True) if lit else base
+        return base + self.tone("reply") if lit else base
 
     def _lead(self, number: int, part: int, base: Style) -> list[Segment]:
         kind, _ = self._lines[number]

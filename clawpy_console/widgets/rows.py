@@ -12,11 +12,11 @@ from textual import events
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from clawpy_console import words
 from clawpy_console.actions import bindings
+from clawpy_console.widgets.toned import Toned
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +35,18 @@ class Row:
     right_style: str = "faint"
 
 
-class Rows(ScrollView, can_focus=True):
+class Rows(Toned, can_focus=True):
     """Rows with a cursor. Posts `Opened` on Enter or a click on the row under the cursor, `Moved` when it moves.
 
     Of class `-fit` it is as high as it has rows; of class `-lit` its cursor shows whoever has the focus.
     """
 
     BINDINGS = bindings("rows")
-    COMPONENT_CLASSES = {
-        "rows--ink", "rows--grey", "rows--faint", "rows--accent", "rows--wants", "rows--wrong", "rows--good",
-        "rows--lit", "rows--heading",
+    TONES = {
+        "ink": "$ink", "grey": "$grey", "faint": "$faint", "accent": "$accent", "wants": "$wants", "wrong": "$wrong",
+        "good": "$good", "lit": "on $lit", "heading": "$faint",
     }  # fmt: skip
-    DEFAULT_CSS = """
-    Rows { height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden;
-        & > .rows--ink { color: $ink; }
-        & > .rows--grey { color: $grey; }
-        & > .rows--faint { color: $faint; }
-        & > .rows--accent { color: $accent; }
-        & > .rows--wants { color: $wants; }
-        & > .rows--wrong { color: $wrong; }
-        & > .rows--good { color: $good; }
-        & > .rows--lit { background: $lit; }
-        & > .rows--heading { color: $faint; }
-    }
-    """
+    DEFAULT_CSS = "Rows { height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; }"
 
     cursor: reactive[int] = reactive(0)
 
@@ -136,19 +124,19 @@ class Rows(ScrollView, can_focus=True):
         width = self._inner_width()
         base = self.rich_style
         if not self._rows and number == 0 and self._empty:
-            return Strip([Segment(words.fit("  " + self._empty, width), base + self._style("faint"))])
+            return Strip([Segment(words.fit("  " + self._empty, width), base + self.tone("faint"))])
         if number >= len(self._rows):
             return Strip.blank(width, base)
         row = self._rows[number]
         lit = number == self.cursor and (self.has_focus or self.has_class("-lit")) and bool(row.id)
         if lit:
-            base += self._style("lit")
+            base += self.tone("lit")
         if not row.id:
-            return Strip([Segment(words.fit(row.text, width), base + self._style("heading"))])
+            return Strip([Segment(words.fit(row.text, width), base + self.tone("heading"))])
         return self._row(row, width, base, lit)
 
     def _row(self, row: Row, width: int, base: Style, lit: bool) -> Strip:
-        marker = Segment("▸" if lit else " ", base + self._style("accent"))
+        marker = Segment("▸" if lit else " ", base + self.tone("accent"))
         mark = f"{row.mark} " if row.mark else ""
         right = f" {row.right}" if row.right else ""
         room = width - 1 - cell_len(mark) - cell_len(right)
@@ -157,14 +145,11 @@ class Rows(ScrollView, can_focus=True):
         return Strip(
             [
                 marker,
-                Segment(mark, base + self._style(row.mark_style or row.style)),
-                Segment(words.fit(row.text, max(0, room)), base + self._style(row.style)),
-                Segment(right, base + self._style(row.right_style)),
+                Segment(mark, base + self.tone(row.mark_style or row.style)),
+                Segment(words.fit(row.text, max(0, room)), base + self.tone(row.style)),
+                Segment(right, base + self.tone(row.right_style)),
             ]
         ).crop(0, width)
-
-    def _style(self, name: str) -> Style:
-        return self.get_component_rich_style(f"rows--{name}", partial=True)
 
     def on_focus(self) -> None:
         self.refresh()

@@ -17,11 +17,19 @@ class WholeScreen(Screen[Answer]):
     same frame: only what the layout moved is drawn then, and a dialog that is gone stays in sight.
 
     Textual also matches every widget of a screen that comes up with every style rule, and has what it matched drawn
-    anew, as if the theme had changed meanwhile. Here that is done when it did.
+    anew, as if the theme had changed meanwhile. Here that is done when it did. A new screen has its classes for the
+    size of the terminal before its widgets are there, and these are styled once, as they are mounted.
     """
 
     _owed = False
-    _styled = -1  # the app's count of style changes when this screen was last up
+
+    def __init__(self, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(name=name, id=id, classes=classes)
+        # Textual's own count too, else it reads every style sheet twice more for a screen it has not seen.
+        self._styled = self._css_update_count = self.app._css_update_count  # when this screen was last up
+        width, height = self.app.size
+        for size, breakpoints in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
+            self.add_class(*[word for least, word in sorted(breakpoints or ()) if least <= size][-1:], update=False)
 
     def on_mount(self) -> None:
         self.screen_layout_refresh_signal.subscribe(self, self._laid_out, immediate=True)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from rich.style import Style
 from textual.app import App, ComposeResult
+from textual.color import Color
 from textual.content import Content
+from textual.css.stylesheet import Stylesheet
 from textual.geometry import Offset
 from textual.selection import Selection
+from textual.widget import Widget
+from textual.widgets import Static
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.help import Help
@@ -31,6 +37,63 @@ async def test_a_key_that_changes_nothing_lays_nothing_out(console: ConsoleApp) 
         console.screen.screen_layout_refresh_signal.subscribe(console.screen, layouts.append, immediate=True)
         await pilot.press("x", "x", "x")
         assert layouts == []
+
+
+async def test_a_screen_is_styled_as_its_widgets_are_mounted_and_not_again(
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Stylesheet] = []
+    reparse = Stylesheet.reparse
+    monkeypatch.setattr(Stylesheet, "reparse", lambda sheet: (read.append(sheet), reparse(sheet))[1])
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        read.clear()
+        styled = dict[object, int]()
+        apply = Stylesheet.apply
+
+        def counted(sheet: Stylesheet, node: Widget, **how: object) -> None:
+            styled[node] = styled.get(node, 0) + 1
+            apply(sheet, node, **how)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Stylesheet, "apply", counted)
+        await pilot.press("6")
+        await until(pilot, lambda: console.screen.ready)
+        assert len(read) == 1, "the screen's own style sheet"
+        still = [
+            one for one in console.screen.query(Static) if one.parent is not None and "pane" not in one.parent.classes
+        ]
+        assert still
+        assert {styled[one] for one in still} == {1}
+        for key in ("1", "6"):
+            await pilot.press(key)
+        assert len(read) == 1
+
+
+async def test_a_theme_that_differs_in_one_colour_is_seen_in_lists(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        theme = console.current_theme
+        variables = theme.variables | {"wants": "#ff0000"}
+        console.register_theme(dataclasses.replace(theme, name="another", variables=variables))
+        console.theme = "another"
+        red = Style(color="#ff0000").color
+
+        def drawn() -> set[object]:
+            lines = console.screen.query_one("#queue", Rows)._styles_cache._cache.values()
+            return {one.style.color for line in lines for one in line if one.style}
+
+        await until(pilot, lambda: red in drawn(), "for the other colour")
+
+
+async def test_the_heading_of_the_pane_in_focus_is_lit_and_no_other(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("tab", "tab")
+        for pane in ("pane-agents", "pane-live"):
+            await pilot.press("tab")
+            accent = Color.parse(console.theme_variables["accent"])
+            lit = [one.parent.id for one in console.screen.query(".heading") if one.styles.color == accent]
+            assert lit == [pane]
 
 
 async def test_clocks_of_running_tasks_turn_together(console: ConsoleApp, engine: StandIn) -> None:
@@ -122,7 +185,6 @@ def collector() -> Iterator[None]:
     thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
     gc.collect()
     yield
-    gc.unfreeze()
     gc.set_threshold(*thresholds)
     sys.setswitchinterval(interval)
 
