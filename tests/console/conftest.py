@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 
 import pytest
 from pytest_textual_snapshot import SVGImageExtension
+from textual import active_app
+from textual._styles_cache import StylesCache
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from clawpy_console.app import ConsoleApp
 from engine.home import Home
@@ -48,6 +52,73 @@ def _style_sheets_are_parsed_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _what_was_drawn_is_let_go() -> Iterator[None]:
+    """Textual keeps all that the last thousand widgets drew, in a cache of a method of theirs; looking through it for
+    garbage took longer than some tests."""
+    yield
+    StylesCache.get_inner_outer.cache_clear()
+
+
+_CALLS = set[asyncio.Task[Any]]()
+"""Calls of ports that a thread has not answered yet."""
+
+_to_thread = asyncio.to_thread
+
+
+async def _noted_to_thread(*what: Any, **more: Any) -> Any:
+    call = asyncio.ensure_future(_to_thread(*what, **more))
+    _CALLS.add(call)
+    call.add_done_callback(_CALLS.discard)
+    return await call
+
+
+async def settled(*_: object) -> bool:
+    """Let the app do all that it can do now: messages, calls in threads, and the frame that is due, without the wait
+    for its turn. What a test holds back in a thread is not waited for."""
+    loop, app = asyncio.get_running_loop(), active_app.get()
+    patience = loop.time() + 0.05
+    while True:
+        await asyncio.sleep(0)
+        if loop._ready:  # type: ignore[attr-defined]
+            continue
+        calls = [one for one in _CALLS if one.get_loop() is loop]
+        if calls and (left := patience - loop.time()) > 0:
+            await asyncio.wait(calls, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            continue
+        screen = app.screen_stack[-1] if app.screen_stack else None
+        if screen is None or app._batch_count or not _is_due(screen):
+            return True
+        screen._on_timer_update()
+
+
+def _is_due(screen: Screen[Any]) -> bool:
+    """Whether there is something to draw."""
+    return bool(
+        screen._layout_required or screen._scroll_required or screen._repaint_required or screen._recompose_required
+        or screen._dirty_widgets or screen._callbacks
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _the_pilot_sees_what_is_to_do() -> Iterator[None]:
+    """Textual's pilot takes 20 ms with little work for the end of the work: slow where nothing is to do, and wrong
+    where other programs work too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "to_thread", _noted_to_thread)
+        patch.setattr("textual.app.wait_for_idle", settled)
+        patch.setattr("textual.pilot.wait_for_idle", settled)
+        patch.setattr(Pilot, "_wait_for_screen", settled)
+        patch.setattr("textual.screen.UPDATE_PERIOD", 0.5)
+        yield
+
+
+@pytest.fixture
+def frames_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For who watches the loop: frames are drawn as in a terminal."""
+    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 1 / 60)
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home.locate(tmp_path / "home")
@@ -67,18 +138,19 @@ def console(home: Home, engine: StandIn) -> ConsoleApp:
 
 
 async def until(pilot: Pilot, condition: Callable[[], object], what: str = "") -> None:
-    """Let the app run until `condition` holds; fails after five seconds."""
-    deadline = time.monotonic() + 5
+    """Let the app run until `condition` holds; fails after twenty seconds."""
+    deadline = time.monotonic() + 20
+    await settled()
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain {what}"
-        await pilot.pause(0.01)
+        await asyncio.sleep(0.005)
+        await settled()
 
 
 async def live(pilot: Pilot) -> None:
     """Until the engine is open and everything was read once."""
     app = pilot.app
     await until(pilot, lambda: app.known.phase and not app._reading, "for the engine")  # type: ignore[attr-defined]
-    await pilot.pause()
 
 
 def screen_text(app: ConsoleApp) -> str:

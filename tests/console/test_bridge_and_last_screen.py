@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from textual.message import Message
 
 from clawpy_console import alerts, last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.bridge import MOVES, OF_SCREENS, Bridge, EngineMoved, Noticed, OutputGrew
+from clawpy_console.bridge import INTERVAL, MOVES, OF_SCREENS, Bridge, EngineMoved, Noticed, OutputGrew
 from clawpy_console.known import TOPICS, Known, read
 from engine import events
 from engine.events import EventBus, PredictionCreated, SessionEnded, SessionOutput
@@ -33,40 +32,55 @@ def test_every_event_is_either_drawn_or_known_not_to_be() -> None:
 
 
 async def test_a_burst_from_many_threads_is_a_handful_of_messages() -> None:
-    bus, posted = EventBus(), []
-    bridge = Bridge(bus, posted.append)
+    bus, posted, last = EventBus(), list[Message](), asyncio.Event()
+
+    def post(message: Message) -> None:
+        posted.append(message)
+        if isinstance(message, Noticed):
+            last.set()
+
+    bridge = Bridge(bus, post)
 
     def burst() -> None:
         for number in range(500):
             bus.publish(SessionOutput(subject="sess_1", last_line=number, text="x"))
-            bus.publish(PredictionCreated(subject="p", flow="", channel="", confidence=0.5, source="template"))
+            bus.publish(PredictionCreated(subject="p", flow="", channel="", confidence=0.0, source="template"))
 
-    threads = [threading.Thread(target=burst) for _ in range(4)]
     began = time.monotonic()
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(0.15)
-    lasted = time.monotonic() - began
-    each = lasted / 0.1 + 2
+    await asyncio.gather(*(asyncio.to_thread(burst) for _ in range(4)))
+    bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="", cost=0))
+    await last.wait()
+    each = (time.monotonic() - began) / INTERVAL + 2
     assert 1 <= len([one for one in posted if isinstance(one, OutputGrew)]) <= each
     assert 1 <= len([one for one in posted if isinstance(one, EngineMoved)]) <= each
     bridge.close()
-    count = len(posted)
-    bus.publish(SessionOutput(subject="sess_1", last_line=1, text="x"))
-    await asyncio.sleep(0.12)
-    assert len(posted) == count
+
+
+async def test_after_it_is_closed_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clawpy_console.bridge.INTERVAL", 0.0)
+    bus, posted = EventBus(), list[Message]()
+    bridge = Bridge(bus, posted.append)
+    counts = []
+    for turn in range(3):
+        if turn == 2:
+            bridge.close()
+        bus.publish(SessionOutput(subject="sess_1", last_line=turn, text="x"))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        counts.append(len(posted))
+    assert counts == [1, 2, 2]
 
 
 async def test_facts_worth_a_word_come_one_by_one_in_order() -> None:
-    posted: list[Message] = []
-    bus = EventBus()
-    bridge = Bridge(bus, posted.append)
+    bus, posted = EventBus(), asyncio.Queue[Message]()
+    bridge = Bridge(bus, posted.put_nowait)
     for number in range(3):
         bus.publish(SessionEnded(subject=f"s{number}", prediction_id="", state="failed", summary=f"{number}", cost=0))
-    await asyncio.sleep(0.15)
-    assert [one.event.subject for one in posted if isinstance(one, Noticed)] == ["s0", "s1", "s2"]
+    told: list[str] = []
+    while len(told) < 3:
+        message = await asyncio.wait_for(posted.get(), 10)
+        told += [message.event.subject] if isinstance(message, Noticed) else []
+    assert told == ["s0", "s1", "s2"]
     bridge.close()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,16 +16,16 @@ from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
+pytestmark = pytest.mark.usefixtures("frames_by_the_clock")
+
 LIMIT = 0.05
 
 
 @pytest.fixture(autouse=True)
-def _only_our_own_garbage() -> Iterator[None]:
+def _only_our_own_garbage() -> None:
     """What the tests before left behind is not collected on our time; the app freezes its own in a terminal."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class Watchdog:
@@ -48,21 +48,23 @@ class Watchdog:
 
 
 async def test_a_slow_port_does_not_block_the_loop(console: ConsoleApp, engine: StandIn) -> None:
-    slow = engine.cards.pending
+    slow, asked, answer = engine.cards.pending, threading.Event(), threading.Event()
 
     def pending(**more):
-        time.sleep(0.3)
+        asked.set()
+        assert answer.wait(20)
         return slow(**more)
 
-    engine.cards.pending = pending  # type: ignore[method-assign]
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
+        engine.cards.pending = pending  # type: ignore[method-assign]
         console.renew(["cards"])
-        beats = 0
-        while console._reading:
-            await asyncio.sleep(0.01)
-            beats += 1
-        assert beats >= 5
+        await until(pilot, asked.is_set)
+        await pilot.press("2")
+        assert console._reading
+        assert console.current_mode == "work"
+        answer.set()
+        await until(pilot, lambda: not console._reading)
 
 
 async def test_streaming_a_thousand_lines_a_second_leaves_the_loop_free(
@@ -92,7 +94,6 @@ async def test_nothing_ticks_faster_than_a_second_and_a_still_screen_is_not_draw
 ) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await asyncio.sleep(0.3)
         assert all(timer._interval >= 1 for timer in console._timers)
         drawn: list[str] = []
         for widget in console.screen.query("*"):

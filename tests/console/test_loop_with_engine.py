@@ -30,6 +30,8 @@ from tests.benchmarks.test_key_latency import busy_repository
 from tests.console.conftest import live, until
 from tests.console.test_loop import Watchdog
 
+pytestmark = pytest.mark.usefixtures("frames_by_the_clock")
+
 LIMIT = 0.05
 """Seconds for which no call may hold the loop (SPEC 11.4)."""
 
@@ -93,11 +95,9 @@ def pulse() -> Iterator[Pulse]:
 
 
 @pytest.fixture(autouse=True)
-def _only_our_own_garbage() -> Iterator[None]:
+def _only_our_own_garbage() -> None:
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 async def test_the_loop_is_free_while_everything_happens(

@@ -28,9 +28,7 @@ def run(*keys: str, theme: str = ""):
             pilot.app.theme = theme
         for _, same in groupby(keys):  # who walks down a list does not wait at each row
             await pilot.press(*same)
-            await pilot.pause(0.1)
             await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for workers")
-        await pilot.pause(0.1)
 
     return before
 
