@@ -133,7 +133,8 @@ class ConsoleScreen(WholeScreen[None]):
                 log.exception("the %s screen could not read", self.MODE)
                 self.app.say(f"{self.MODE}: {type(error).__name__}: {error}; see {self.app.home.logs}", "error")
             else:
-                then(result)
+                if self.ready or not self._complete:  # while the app ends its widgets are gone
+                    then(result)
 
         self.run_worker(work, group=group, exclusive=True)
 

@@ -158,7 +158,7 @@ class LinesView(ScrollKeys, Toned, can_focus=True):
     def render_line(self, y: int) -> Strip:
         row = y + self.scroll_offset.y
         width = self.scrollable_content_region.width
-        base = self.rich_style
+        base = self.visual_style.rich_style
         if row >= self._end - self._first:
             text = f"  {self._empty}" if row == 0 and not self._lines else ""
             return Strip([Segment(text, base + self._kind("hunk"))]).crop_extend(0, width, base)

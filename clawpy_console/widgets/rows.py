@@ -122,7 +122,7 @@ class Rows(Toned, can_focus=True):
     def render_line(self, y: int) -> Strip:
         number = y + self.scroll_offset.y
         width = self._inner_width()
-        base = self.rich_style
+        base = self.visual_style.rich_style
         if not self._rows and number == 0 and self._empty:
             return Strip([Segment(words.fit("  " + self._empty, width), base + self.tone("faint"))])
         if number >= len(self._rows):

@@ -96,6 +96,19 @@ async def test_the_heading_of_the_pane_in_focus_is_lit_and_no_other(console: Con
             assert lit == [pane]
 
 
+async def test_what_is_read_while_the_app_ends_is_drawn_on_nothing(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        drawn: list[str] = []
+        console.screen.read(lambda: "there", drawn.append, group="before")
+        await until(pilot, lambda: drawn == ["there"])
+        await console.screen.remove_children()
+        console.screen.read(lambda: "gone", drawn.append, group="after")
+        await pilot.pause()
+        assert not any(one.group == "after" for one in console.workers)
+        assert drawn == ["there"]
+
+
 async def test_clocks_of_running_tasks_turn_together(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)

@@ -94,6 +94,7 @@ async def test_nothing_ticks_faster_than_a_second_and_a_still_screen_is_not_draw
 ) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
+        await until(pilot, lambda: not any(worker.is_running for worker in console.workers), "for the greeting")
         assert all(timer._interval >= 1 for timer in console._timers)
         drawn: list[str] = []
         for widget in console.screen.query("*"):
