@@ -180,6 +180,9 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
 if __name__ == "__main__":
     for name in ("clawpy_console.command_line", "clawpy_console.headless", "engine.doors.verbs", "engine.engine"):
         import_module(name)
+    # Whoever runs the tests may ignore these, `nohup` for instance.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         _serve(connection)
