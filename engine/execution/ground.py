@@ -26,7 +26,6 @@ from engine.execution.worktrees import Worktree, Worktrees
 from engine.git import Git
 from engine.storage.database import Transaction
 from engine.values import UNDONE, ChangeState, CheckResult, Refusal, SessionView
-from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +168,9 @@ class Grounds:
         captured = None
         if place is Place.CHANGE_SET and ground.worktree is not None:
             captured = self._changes.capture(ground.worktree)
-        write = self._writer(view, ground, captured, check and bounded(check), full=full, recorded=recorded)
+        write = self._writer(
+            view, ground, captured, check and bounded(check, live.without_secrets), full=full, recorded=recorded
+        )
         live.check_running()
         if captured is None and ground.worktree is not None:
             self._discard(live)
@@ -250,11 +251,11 @@ class Grounds:
         return write
 
 
-def bounded(check: CheckResult) -> CheckResult:
+def bounded(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:
     """The result as it is kept: with the slowest `KEPT_DURATIONS` tests only, and without a secret that a test is named
-    by, as one with a key for its parameter is (SPEC 11.1)."""
-    slowest = tuple((redact(test), seconds) for test, seconds in check.durations[:KEPT_DURATIONS])
-    return replace(check, failing=tuple(map(redact, check.failing)), durations=slowest)
+    by, as one with a key for its parameter is; `clean` cuts it out (SPEC 11.1)."""
+    slowest = tuple((clean(test), seconds) for test, seconds in check.durations[:KEPT_DURATIONS])
+    return replace(check, failing=tuple(map(clean, check.failing)), durations=slowest)
 
 
 def _with_state(ground: Ground) -> Ground:

@@ -188,7 +188,7 @@ class Validation:
             attempts.append(Attempt(seen.check, frozenset(seen.check.failing) - before, seen.full))
             spent = live.cost - cost_before
             step, why = next_step(attempts, caps=caps, spent=spent)
-            self._record(view, attempts, bench.state(), step, why, spent)
+            self._record(live, view, attempts, bench.state(), step, why, spent)
             if step is Step.DONE:
                 return _finished(attempts, before, True, "")
             if step is Step.GIVE_UP:
@@ -198,12 +198,19 @@ class Validation:
             broken = sorted(attempts[-1].broken)
             about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
             repairs = self._playbook.repairs(broken=broken, **about)
-            heal(heal_prompt(attempts[-1], seen.output, playbook=repairs))
+            heal(live.without_secrets(heal_prompt(attempts[-1], seen.output, playbook=repairs)))
 
     def _record(
-        self, view: SessionView, attempts: Sequence[Attempt], state: Snapshot | None, step: Step, why: str, spent: int
+        self,
+        live: LiveSession,
+        view: SessionView,
+        attempts: Sequence[Attempt],
+        state: Snapshot | None,
+        step: Step,
+        why: str,
+        spent: int,
     ) -> None:
-        last = attempts[-1]
+        last, clean = attempts[-1], live.without_secrets
         known = state or Snapshot("", "", False)
 
         def write(tx: Transaction) -> None:
@@ -211,7 +218,7 @@ class Validation:
                 tx,
                 session_id=view.id,
                 workspace=view.workspace,
-                check=bounded(last.check),
+                check=bounded(last.check, clean),
                 head=known.head,
                 tree=known.tree,
                 clean=known.clean,
@@ -220,15 +227,15 @@ class Validation:
                 attempt=len(attempts),
                 cost=spent,
             )
-            tried, now = len(attempts), _names(last.broken)
+            tried, now = len(attempts), _names(last.broken, clean)
             about = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
             if tried > 1 and last.broken and last.broken == attempts[-2].broken:
                 tx.record(RetryRepeated(**about, attempts=tried, cost=spent, failing=now))
             if step is Step.DONE and tried > 1:
-                at_first = _names(attempts[0].broken)
+                at_first = _names(attempts[0].broken, clean)
                 tx.record(ValidationHealed(**about, attempts=tried, cost=spent, failing=at_first))
             if step is Step.GIVE_UP:
-                tx.record(ValidationFailed(**about, attempts=tried, cost=spent, failing=now, reason=why))
+                tx.record(ValidationFailed(**about, attempts=tried, cost=spent, failing=now, reason=clean(why)))
 
         self._database.write(write)
 
@@ -337,8 +344,8 @@ class _Listener:
         return done
 
 
-def _names(tests: frozenset[str]) -> tuple[str, ...]:
-    return tuple(sorted(tests)[:NAMED])
+def _names(tests: frozenset[str], clean: Callable[[str], str]) -> tuple[str, ...]:
+    return tuple(clean(test) for test in sorted(tests)[:NAMED])
 
 
 def _text(path: bytes) -> str:

@@ -44,6 +44,7 @@ from engine.values import (
     TriggerType,
     Verdict,
 )
+from engine.values.secrets import CUT
 from tests.conftest import Repository
 from tests.execution.session_world import Brakes, Permits
 
@@ -219,6 +220,19 @@ def test_after_the_last_try_the_change_waits_with_its_red_result(world: World) -
     assert change is not None
     assert change.state is ChangeState.WAITING
     assert world.facts("ValidationFailed", "RetryRepeated") == ["RetryRepeated", "RetryRepeated", "ValidationFailed"]
+
+
+def test_a_test_that_is_named_by_a_key_is_told_and_kept_without_it(world: World) -> None:
+    key = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+    named = f"import pytest\n\n\n@pytest.mark.parametrize('key', ['{key}'])\ndef test_login(key):\n    assert not key\n"
+    _, told = world.work(writes(test_login=named), writes(cart=RIGHT), validation=ValidationSettings(tries=1))
+    assert f"test_login.py::test_login[{CUT}]" in told[0]
+    (failed,) = Ledger(world.database).latest(50, kinds=("ValidationFailed",))
+    assert failed.payload["failing"] == [f"test_login.py::test_login[{CUT}]"]
+    with world.database.read() as session:
+        runs = list(session.exec(select(ValidationRun)))
+    assert len(runs) == 2
+    assert key not in f"{told} {failed} {runs}"
 
 
 def test_tests_that_were_red_before_are_none_of_the_agents_business(world: World) -> None:

@@ -66,7 +66,7 @@ class FlowRunner:
             )
             result = flow.run(job)
             write = self._grounds.keep(live, view, ground, flow.place, check=result.check, full=result.full)
-        check = result.check and bounded(result.check)
+        check = result.check and bounded(result.check, live.without_secrets)
         return RunnerResult(summary=result.summary, check=check, facts=result.facts, write=write)
 
     def _flow(self, assignment: Assignment) -> Flow:

@@ -188,7 +188,7 @@ class AcpRunner:
         words = [work.summary(), judged]
         return RunnerResult(
             summary="\n".join(word for word in words if word),
-            check=check and bounded(check),
+            check=check and bounded(check, live.without_secrets),
             facts={"agent": talk.model or guest.title, "turns": work.turns, "price_known": counting.meter.price_known},
             write=write,
             closing="\n".join(word for word in (work.cut_short, judged) if word),

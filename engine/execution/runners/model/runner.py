@@ -141,7 +141,7 @@ class ModelRunner:
                 live, view, ground, Place.CHANGE_SET, check=judged.check, full=judged.full, recorded=True
             )
         told = "\n\n".join(words for words in (summary, judged.words) if words)
-        check = judged.check and bounded(judged.check)
+        check = judged.check and bounded(judged.check, live.without_secrets)
         return RunnerResult(summary=told, check=check, write=write, closing=judged.words)
 
     def _converse(
