@@ -199,6 +199,11 @@ class KillSwitch:
         """How each of the four levels stands."""
         return levels(self._facts(self._holds))
 
+    def thrown(self) -> str:
+        """Why everything is to end, "" while no level is thrown; a pause and a month stop are none (SPEC 3.7)."""
+        held = [hold.reason for hold in self.holds() if hold.word == STOP]
+        return next(iter([*held, *(level.words for level in self.levels() if level.thrown)]), "")
+
     def verdict(self, session: Session, trigger_type: TriggerType) -> RailVerdict:
         """The same from the database, for decisions inside a transaction."""
         return decide_kill(self._facts(_read(session)), trigger_type is TriggerType.MANUAL)

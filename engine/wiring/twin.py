@@ -13,7 +13,6 @@ from engine.feedback.insights import Figures
 from engine.feedback.training.runs import Training
 from engine.prediction.hook import PredictorHook
 from engine.prediction.model_twin import ModelTwin
-from engine.safety.kill_switch import STOP
 from engine.wiring.rails import held
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def build(core: Engine, brakes: Brakes) -> PredictorHook:
         adopt=school.adopt,
         randomness=randomness,
         held=lambda: brakes.stopped() or "",
-        stopped=lambda: next((one.reason for one in core.safety.kill_switch.holds() if one.word == STOP), ""),
+        stopped=core.safety.kill_switch.thrown,
     )
     core.insights = Figures(
         core.database,

@@ -78,6 +78,28 @@ def test_the_gate_says_what_it_would_ask_of_everything(rails: Rails) -> None:
     assert rail(rails, "gate").brief == "asks you"
 
 
+def test_whatever_stops_everything_is_told_and_a_pause_or_a_spent_month_is_none_of_it(rails: Rails, tmp_path) -> None:
+    """SPEC 3.7: what was begun and costs elsewhere ends at every one of the four levels, and at no other hold."""
+    switch = rails.safety.kill_switch
+    for word in ("pause", "month"):
+        rails.database.write(lambda tx, word=word: switch.place(tx, word, "the cap is reached"))
+    assert switch.ask().verdict is Verdict.BLOCK
+    assert switch.thrown() == ""
+    rails.settings.change(cross_poll_enabled=False)
+    assert switch.thrown() == "crossPollEnabled is false"
+    rails.settings.change(cross_poll_enabled=True)
+    switch.set_enabled(False)
+    assert switch.thrown() == "switched off for this run"
+    switch.set_enabled(True)
+    request_stop(tmp_path / "data", "enough", "clawpy stop")
+    switch.poll()
+    assert switch.thrown() == "enough"
+    rails.safety.resume("stop")
+    assert switch.thrown() == ""
+    rails.safety.stop("F12 pressed", "operator")
+    assert switch.thrown() == "F12 pressed"
+
+
 def test_the_four_levels_are_told_apart(rails: Rails, tmp_path) -> None:
     names = [one.name for one in rails.safety.levels()]
     assert names == ["config", "api", "key", "outside"]
