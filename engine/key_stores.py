@@ -127,7 +127,7 @@ class KeyFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[tuple[int, int, int] | None, tuple[str, ...]] = (None, ())
+        self._seen: tuple[tuple[int, int, int, int] | None, tuple[str, ...]] = (None, ())
 
     def names(self) -> tuple[str, ...]:
         """Whose keys it holds. Raises `Refusal` as `get`."""
@@ -138,13 +138,13 @@ class KeyFile:
         return self._read().get(name)
 
     def values(self) -> tuple[str, ...]:
-        """All values it holds, read anew only when the file is another one; none of a file that must not be used, for
-        who needs a key of it is told."""
+        """All values it holds, read anew only when the file is another one or its mode is;
+        none of a file that must not be used, for who needs a key of it is told."""
         try:
             found = self.path.stat()
         except OSError:
             return ()
-        state = (found.st_mtime_ns, found.st_size, found.st_ino)
+        state = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode)
         if self._seen[0] != state:
             try:
                 self._seen = state, tuple(self._read().values())

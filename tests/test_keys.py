@@ -324,6 +324,10 @@ def test_what_must_stand_nowhere_is_known_before_it_is_used(home: Home):
     assert set(keys.secrets()) == {"file-value-1", "from-the-environment", "abc123abc123abc123"}
     KeyFile(home.config / "keys.json").set("openai", "file-value-2")
     assert "file-value-2" in keys.secrets(), "another process may have set it"
+    (home.config / "keys.json").chmod(0o644)
+    assert "file-value-2" not in keys.secrets(), "a file that others may read is used for nothing"
+    (home.config / "keys.json").chmod(0o600)
+    assert "file-value-2" in keys.secrets(), "the operator mended that"
 
 
 def test_keys_are_compared_as_things_not_as_values():

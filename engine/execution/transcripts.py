@@ -150,11 +150,12 @@ class TranscriptWriter:
                     return
                 if len(text) > LINE_CAP:
                     text = f"{text[:LINE_CAP]} … [{len(text) - LINE_CAP:,} more characters cut]"
+                before = self._lines
                 self._take(at, kind, text)
                 if CUT in text and not self._cut_said:
                     self._cut_said = True
                     self._take(at, "note", CUT_SAID)
-                if self._lines == TOTAL_CAP:
+                if before < TOTAL_CAP <= self._lines:
                     self._take(at, "note", f"the transcript keeps {TOTAL_CAP:,} lines of output; the rest is dropped")
 
     def _take(self, at: str, kind: str, text: str) -> None:

@@ -13,7 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.execution import transcripts
 from engine.execution.transcripts import (
+    CUT_SAID,
     LINE_CAP,
     TOTAL_CAP,
     LineSplitter,
@@ -109,6 +111,18 @@ def test_too_much_output_is_dropped_and_said_once(path: Path, clock: FakeClock) 
     last = TranscriptReader().page(path, after=TOTAL_CAP - 1)
     assert [line.kind for line in last] == ["output", "note", "exit"]
     assert "200,000 lines" in last[1].text
+
+
+@pytest.mark.parametrize("cut_at", [8, 9])
+def test_that_the_rest_is_dropped_is_said_also_where_the_first_secret_is_cut(
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, cut_at: int
+) -> None:
+    monkeypatch.setattr(transcripts, "TOTAL_CAP", 10)
+    writer = TranscriptWriter(path, clock, lambda: ["correct-horse"])
+    writer.append("output", ["x"] * cut_at + ["it is correct-horse"] + ["x"] * 5)
+    writer.close()
+    notes = [line.text for line in TranscriptReader().page(path) if line.kind == "note"]
+    assert notes == [CUT_SAID, "the transcript keeps 10 lines of output; the rest is dropped"]
 
 
 def test_a_full_disk_is_told_and_nothing_is_half_written(
