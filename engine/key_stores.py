@@ -138,8 +138,8 @@ class KeyFile:
         return self._read().get(name)
 
     def values(self) -> tuple[str, ...]:
-        """All values it holds, read anew only when the file is another one or its mode is;
-        none of a file that must not be used, for who needs a key of it is told."""
+        """All values it holds, read anew only when the file is another one or its mode is; none of a file that must not
+        be used, for who needs a key of it is told."""
         try:
             found = self.path.stat()
         except OSError:

@@ -322,6 +322,9 @@ class Training:
                 raise
             if run.job_id:
                 self._follow(run, api)  # it cannot be ended any more; how it ended is told there
+            else:
+                log.warning("training %s could not be ended: %s", run.id, fault)
+                self._move(run.id, run.state, note=f"{why}; it could not be ended at the provider: {fault}")
             return
         self._move(run.id, CANCELLED, note=why, settle=ended)
 

@@ -344,6 +344,22 @@ def test_a_job_that_was_done_when_everything_stopped_is_not_thrown_away(
     assert (run.state, run.model) == (TRAINED, "ft:new")
 
 
+def test_a_job_of_which_nothing_is_known_that_cannot_be_ended_is_told_and_kept(world: World) -> None:
+    world.pairs(60)
+    world.training.begin()
+    world.to(UPLOADED)
+    world.provided.cut = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        world.training.step()
+    world.open()
+    world.stopped = "stopped by the operator"
+    world.provided.fault = TrainingFault("the key is not taken", passing=False)
+    assert (run := world.training.step()) is not None
+    told = "stopped by the operator; it could not be ended at the provider: the key is not taken"
+    assert (run.state, run.note) == (UPLOADED, told)
+    assert world.training.reserved() == {0}, "what it may cost stays set aside"
+
+
 def test_while_everything_is_stopped_nothing_begins_that_costs(world: World) -> None:
     world.pairs(60)
     world.held = "stopped by the operator"
