@@ -378,7 +378,8 @@ class Cards:
     def look_again(self) -> int:
         """Have pending cards of prose say who would do them now: a model or an agent came, or went. Returns how many
         say something else than before."""
-        return self.approving.look_again()
+        prose = any(card.assignment.flow is None for _, card in self._stack.get("", self._read_stack))
+        return self.approving.look_again() if prose else 0
 
     def _read_stack(self) -> list[tuple[limits.Seat, Card]]:
         with self._database.read() as session:
