@@ -29,6 +29,8 @@ def run(*keys: str, theme: str = ""):
         for _, same in groupby(keys):  # who walks down a list does not wait at each row
             await pilot.press(*same)
             await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for workers")
+        for box in pilot.app.screen.query("Input, TextArea"):
+            box.cursor_blink = False  # there, whenever the picture is taken
 
     return before
 
