@@ -79,6 +79,19 @@ def test_what_the_policy_allows_needs_nobody_and_what_it_denies_is_refused(rails
     assert view.state is SessionState.SUCCEEDED
 
 
+def test_what_looks_like_a_secret_blinds_no_rail_and_is_shown_to_nobody(rails: Rails) -> None:
+    railed = rails(deny=["exec:*forbidden*"])
+    token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+    shapes = ("-----BEGIN PRIVATE KEY----- forbidden", f"{'x ' * 9_980}{token}")
+    asked = [{"permission": {"title": "do it", "kind": "other", "rawInput": {"note": said}}} for said in shapes]
+    view = railed.world.start(*asked)
+    (request,) = railed.waiting(1)
+    assert "x x" in request.detail, "nobody is asked for the first"
+    assert "ghp" not in request.detail, "also where the end of what is shown tears it"
+    railed.world.sessions.stop(view.id, "enough")
+    assert "answer reject_once" in railed.said(railed.world.finish(view)), "the first is denied by its words"
+
+
 def test_a_person_is_asked_once_or_for_the_session(rails: Rails) -> None:
     railed = rails(ask=["exec:make *"])
     view = railed.world.start(run("make test"), run("make test"), run("make all"))

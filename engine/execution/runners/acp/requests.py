@@ -24,6 +24,7 @@ from engine.execution.runners.acp.telling import Telling, command_of, diff_lines
 from engine.execution.runners.acp.terminals import Terminals, argv_of
 from engine.execution.runners.flow import Stopped
 from engine.values import Refusal, sanitise
+from engine.values.secrets import LONGEST
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ OPEN_MOST = 64
 """Requests of one agent that may wait at once."""
 
 DETAIL_MOST = 20_000
-"""Characters of what a permission is asked for that are shown."""
+"""Characters of what a permission is asked for that are judged and shown."""
 
 T = TypeVar("T")
 
@@ -228,7 +229,7 @@ class Requests:
         detail = "\n".join(line for one in diffs for line in diff_lines(one.path, one.old_text or "", one.new_text))
         if not detail:
             detail = command or "\n".join(paths) or (json.dumps(raw, ensure_ascii=False) if raw else "")
-        return kind, title, self._live.without_secrets(sanitise(detail))[:DETAIL_MOST], arguments
+        return kind, title, _bounded(sanitise(detail)), arguments
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """Have `work` done in a thread of its own; raises `Stopped` as soon as the session ends.
@@ -295,3 +296,12 @@ def _refused(refusal: Refusal) -> RequestError:
     if refusal.code in ("not_there", "unknown_terminal"):
         return RequestError(-32002, refusal.message, {"details": str(refusal)})
     return RequestError(-32603, refusal.message, {"details": str(refusal)})
+
+
+def _bounded(detail: str) -> str:
+    """The beginning of what a request says, as it is: rails judge it. A key that the end tears would be recognised by
+    nobody who shows it; the word that it would be in goes too."""
+    if len(detail) <= DETAIL_MOST:
+        return detail
+    begun = detail[:DETAIL_MOST]
+    return begun[: max(begun.rfind(" ") + 1, begun.rfind("\n") + 1, DETAIL_MOST - LONGEST)]
