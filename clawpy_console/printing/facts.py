@@ -102,7 +102,7 @@ def _weighed(event: Any) -> str:
     where = "waits for your word" if event.status == "review" else f"is {event.status} again"
     against = f", {len(event.against)} against" if event.against else ""
     told = f"{len(event.corroborated_by)} for it{against}"
-    return f"candidate {event.subject} {where}: score {event.score:.2f}, {told}"
+    return f"candidate {event.subject} {where}: score {event.score:.0f}, {told}"
 
 
 def _harmful(event: Any) -> str:

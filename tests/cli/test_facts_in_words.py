@@ -110,8 +110,8 @@ def test_a_kind_of_a_newer_release_is_told_by_its_fields() -> None:
             "turned down by operator: cand_1, Heal once; too dear",
         ),
         (
-            CandidateWeighed(subject="cand_1", status="review", score=0.61, corroborated_by=("a", "b"), against=("c",)),
-            "candidate cand_1 waits for your word: score 0.61, 2 for it, 1 against",
+            CandidateWeighed(subject="cand_1", status="review", score=61.2, corroborated_by=("a", "b"), against=("c",)),
+            "candidate cand_1 waits for your word: score 61, 2 for it, 1 against",
         ),
         (AgentMoved(subject="ui", before="cto", after="lead"), "ui reports to lead now, no longer to cto"),
         (TierAssigned(subject="ui", tier=None), "the rules decide again which tier ui is"),
