@@ -27,6 +27,8 @@ class Parser(argparse.ArgumentParser):
         if self.verbs and args and not args[0].startswith("-") and args[0] not in self.verbs:
             self.error(_no_verb(args[0], self.verbs))
         known, left = self.parse_known_args(args, namespace)
+        if left and hasattr(known, "never"):  # what may hold a secret is not said again, wherever it was given
+            known.never, left = [*known.never, *left], []
         if left:  # argparse would name the help of everything, and not that of the verb
             of = self.verbs.get(getattr(known, "verb", None) or "", self)
             of.error(f"unrecognized arguments: {' '.join(left)}")

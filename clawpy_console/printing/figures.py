@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clawpy_console.printing.style import Document, Style, clean, percent, price
+from clawpy_console.printing.style import Document, Style, clean, count, percent, price
 
 
 def export(document: Document, options: Mapping[str, Any], style: Style) -> str:
@@ -35,8 +35,8 @@ def metrics(document: Document, options: Mapping[str, Any], style: Style) -> str
     days = document["period"].removeprefix("last_").removesuffix("_days")
     decided = f"{document['approved']:,} approved, {document['rejected']:,} dismissed, {document['expired']:,} expired"
     lines = [
-        f"last {days} days: {document['totalPredictions']:,} cards, {decided}"
-        + (f"; {document['ownPrompts']:,} prompts of your own beside" if document["ownPrompts"] else ""),
+        f"last {days} days: {count(document['totalPredictions'], 'card')}, {decided}"
+        + (f"; {count(document['ownPrompts'], 'prompt')} of your own beside" if document["ownPrompts"] else ""),
         f"approved {percent(document['approvalRate'])} ({document['trendDirection']})"
         f" · by itself {document['autoExecuted']:,}, kept {percent(document['autoSuccessRate'])}"
         f" · an accepted card costs {price(document['costPerAccepted'])}",
@@ -54,7 +54,7 @@ def metrics(document: Document, options: Mapping[str, Any], style: Style) -> str
     for what in ("sources", "channels"):
         for one in document[what]:
             rate = f"approved {percent(one['approvalRate'])}, ${one['costPerAccepted'] or 0:.2f} each"
-            lines.append(style.dim(f"{clean(one['name']):16}  {one['predictions']:5,} cards  {rate}"))
+            lines.append(style.dim(f"{clean(one['name']):16}  {count(one['predictions'], 'card'):>11}  {rate}"))
     return "\n".join([*lines, f"training: {clean(document['nextTraining'])}"])
 
 

@@ -92,7 +92,8 @@ def span(seconds: float) -> str:
 
 
 def count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    """`1 card`, `3,210 cards`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def percent(rate: float | None) -> str:

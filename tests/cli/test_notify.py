@@ -26,10 +26,11 @@ def test_an_address_is_read_unseen_and_kept_where_it_belongs(
 
 
 def test_an_address_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, home: Home) -> None:
-    said = clawpy("notify", "set", "phone", "ntfys://hunter2@ntfy.sh/topic")
-    assert said.code == 2
-    assert "Say `clawpy notify set phone`" in said.err
-    assert "hunter2" not in said.out + said.err
+    for options in ((), ("--store", "file")):
+        said = clawpy("notify", "set", "phone", *options, "ntfys://hunter2@ntfy.sh/topic")
+        assert said.code == 2
+        assert "Say `clawpy notify set phone`" in said.err
+        assert "hunter2" not in said.out + said.err
     assert not home.config_file.exists()
 
 
