@@ -282,6 +282,15 @@ def test_relations_of_commits(repository: Repository, reader: GitReader) -> None
     assert reader.files_between(repository.path, "1" * 40, second) is None
 
 
+def test_an_environment_that_a_run_saw_is_nothing_that_changed(repository: Repository, reader: GitReader) -> None:
+    head = repository.commit("one", {"a.py": "1"})
+    repository.write("b.py", "1")
+    repository.write(".venv/lib/site-packages/six.py", "1")
+    repository.git("add", "--all")
+    seen = repository.git("write-tree")
+    assert reader.files_between(repository.path, seen, head) == ("b.py",)
+
+
 @pytest.mark.parametrize("seconds", ["1e30", "-1e30", "nonsense", "nan"])
 def test_dates_that_no_calendar_holds(seconds: str) -> None:
     assert instant(seconds) == datetime(1970, 1, 1, tzinfo=UTC)

@@ -18,7 +18,15 @@ from typing import Final, TypeVar, cast
 
 from engine.git import Git
 from engine.prediction.collectors.git import Branch, Commit, FileState, GitState, merged_into
-from engine.prediction.collectors.git_status import MOST_FILES, Status, instant, modified_at, parts, read_status
+from engine.prediction.collectors.git_status import (
+    MOST_FILES,
+    Status,
+    instant,
+    is_litter,
+    modified_at,
+    parts,
+    read_status,
+)
 from engine.prediction.collectors.silence import Touch
 from engine.values import Refusal
 
@@ -100,12 +108,15 @@ class GitReader:
         )
 
     def files_between(self, workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
-        """Paths that differ between two commits or trees, at most 2,000; None when one of them is not there."""
+        """Paths that differ between two commits or trees, at most 2,000, without what tools filled (a run saw a `.venv`
+        that nobody ignores, and HEAD has none); None when one of the two is not there."""
         git = Git(workspace, timeout=LIMIT_SECONDS)
 
         def ask() -> tuple[str, ...] | None:
             done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
-            return None if done.returncode else tuple(itertools.islice(parts(done.stdout), MOST_FILES))
+            if done.returncode:
+                return None
+            return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(done.stdout)), MOST_FILES))
 
         return self._once(("files", str(workspace), old, new), ask)
 

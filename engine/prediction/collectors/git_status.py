@@ -22,6 +22,11 @@ _LITTER: Final = frozenset(
 """Folders that tools fill: where they are not ignored they are still nobody's work, and no sign of life."""
 
 
+def is_litter(path: str) -> bool:
+    """Whether `path` lies in a folder that tools fill, such as `.venv` or `node_modules`."""
+    return not _LITTER.isdisjoint(path.split("/"))
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """What `git status` said."""
@@ -73,7 +78,7 @@ def _file_states(root: Path, part: str) -> Iterator[FileState]:
     kind = part[0]
     if kind == "?":
         path = part[2:]
-        if not _LITTER.isdisjoint(path.split("/")):
+        if is_litter(path):
             return
         inside = _inside(root, path) if path.endswith("/") else (path,)
         yield from (FileState(name, untracked=True, modified_at=modified_at(root / name)) for name in inside)
