@@ -63,7 +63,7 @@ def test_words_that_nothing_takes_are_a_card_that_says_so(world: World) -> None:
         with pytest.raises(Refusal) as refused:
             engine.cards.approve(card.id)
         assert refused.value.code == "no_runner"
-        assert refused.value.message in card.reasoning
+        assert refused.value.message in card.note
         engine.tasks.done(engine.tasks.list()[0].id)
         engine.predictions.run_cycle()
         assert engine.cards.get(card.id).status is Status.EXPIRED, "he did it himself, and said so"

@@ -67,6 +67,7 @@ def test_empty(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
 async def test_the_error_stands_beside_the_threshold_and_the_phase_says_why(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_insights(pilot)
+        await until(pilot, lambda: "acts from 0.80" in screen_text(console), "for the plot")
         lines = screen_text(console).splitlines()
         [threshold] = [line for line in lines if "acts from 0.80" in line]
         assert "✓ error 0.041" in threshold

@@ -122,8 +122,8 @@ def test_parallel_requests_each_with_their_own_answer(world: BeltWorld) -> None:
 
 def test_an_answer_for_the_session_answers_what_waits_for_the_same(world: BeltWorld) -> None:
     same = [Asking(world) for _ in range(3)]
-    other = Asking(world, key="exec:other")
     first = world.permissions.waiting()[0]
+    other = Asking(world, key="exec:other")
     world.permissions.answer(first.id, PermissionAnswer.ALLOW_SESSION)
     assert [one.result() for one in same] == [True] * 3
     assert len(world.permissions.waiting()) == 1
