@@ -30,8 +30,9 @@ QUICK = Limits(
     unread_seconds=0.4,
     subscribe_seconds=0.4,
     stall_seconds=0.4,
+    messages=0.05,
 )
-"""What takes seconds takes part of one."""
+"""What takes seconds takes part of one; what a WebSocket said too much is not forgiven within a test."""
 
 
 @dataclass

@@ -268,7 +268,7 @@ def test_who_does_not_subscribe_is_sent_away(served: Served) -> None:
 def test_who_talks_too_much_is_sent_away(served: Served) -> None:
     with listening(served) as one:
         one.subscribe()
-        for _ in range(3 * QUICK.message_burst):
+        for _ in range(QUICK.message_burst):  # no more: who writes to a closed line may never read why it closed
             one.line.send("{}")
         assert code_of(one) == (1008, "too many messages")
 
