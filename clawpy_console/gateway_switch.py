@@ -27,7 +27,7 @@ def show(app: ConsoleApp) -> None:
     """Say where it listens, and its token if nobody has read that yet."""
     engine = app.live()
     if engine is not None:
-        app.ask(lambda: (engine.gateway.reveal(), engine.gateway.state()), lambda known: _show(app, *known))
+        app.look_up(lambda: (engine.gateway.reveal(), engine.gateway.state()), lambda known: _show(app, *known))
 
 
 def _show(app: ConsoleApp, fresh: str, state: Any) -> None:

@@ -20,7 +20,7 @@ def offer(app: ConsoleApp) -> None:
     engine = app.live()
     if engine is not None:
         hiring = engine.hiring
-        app.ask(lambda: (hiring.served(), hiring.found(), hiring.models()), lambda seen: _choose(app, *seen))
+        app.look_up(lambda: (hiring.served(), hiring.found(), hiring.models()), lambda seen: _choose(app, *seen))
 
 
 def _choose(app: ConsoleApp, served: str, found: list[Any], models: list[str]) -> None:

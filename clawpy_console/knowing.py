@@ -161,6 +161,16 @@ class KnowingApp(App[None]):
         Calls that share the lock `in_turn` are made one after the other, in the order of the asking."""
         self.run_worker(self._ask(call, then, refused, in_turn), group=group)
 
+    def look_up(
+        self,
+        call: Callable[[], T],
+        then: Callable[[T], object],
+        refused: Callable[[Refusal], object] | None = None,
+    ) -> None:
+        """`ask` for what a dialog has to show, which `then` opens. Until it is there further presses open no other."""
+        if not any(one.group == "look up" and not one.is_finished for one in self.workers):
+            self.ask(call, then, refused, group="look up")
+
     async def _ask(
         self,
         call: Callable[[], T],

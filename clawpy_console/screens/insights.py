@@ -194,7 +194,7 @@ class InsightsScreen(ConsoleScreen):
         if engine is None or read is None:
             return
         if (run := read.training.active) is None:
-            self.app.ask(engine.training.offer, self._offered, self._not_yet)
+            self.app.look_up(engine.training.offer, self._offered, self._not_yet)
             return
 
         def answered(yes: bool | None) -> None:

@@ -130,7 +130,7 @@ class Organising(ConsoleScreen):
         def opened(now: AgentFile) -> None:
             self.app.push_screen(EditFile(now), lambda saved: self.app.renew(["agents"]) if saved else None)
 
-        self.app.ask(lambda: engine.files.read(one.id, name), opened)
+        self.app.look_up(lambda: engine.files.read(one.id, name), opened)
 
     def action_editor(self) -> None:
         """Edit the file in the operator's editor; what he saves there shows up by itself."""
@@ -161,7 +161,7 @@ class Organising(ConsoleScreen):
         """Take it out, after a second key; whether it may go is looked at before that is asked."""
         engine, one = self.app.live(), self.agent
         if engine is not None and one is not None:
-            self.app.ask(lambda: engine.hierarchy.check_retire(one.id), lambda _: self._ask_to_retire(one))
+            self.app.look_up(lambda: engine.hierarchy.check_retire(one.id), lambda _: self._ask_to_retire(one))
 
     def _ask_to_retire(self, one: AgentView) -> None:
         from clawpy_console.dialogs.confirm import Confirm
@@ -222,7 +222,7 @@ class Organising(ConsoleScreen):
         if engine is not None:
             from engine.values import BubbleState
 
-            self.app.ask(lambda: engine.wisdom.bubbles(state=BubbleState.QUEUED), self._ask_to_flush)
+            self.app.look_up(lambda: engine.wisdom.bubbles(state=BubbleState.QUEUED), self._ask_to_flush)
 
     def _ask_to_flush(self, queued: list[Bubble]) -> None:
         from clawpy_console.dialogs.confirm import Confirm

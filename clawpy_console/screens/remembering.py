@@ -52,7 +52,7 @@ class Remembering(ConsoleScreen):
         def opened(now: AgentFile) -> None:
             self.app.push_screen(EditFile(now), lambda saved: self.read_again() if saved else None)
 
-        self.app.ask(lambda: engine.files.read(file.agent, file.name), opened)
+        self.app.look_up(lambda: engine.files.read(file.agent, file.name), opened)
 
     def action_editor(self) -> None:
         """Edit the file in the operator's editor; what he saves there shows up by itself."""
@@ -93,7 +93,7 @@ class Remembering(ConsoleScreen):
         """Show what forgetting this would touch; a key of its own then does it."""
         engine, entry = self.app.live(), self.entry
         if engine is not None and entry is not None and layers.can_be_forgotten(entry):
-            self.app.ask(lambda: layers.forget_preview(engine, entry), self._ask_to_forget)
+            self.app.look_up(lambda: layers.forget_preview(engine, entry), self._ask_to_forget)
 
     def _ask_to_forget(self, found: ForgetPreview) -> None:
         from clawpy_console.dialogs.confirm import Confirm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from datetime import timedelta
 
 import pytest
@@ -99,6 +100,23 @@ async def test_nothing_is_sent_before_it_is_said_what_and_where(console: Console
         assert ("launch",) not in engine.noted
         await pilot.press("T")
         await until(pilot, lambda: ("launch",) in engine.noted)
+
+
+async def test_a_key_pressed_twice_while_the_engine_looks_opens_one_dialog(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    looked, offer = threading.Event(), engine.training.offer
+    engine.training.offer = lambda: (looked.wait(5), offer())[1]  # type: ignore[method-assign]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_insights(pilot, "t", "t")
+        looked.set()
+        await until(pilot, lambda: len(console.screen_stack) > 1)
+        await until(pilot, lambda: not any(one.is_running for one in console.workers))
+        assert len(console.screen_stack) == 2
+        await pilot.press("escape")
+        assert len(console.screen_stack) == 1
+        await pilot.press("t")
+        await until(pilot, lambda: len(console.screen_stack) == 2)  # and the next press asks anew
 
 
 async def test_what_is_missing_for_a_training_is_said(console: ConsoleApp, engine: StandIn) -> None:
