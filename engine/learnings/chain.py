@@ -14,7 +14,7 @@ from datetime import timedelta
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
 from engine.learnings.asking import Judge
-from engine.learnings.extraction import Extraction
+from engine.learnings.extraction import TAKEN, Extraction
 from engine.learnings.promotion import Plan, folded_together, folding, promotable, to_global, to_project
 from engine.learnings.recurrence import Meaning
 from engine.learnings.scopes import GLOBAL, Scope, project_key, scope_at
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 MILESTONES = frozenset({"PermissionAsked", "RetryRepeated", "ChangeSetReady"})
 """A session that asked for something, went in circles, or has changes to show: what it assumed up to now is written."""
 
-AFTERWARDS = frozenset({"ChangeSetDiscarded", "LandingUndone"})
+AFTERWARDS = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | TAKEN
 FOLLOWED = MILESTONES | AFTERWARDS | {"SessionStarted", "SessionEnded"}
 
 RECENT = timedelta(days=1)
@@ -113,7 +113,8 @@ class Chain:
                 new = self._ended(session, ask=recent)
             elif fact.kind in AFTERWARDS:
                 new = self._extraction.late(fact)
-                self._database.write(lambda tx: self._wanted(tx, session))
+                if fact.kind not in TAKEN:
+                    self._database.write(lambda tx: self._wanted(tx, session))
             elif recent:
                 work = self._extraction.begin if fact.kind == "SessionStarted" else self._extraction.in_flight
                 new = work(session)

@@ -16,8 +16,10 @@ from itertools import repeat
 from engine.events import Event, LearningPromoted, LearningsExtracted
 from engine.learnings.asking import Extractor
 from engine.learnings.entries import LONGEST, domain_of, entry_id, title_of
+from engine.learnings.provenance import Provenance
 from engine.learnings.record import Records, SessionRecord
-from engine.learnings.rules import PROSPECTIVE, Found, found, of_fact
+from engine.learnings.retraction import retraction
+from engine.learnings.rules import PROSPECTIVE, UNDONE, Found, found, of_fact
 from engine.learnings.scopes import Scope, project_key
 from engine.learnings.store import Change, Forgotten, LearningFiles, added, texts_of
 from engine.learnings.temporal import RISK, assumptions, came_true, risks
@@ -29,6 +31,10 @@ log = logging.getLogger(__name__)
 
 ESTABLISHED = 0.75
 """From this confidence on what a team found goes on to its session: tests, the operator, or repetition said so."""
+
+TAKEN = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
+TAKEN_AFTER_ALL = "its changes were taken after all"
+"""Why an entry is retired that said of changes that they had been taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +82,21 @@ class Extraction:
             return self._write(record, assumed, at, forgotten)
 
     def late(self, fact: Fact) -> list[LearningEntry]:
-        """What became of a session's changes after it was over."""
+        """What became of a session's changes after it was over: the operator's last word on them holds."""
         with self._files.watched() as forgotten:
             record = self._records.begun(str(fact.payload.get("session_id", "")))
-            return [] if record is None else self._write(record, of_fact(fact, record), fact.at, forgotten)
+            if record is None:
+                return []
+            every = of_fact(fact, record)
+            with self._files.alone():
+                if fact.kind in TAKEN:
+                    self._taken_after_all(record, fact.at)
+                elif every:
+                    self._not_taken_again(record, every)
+            new = self._write(record, every, fact.at, forgotten)
+            with self._files.alone():
+                self._mark(record, every)
+            return new
 
     def end(self, session_id: str, *, ask: bool = True) -> Extracted:
         """A session is over: write what it taught, by rules and, with `ask`, by the model where one is named. What
@@ -160,6 +177,26 @@ class Extraction:
             told = LearningsExtracted(subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by)
             self._files.apply([added(one) for one in new], [told, *facts])
         return new
+
+    def _taken_after_all(self, record: SessionRecord, at: datetime) -> None:
+        """Changes that had been taken back were taken: that they were not wanted holds no longer."""
+        session = Scope(project_key(record.view.workspace), record.view.id)
+        for one in self._files.entries(session):
+            if one.active and one.about.startswith(UNDONE):
+                changes, told, _ = retraction(one, Provenance.of(self._files.entries()), TAKEN_AFTER_ALL, at)
+                self._files.apply(changes, [told])
+
+    def _not_taken_again(self, record: SessionRecord, every: Sequence[Found]) -> None:
+        """What was taken after all was taken back again: what that taught holds again."""
+        session = Scope(project_key(record.view.workspace), record.view.id)
+        about = {one.about for one in every}
+        self._files.apply(
+            [
+                Change(one.path, one.id, {"status": LearningStatus.ACTIVE.value, "retired_because": ""})
+                for one in self._files.entries(session)
+                if one.about in about and one.retired_because == TAKEN_AFTER_ALL
+            ]
+        )
 
     def _risen(self, entry: LearningEntry, session: Scope, at: datetime) -> LearningEntry:
         id = entry_id(session.level, session.id, entry.kind, entry.about, entry.text)

@@ -17,10 +17,8 @@ KINDS = (
     "AgentErred",
     "ToolRefused",
     "WorkOverlapped",
-    "ChangeSetDiscarded",
-    "LandingUndone",
 )
-"""Facts of the ledger in which something can be learnt."""
+"""Facts of the ledger about what a session did in which something can be learnt."""
 
 
 @dataclass(frozen=True, slots=True)

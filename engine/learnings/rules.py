@@ -31,6 +31,9 @@ from engine.values.evidence import confidence, importance
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
 PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
 
+DISCARDED, UNDONE = "discarded/", "undone/"
+"""What entries are about that say so of a session's changes."""
+
 MOST_OF_ONE = 5
 """Tests or files of one fact."""
 
@@ -151,9 +154,9 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
                 for one in files
             ]
         case "ChangeSetDiscarded" if not payload.get("continued_in"):
-            return [_unwanted(record, "thrown away", "discarded")]
+            return [_unwanted(record, "was thrown away", DISCARDED)]
         case "LandingUndone":
-            return [_unwanted(record, "taken back after they had landed", "undone")]
+            return [_unwanted(record, "landed and was taken back", UNDONE)]
     return []
 
 
@@ -220,12 +223,13 @@ def _answered_no(what: str, record: SessionRecord) -> bool:
 
 
 def _unwanted(record: SessionRecord, how: str, about: str) -> Found:
+    """What the operator did once with the result; that it was for want of an agreement is no word of his."""
     prompt = _short(record.view.prompt)
     return _task(
-        f"What was made of “{prompt}” was {how}: agree on the result first.",
-        f"{about}/{folded(prompt)}",
+        f"What was made of “{prompt}” {how}: agree on the result first.",
+        f"{about}{folded(prompt)}",
         ALIGNMENT,
-        Basis.OPERATOR,
+        Basis.SINGLE,
         _with(_spent(record), failure=True),
         LearningType.CORRECTIVE,
     )

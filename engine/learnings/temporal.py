@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from engine.learnings.record import SessionRecord
-from engine.learnings.rules import IN_FLIGHT, PROSPECTIVE, Found
+from engine.learnings.rules import DISCARDED, IN_FLIGHT, PROSPECTIVE, UNDONE, Found
 from engine.learnings.sameness import folded, names
 from engine.values import Basis, LearningEntry, LearningKind, LearningScope, LearningType, Touched, TranscriptLine
 from engine.values.evidence import confidence, importance
@@ -22,7 +22,7 @@ MOST_RISKS, MOST_ASSUMPTIONS = 8, 12
 SHORTEST, LONGEST = 12, 300
 """Characters of an assumption."""
 
-_RISKY = ("healed/", "unmended/", "circles/", "failed/", "overlap/", "discarded/", "undone/", "erred/")
+_RISKY = ("healed/", "unmended/", "circles/", "failed/", "overlap/", DISCARDED, UNDONE, "erred/")
 _ASSUMES = re.compile(
     r"\bI(?:['’]m| am|['’]ll| will)? (?:assum(?:e|ed|ing)|presume|take it that|suppose that)\b"
     r"|\bassuming (?:that|the)\b|^(?:working )?assumptions?\s*:",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import ChangeSetDiscarded, PermissionAsked, SessionStarted
+from engine.events import ChangeSetDiscarded, ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
 from engine.learnings.forgetting import LearningTexts
 from engine.learnings.record import SessionRecord
 from engine.memory.forgetting import Wanted
@@ -96,6 +96,39 @@ def test_what_becomes_of_the_changes_later_is_written_too_and_recurs(world: Worl
     assert known.text == "What was made of “round cart totals” was thrown away: agree on the result first."
     assert (known.kind.value, known.type.value, known.phase) == ("task", "corrective", "intent-alignment")
     assert known.path.endswith(f"/tasks/{known.id}.md")
+
+
+def test_a_landing_that_is_taken_back_speaks_against_the_work_and_nobody_confirmed_why(world: World) -> None:
+    world.session("s1")
+    landed, undone = (
+        ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="s1", files=2),
+        LandingUndone(subject="change_1", workspace=SHOP, session_id="s1"),
+    )
+    world.record(landed)
+    world.learnings.catch_up()
+    assert world.learnings.entries() == []
+    world.record(undone)
+    world.learnings.catch_up()
+    (one,) = world.learnings.entries()
+    assert one.text == "What was made of “round cart totals” landed and was taken back: agree on the result first."
+    assert (one.confidence, one.reasons[0], one.scope) == (0.5, "it was observed once", LearningScope.TEAM)
+    world.record(landed)
+    world.learnings.catch_up()
+    (after_all,) = world.learnings.entries()
+    assert (after_all.active, after_all.retired_because) == (False, "its changes were taken after all")
+    world.record(undone)
+    world.learnings.catch_up()
+    (again,) = world.learnings.entries()
+    assert again == one
+
+
+def test_that_work_was_taken_back_as_feared_is_marked_though_it_comes_after_the_session(world: World) -> None:
+    for number in (1, 2):
+        world.session(f"s{number}")
+        world.record(LandingUndone(subject=f"change_{number}", workspace=SHOP, session_id=f"s{number}"))
+        world.learnings.catch_up()
+    (feared,) = [one for one in world.learnings.entries(session="s2") if one.phase == "prospective"]
+    assert (feared.about, feared.reinforced_by) == ("risk/undone/round cart totals", ("s2",))
 
 
 def test_a_session_that_nobody_knows_or_that_never_began_teaches_nothing(world: World) -> None:
