@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.execution.runners.flows import FLOWS
-from engine.prediction.collectors import WEIGHTS
+from engine.prediction.collectors import WEIGHTS, git_reader
 from engine.prediction.context import ToolFound
 from engine.prediction.templates import propose
 from engine.prediction.templates.branches import forecast_conflicts, rehearse_merge, report_branches
@@ -199,6 +199,25 @@ def test_in_the_evening_the_day_is_summed_up(world: World, repository: Repositor
     assert with_history.fingerprint == proposal.fingerprint
     repository.write("cart.py", "4")
     assert only(summarise_day(world.sense())).prompt == "Sum up today: 1 commit, 1 test run, 1 file uncommitted"
+
+
+@pytest.mark.parametrize(
+    ("read", "prompt", "reasoning"),
+    [
+        (3, "Sum up today: 2 commits", "The day began with “first today”."),
+        (2, "Sum up today: at least 2 commits", "The latest was “second today”."),
+    ],
+)
+def test_where_the_day_began_before_what_was_read_it_says_at_least(
+    world: World, repository: Repository, monkeypatch: pytest.MonkeyPatch, read: int, prompt: str, reasoning: str
+) -> None:
+    monkeypatch.setattr(git_reader, "RECENT", read)
+    dated_commit(repository, "first today", {"cart.py": "3"}, NOW)
+    dated_commit(repository, "second today", {"cart.py": "4"}, NOW)
+    world.now = EVENING
+    proposal = only(summarise_day(world.sense()))
+    assert (proposal.prompt, proposal.reasoning) == (prompt, reasoning)
+    assert prompt.removeprefix("Sum up today: ") in str(proposal.signals)
 
 
 def test_after_days_off_the_last_day_of_work_is_summed_up(world: World) -> None:

@@ -131,13 +131,12 @@ def summarise_day(context: WorkspaceContext) -> list[Proposal]:
         return []
     day = day_begin(max(commit.at for commit in past).astimezone(context.local.tzinfo))
     commits = commits_between(git, day, day_begin(day + timedelta(hours=36)))
-    more = "at least " if len(commits) == len(git.recent) > 1 else ""
     when = f"{day.day} {day:%B}" + ("" if day.year == context.local.year else f" {day.year}")
     return [
         _summary(
             context,
             git,
-            f"Sum up the last day of work here, {when}: {more}{count(len(commits), 'commit')}",
+            f"Sum up the last day of work here, {when}: {_number_of(commits, git)}",
             f"Nothing was committed since; the last was “{plain(commits[0].subject, 50)}”.",
             day,
             commits,
@@ -149,14 +148,16 @@ def summarise_day(context: WorkspaceContext) -> list[Proposal]:
 def _today(context: WorkspaceContext, git: GitState, today: datetime) -> Proposal:
     commits = commits_between(git, today, None)
     runs = sum(run.ran_at >= today for run in context.runs)
-    parts = [count(len(commits), "commit")]
+    parts = [_number_of(commits, git)]
     parts += [count(runs, "test run")] if runs else []
     parts += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
     return _summary(
         context,
         git,
         f"Sum up today: {', '.join(parts)}",
-        f"The day began with “{plain(commits[-1].subject, 50)}”.",
+        f"The latest was “{plain(commits[0].subject, 50)}”."
+        if _older_unread(commits, git)
+        else f"The day began with “{plain(commits[-1].subject, 50)}”.",
         today,
         commits,
         (Activity.SUMMARY,),
@@ -180,7 +181,7 @@ def prepare_meeting(context: WorkspaceContext) -> list[Proposal]:
     summary = _summary(
         context,
         git,
-        f"Prepare for “{name}” at {meeting.begins:%H:%M}: sum up {count(len(commits), 'commit')} since "
+        f"Prepare for “{name}” at {meeting.begins:%H:%M}: sum up {_number_of(commits, git)} since "
         f"{moment(since, context.local)}",
         f"“{name}” begins soon; since then “{plain(commits[0].subject, 50)}” and others came in here.",
         since,
@@ -209,7 +210,7 @@ def _summary(
         parameters={"since": since.isoformat(), **_beside_git(context, since)},
         activities=activities,
         strength=min(1.0, 0.1 * len(commits)),
-        evidence=f"{count(len(commits), 'commit')} that day",
+        evidence=f"{_number_of(commits, git)} that day",
         channel="chronicle-hub",
         evidence_at=oldest(commit.at for commit in commits),
         usual_hours=24.0,
@@ -238,3 +239,13 @@ def day_begin(local: datetime) -> datetime:
 def commits_between(git: GitState, start: datetime, end: datetime | None) -> list[Commit]:
     """Of the recent commits, those from `start` on and before `end`, newest first."""
     return [commit for commit in git.recent if commit.at >= start and (end is None or commit.at < end)]
+
+
+def _older_unread(commits: list[Commit], git: GitState) -> bool:
+    """Whether there may be more of them: the oldest is the last that was read, and history goes on behind it."""
+    return commits[-1] == git.recent[-1] and bool(commits[-1].parents)
+
+
+def _number_of(commits: list[Commit], git: GitState) -> str:
+    """ "3 commits", "at least 50 commits"."""
+    return ("at least " if _older_unread(commits, git) else "") + count(len(commits), "commit")
