@@ -138,8 +138,8 @@ class KeyFile:
         return self._read().get(name)
 
     def values(self) -> tuple[str, ...]:
-        """All values it holds, read anew only when the file is another one or its mode is; none of a file that must not
-        be used, for who needs a key of it is told."""
+        """All values it holds, to be cut out of what is kept: also of a file that others may read, whose keys are used
+        for nothing else. Read anew only when the file is another one or its mode is; none of a damaged one."""
         try:
             found = self.path.stat()
         except OSError:
@@ -147,7 +147,7 @@ class KeyFile:
         state = (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode)
         if self._seen[0] != state:
             try:
-                self._seen = state, tuple(self._read().values())
+                self._seen = state, tuple(self._read(to_use=False).values())
             except Refusal:
                 self._seen = state, ()
         return self._seen[1]
@@ -188,7 +188,7 @@ class KeyFile:
     def _write(self, values: dict[str, str]) -> None:
         write_json(self.path, values, mode=0o600)
 
-    def _read(self) -> dict[str, str]:
+    def _read(self, *, to_use: bool = True) -> dict[str, str]:
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -201,7 +201,7 @@ class KeyFile:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise Refusal("damaged_keys", f"{self.path} is no file", "move it away and set the keys again")
-            if found.st_mode & 0o077 or found.st_uid != os.geteuid():
+            if to_use and (found.st_mode & 0o077 or found.st_uid != os.geteuid()):
                 told = f"{self.path} can be read or changed by others (mode {stat.S_IMODE(found.st_mode):04o})"
                 raise Refusal("loose_keys", told, f"chmod 600 '{self.path}'; and take new keys if others were there")
             raw = os.read(descriptor, LARGEST_FILE + 1)

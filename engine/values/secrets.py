@@ -17,21 +17,42 @@ LONGEST = 4_096
 """Characters that no key is longer than (`Keys.set` takes 4,000)."""
 
 PRIVATE_KEY_LINES = 200
-"""So many lines after the beginning of a private key are cut when its end does not come."""
+"""So many lines after the beginning of a private key its lines are looked for, unless its end comes before."""
 
-_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
-_KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY-----")
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
+
+_KEY_WITHOUT_BEGIN = re.compile(
+    # How the first line of a private key looks where the line before it is missing (`tail -n +2 key.pem`): a sequence
+    # that opens with the number 0 or 1 (PKCS 1, PKCS 8, SEC 1), an encrypted one, one of OpenSSH. Certificates and
+    # public keys begin otherwise. What is looked behind comes second: so the search leaps from one M or b to the next.
+    r"[Mb](?<![A-Za-z0-9+/].)(?:II[A-Za-z0-9+/]{2}[AQgw]IBA[A-Za-f]|I[GH][A-Za-z0-9+/]AgE[AB]|[A-H][A-Za-z0-9]CAQ(?:Aw|EE)"
+    r"|II[A-Za-z0-9+/]{5}BgkqhkiG9w0BBQ|3BlbnNzaC1rZXktdjE)[A-Za-z0-9+/]{20,}"
+)
+
+_KEY_LINE = re.compile(
+    # Nothing but one word of base64, as a diff, `cat -n`, `grep -n`, a literal or a list may show it.
+    r"""\W*+(?:\d++\W++)?([A-Za-z0-9+/]+={0,2})(?:\\n)?["'`,;)\\\s]*"""
+)
+
+_KEY_HEADER = re.compile(r"\W*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash): ")
+
+_FULL_WIDTH = 60
+"""Characters of base64 in a row that a full line of a private key has at least; most have 64, OpenSSH's 70."""
+
+_FULL = re.compile(rf"[A-Za-z0-9+/]{{{_FULL_WIDTH},}}")
 
 _SHAPES = re.compile(
-    r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{20,}"  # OpenAI, Anthropic and those who do as they do
-    r"|\b(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}"  # Stripe
-    r"|\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{30,}|\bglpat-[A-Za-z0-9_-]{20,}"
-    r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}"  # Slack
-    r"|\bA(?:KIA|SIA)[A-Z0-9]{16}\b"  # AWS
-    r"|\bAIza[A-Za-z0-9_-]{35}|\bya29\.[A-Za-z0-9_-]{20,}"  # Google
-    r"|\b(?:hf|npm|tgp_v1)_[A-Za-z0-9_-]{30,}|\bpypi-[A-Za-z0-9_-]{50,}"
-    r"|\bclawpy_[A-Za-z0-9_-]{43}\b|\bpass_[0-9]{10,12}\.[A-Za-z0-9_-]{43}\b"  # the gateway's token, and its passes
-    r"|\beyJ[A-Za-z0-9_-]{10,1000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,}"  # a signed web token
+    r"(?=[sprwgxAyhntce])\b(?:"  # their first letters: most places are passed over by that alone
+    r"(?:sk|pk|rk)-[A-Za-z0-9_-]{20,}"  # OpenAI, Anthropic and those who do as they do
+    r"|(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}"  # Stripe
+    r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}"
+    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}"  # Slack
+    r"|A(?:KIA|SIA)[A-Z0-9]{16}\b"  # AWS
+    r"|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}"  # Google
+    r"|(?:hf|npm|tgp_v1)_[A-Za-z0-9_-]{30,}|pypi-[A-Za-z0-9_-]{50,}"
+    r"|clawpy_[A-Za-z0-9_-]{43}\b|pass_[0-9]{10,12}\.[A-Za-z0-9_-]{43}\b"  # the gateway's token, and its passes
+    r"|eyJ[A-Za-z0-9_-]{10,1000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,})"  # a signed web token
 )
 # What may begin at every place is bounded: a hostile line costs no more than its length allows.
 
@@ -83,21 +104,67 @@ class Redactor:
 
     def __init__(self, known: Callable[[], Iterable[str]] = tuple) -> None:
         self._known = known
-        self._inside = 0  # so many more lines may belong to a private key
+        self._key = _PrivateKey()
 
     def lines(self, lines: Iterable[str]) -> list[str]:
         """The next lines, clean; as many come back."""
         lines = list(lines)
         values = sorted((one for one in self._known() if len(one) >= SHORTEST), key=len, reverse=True)
-        if not self._inside and _harmless("\n".join(lines), values):
+        if not self._key.open and _harmless("\n".join(lines), values):
             return lines
-        return [self._line(line, values) for line in lines]
+        return [CUT if self._key.has(line) else _line(line, values) for line in lines]
 
-    def _line(self, line: str, values: Iterable[str]) -> str:
-        if self._inside or _KEY_BEGINS.search(line):
-            self._inside = 0 if _KEY_ENDS.search(line) else (self._inside or PRIVATE_KEY_LINES + 1) - 1
-            return CUT
-        return _line(line, values)
+
+class _PrivateKey:
+    """Tells which lines of a stream belong to a private key. Its end may never come, and its lines may stand between
+    those of another program: what does not look like a line of a key is none."""
+
+    def __init__(self) -> None:
+        self._left = 0  # so many more lines may belong to it
+        self._width = (
+            0  # characters of base64 of the line before: the last line of a key may be shorter, none is longer
+        )
+
+    @property
+    def open(self) -> bool:
+        """Whether lines of it may still come."""
+        return self._left > 0
+
+    def has(self, line: str) -> bool:
+        """Whether the next line belongs to a private key."""
+        if _KEY_BEGINS.search(line):
+            self._begin(LONGEST)
+        elif _KEY_WITHOUT_BEGIN.search(line):
+            self._begin(_width(line))
+        elif not self._left:
+            return False
+        else:
+            self._left -= 1
+            if not _KEY_ENDS.search(line):
+                return self._goes_on(line)
+        if _KEY_ENDS.search(line):
+            self._left = 0
+        return True
+
+    def _begin(self, width: int) -> None:
+        self._left, self._width = PRIVATE_KEY_LINES, width
+
+    def _goes_on(self, line: str) -> bool:
+        if self._width == LONGEST and (not line.strip() or _KEY_HEADER.match(line)):
+            return bool(line.strip())
+        width = _width(line)
+        mine = 0 < width <= self._width or width >= _FULL_WIDTH
+        last = width < self._width < LONGEST
+        self._width = width if mine and not last else 0
+        return mine
+
+
+def _width(line: str) -> int:
+    """How many characters of base64 a line of a private key has; 0 for what looks like none."""
+    if found := _FULL.search(line):
+        return len(found[0])
+    alone = _KEY_LINE.fullmatch(line)
+    return len(alone[1]) if alone else 0
 
 
 def redact_json(value: Any, known: Collection[str] = (), *, kept: Collection[str] = ()) -> Any:
@@ -135,7 +202,9 @@ _VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
 
 def _harmless(text: str, values: Iterable[str]) -> bool:
     """Whether there is surely nothing to cut: most output is such, and thousands of lines a second may come."""
-    if "PRIVATE KEY-----" in text or any(value in text for value in values) or _SHAPES.search(text):
+    if "PRIVATE KEY" in text or any(value in text for value in values) or _SHAPES.search(text):
+        return False
+    if _KEY_WITHOUT_BEGIN.search(text):
         return False
     lower = text.lower()
     return not any(word in lower for word in _VALUE_WORDS)
