@@ -144,7 +144,7 @@ class Transitions:
         self._expired(tx, row, withdrawn=True, reason=reason)
 
     def reopen(self, tx: Transaction, row: Prediction, note: str = "") -> None:
-        """Pending again: permit void, signal taken back.
+        """Pending again: permit void, signal taken back. What its note says of it holds on, as it was before a dismissal.
 
         Raises `Refusal`: `nothing_to_undo`, `evidence_gone` (a dismissed card whose evidence or time is over).
         """
@@ -156,7 +156,7 @@ class Transitions:
         row.status = following.value
         row.decided_by = row.decided_at = row.confirmed_at = row.closed_at = None
         row.trigger_type = row.permit_id = row.session_id = row.undo_requested_at = None
-        row.note = note
+        row.note = row.note if was is Status.REJECTED else note
         if row.due(tx.now):  # an approval that never started gets its time again, or it would be gone at once
             row.expires_at = self._active_time(tx.now, limits.LIFE)
         self._rails.revoke(tx, row.id)

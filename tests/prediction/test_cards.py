@@ -175,6 +175,15 @@ def test_undo_of_a_dismissal(world: World) -> None:
     assert world.cards.approve(card.id).status is Status.CONFIRMED
 
 
+def test_a_card_that_comes_back_from_a_dismissal_still_says_why_it_could_not_run(world: World) -> None:
+    card = world.cards.propose("run_tests paths=forbidden", workspace=SHOP)
+    assert refusal(world.cards.approve, card.id) == "blocked"
+    why = world.cards.get(card.id).note
+    for _ in range(2):
+        assert world.cards.dismiss(card.id).note == why != ""
+        assert world.cards.undo(card.id).note == why
+
+
 def test_a_dismissal_is_not_undone_when_its_evidence_is_gone(world: World) -> None:
     card = world.one()
     world.cards.dismiss(card.id)
