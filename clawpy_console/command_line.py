@@ -120,7 +120,12 @@ def parser() -> argparse.ArgumentParser:
     cards.add_argument("--channel", help="only of this channel")
     cards.add_argument("--snoozed", action="store_true", help="those that were put off, too")
     cards.add_argument("--all", action="store_true", help="the latest cards of any status")
-    propose = add("propose", "make a card of your own", 'clawpy propose "run the tests"', _propose)
+    examples = 'clawpy propose "run the tests"\n  clawpy propose bisect test=tests/test_cart.py::test_total good=HEAD~9'
+    propose = add("propose", "make a card of your own", examples, _propose)
+    propose.description = (
+        f"{propose.description}\nIt is for an agent, or a flow: then parameters follow its name as key=value, and a "
+        "wrong one is\nanswered with what the flow takes."
+    )
     propose.add_argument("text", metavar="TEXT", nargs="+")
     propose.add_argument("--channel", help="the channel that shall do it")
     propose.add_argument(

@@ -144,13 +144,20 @@ class Deck:
         if any(isinstance(screen, OwnPrompt) for screen in self._app.screen_stack):
             return  # its key was pressed twice before it was there
 
+        def asked(place: str, text: str = "", refused: str = "") -> None:
+            self._app.push_screen(OwnPrompt(self._app.known.workspaces, place, text, refused), written)
+
         def written(answer: tuple[str, str] | None) -> None:
             engine = self._app.live() if answer else None
             if answer and engine is not None:
                 text, place = answer
-                self._app.ask(lambda: engine.cards.propose(text, workspace=place), made)
+                self._app.ask(
+                    lambda: engine.cards.propose(text, workspace=place),
+                    made,
+                    lambda refusal: asked(place, text, str(refusal)),  # what was typed is there again, to be mended
+                )
 
-        self._app.push_screen(OwnPrompt(self._app.known.workspaces, workspace), written)
+        asked(workspace)
 
     def continue_session(self, session: SessionView, text: str, made: Callable[[Card], object]) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""

@@ -13,14 +13,21 @@ from clawpy_console import words
 from clawpy_console.actions import bindings
 from clawpy_console.dialogs.base import Dialog
 
+FLOWS = "prose for an agent, or a flow: lint, bisect test=… good=…"
+
 
 class OwnPrompt(Dialog[tuple[str, str] | None]):
-    """Gives `(prompt, workspace)`, or None. ctrl+s makes the card, ctrl+w takes the next workspace."""
+    """Gives `(prompt, workspace)`, or None. ctrl+s makes the card, ctrl+w takes the next workspace.
+
+    `text` stands there to begin with, and `refused` under it: what was wrong with it.
+    """
 
     BINDINGS = bindings("prompt")
+    DEFAULT_CSS = "OwnPrompt #refused { color: $wrong; height: auto; }"
 
-    def __init__(self, workspaces: Sequence[str], workspace: str) -> None:
+    def __init__(self, workspaces: Sequence[str], workspace: str, text: str = "", refused: str = "") -> None:
         super().__init__()
+        self._text, self._refused = text, refused
         self._workspaces = list(workspaces) or [""]
         self._at = self._workspaces.index(workspace) if workspace in self._workspaces else 0
 
@@ -28,9 +35,12 @@ class OwnPrompt(Dialog[tuple[str, str] | None]):
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Content("A prompt of your own")
             yield Static(id="place", classes="note", markup=False)
-            area = TextArea(id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
+            area = TextArea(self._text, id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
             area.styles.height = 8
             yield area
+            if self._refused:
+                yield Static(Content(f"✗ {self._refused}"), id="refused")
+            yield Static(FLOWS, classes="note", markup=False)
             other = [("^w", "$accent"), " next workspace     "] if len(self._workspaces) > 1 else []
             keys = Content.assemble(
                 ("^s", "$accent"), " make a card of it     ", *other, ("esc", "$accent"), " leave it"
@@ -39,7 +49,9 @@ class OwnPrompt(Dialog[tuple[str, str] | None]):
 
     def on_mount(self) -> None:
         self._show_place()
-        self.query_one("#text").focus()
+        area = self.query_one("#text", TextArea)
+        area.move_cursor(area.document.end)
+        area.focus()
 
     def _show_place(self) -> None:
         more = f"  ({self._at + 1} of {len(self._workspaces)})" if len(self._workspaces) > 1 else ""

@@ -309,7 +309,7 @@ class Cards:
         if former is not None:
             row.reasoning = f"continues “{former.prompt}”"
         if not info.takes and assignment.flow is None:
-            row.note = f"{info.reason}; flows: {', '.join(self._flows)}"
+            row.note = f"{info.reason}; flows: {', '.join(self._flows)} (parameters follow as key=value)"
         row.note = otherwise or row.note
         row.judge(self.approving.preview_new(row, assignment, info))
 

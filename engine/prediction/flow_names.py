@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
@@ -37,14 +38,25 @@ def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
     """The flow that a prompt names, and what it says about its parameters; None for prose.
 
     `run_tests`, `Run the tests`, `draft the change-log` and what `ALIASES` has name a flow; so does
-    `run_tests paths=src` or `run_tests {"paths": ["src"]}`, where parameters follow.
+    `run_tests paths=src` or `run_tests {"paths": ["src"]}`, where parameters follow. `bisect tests/test_cart.py` does
+    too: these are parameters whose names are missing, and the flow says which it takes.
     """
     meant = _bare(prompt)
     for flow in flows:
         if meant in (_bare(name) for name in (flow, *ALIASES.get(flow, ()))):
             return flow, ""
     first, _, rest = prompt.partition(" ")
-    return (first, rest.strip()) if first in flows and ("=" in rest or rest.lstrip().startswith("{")) else None
+    parameters = "=" in rest or rest.lstrip().startswith("{") or _values(rest)
+    return (first, rest.strip()) if first in flows and parameters else None
+
+
+_VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
+"""A file, a test, a commit, a number: nothing that a sentence is made of."""
+
+
+def _values(text: str) -> bool:
+    words = text.split()
+    return bool(words) and all(_VALUE.fullmatch(word) for word in words)
 
 
 def _bare(text: str) -> str:

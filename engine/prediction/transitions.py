@@ -144,7 +144,7 @@ class Transitions:
         self._expired(tx, row, withdrawn=True, reason=reason)
 
     def reopen(self, tx: Transaction, row: Prediction, note: str = "") -> None:
-        """Pending again: permit void, signal taken back. What its note says of it holds on, as it was before a dismissal.
+        """Pending again: permit void, signal taken back. The note of a dismissed one stays.
 
         Raises `Refusal`: `nothing_to_undo`, `evidence_gone` (a dismissed card whose evidence or time is over).
         """

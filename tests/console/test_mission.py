@@ -11,7 +11,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.stack import CardStack
-from engine.values import CheckResult, Outcome, RailVerdict, Refusal, Status, Verdict
+from engine.values import Card, CheckResult, Outcome, RailVerdict, Refusal, Status, Verdict
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
@@ -226,6 +226,26 @@ async def test_a_prompt_of_ones_own(console: ConsoleApp, engine: StandIn) -> Non
         await pilot.press("n", *"look", "ctrl+w", "ctrl+s")
         await until(pilot, lambda: named(engine, "propose"))
         assert named(engine, "propose") == [("propose", "look", stand_in.BLOG)]
+
+
+async def test_a_prompt_that_is_refused_is_there_again_with_what_is_right(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    propose = engine.cards.propose
+
+    def strict(text: str, *, workspace: str) -> Card:
+        if "=" in text:
+            return propose(text, workspace=workspace)
+        raise Refusal("bad_parameters", f"bisect: '{text[7:]}' is not a parameter", "`bisect test=… good=… [bad=…]`")
+
+    monkeypatch.setattr(engine.cards, "propose", strict)
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("n", *"bisect a.py", "ctrl+w", "ctrl+s")
+        await until(pilot, lambda: "`bisect test=… good=… [bad=…]`" in screen_text(console))
+        await pilot.press("=", "b", "ctrl+s")
+        await until(pilot, lambda: named(engine, "propose"))
+        assert named(engine, "propose") == [("propose", "bisect a.py=b", stand_in.BLOG)]
 
 
 async def test_predict_now_and_filter_by_workspace(console: ConsoleApp, engine: StandIn) -> None:

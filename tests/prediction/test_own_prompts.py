@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.execution.runners.flows import FLOWS as REAL_FLOWS
-from engine.execution.runners.parameters import validated
+from engine.execution.runners.parameters import edited, validated
 from engine.prediction.flow_names import ALIASES, named_flow
 from engine.prediction.own_prompts import implied
+from engine.values import Refusal
 
 FLOWS = ("run_tests", "draft_changelog", "fix_lint", "lint", "summarise_day", "report_branches")
 EVENING = datetime(2026, 1, 5, 21, 30, tzinfo=ZoneInfo("Europe/Vienna"))
@@ -53,6 +54,42 @@ def test_anything_more_is_prose(prompt: str) -> None:
 def test_parameters_may_follow_the_name() -> None:
     assert named_flow("run_tests paths=src", FLOWS) == ("run_tests", "paths=src")
     assert named_flow('run_tests {"paths": ["src"]}', FLOWS) == ("run_tests", '{"paths": ["src"]}')
+
+
+@pytest.mark.parametrize(
+    ("prompt", "values"),
+    [
+        ("bisect tests/test_cart.py::test_total", "tests/test_cart.py::test_total"),
+        ("bisect test_total v1.2", "test_total v1.2"),
+        ("bisect test_total HEAD~3", "test_total HEAD~3"),
+        ("hunt_flakes 50", "50"),
+        ("lint src/cart.py", "src/cart.py"),
+    ],
+)
+def test_values_without_their_names_are_parameters_too_and_the_flow_says_which_it_takes(
+    prompt: str, values: str
+) -> None:
+    flow = prompt.partition(" ")[0]
+    assert named_flow(prompt, tuple(REAL_FLOWS)) == (flow, values)
+    with pytest.raises(Refusal) as refusal:
+        edited(flow, REAL_FLOWS[flow].parameters, {}, values)
+    assert refusal.value.message == f"{flow}: '{values}' is not a parameter and its value"
+    assert refusal.value.fix.startswith(f"`{flow} ")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["bisect why the cart is wrong", "lint everything.", "lint src/cart.py and say what each warning means",
+     "bisect it... please", "lint and fix"],
+)  # fmt: skip
+def test_a_sentence_that_begins_as_a_flow_is_prose(prompt: str) -> None:
+    assert named_flow(prompt, tuple(REAL_FLOWS)) is None
+
+
+def test_a_flow_says_how_its_parameters_are_written() -> None:
+    with pytest.raises(Refusal) as refusal:
+        edited("bisect", REAL_FLOWS["bisect"].parameters, {}, "tst=test_total")
+    assert refusal.value.fix.startswith("`bisect test=… good=… [bad=…]`, or a JSON object; test: text (id of the test")
 
 
 def test_every_alias_names_its_flow_and_no_other_and_the_flow_takes_what_is_implied() -> None:

@@ -32,9 +32,14 @@ def validated(flow: str, model: type[BaseModel], values: Mapping[str, Any]) -> B
 
 def refused(flow: str, model: type[BaseModel], problem: str) -> Refusal:
     """What is wrong, with everything that would be right."""
-    accepted = "; ".join(_described(name, field) for name, field in model.model_fields.items()) or "none"
+    accepted = "; ".join(_described(name, field) for name, field in model.model_fields.items())
     told = problem if problem.startswith(f"{flow} ") else f"{flow}: {problem}"
-    return Refusal("bad_parameters", told, f"parameters: {accepted}; as key=value or a JSON object")
+    form = " ".join([flow, *(_formed(name, field) for name, field in model.model_fields.items())])
+    return Refusal("bad_parameters", told, f"`{form}`, or a JSON object; {accepted or 'it has no parameters'}")
+
+
+def _formed(name: str, field: FieldInfo) -> str:
+    return f"{name}=…" if field.is_required() else f"[{name}=…]"
 
 
 def _needs(flow: str, model: type[BaseModel], missing: Sequence[str]) -> str:
