@@ -65,7 +65,7 @@ def _head(one: Document, style: Style) -> str:
 
 
 def _evidence(one: Document) -> str:
-    borne = f"{count(len(one['corroboratedBy']), 'record')} for it"
+    borne = f"drafted from {count(len(one['draftedFrom']), 'record')}, borne out by {len(one['corroboratedBy'])}"
     against = f", {len(one['against'])} against" if one["against"] else ""
     return clean(f"{one['type']}, {one['scopeId'] or 'everybody'}, {borne}{against}")
 

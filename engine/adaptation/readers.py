@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from engine.adaptation import weighing
+from engine.adaptation.saying import quoted
 from engine.adaptation.signatures import added, difference, error_kind, slug
 from engine.adaptation.weighing import Weight
 from engine.storage.facts_read import Fact
@@ -212,7 +213,7 @@ def _kept(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
     if kept is None or not kept.fact:
         return
     category = slug(kept.category) or "other"
-    words = "the operator keeps it as a fact"
+    words = f"the operator keeps {quoted(kept.fact, 120)} as a fact"
     yield _approval(fact, f"fact:{category}", weighing.KEPT_FACT, words, kept=fact.subject, text=kept.fact)
 
 

@@ -18,19 +18,19 @@ Said = tuple[list[str], str]
 def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
     told = record.details
     if "added" in told:
-        said = _quote(told["added"])
+        said = quoted(told["added"])
         line = f"On {told['channel']} the operator adds {said} to what he approves: do so without being told."
         return [line], f"Tell {record.agent} what the operator keeps adding: {said}"
     if "text" not in told:
         raise NothingToDraft("an approval of what was proposed calls for no change")
-    return [str(told["text"])], f"Say in every prompt what the operator keeps as a fact: {_quote(told['text'], 60)}"
+    return [str(told["text"])], f"Say in every prompt what the operator keeps as a fact: {quoted(told['text'], 60)}"
 
 
 def _say_error(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
     told = record.details
     tool, message = str(told["tool"]), str(told["message"])
     cause = message.partition(": ")[2] or message
-    line = f"A call of {tool} failed: {_quote(cause)}."
+    line = f"A call of {tool} failed: {quoted(cause)}."
     session = ended(record.session_id, material)
     instead = reading.after_error(material.transcript(session), tool, message)
     learnt = list(material.corrections(session))
@@ -38,7 +38,7 @@ def _say_error(record: LearningRecord, known: Sequence[LearningRecord], material
         raise NothingToDraft(f"nothing is known of what helps against {record.source_label}")
     if instead:
         line += f" What worked then: {', '.join(f'`{flat(one)}`' for one in instead)}."
-    return [line, *learnt], f"Warn {record.agent} of an error of {tool}: {_quote(cause, 60)}"
+    return [line, *learnt], f"Warn {record.agent} of an error of {tool}: {quoted(cause, 60)}"
 
 
 def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
@@ -49,11 +49,11 @@ def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], material
     if not text:
         raise NothingToDraft(f"{told['ref']} is not said any more")
     line = (
-        f"{told['leader']} says {_quote(text)}. Of {told['told']} sessions with it {told['told_bad']} ended badly, "
+        f"{told['leader']} says {quoted(text)}. Of {told['told']} sessions with it {told['told_bad']} ended badly, "
         f"of {told['untold']} without it {told['untold_bad']}: where it and the task disagree, the task and its tests "
         "count."
     )
-    return [line], f"Take the weight from what {told['leader']} says: {_quote(text, 60)}"
+    return [line], f"Take the weight from what {told['leader']} says: {quoted(text, 60)}"
 
 
 def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
@@ -64,15 +64,15 @@ def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], material
     why = [f"it is {told['days']} days old, where {told['most']} are the rule"] if told["most"] else []
     why += [f"files that it names are gone: {', '.join(map(str, told['gone'][:5]))}"] if told["gone"] else []
     past = " and ".join(why)
-    line = f"{told['leader']} says {_quote(text)}, and {past}: look whether it still holds before you follow it."
-    return [line], f"Say that what {told['leader']} says may be out of date: {_quote(text, 60)}"
+    line = f"{told['leader']} says {quoted(text)}, and {past}: look whether it still holds before you follow it."
+    return [line], f"Say that what {told['leader']} says may be out of date: {quoted(text, 60)}"
 
 
 def _say_recalled(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
     text = material.memory(str(record.details["memory"]))
     if not text:
         raise NothingToDraft("what was recalled was forgotten since")
-    return [text], f"Keep before {record.agent} what it is served again and again: {_quote(text, 60)}"
+    return [text], f"Keep before {record.agent} what it is served again and again: {quoted(text, 60)}"
 
 
 def _say_nothing(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
@@ -95,6 +95,7 @@ def flat(text: Any) -> str:
     return " ".join(str(text).split())
 
 
-def _quote(text: Any, most: int = QUOTED) -> str:
+def quoted(text: Any, most: int = QUOTED) -> str:
+    """A text in one line and in quotes, at most so many characters of it."""
     said = flat(text).strip(".")
     return f"“{said if len(said) <= most else said[: most - 1] + '…'}”"

@@ -139,6 +139,17 @@ def test_a_fact_becomes_its_records(world: World, fact: Event, expected: list[tu
     assert world.adaptation.records()[::-1] == found
 
 
+def test_facts_that_the_operator_keeps_are_told_apart(world: World) -> None:
+    for id, text in (("fact_1", "Prices are whole cents."), ("fact_2", "Shelves have names.")):
+        world.told.facts[id] = KeptFact(text)
+        world.happened(kept(id))
+    world.adaptation.reflect()
+    assert [one.reason for one in world.adaptation.records()[::-1]] == [
+        "65.0 the operator keeps “Prices are whole cents” as a fact",
+        "65.0 the operator keeps “Shelves have names” as a fact",
+    ]
+
+
 def test_a_heal_makes_a_record_of_each_test_and_says_what_was_spent(world: World) -> None:
     world.heal("sess_1", failing=tuple(f"t.py::{name}" for name in "abcdefg"))
     assert world.adaptation.reflect() == 5

@@ -63,6 +63,7 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
     assert [each["id"] for each in listed["candidates"]] == [one["id"]]
     assert listed["counts"]["review"] == 1
     assert "1 waits for you" in read
+    assert "drafted from 1 record, borne out by 1" in read
     assert [wait.kind for wait in engine.queue()] == ["candidate"]
     shown, read = done(engine, "candidates", "show", one["id"][:9])
     assert [each["state"] for each in shown["stations"]] == ["done"] * 4 + ["now", "ahead"]
