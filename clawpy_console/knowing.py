@@ -191,7 +191,8 @@ class KnowingApp(App[None]):
             failure = Refusal("failed", f"{type(error).__name__}: {error}", f"the whole story is in {self.home.logs}")
             if refused is not None:
                 refused(failure)
-            self.say(str(failure), "error")
+            else:
+                self.say(str(failure), "error")
         else:
             if then is not None:
                 then(result)

@@ -180,6 +180,7 @@ class CandidatesScreen(Judging, Browsing, Filtering):
 
     def _take_view(self, view: CandidateView | None) -> None:
         before, self._view = self._view, view
+        self.now_read()
         self._draw_detail()
         if not (before and view and before.candidate.id == view.candidate.id):
             self.query_one("#story").scroll_home(animate=False)

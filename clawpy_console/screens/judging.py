@@ -9,6 +9,7 @@ from clawpy_console import words
 from clawpy_console.actions import shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets import candidate_lines as lines
+from engine.values import Refusal
 from engine.values.adaptation import CANDIDATE_MOVES, CandidateMove, CandidateView
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class Judging(ConsoleScreen):
     """Base of a screen with a candidate under the cursor. The last decision can be taken back where that is legal."""
 
     _undo: tuple[str, Callable[[Engine], object]] | None = None
+    _undoing = False
+    """From `u` on until the candidate was read again: what can be done with it is not known."""
 
     @property
     def view(self) -> CandidateView | None:
@@ -34,6 +37,8 @@ class Judging(ConsoleScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing with this candidate are not offered."""
+        if self._undoing and (action in MOVES or action == "undo"):
+            return True  # they say that it runs
         if action in MOVES:
             view = self.view if self.ready else None
             return view is not None and (view.candidate.status, MOVES[action]) in CANDIDATE_MOVES
@@ -77,16 +82,34 @@ class Judging(ConsoleScreen):
     def action_undo(self) -> None:
         """Take the last decision back."""
         engine, undo = self.app.live(), self._undo
-        if engine is None or undo is None:
+        if self._still_undoing() or engine is None or undo is None:
             return
         said, back = undo
 
         def done(_: object) -> None:
             self._undo = None
+            self._undoing = True
             self.app.say(said)
             self._renew()
 
-        self.app.ask(lambda: back(engine), done)
+        def refused(refusal: Refusal) -> None:
+            self.now_read()
+            self.app.say(str(refusal), "error")
+
+        self._undoing = True
+        self.refresh_bindings()
+        self.app.ask(lambda: back(engine), done, refused)
+
+    def now_read(self) -> None:
+        """What is shown of the candidate is what it is now."""
+        self._undoing = False
+        self.refresh_bindings()
+
+    def _still_undoing(self) -> bool:
+        """Whether a decision is being taken back; the key that asks is answered."""
+        if self._undoing:
+            self.app.say("undo is running; a moment, then again", "warning")
+        return self._undoing
 
     def _ask(
         self, view: CandidateView, how: str, title: str, asks: str,
@@ -97,7 +120,7 @@ class Judging(ConsoleScreen):
         from clawpy_console.dialogs.decide import Decide
 
         engine = self.app.live()
-        if engine is None:
+        if engine is None or self._still_undoing():
             return
 
         def answered(reason: str | None) -> None:

@@ -25,10 +25,13 @@ from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.session import about, session_row, waits
 from clawpy_console.widgets.tab_line import Columns
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import ChangeSet, ChangeState, ModelCall, SessionView
+from engine.values import ChangeSet, ChangeState, ModelCall, Refusal, SessionView
 
 OLDER = "=older"
 """The id of the row that lists older sessions."""
+
+DOES = frozenset({"land", "branch", "discard", "undo"})
+"""Actions that do something with a change set."""
 
 
 class WorkScreen(Conversing, Filtering):
@@ -50,6 +53,7 @@ class WorkScreen(Conversing, Filtering):
         self._beyond = ""  # the oldest session that was listed when older ones were asked for
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
         self._calls_of: tuple[str, int, bool] = ("", 0, False)
+        self._begun: dict[str, tuple[str, ChangeSet]] = {}  # by change set: what was begun with it, as it was then
 
     def body(self) -> ComposeResult:
         yield Columns(id="tabs")
@@ -216,6 +220,8 @@ class WorkScreen(Conversing, Filtering):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing for this session are not offered."""
+        if action in DOES and self._under_way:
+            return True  # they say that it runs
         if action in ("land", "branch", "discard"):
             return waits(self.change)
         if action == "undo":
@@ -237,13 +243,16 @@ class WorkScreen(Conversing, Filtering):
         if engine is not None and change is not None:
             undo = shown_key("work.undo", self.app.keymap)
             done = f"landed {words.count(len(change.files), 'file')}; {undo} takes it back"
-            self._carry_out(lambda: engine.changes.land(change.id), done)
+            self._carry_out("landing", change, lambda: engine.changes.land(change.id), lambda _: done)
 
     def action_branch(self) -> None:
         engine, change = self.app.live(), self._waiting_change()
         if engine is not None and change is not None:
-            self.app.ask(
-                lambda: engine.changes.branch(change.id), lambda made: self._done(f"committed to {made.branch}")
+            self._carry_out(
+                "branching",
+                change,
+                lambda: engine.changes.branch(change.id),
+                lambda made: f"committed to {made.branch}",
             )
 
     def action_discard(self) -> None:
@@ -257,19 +266,20 @@ class WorkScreen(Conversing, Filtering):
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self._carry_out(lambda: engine.changes.discard(change.id), "discarded")
+                self._carry_out("discarding", change, lambda: engine.changes.discard(change.id), lambda _: "discarded")
 
         self.app.push_screen(Confirm("Throw the changes away?", question, key="X", word="discard"), answered)
 
     def action_undo(self) -> None:
         engine, change = self.app.live(), self.change
-        if engine is None:
+        if engine is None or self._still_running():
             return
         if change is None or change.state is not ChangeState.LANDED:
             self.app.say("nothing landed from this session", "warning")
             return
         again = shown_key("work.land", self.app.keymap)
-        self._carry_out(lambda: engine.changes.undo(change.id), f"the landing is taken back; {again} lands it again")
+        done = f"the landing is taken back; {again} lands it again"
+        self._carry_out("undo", change, lambda: engine.changes.undo(change.id), lambda _: done)
 
     def action_stop(self) -> None:
         engine, session = self.app.live(), self.session
@@ -284,13 +294,39 @@ class WorkScreen(Conversing, Filtering):
 
     def _waiting_change(self) -> ChangeSet | None:
         change = self.change
+        if self._still_running():
+            return None
         if not waits(change):
             self.app.say("nothing of this session waits to be landed", "warning")
             return None
         return change
 
-    def _carry_out(self, call: Callable[[], object], done: str) -> None:
-        self.app.ask(call, lambda _: self._done(done))
+    @property
+    def _under_way(self) -> str:
+        """What was begun with the change set of this session and is not known to be done, "" for nothing."""
+        change = self.change
+        doing, before = self._begun.get(change.id, ("", None)) if change else ("", None)
+        return doing if change == before else ""
+
+    def _still_running(self) -> bool:
+        """Whether something is being done with the change set; the key that asks is answered."""
+        if doing := self._under_way:
+            self.app.say(f"{doing} is running; a moment, then again", "warning")
+        return bool(doing)
+
+    def _carry_out(
+        self, doing: str, change: ChangeSet, call: Callable[[], ChangeSet], done: Callable[[ChangeSet], str]
+    ) -> None:
+        """Call what is `doing` something with `change`; `done` says what came of it."""
+
+        def refused(refusal: Refusal) -> None:
+            self._begun.pop(change.id, None)
+            self.app.say(str(refusal), "error")
+            self.refresh_bindings()
+
+        self._begun[change.id] = (doing, change)
+        self.refresh_bindings()
+        self.app.ask(call, lambda made: self._done(done(made)), refused)
 
     def _done(self, text: str) -> None:
         self.app.say(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from textual.widgets import Input
 
@@ -133,6 +135,21 @@ async def test_rolling_back_says_that_it_will_be_as_it_was(console: ConsoleApp, 
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.ROLLED_BACK)
         await pilot.press("u")
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.PROMOTED)
+
+
+async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp, engine: StandIn) -> None:
+    answered, approve = threading.Event(), engine.adaptation.approve
+    async with console.run_test(size=WIDE, notifications=True) as pilot:
+        screen = await to_candidate(pilot, STOCK.id, "b", "ctrl+s")
+        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.ROLLED_BACK)
+        engine.adaptation.approve = lambda id: (answered.wait(5), approve(id))[1]
+        await pilot.press("u", "b", "u")
+        await until(pilot, lambda: "undo is running; a moment, then again" in screen_text(console))
+        answered.set()
+        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.PROMOTED)
+        assert noted(engine, "approve_candidate") == [("approve_candidate", STOCK.id)]
+        await pilot.press("b")
+        assert isinstance(console.screen, Decide)
 
 
 async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp, engine: StandIn) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.lines import LinesView
@@ -57,6 +58,36 @@ async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: Stand
         assert "L lands it again" in screen_text(console)
         await pilot.press("L")  # taken back is not thrown away
         await until(pilot, lambda: engine.noted.count(("landed", CHANGE)) == 2)
+
+
+async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp, engine: StandIn) -> None:
+    answered, undo = threading.Event(), engine.changes.undo
+    engine.changes.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await to_the_change(pilot)
+        await pilot.press("L")
+        await until(pilot, lambda: "3 files landed" in screen_text(console))
+        await pilot.press("u", "b")
+        await until(pilot, lambda: "undo is running; a moment, then again" in screen_text(console))
+        await pilot.press("u")
+        answered.set()
+        await until(pilot, lambda: "landing taken back" in screen_text(console))
+        assert engine.noted.count(("undone", CHANGE)) == 1
+        assert ("branched", CHANGE) not in engine.noted
+        await pilot.press("b")
+        await until(pilot, lambda: ("branched", CHANGE) in engine.noted)
+
+
+async def test_after_an_undo_that_was_refused_its_keys_are_there_again(console: ConsoleApp, engine: StandIn) -> None:
+    engine.refuse["undone"] = Refusal("conflict", "shop/cart.py was edited since", "commit it first")
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await to_the_change(pilot)
+        await pilot.press("L")
+        await until(pilot, lambda: "3 files landed" in screen_text(console))
+        await pilot.press("u")
+        await until(pilot, lambda: "was edited since" in screen_text(console))
+        await pilot.press("u")
+        await until(pilot, lambda: "landing taken back" in screen_text(console))
 
 
 async def test_branch(console: ConsoleApp, engine: StandIn) -> None:
