@@ -140,8 +140,8 @@ def test_a_fact_becomes_its_records(world: World, fact: Event, expected: list[tu
 
 
 def test_facts_that_the_operator_keeps_are_told_apart(world: World) -> None:
-    for id, text in (("fact_1", "Prices are whole cents."), ("fact_2", "Shelves have names.")):
-        world.told.facts[id] = KeptFact(text)
+    for id, said in (("fact_1", "Prices are whole cents."), ("fact_2", "Shelves have names.")):
+        world.told.facts[id] = KeptFact(said)
         world.happened(kept(id))
     world.adaptation.reflect()
     assert [one.reason for one in world.adaptation.records()[::-1]] == [
