@@ -29,7 +29,7 @@ def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
         ),
     ]  # fmt: skip
     served = engine.hiring.served()
-    models = [] if served else engine.hiring.models()
+    models = [] if served else list(engine.hiring.models().ids)
     return [*lines, hiring.line(served, engine.hiring.found(), models, shown_key("app.hire", keymap))]
 
 

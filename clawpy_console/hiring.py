@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
@@ -11,6 +11,7 @@ from clawpy_console import words
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
     from engine import Engine
+    from engine.values import FoundAgent, LocalModels
 
 KEYS = "123456789"
 
@@ -23,11 +24,14 @@ def offer(app: ConsoleApp) -> None:
         app.look_up(lambda: (hiring.served(), hiring.found(), hiring.models()), lambda seen: _choose(app, *seen))
 
 
-def _choose(app: ConsoleApp, served: str, found: list[Any], models: list[str]) -> None:
+def _choose(app: ConsoleApp, served: str, found: list[FoundAgent], local: LocalModels) -> None:
+    models = local.ids
     if not found and not models:
         told = "no coding agent is on the PATH and no local model answers; `clawpy key set openai` makes a model do it"
-        app.say(told, "warning")
+        app.say(". ".join((*local.faults, told)), "warning")
         return
+    for fault in local.faults:
+        app.say(fault, "warning")
     from clawpy_console.dialogs.choose import Choose
 
     choices = [(one.name, _meaning(one)) for one in found] + [(one, "a model of this machine") for one in models]
@@ -41,20 +45,24 @@ def _choose(app: ConsoleApp, served: str, found: list[Any], models: list[str]) -
     app.push_screen(Choose("Who does what koji-core is asked in prose?", options, present=served), chosen)
 
 
-def _hire(engine: Engine, name: str, is_model: bool) -> Any:
-    agent = engine.hiring.take_model(name) if is_model else engine.hiring.hire(name)
+def _hire(engine: Engine, name: str, is_model: bool) -> FoundAgent | None:
+    agent = None
+    if is_model:
+        engine.hiring.take_model(name)
+    else:
+        agent = engine.hiring.hire(name)
     engine.cards.look_again()  # the cards that lie there say at once who would do them
     return agent
 
 
-def _meaning(one: Any) -> str:
+def _meaning(one: FoundAgent) -> str:
     if one.missing:
         return f"{one.title}, once its adapter is there: {one.missing}"
     reaches = f"; reaches {one.hosts[0]}" + (f" and {len(one.hosts) - 1} more" if len(one.hosts) > 1 else "")
     return one.title + (reaches if one.hosts else "")
 
 
-def _hired(app: ConsoleApp, name: str, agent: Any) -> None:
+def _hired(app: ConsoleApp, name: str, agent: FoundAgent | None) -> None:
     app.renew(["settings", "cards"])
     if agent is None:
         app.say(f"koji-core is served by {name}")
@@ -69,7 +77,7 @@ def _hired(app: ConsoleApp, name: str, agent: Any) -> None:
     )
 
 
-def line(served: str, found: list[Any], models: list[str], key: str) -> Content:
+def line(served: str, found: list[FoundAgent], models: list[str], key: str) -> Content:
     """What the first run says of it; `key` offers what is found."""
     if served:
         return Content.styled(f"prose is done by {words.crop(served, 60)}", "$grey")

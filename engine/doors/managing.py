@@ -13,7 +13,7 @@ from engine.values import Refusal, sanitise
 if TYPE_CHECKING:
     from engine.config import Settings
     from engine.engine import Engine
-    from engine.execution.runners.acp.known import FoundAgent
+    from engine.values import FoundAgent
 
 
 def agents(engine: Engine, arguments: Arguments) -> Document:

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from engine.config import SettingsSource
 from engine.config_agents import ACP, AUTO, MODEL, model_fault
 from engine.execution.local_models import running
-from engine.execution.runners.acp.known import FoundAgent, discover
+from engine.execution.runners.acp.known import discover
 from engine.execution.runners.acp.known import found as known_as
-from engine.values import Refusal
+from engine.values import FoundAgent, LocalModels, Refusal
 
 CHANNEL = "koji-core"
 """The channel that is offered an agent: code, builds, tests."""
@@ -65,8 +65,8 @@ class Hiring:
         except Refusal:
             return ""
 
-    def models(self) -> list[str]:
-        """Ids of models that run on this machine, for instance `ollama:qwen3`. Blocking, up to half a second."""
+    def models(self) -> LocalModels:
+        """The models that run on this machine, and what does not tell its own. Blocking, up to a second."""
         current = self._settings.current
         named = {name: current.provider(name) for name in current.provider_names()}
         return running({name: one for name, one in named.items() if one is not None})

@@ -1,21 +1,27 @@
 """Models that run on this machine and wait to be named: asked of the providers that need no key (SPEC 3.8, 9.1).
 
 A provider is asked for its list of models only where its address is this very machine; nothing but that is sent.
+Whatever listens there, it is given little time and little room.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ipaddress
 import json
+import socket
+import threading
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 from engine.config_agents import ProviderKind, ProviderSettings
-from engine.values import sanitise
+from engine.values import LocalModels, sanitise
 
 PATIENCE = 0.5
-"""Seconds for a server of this machine to answer; where none listens, no time at all passes."""
+"""Seconds for a server of this machine to answer as a whole; where none listens, no time at all passes."""
 
 LARGEST = 256 * 1024
 """Bytes of an answer that are looked at."""
@@ -23,33 +29,74 @@ LARGEST = 256 * 1024
 MOST = 9
 """Models that are told of a provider."""
 
+_LATE = f"did not tell its models within {PATIENCE:g} s"
 
-def running(providers: Mapping[str, ProviderSettings]) -> list[str]:
-    """Ids (`ollama:qwen3`) of models that answer on this machine, by provider, in the order in which it tells them.
-    Blocking, up to half a second a provider; what does not answer, or answers something else, has none."""
-    return [
-        f"{name}:{model}"
-        for name, one in providers.items()
-        if one.keyless and one.kind is ProviderKind.OPENAI
-        for model in _listed(one.base_url)
+
+def running(providers: Mapping[str, ProviderSettings]) -> LocalModels:
+    """The models that answer on this machine. Blocking, up to a second: all providers are asked at once."""
+    asked = {name: parts for name, one in providers.items() if (parts := _local(one)) is not None}
+    if not asked:
+        return LocalModels()
+    with ThreadPoolExecutor(len(asked), thread_name_prefix="local-models") as threads:
+        answers = list(threads.map(_ask, asked.values()))
+    ids = [f"{name}:{model}" for name, answer in zip(asked, answers, strict=True) for model in answer.ids]
+    faults = [
+        f"{name} at {asked[name].netloc.rpartition('@')[2]} {fault}"
+        for name, answer in zip(asked, answers, strict=True)
+        for fault in answer.faults
     ]
+    return LocalModels(tuple(ids), tuple(faults))
 
 
-def _listed(base_url: str) -> list[str]:
+def _local(provider: ProviderSettings) -> SplitResult | None:
+    """The address of a provider of this machine that needs no key; None for every other one."""
+    if not provider.keyless or provider.kind is not ProviderKind.OPENAI:
+        return None
     try:
-        parts = urlsplit(base_url)
-        if parts.scheme != "http" or not _here(parts.hostname or ""):
-            return []
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=PATIENCE)
-        try:
-            connection.request("GET", f"{parts.path.rstrip('/')}/models")  # no proxy, and no redirection is followed
-            answer = connection.getresponse()
-            document = json.loads(answer.read(LARGEST)) if answer.status == 200 else {}
-        finally:
-            connection.close()
-        names = [str(one["id"]) for one in document.get("data") or []]
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
-        return []  # nobody listens, or it is something else that does
+        parts = urlsplit(provider.base_url)
+        return parts if parts.scheme == "http" and _here(parts.hostname or "") and parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+def _ask(address: SplitResult) -> LocalModels:
+    """What one server says: names without their provider, or what is wrong as the end of a sentence."""
+    connection = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=PATIENCE)
+    try:
+        connection.connect()
+    except OSError as error:
+        # None listens, or one that takes nobody in.
+        return LocalModels(faults=(_LATE,) if isinstance(error, TimeoutError) else ())
+    # A timeout of the socket begins anew with every byte; this ends it all, whatever was sent.
+    late = threading.Event()
+    end = threading.Timer(PATIENCE, _hang_up, (connection.sock, late))
+    end.start()
+    try:
+        connection.request("GET", f"{address.path.rstrip('/')}/models")  # no proxy, and no redirection is followed
+        answer = connection.getresponse()
+        if answer.status != 200:
+            return LocalModels(faults=(f"answers {answer.status} where its list of models should be",))
+        said = answer.read(LARGEST + 1)
+        if len(said) > LARGEST:
+            return LocalModels(faults=(f"tells more than {LARGEST // 1024} KB where its list of models should be",))
+        return LocalModels(tuple(_names(json.loads(said))))
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        if late.is_set():
+            return LocalModels(faults=(_LATE,))
+        return LocalModels(faults=("answers, but tells no list of models",))
+    finally:
+        end.cancel()
+        connection.close()
+
+
+def _hang_up(connection: socket.socket, late: threading.Event) -> None:
+    late.set()
+    with contextlib.suppress(OSError):  # it was over in this moment
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _names(document: Any) -> list[str]:
+    names = [one["id"] for one in document["data"] or []]
     return [name for name in names if name and name == sanitise(name) and len(name) <= 120 and name.isprintable()][
         :MOST
     ]

@@ -6,6 +6,8 @@ Standard library only, so that a screen can draw them before anything heavy is i
 
 from engine.values.agents import (
     Contribution,
+    FoundAgent,
+    LocalModels,
     ModelCall,
     PermissionAnswer,
     PermissionRequest,
@@ -187,6 +189,7 @@ __all__ = [
     "FlushReport",
     "ForgetPreview",
     "ForgetReport",
+    "FoundAgent",
     "GateResult",
     "GraphEdge",
     "GraphNode",
@@ -211,6 +214,7 @@ __all__ = [
     "LearningType",
     "LearningView",
     "Learnt",
+    "LocalModels",
     "Memory",
     "Metrics",
     "ModelCall",

@@ -180,3 +180,29 @@ class PermissionRequest:
     answer: PermissionAnswer | None = None
     withdrawn: bool = False
     by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAgent:
+    """An agent that is installed here. `missing`: the command that installs its adapter, "" when it can serve now.
+
+    `login`: how the operator lets it in, in words; it needs the agent's own folder.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    title: str
+    hosts: tuple[str, ...]
+    login: str
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModels:
+    """The models that answer on this machine (SPEC 9.1)."""
+
+    ids: tuple[str, ...] = ()
+    """For instance `ollama:qwen3`: by provider, in the order in which it tells them."""
+
+    faults: tuple[str, ...] = ()
+    """Of each provider where something listens that does not tell its models: a sentence that says so."""

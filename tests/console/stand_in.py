@@ -24,6 +24,7 @@ from engine.values import (
     DecidedBy,
     FileDiff,
     LandPreview,
+    LocalModels,
     ModelCall,
     PermissionAnswer,
     PermissionRequest,
@@ -173,7 +174,7 @@ class Hiring(Port):
         super().__init__(engine)
         self.serves = "openai:gpt-6.1-terra"
         self.here: list[Any] = []
-        self.local: list[str] = []
+        self.local = LocalModels()
 
     def served(self, channel: str = "koji-core") -> str:
         return self.serves
@@ -181,7 +182,7 @@ class Hiring(Port):
     def found(self) -> list[Any]:
         return self.here
 
-    def models(self) -> list[str]:
+    def models(self) -> LocalModels:
         return self.local
 
     def take_model(self, model_id: str, channel: str = "koji-core") -> None:

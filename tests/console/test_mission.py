@@ -11,7 +11,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.stack import CardStack
-from engine.values import Card, CheckResult, Outcome, RailVerdict, Refusal, Status, Verdict
+from engine.values import Card, CheckResult, LocalModels, Outcome, RailVerdict, Refusal, Status, Verdict
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
@@ -366,7 +366,7 @@ async def test_the_first_run_says_who_could_take_prose_and_a_key_hires_it(consol
 
 
 async def test_the_first_run_says_which_models_of_this_machine_could(console: ConsoleApp, engine: StandIn) -> None:
-    engine.hiring.serves, engine.hiring.local = "", ["ollama:qwen3", "ollama:llama3.2:3b"]
+    engine.hiring.serves, engine.hiring.local = "", LocalModels(("ollama:qwen3", "ollama:llama3.2:3b"))
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await live(pilot)
         await until(pilot, lambda: "H takes ollama:qwen3 or" in screen_text(console))
@@ -377,6 +377,18 @@ async def test_the_first_run_says_which_models_of_this_machine_could(console: Co
         assert named(engine, "take_model") == [("take_model", "ollama:llama3.2:3b")]
         assert named(engine, "look_again") == [("look_again",)]
         assert len(console.screen_stack) == 1
+
+
+async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    fault = "ollama at 127.0.0.1:11434 did not tell its models within 0.5 s"
+    engine.hiring.serves, engine.hiring.local = "", LocalModels(faults=(fault,))
+    async with console.run_test(size=(200, 60), notifications=True) as pilot:
+        await live(pilot)
+        await pilot.press("H")
+        await until(pilot, lambda: "ollama at 127.0.0.1:11434 did not tell its" in screen_text(console))
+        assert "no coding agent is on the PATH" in screen_text(console)
 
 
 async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: ConsoleApp, engine: StandIn) -> None:

@@ -2,78 +2,168 @@
 
 from __future__ import annotations
 
+import itertools
+import socket
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import time
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
 from engine.config_agents import ProviderKind, ProviderSettings
-from engine.execution.local_models import MOST, running
+from engine.execution.local_models import LARGEST, MOST, PATIENCE, running
 
 LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'
+HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 Serve = Callable[..., str]
 
 
+class Server:
+    """Listens on this machine, and answers whoever asks for `/v1/models` with `pieces`, one after the other."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = pieces
+        self._over = threading.Event()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join(10)
+
+    def _serve(self) -> None:
+        try:
+            while True:
+                with self._listening.accept()[0] as client:
+                    self._answer(client)
+        except OSError:
+            return  # stopped
+
+    def _answer(self, client: socket.socket) -> None:
+        asked = b""
+        while b"\r\n\r\n" not in asked and (more := client.recv(4096)):
+            asked += more
+        try:
+            for piece in self._pieces if asked.startswith(b"GET /v1/models ") else [b"HTTP/1.1 404 No\r\n\r\n"]:
+                client.sendall(piece)
+                if self._over.is_set():
+                    return
+        except OSError:
+            return  # whoever asked is gone
+
+
 @pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Starts a server of this machine that answers every question with `body`; gives its address."""
-    servers: list[ThreadingHTTPServer] = []
+def answering() -> Iterator[Serve]:
+    """Starts a server of this machine that answers with pieces of bytes; gives its address."""
+    servers: list[Server] = []
 
-    def start(body: bytes, status: int = 200, location: str = "") -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(status if self.path == "/v1/models" else 404)
-                if location:
-                    self.send_header("Location", location)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                return
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{server.server_port}/v1"
+    def start(pieces: Iterable[bytes]) -> str:
+        servers.append(Server(pieces))
+        return servers[-1].url
 
     yield start
     for server in servers:
-        server.shutdown()
-        server.server_close()
+        server.stop()
+
+
+@pytest.fixture
+def serve(answering: Serve) -> Serve:
+    """Starts a server that answers with `body`; gives its address."""
+
+    def start(body: bytes, status: int = 200, location: str = "") -> str:
+        more = f"Location: {location}\r\n" if location else ""
+        return answering([f"HTTP/1.1 {status} So\r\n{more}\r\n".encode() + body])
+
+    return start
 
 
 def provider(url: str, **more: object) -> ProviderSettings:
     return ProviderSettings(**({"kind": ProviderKind.OPENAI, "base_url": url, "keyless": True} | more))
 
 
+def ids(url: str, **more: object) -> tuple[str, ...]:
+    return running({"ollama": provider(url, **more)}).ids
+
+
+def faults(url: str) -> list[str]:
+    """What is said of a server that tells no model, without where it is."""
+    found = running({"ollama": provider(url)})
+    where = f"ollama at {url.removeprefix('http://').removesuffix('/v1')} "
+    assert not found.ids
+    assert all(one.startswith(where) for one in found.faults)
+    return [one.removeprefix(where) for one in found.faults]
+
+
 def test_what_answers_is_told_by_the_id_that_the_settings_take(serve: Serve) -> None:
-    assert running({"ollama": provider(serve(LIST))}) == ["ollama:qwen3:8b", "ollama:llama3.2:3b"]
+    found = running({"ollama": provider(serve(LIST))})
+    assert (found.ids, found.faults) == (("ollama:qwen3:8b", "ollama:llama3.2:3b"), ())
 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"<html>", b"[]", b"3", b'{"data": null}', b'{"data": [1]}', b'{"data": {"id": 1}}', b'{"data": [{}]}'],
+    [
+        *(b"", b"<html>", b"[]", b"3", b"{}", b'{"data": [1]}', b'{"data": {"id": 1}}', b'{"data": [{}]}'),
+        *(b'{"data": [{"id": 3}]}', b"1" * 5_000, b"[" * 100_000, b'{"data":' * 20_000, b"\xff\xfe"),
+    ],
 )
-def test_what_answers_something_else_has_none(serve: Serve, body: bytes) -> None:
-    assert running({"ollama": provider(serve(body))}) == []
+def test_what_answers_something_else_is_said_to_tell_no_models(serve: Serve, body: bytes) -> None:
+    assert faults(serve(body)) == ["answers, but tells no list of models"]
+
+
+def test_a_server_without_models_is_no_fault(serve: Serve) -> None:
+    assert faults(serve(b'{"object": "list", "data": null}')) == []
 
 
 def test_nobody_listens_refuses_or_sends_elsewhere(serve: Serve) -> None:
     other = serve(LIST)
-    assert running({"ollama": provider("http://127.0.0.1:9/v1")}) == []
-    assert running({"ollama": provider(serve(LIST, 401))}) == []
-    assert running({"ollama": provider(serve(b"", 302, f"{other}/models"))}) == []
+    assert faults("http://127.0.0.1:9/v1") == []
+    assert faults(serve(LIST, 401)) == ["answers 401 where its list of models should be"]
+    assert faults(serve(b"", 302, f"{other}/models")) == ["answers 302 where its list of models should be"]
+
+
+def test_an_answer_that_has_no_end_is_not_read_to_its_end(answering: Serve) -> None:
+    endless = itertools.chain([HEAD], itertools.repeat(b" " * 65_536))
+    assert faults(answering(endless)) == [f"tells more than {LARGEST // 1024} KB where its list of models should be"]
+
+
+def drip(before: bytes, drop: bytes) -> Iterator[bytes]:
+    """Bytes that never let the patience of a socket run out."""
+    yield before
+    while True:
+        time.sleep(PATIENCE / 10)
+        yield drop
+
+
+@pytest.mark.parametrize(
+    ("before", "drop"),
+    [(b"", b"H"), (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"), (HEAD, b" ")],
+    ids=["first line", "headers", "body"],
+)
+def test_a_server_that_answers_drop_by_drop_holds_nobody_up(answering: Serve, before: bytes, drop: bytes) -> None:
+    since = time.monotonic()
+    assert faults(answering(drip(before, drop))) == [f"did not tell its models within {PATIENCE:g} s"]
+    assert time.monotonic() - since < PATIENCE * 10
+
+
+def test_servers_that_say_nothing_are_waited_for_together_and_hide_no_other(answering: Serve, serve: Serve) -> None:
+    slow = {f"slow-{number}": provider(answering(drip(HEAD, b" "))) for number in range(12)}
+    since = time.monotonic()
+    found = running({**slow, "ollama": provider(serve(LIST))})
+    assert time.monotonic() - since < PATIENCE * 10
+    assert found.ids == ("ollama:qwen3:8b", "ollama:llama3.2:3b")
+    assert len(found.faults) == len(slow)
 
 
 def test_only_this_machine_and_only_providers_without_a_key_are_asked(serve: Serve) -> None:
-    url = serve(LIST)
-    assert running({"mine": provider(url, keyless=False)}) == []
-    assert running({"near": provider("http://192.0.2.1:11434/v1")}) == []  # it would take its time, were it asked
+    assert ids(serve(LIST), keyless=False) == ()
+    assert ids("http://192.0.2.1:11434/v1") == ()  # it would take its time, were it asked
 
 
 def test_names_that_no_model_has_are_passed_over_and_a_long_list_is_cut(serve: Serve) -> None:
     names = ["\\u001b[31mred", "", "x" * 500, *(f"m{number}" for number in range(30))]
     body = ", ".join(f'{{"id": "{name}"}}' for name in names)
-    found = running({"ollama": provider(serve(f'{{"data": [{body}]}}'.encode()))})
-    assert found == [f"ollama:m{number}" for number in range(MOST)]
+    assert ids(serve(f'{{"data": [{body}]}}'.encode())) == tuple(f"ollama:m{number}" for number in range(MOST))

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.values import FoundAgent
+
 
 @dataclass(frozen=True, slots=True)
 class KnownAgent:
@@ -93,21 +95,6 @@ KNOWN = (
     KnownAgent("kimi", "Kimi CLI", (("kimi", "acp"),), hosts=("api.moonshot.ai", "api.kimi.com"), login=("kimi",)),
     KnownAgent("fast-agent", "fast-agent", (("fast-agent-acp",),), keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY")),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FoundAgent:
-    """An agent that is installed here. `missing`: the command that installs its adapter, "" when it can serve now.
-
-    `login`: how the operator lets it in, in words; it needs the agent's own folder, see `login_words`.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    title: str
-    hosts: tuple[str, ...]
-    login: str
-    missing: str = ""
 
 
 def discover(path: str | None = None, *, data: Path | None = None) -> list[FoundAgent]:
