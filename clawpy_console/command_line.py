@@ -134,7 +134,9 @@ def parser() -> argparse.ArgumentParser:
 
     approve = with_id("approve", "approve a card, which starts its session", "clawpy approve 7k2m --wait")
     approve.add_argument("--edit", metavar="TEXT", help="another prompt, or KEY=VALUE parameters of a flow")
-    approve.add_argument("--wait", action="store_true", help="until the session has ended; exit code 1 when it failed")
+    approve.add_argument(
+        "--wait", action="store_true", help="until the session has ended; exit code 1 when it failed or left tests red"
+    )
     approve.set_defaults(build=lambda options, where: {"id": options.id, "edit": options.edit, "wait": options.wait})
     with_id("dismiss", "dismiss a card", "clawpy dismiss 7k2m")
     snooze = with_id("snooze", "put a card off", "clawpy snooze 7k2m --for 30m")

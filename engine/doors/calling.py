@@ -182,8 +182,10 @@ def _without_engine(home: Home, verb: str, arguments: Mapping[str, Any], workspa
 
 
 def failed(document: Mapping[str, Any]) -> bool:
-    """True when a document tells of a session that ended badly, or of a card that is given back because nothing was
-    done, so that `approve --wait` is honest (SPEC 9.8)."""
+    """True when a document tells of a session that ended badly or left tests red, or of a card that is given back
+    because nothing was done, so that `approve --wait` is honest (SPEC 9.8)."""
     session, card = document.get("session") or {}, document.get("prediction") or {}
+    check = session.get("check") or {"failed": 0, "errors": 0}
     badly = ("failed", "cancelled", "blocked", "interrupted")
-    return card.get("status") == Status.PENDING or session.get("state") in badly
+    red = check["failed"] + check["errors"] > 0
+    return card.get("status") == Status.PENDING or session.get("state") in badly or red

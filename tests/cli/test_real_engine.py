@@ -146,6 +146,23 @@ def test_a_prompt_in_plain_words_runs_and_one_that_lacks_something_says_what(cla
     assert "est." not in shown
 
 
+def test_a_script_hears_by_the_exit_code_that_tests_are_red_and_that_nothing_is_forgotten_yet(
+    clawpy: Clawpy, project: Path, tmp_path: Path
+) -> None:
+    [card] = document(clawpy("propose", "run the tests", "--json"))["predictions"]
+    ran = clawpy("approve", card["id"], "--wait", "--json")
+    assert (ran.code, ran.document["session"]["state"], ran.document["session"]["check"]["failed"]) == (
+        1,
+        "succeeded",
+        1,
+    )
+    turns = tmp_path / "turns.jsonl"
+    turns.write_text('{"id": "t1", "text": "my number is 555 0101"}\n')
+    assert clawpy("remember", str(turns)).code == 0
+    assert clawpy("forget", "555 0101").code == 1
+    assert clawpy("forget", "555 0101", "--yes").code == 0
+
+
 def test_verbs_reach_the_engine_that_holds_the_home(
     clawpy: Clawpy, holder: Forked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,6 +250,9 @@ def test_whatever_a_program_sends_is_answered(engine: StandIn, verb: str, argume
 def test_a_session_that_ended_badly_is_a_failure() -> None:
     assert failed({"session": {"state": "failed"}})
     assert not failed({"session": {"state": "succeeded"}})
+    assert failed({"session": {"state": "succeeded", "check": {"failed": 1, "errors": 0}}})
+    assert failed({"session": {"state": "succeeded", "check": {"failed": 0, "errors": 1}}})
+    assert not failed({"session": {"state": "succeeded", "check": {"failed": 0, "errors": 0}}})
     assert not failed({"session": None})
     assert failed({"session": None, "prediction": {"status": "pending", "note": "not done: the key was refused"}})
     assert not failed({"session": None, "prediction": {"status": "confirmed"}})
