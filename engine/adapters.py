@@ -344,4 +344,5 @@ def find_tool(folder: Path) -> ToolFound:
         exact=all(tool.exact for tool in tools),
         linter=found[0].name if found else "",
         lint_suffixes=tuple(suffix for linter in found for suffix in linter.suffixes),
+        where=tools[0].where if tools else "",
     )

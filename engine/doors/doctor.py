@@ -376,6 +376,7 @@ def _coding_agents(home: Home, settings: Settings) -> list[Check]:
 
 
 def _workspace(path: str) -> Check:
+    from engine.execution.runners.flows.common import mending
     from engine.execution.runners.toolchain import detect_all
 
     try:
@@ -388,7 +389,7 @@ def _workspace(path: str) -> Check:
     tools = [tool.name for tool in detect_all(root, root, looked)]
     if not tools:
         reasons = f" ({'; '.join(looked)})" if looked else ""
-        return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", "install what its tests need")
+        return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(root))
     return Check("workspace", OK, f"{root}: tests with {', '.join(tools)}")
 
 

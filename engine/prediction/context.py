@@ -48,13 +48,15 @@ class Run(Protocol):
 class ToolFound:
     """The project's own tools. `name` is what runs its tests, "" when nothing does; `suffixes`: files whose change
     matters to them (empty: any); `exact`: single tests can be named. `linter` is "" when there is none,
-    `lint_suffixes` what it reads (empty: any)."""
+    `lint_suffixes` what it reads (empty: any). `where` is the environment that runs the tests, "" when told apart
+    by nothing."""
 
     name: str = ""
     suffixes: tuple[str, ...] = ()
     exact: bool = True
     linter: str = ""
     lint_suffixes: tuple[str, ...] = ()
+    where: str = ""
 
     def tests(self, path: str) -> bool:
         """Whether a change of `path` can change what the tests say."""

@@ -71,7 +71,8 @@ def _first_run(context: WorkspaceContext) -> Proposal:
         context,
         "Run the test suite once, so that later runs have something to compare with",
         f"This project's tests run with {context.test_tool.name}, and no run of them is known here.",
-        facts={"scope": "first", "tool": context.test_tool.name},
+        # An environment made since, where the tests could not run, is worth another look.
+        facts={"scope": "first", "tool": context.test_tool.name, "where": context.test_tool.where},
         paths=(),
         strength=0.8,
         evidence="no test run known",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows.hunt_flakes import tally
+from engine.execution.runners.toolchains.python import environment_command
 from engine.values import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
@@ -74,6 +76,55 @@ def test_a_tool_that_did_not_run_is_no_red_test(project: Repository, run_flow: R
         run_flow("run_tests")
 
 
+UV = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
+
+
+@pytest.mark.parametrize("place", ["conftest.py", "shop/cart.py"])
+def test_what_is_not_installed_is_no_red_test(project: Repository, run_flow: RunFlow, place: str) -> None:
+    shop(project)
+    project.git("rm", "-q", "tests/test_tax.py")
+    project.write(place, "import sqlalchemy_not_here\n")
+    with pytest.raises(FlowUnable) as caught:
+        run_flow("run_tests")
+    assert caught.value.message == "the tests need `sqlalchemy_not_here`, which is not installed"
+    assert caught.value.fix.endswith("bin/pip install pytest")
+    project.write("pyproject.toml", UV + '[dependency-groups]\ndev = ["pytest"]\n')
+    with pytest.raises(FlowUnable) as caught:
+        run_flow("run_tests")
+    assert caught.value.fix == "uv sync"
+
+
+def test_a_module_of_the_project_that_cannot_be_imported_is_red(project: Repository, run_flow: RunFlow) -> None:
+    shop(project)
+    project.git("rm", "-q", "tests/test_tax.py")
+    project.write("shop/cart.py", "import shop.gone\n")
+    check = run_flow("run_tests").result.check
+    assert check is not None
+    assert (check.errors, check.failing) == (1, ("tests/test_cart.py",))
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({}, "python3 -m venv .venv && .venv/bin/pip install pytest"),
+        ({"requirements.txt": ""}, "python3 -m venv .venv && .venv/bin/pip install pytest -r requirements.txt"),
+        ({"setup.py": ""}, "python3 -m venv .venv && .venv/bin/pip install pytest -e ."),
+        ({"venv/bin/pip": "", "pyproject.toml": "[project]"}, "venv/bin/pip install pytest -e ."),
+        ({"uv.lock": ""}, "uv add --dev pytest"),
+        ({"uv.lock": "", "pyproject.toml": 'dev = ["pytest"]'}, "uv sync"),
+        ({"pyproject.toml": "[tool.poetry]\npytest = '*'"}, "poetry install"),
+        ({"poetry.lock": ""}, "poetry add --group dev pytest"),
+        ({"pyproject.toml": '[dependency-groups]\ndev = ["pytest"]'}, "uv sync"),
+        ({"Pipfile": ""}, "pipenv install --dev"),
+    ],
+)
+def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, str], command: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert environment_command(tmp_path) == command
+
+
 def test_no_tool_is_said_with_what_was_looked_for(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("notes", {"notes.txt": "nothing to run"})
     with pytest.raises(FlowUnable) as caught:
@@ -87,6 +138,13 @@ def test_make_is_the_last_resort(repository: Repository, run_flow: RunFlow) -> N
     check = run_flow("run_tests").result.check
     assert check is not None
     assert (check.passed, check.failed, check.failing) == (0, 1, ("make test",))
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+def test_npm_without_its_packages(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("jest", {"package.json": '{"name": "x", "scripts": {"test": "jest-not-here"}}'})
+    with pytest.raises(FlowUnable, match=r"the tests need `jest-not-here`, which is not installed \(npm install\)"):
+        run_flow("run_tests")
 
 
 @pytest.mark.skipif(shutil.which("node") is None or shutil.which("npm") is None, reason="needs node and npm")

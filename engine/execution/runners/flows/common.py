@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from engine.execution.runners.flow import CommandResult, FlowUnable, Job
 from engine.execution.runners.toolchain import Command, Toolchain, detect_all
 from engine.execution.runners.toolchains.base import inside
+from engine.execution.runners.toolchains.python import environment_command
 from engine.git import Git
 from engine.values import CheckResult, sanitise
 
@@ -184,10 +185,11 @@ def toolchains(job: Job) -> list[Toolchain]:
     if found:
         return found
     where = ", ".join(dict.fromkeys(looked)) or "a pytest, npm, cargo or go project, a Makefile with a target `test`"
-    raise FlowUnable(f"no way to run this project's tests: looked for {where}", _mending(job.folder))
+    raise FlowUnable(f"no way to run this project's tests: looked for {where}", mending(job.workspace))
 
 
-def _mending(folder: Path) -> str:
+def mending(folder: Path) -> str:
+    """What gives a project without any a tool that runs its tests."""
     if (folder / "package.json").is_file():
         return 'give package.json a "test" script and install npm'
     if (folder / "Cargo.toml").is_file():
@@ -195,7 +197,7 @@ def _mending(folder: Path) -> str:
     if (folder / "go.mod").is_file():
         return "install go, see https://go.dev/dl"
     if any(folder.glob("*.py")) or (folder / "pyproject.toml").is_file():
-        return "python3 -m venv .venv && .venv/bin/pip install pytest"
+        return environment_command(folder)
     return "add a target `test` to a Makefile, or tests for pytest, npm, cargo or go"
 
 
@@ -222,14 +224,22 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
     report.unlink(missing_ok=True)
     command = tool.test_command(tests, report)
     done = run_command(job, command, quiet=quiet)
+    missing = tool.lacks(done.output) if done.exit_code else ""
+    not_installed = Unrunnable(f"the tests need `{missing}`, which is not installed", tool.installs())
     if done.exit_code not in command.codes:
+        if missing:
+            raise not_installed
         how = "was killed" if done.exit_code < 0 else f"ended with exit code {done.exit_code}"
         raise Unrunnable(f"{tool.title} {how}: {last_line(done.output)}")
     if command.report is not None and done.exit_code in (0, 1) and not report.exists():
         # Whoever ran tests reports on them: this is the exit code of something else, a program that did not start.
         raise Unrunnable(f"{tool.title} did not run: {last_line(done.output)}")
     check = tool.parse(report, done.output, done.exit_code)
-    if check.passed + check.failed + check.skipped + check.errors == 0:
+    ran = check.passed + check.failed + check.skipped
+    if missing and not ran and job.folder == job.workspace:
+        # Where nothing could even be imported no test is red. In a worktree it may be what a change asks for.
+        raise not_installed
+    if ran + check.errors == 0:
         raise Unrunnable(f"{tool.title} found no tests", "name other tests, or write the first one")
     return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
 

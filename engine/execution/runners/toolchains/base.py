@@ -95,6 +95,11 @@ class Toolchain(ABC):
         self.folder = folder
         self.workspace = workspace
 
+    @property
+    def where(self) -> str:
+        """The environment that runs the tests, "" where there is only one."""
+        return ""
+
     @abstractmethod
     def test_command(self, tests: Sequence[str], report: Path) -> Command:
         """The command that runs `tests` (ids, files or packages; none = the whole suite).
@@ -114,6 +119,14 @@ class Toolchain(ABC):
     def present(self, tests: Sequence[str]) -> list[str]:
         """What to run so that those of `tests` run that exist in this state of the files; [] when none does."""
         return list(tests)
+
+    def lacks(self, output: str) -> str:
+        """What is not installed where the tests ran and stopped them, by what they printed; "" when it was not that."""
+        return ""
+
+    def installs(self) -> str:
+        """The command with which the operator installs what the project needs."""
+        return "install what the project needs"
 
     def linter(self) -> Linter | None:
         """The project's own linter, or None."""

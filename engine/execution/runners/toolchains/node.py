@@ -30,6 +30,7 @@ NO_TESTS = "no test specified"
 
 ESLINT_CONFIGS = ("eslint.config.js", "eslint.config.mjs", "eslint.config.cjs", "eslint.config.ts", ".eslintrc")
 _TEST_FILE = re.compile(r"(?:\.(?:test|spec)\.[cm]?[jt]sx?|(?:^|/)(?:test|tests|__tests__)/[^/]+\.[cm]?[jt]sx?)$")
+_NOT_INSTALLED = re.compile(r"^(?:.*\bsh: (?:\w+: )*)?([\w.@/-]+): (?:command )?not found$", re.MULTILINE)
 _STYLISH = re.compile(r"^ +(?P<line>\d+):\d+ +(?:error|warning) +(?P<message>.+?)(?:  +(?P<rule>[@\w/-]+))?$")
 _ENVIRONMENT = {"CI": "1", "NO_COLOR": "1", "FORCE_COLOR": "0", "npm_config_update_notifier": "false"}
 
@@ -67,6 +68,13 @@ class Npm(Toolchain):
             return known
         failing = ["npm test"] if exit_code else []
         return result("npm", passed=int(exit_code == 0), failed=int(exit_code != 0), failing=failing)
+
+    def lacks(self, output: str) -> str:
+        found = None if (self.workspace / "node_modules").exists() else _NOT_INSTALLED.search(output)
+        return found[1] if found else ""
+
+    def installs(self) -> str:
+        return "npm install"
 
     def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
         return {path: [] for path in paths}  # the script decides what it runs

@@ -35,6 +35,8 @@ _PACKAGES = (
 )
 _HAS_PYTEST = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pytest') is None)"
 
+_NOT_INSTALLED = re.compile(r"^(?:E +)?ModuleNotFoundError: No module named '(\w+)", re.MULTILINE)
+
 USAGE_ERRORS = {2: "collection failed", 3: "pytest broke", 4: "pytest did not understand its arguments"}
 
 
@@ -112,6 +114,10 @@ class Pytest(Toolchain):
         self.interpreter = interpreter
 
     @property
+    def where(self) -> str:
+        return str(self.interpreter)
+
+    @property
     def environment(self) -> dict[str, str]:
         """Leaves no byte code in the tree; the folder under test wins over an editable install of another tree."""
         roots = [str(self.folder / "src"), str(self.folder)] if (self.folder / "src").is_dir() else [str(self.folder)]
@@ -139,6 +145,16 @@ class Pytest(Toolchain):
     def present(self, tests: Sequence[str]) -> list[str]:
         files = dict.fromkeys(test.partition("::")[0] for test in tests)  # pytest stops at the first id it lacks
         return [file for file in files if (self.folder / file).is_file()]
+
+    def lacks(self, output: str) -> str:
+        roots = (self.folder, self.folder / "src", self.folder / "tests")
+        for module in _NOT_INSTALLED.findall(output):
+            if not any((root / module).is_dir() or (root / f"{module}.py").is_file() for root in roots):
+                return str(module)
+        return ""
+
+    def installs(self) -> str:
+        return environment_command(self.workspace)
 
     @cached_property
     def _test_files(self) -> dict[str, str]:
@@ -221,6 +237,22 @@ def find_pytest(folder: Path, workspace: Path, looked: list[str]) -> Pytest | No
         if has_pytest(interpreter, own=interpreter.is_relative_to(workspace)):
             return Pytest(folder, workspace, interpreter)
     return None
+
+
+def environment_command(workspace: Path) -> str:
+    """The command that makes a project's environment with pytest in it, by the tool that the project is kept with."""
+    project = read(workspace / "pyproject.toml")
+    if (workspace / "uv.lock").is_file() or "[tool.uv" in project or "[dependency-groups]" in project:
+        return "uv sync" if "pytest" in project else "uv add --dev pytest"
+    if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
+        return "poetry install" if "pytest" in project else "poetry add --group dev pytest"
+    if (workspace / "Pipfile").is_file():
+        return "pipenv install --dev"
+    own = next((name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()), "")
+    make = "" if own else "python3 -m venv .venv && "
+    needs = [f"-r {file.name}" for file in sorted(workspace.glob("requirements*.txt"))]
+    needs += ["-e ."] if "[project]" in project or (workspace / "setup.py").is_file() else []
+    return " ".join([f"{make}{own or '.venv'}/bin/pip install pytest", *needs])
 
 
 def has_pytest(interpreter: Path, *, own: bool) -> bool:
