@@ -223,11 +223,15 @@ class ConsoleApp(KnowingApp):
 
     @on(Noticed)
     def _noticed(self, message: Noticed) -> None:
-        said = alerts.sentence(message.event)
+        event = message.event
+        if event.kind == "HoldLifted":
+            self.over(event.subject, f"{event.subject} lifted")
+            return
+        said = alerts.sentence(event)
         if said is None:
             return
         text, grave = said
-        self.say(text, grave)
+        self.say(text, grave, of=event.subject if event.kind == "HoldPlaced" else "")
         if not self.app_focus:
             if self.looks.bell:
                 self.bell()
@@ -305,7 +309,6 @@ class ConsoleApp(KnowingApp):
         def done(_: object) -> None:
             self._own_stop = None
             self._stop_asked = False
-            self.say(f"{word} lifted")
             self.renew(["costs", "autonomy"])
             self._draw_known(frozenset({"holds"}))
 

@@ -100,6 +100,7 @@ NOTICED = frozenset(
         "NotificationsGivenUp",
         "CostWarned",
         "HoldPlaced",
+        "HoldLifted",
         "PredictionCreated",
         "TrainingMoved",
     }

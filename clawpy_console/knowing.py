@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
+from textual.notifications import Notification, Notify
 
 from clawpy_console import last_screen, words
 from clawpy_console.known import FAR, NEWEST, TOPICS, Autonomy, read
@@ -58,6 +59,7 @@ class KnowingApp(App[None]):
         self.greeted = False
         """True once everything has been read for the first time."""
         self._complaints: list[Refusal] = []
+        self._standing: dict[str, list[Notification]] = {}  # what was said of a state that lasts, by the state
 
     def known_moved(self, changed: frozenset[str]) -> None:
         """These fields of `known` changed: draw them."""
@@ -197,9 +199,18 @@ class KnowingApp(App[None]):
             if then is not None:
                 then(result)
 
-    def say(self, text: str, severity: str = "information") -> None:
-        """A toast, literally as written."""
-        self.notify(words.one_line(text), severity=severity, markup=False)  # type: ignore[arg-type]
+    def say(self, text: str, severity: str = "information", *, of: str = "") -> None:
+        """A toast, literally as written. `of` is the state it tells of: it goes when that is `over`."""
+        toast = Notification(words.one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)  # type: ignore[arg-type]
+        if of:
+            self._standing.setdefault(of, []).append(toast)
+        self.post_message(Notify(toast))
+
+    def over(self, state: str, text: str) -> None:
+        """Say that `state` is over; what was said of it goes."""
+        for toast in self._standing.pop(state, []):
+            toast.timeout = 0.0  # the next toast is shown without those whose time is up
+        self.say(text)
 
     def complain(self, refusal: Refusal) -> None:
         """Say a refusal that came before there was a screen to say it on as soon as there is one."""

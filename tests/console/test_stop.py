@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from clawpy_console.app import ConsoleApp
+from engine.events import CostWarned
 from engine.home import Home
 from engine.values import Refusal
 from tests.console.conftest import live, screen_text, until
@@ -87,6 +88,19 @@ async def test_the_safety_screen_lifts_the_hold_with_its_own_key(console: Consol
         await pilot.press("L")
         await until(pilot, lambda: ("resume", "stop") in engine.noted)
         await until(pilot, lambda: "STOPPED" not in screen_text(console))
+
+
+async def test_what_was_said_of_a_stop_goes_when_it_is_lifted(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+        await live(pilot)
+        await pilot.press("f12")
+        engine.bus.publish(CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000))
+        await until(pilot, lambda: "stop: F12 pressed" in screen_text(console) and "cost: 80 %" in screen_text(console))
+        console.resume("stop")
+        await until(pilot, lambda: "stop lifted" in screen_text(console))
+        await pilot.pause()
+        assert "stop: F12 pressed" not in screen_text(console)
+        assert "cost: 80 %" in screen_text(console)  # which is as true as before
 
 
 async def test_switches_ask_before_they_are_turned_on(console: ConsoleApp, engine: StandIn) -> None:
