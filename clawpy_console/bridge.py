@@ -77,6 +77,7 @@ MOVES: Mapping[str, tuple[str, ...]] = {
     "CandidatePromoted": ("adaptation", "changes"),
     "CandidateRejected": ("adaptation", "changes"),
     "CandidateRolledBack": ("adaptation", "changes"),
+    "CandidateDecisionUndone": ("adaptation", "changes"),
     "OverlayFoundHarmful": ("adaptation", "changes"),
     "LearningsExtracted": ("learnings",),
     "LearningPromoted": ("learnings",),

@@ -203,6 +203,7 @@ def candidates_parser(add: Add, plain: dict[str, Any]) -> None:
         ("approve", "put its effect in force"),
         ("reject", "turn it down; it comes up again only when new evidence outweighs that"),
         ("rollback", "take its effect back: what was done before is done again"),
+        ("undo", "take your last decision on it back: it stands as before"),
     ):
         one = action(name, says, f"clawpy candidates {name} 7k2m")
         one.add_argument("id", metavar="ID", help="the candidate's id, or its beginning")

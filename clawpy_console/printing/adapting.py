@@ -16,6 +16,7 @@ AROUND = 2
 LEFT_OUT = "  …"
 
 NEXT = {
+    "review": "it waits for you",
     "promoted": "its effect is in force; `clawpy candidates rollback {id}` takes it back",
     "rejected": "it comes up again only when new evidence outweighs that",
     "rolled_back": "what was done before is done again; `clawpy candidates approve {id}` puts it back in force",

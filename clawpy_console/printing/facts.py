@@ -98,6 +98,10 @@ def _overlapped(event: Any) -> str:
     return f"{told}; {count(len(event.conflicting), 'file')} in conflict" if event.conflicting else told
 
 
+def _stands(status: str) -> str:
+    return {"review": "in review", "promoted": "in force"}.get(status, status.replace("_", " "))
+
+
 def _weighed(event: Any) -> str:
     where = "waits for your word" if event.status == "review" else f"is {event.status} again"
     against = f", {len(event.against)} against" if event.against else ""
@@ -241,5 +245,8 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "CandidatePromoted": lambda e: f"in force by {e.by}: {e.subject}, {e.title}",
     "CandidateRejected": lambda e: f"turned down by {e.by}: {e.subject}, {e.title}{_why(e.reason)}",
     "CandidateRolledBack": lambda e: f"rolled back by {e.by}: {e.subject}, {e.title}{_why(e.reason)}",
+    "CandidateDecisionUndone": lambda e: (
+        f"your decision was taken back: {e.subject}, {e.title}, is {_stands(e.status)} again"
+    ),
 }
 """The sentence of each kind."""

@@ -10,7 +10,7 @@ from clawpy_console.actions import shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets import candidate_lines as lines
 from engine.values import Refusal
-from engine.values.adaptation import CANDIDATE_MOVES, CandidateMove, CandidateView
+from engine.values.adaptation import CANDIDATE_MOVES, Candidate, CandidateMove, CandidateView
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -20,9 +20,10 @@ MOVES = {"approve": CandidateMove.APPROVE, "reject": CandidateMove.REJECT, "roll
 
 
 class Judging(ConsoleScreen):
-    """Base of a screen with a candidate under the cursor. The last decision can be taken back where that is legal."""
+    """Base of a screen with a candidate under the cursor. The last decision made here can be taken back."""
 
-    _undo: tuple[str, Callable[[Engine], object]] | None = None
+    _decided = ""
+    """The candidate that was decided last, "" for none."""
     _undoing = False
     """From `u` on until the candidate was read again: what can be done with it is not known."""
 
@@ -43,7 +44,7 @@ class Judging(ConsoleScreen):
             view = self.view if self.ready else None
             return view is not None and (view.candidate.status, MOVES[action]) in CANDIDATE_MOVES
         if action == "undo":
-            return self._undo is not None
+            return bool(self._decided)
         return super().check_action(action, parameters)
 
     def action_approve(self) -> None:
@@ -54,7 +55,6 @@ class Judging(ConsoleScreen):
                 view, "approve", "Promote it?", "",
                 lambda engine, _: engine.adaptation.approve(id),
                 "promoted: it is in force",
-                ("it is rolled back", lambda engine: engine.adaptation.roll_back(id, "the approval was taken back")),
             )  # fmt: skip
 
     def action_reject(self) -> None:
@@ -65,7 +65,6 @@ class Judging(ConsoleScreen):
                 view, "reject", "Reject it?", "why, in a few words; it is kept with it",
                 lambda engine, reason: engine.adaptation.reject(id, reason),
                 "rejected",
-                None,
             )  # fmt: skip
 
     def action_roll_back(self) -> None:
@@ -76,20 +75,18 @@ class Judging(ConsoleScreen):
                 view, "roll back", "Roll it back?", "why, in a few words; it is kept with it",
                 lambda engine, reason: engine.adaptation.roll_back(id, reason),
                 "rolled back: everything is as it was before it",
-                ("it is in force again", lambda engine: engine.adaptation.approve(id)),
             )  # fmt: skip
 
     def action_undo(self) -> None:
         """Take the last decision back."""
-        engine, undo = self.app.live(), self._undo
-        if self._still_undoing() or engine is None or undo is None:
+        engine, decided = self.app.live(), self._decided
+        if self._still_undoing() or engine is None or not decided:
             return
-        said, back = undo
 
-        def done(_: object) -> None:
-            self._undo = None
+        def done(one: Candidate) -> None:
+            self._decided = ""
             self._undoing = True
-            self.app.say(said)
+            self.app.say(f"taken back: {lines.STATUS[one.status][2]}, as before")
             self._renew()
 
         def refused(refusal: Refusal) -> None:
@@ -98,7 +95,7 @@ class Judging(ConsoleScreen):
 
         self._undoing = True
         self.refresh_bindings()
-        self.app.ask(lambda: back(engine), done, refused)
+        self.app.ask(lambda: engine.adaptation.undo(decided), done, refused)
 
     def now_read(self) -> None:
         """What is shown of the candidate is what it is now."""
@@ -113,10 +110,9 @@ class Judging(ConsoleScreen):
 
     def _ask(
         self, view: CandidateView, how: str, title: str, asks: str,
-        act: Callable[[Engine, str], object], said: str, undo: tuple[str, Callable[[Engine], object]] | None,
+        act: Callable[[Engine, str], Candidate], said: str,
     ) -> None:  # fmt: skip
-        """Show what it changes, then do it; `undo` is what the engine can be asked for to take it back, and what is
-        said then."""
+        """Show what it changes, then do it."""
         from clawpy_console.dialogs.decide import Decide
 
         engine = self.app.live()
@@ -127,10 +123,9 @@ class Judging(ConsoleScreen):
             if reason is not None:
                 self.app.ask(lambda: act(engine, reason), done)
 
-        def done(_: object) -> None:
-            self._undo = undo
-            back = f"; {shown_key('candidates.undo', self.app.keymap)} takes it back" if undo else ""
-            self.app.say(f"{said}{back}")
+        def done(one: Candidate) -> None:
+            self._decided = one.id
+            self.app.say(f"{said}; {shown_key('candidates.undo', self.app.keymap)} takes it back")
             self._renew()
 
         name = words.crop(words.one_line(view.candidate.title), 60)

@@ -148,6 +148,11 @@ class Adaptation:
         `ambiguous_id`, `nothing_to_roll_back`."""
         return self._deciding.roll_back(candidate_id, reason, by)
 
+    def undo(self, candidate_id: str) -> Candidate:
+        """Take the operator's last decision on it back: one that was promoted waits for review again, and was never
+        judged by what it did. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`, `nothing_to_undo`."""
+        return self._deciding.undo(candidate_id)
+
     # -- rounds
 
     def reflect(self) -> int:

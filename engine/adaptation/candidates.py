@@ -14,6 +14,7 @@ from sqlmodel import Field, SQLModel, col
 
 from engine.adaptation.evaluation import Evaluation
 from engine.events import (
+    CandidateDecisionUndone,
     CandidateDrafted,
     CandidatePromoted,
     CandidateRejected,
@@ -26,6 +27,7 @@ from engine.storage.quick import ask, found, load, whole
 from engine.storage.types import utc
 from engine.values import Refusal
 from engine.values.adaptation import (
+    DECISIONS,
     Candidate,
     CandidateMove,
     CandidateStatus,
@@ -255,6 +257,28 @@ def decide(tx: Transaction, row: CandidateRow, move: CandidateMove, by: str, rea
         CandidateMove.ROLL_BACK: CandidateRolledBack,
     }[move]
     tx.record(fact(subject=row.id, workspace=row.workspace, type=row.type, title=row.title, by=by, reason=reason))
+
+
+def undo(tx: Transaction, row: CandidateRow) -> None:
+    """Take the operator's decision back, if it was the last that happened to it: it stands as before. Raises `Refusal`
+    `nothing_to_undo`."""
+    *earlier, last = row.history
+    if last["move"] not in DECISIONS or last["by"] != "operator":
+        raise Refusal(
+            "nothing_to_undo",
+            f"the last that happened to candidate {row.id} was no decision of yours ({last['move']})",
+            f"see clawpy candidates show {row.id}",
+        )
+    before = earlier[-1]
+    row.status, row.decided_by, row.reason = before["status"], before["by"], before["reason"]
+    row.changed_at = tx.now
+    _step(tx, row, CandidateMove.UNDO, by="operator", reason=f"taken back: {last['move']}")
+    tx.session.add(row)
+    tx.record(
+        CandidateDecisionUndone(
+            subject=row.id, workspace=row.workspace, type=row.type, title=row.title, status=row.status
+        )
+    )  # fmt: skip
 
 
 def _step(tx: Transaction, row: CandidateRow, move: str, *, by: str = "", reason: str = "") -> None:

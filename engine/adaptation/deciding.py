@@ -1,4 +1,5 @@
-"""Promoting, rejecting and rolling back (SPEC 5.3, 5.4): status and behaviour change in one transaction, or neither."""
+"""Promoting, rejecting, rolling back, and taking that back (SPEC 5.3, 5.4): status and behaviour change in one
+transaction, or neither."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Protocol
 from engine.adaptation import candidates as table
 from engine.adaptation.candidates import Candidates
 from engine.storage.database import Database, Transaction
-from engine.values.adaptation import Candidate, CandidateMove, EffectPreview, Overlay
+from engine.values.adaptation import Candidate, CandidateMove, CandidateStatus, EffectPreview, Overlay
 
 
 class Overlays(Protocol):
@@ -64,6 +65,23 @@ class Deciding:
             row = table.row_of(tx, wanted)
             table.decide(tx, row, CandidateMove.ROLL_BACK, by, reason)
             self._overlays.withdraw(tx, row.id, tx.now)
+            return row.value
+
+        return self._database.write(work)
+
+    def undo(self, candidate_id: str) -> Candidate:
+        """Take the operator's last decision back: it stands, and its effect is in force or not, as before. Raises
+        `Refusal`: `unknown_candidate`, `ambiguous_id`, `nothing_to_undo`, and what the effect's owner raises."""
+        wanted = self._candidates.get(candidate_id).id
+
+        def work(tx: Transaction) -> Candidate:
+            row = table.row_of(tx, wanted)
+            was = row.status
+            table.undo(tx, row)
+            if was == CandidateStatus.PROMOTED:
+                self._overlays.withdraw(tx, row.id, tx.now)
+            elif row.status == CandidateStatus.PROMOTED:
+                self._overlays.put(tx, row.value, tx.now)
             return row.value
 
         return self._database.write(work)

@@ -21,12 +21,12 @@ from engine.values.adaptation import (
 if TYPE_CHECKING:
     from engine.engine import Engine
 
-ACTIONS = ("list", "show", "approve", "reject", "rollback", "digest", "records")
+ACTIONS = ("list", "show", "approve", "reject", "rollback", "undo", "digest", "records")
 
 
 def candidates(engine: Engine, arguments: Arguments) -> Document:
-    """list (of one status or type), show, approve, reject, rollback; digest looks for new ones now, records are what
-    they are drawn from."""
+    """list (of one status or type), show, approve, reject, rollback, undo; digest looks for new ones now, records
+    are what they are drawn from."""
     port = engine.adaptation
     limit = int(arguments.number("limit", 50, least=1, most=1000))
     reason = arguments.text("reason")
@@ -39,6 +39,8 @@ def candidates(engine: Engine, arguments: Arguments) -> Document:
             return {"candidate": candidate(port.reject(arguments.needed("id"), reason))}
         case "rollback":
             return {"candidate": candidate(port.roll_back(arguments.needed("id"), reason))}
+        case "undo":
+            return {"candidate": candidate(port.undo(arguments.needed("id")))}
         case "digest":
             drafted = port.digest()
             return {"drafted": [candidate(one) for one in drafted], "notDrafted": port.not_drafted()} | _counts(engine)

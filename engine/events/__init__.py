@@ -39,6 +39,7 @@ from engine.events.engine import (
 )
 from engine.events.event import Event
 from engine.events.learning import (
+    CandidateDecisionUndone,
     CandidateDrafted,
     CandidatePromoted,
     CandidateRejected,
@@ -120,6 +121,7 @@ __all__ = [
     "BubbleQueued",
     "BubbleRefused",
     "BudgetExceeded",
+    "CandidateDecisionUndone",
     "CandidateDrafted",
     "CandidatePromoted",
     "CandidateRejected",

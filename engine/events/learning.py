@@ -165,3 +165,12 @@ class CandidateRolledBack(Event):
     title: str
     by: str
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateDecisionUndone(Event):
+    """The operator took his last decision on a candidate back: it stands as before it, at `status`."""
+
+    type: str
+    title: str
+    status: str

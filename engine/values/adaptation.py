@@ -216,6 +216,7 @@ class CandidateMove(StrEnum):
     REJECT = "reject"
     ROLL_BACK = "roll back"
     REOPEN = "reopen"  # rejected, and new evidence outweighs that
+    UNDO = "undo"  # the operator's last decision never was: it stands as before it
 
 
 CANDIDATE_MOVES: Mapping[tuple[CandidateStatus, CandidateMove], CandidateStatus] = {
@@ -229,7 +230,10 @@ CANDIDATE_MOVES: Mapping[tuple[CandidateStatus, CandidateMove], CandidateStatus]
     (CandidateStatus.ROLLED_BACK, CandidateMove.REJECT): CandidateStatus.REJECTED,
     (CandidateStatus.REJECTED, CandidateMove.REOPEN): CandidateStatus.DRAFTED,
 }
-"""Everything that is not here is refused."""
+"""Everything that is not here is refused, but for `UNDO`: from what a decision led to back to where it was made."""
+
+DECISIONS = frozenset({CandidateMove.APPROVE, CandidateMove.REJECT, CandidateMove.ROLL_BACK})
+"""What somebody decides; the other moves follow of evidence."""
 
 
 def candidate_after(candidate_id: str, status: CandidateStatus, move: CandidateMove) -> CandidateStatus:

@@ -65,7 +65,7 @@ class Days(RuleBasedStateMachine):
         self.world.adaptation.digest()
 
     @precondition(lambda self: self.number)
-    @rule(act=st.sampled_from(["approve", "reject", "roll_back"]), which=st.integers(0, 3))
+    @rule(act=st.sampled_from(["approve", "reject", "roll_back", "undo"]), which=st.integers(0, 3))
     def the_operator_decides(self, act: str, which: int) -> None:
         found = sorted(self.world.adaptation.candidates(), key=lambda one: one.id)
         if found:
@@ -92,7 +92,11 @@ class Days(RuleBasedStateMachine):
             steps = [step["status"] for step in row.history]
             assert steps[0] == CandidateStatus.DRAFTED
             assert steps[-1] == row.status
-            assert set(pairwise(steps)) <= LEGAL
+            for before, after in pairwise(row.history):
+                if after["move"] == "undo":
+                    assert before["move"] in ("approve", "reject", "roll back")
+                else:
+                    assert (before["status"], after["status"]) in LEGAL
             assert not set(row.drafted_from) & set(row.corroborated_by)
             if row.status == CandidateStatus.REVIEW:
                 assert row.score >= 60

@@ -92,6 +92,7 @@ def test_everything_else_is_refused_in_words(status: CandidateStatus, move: Cand
         return
     with pytest.raises(Refusal, match="cand_x") as refused:
         candidate_after("cand_x", status, move)
+    # where an undo leads follows from what happened: see test_undo.py
     known = {"nothing_to_roll_back"} if move is CandidateMove.ROLL_BACK else {"already_decided", "not_corroborated"}
     assert refused.value.code in known
 

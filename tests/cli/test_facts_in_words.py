@@ -14,6 +14,7 @@ from clawpy_console.printing.facts import ELSEWHERE, WORDS, in_words
 from engine import events
 from engine.events import (
     AgentMoved,
+    CandidateDecisionUndone,
     CandidatePromoted,
     CandidateRejected,
     CandidateWeighed,
@@ -108,6 +109,10 @@ def test_a_kind_of_a_newer_release_is_told_by_its_fields() -> None:
         (
             CandidateRejected(subject="cand_1", type="t", title="Heal once", by="operator", reason="too dear"),
             "turned down by operator: cand_1, Heal once; too dear",
+        ),
+        (
+            CandidateDecisionUndone(subject="cand_1", type="t", title="Heal once", status="review"),
+            "your decision was taken back: cand_1, Heal once, is in review again",
         ),
         (
             CandidateWeighed(subject="cand_1", status="review", score=61.2, corroborated_by=("a", "b"), against=("c",)),

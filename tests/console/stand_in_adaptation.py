@@ -145,6 +145,7 @@ class Adaptation(Port):
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
         self.all = {one.id: one for one in (ROUNDING, STOCK, CHEAP, TRIES, LINT, EMOJI)}
+        self.before: dict[str, Candidate] = {}
         self.lift: Lift | None = LIFT
 
     def candidates(
@@ -168,7 +169,7 @@ class Adaptation(Port):
         )
 
     def _move(self, id: str, move: CandidateMove, by: str, reason: str) -> Candidate:
-        one = self.all[id]
+        one = self.before[id] = self.all[id]
         status = candidate_after(id, one.status, move)
         self.all[id] = dataclasses.replace(
             one, status=status, decided_by=by, reason=reason, changed_at=self._engine.now
@@ -186,6 +187,11 @@ class Adaptation(Port):
     def roll_back(self, id: str, reason: str = "") -> Candidate:
         self.note("roll_back", id, reason)
         return self._move(id, CandidateMove.ROLL_BACK, "operator", reason)
+
+    def undo(self, id: str) -> Candidate:
+        self.note("undo_candidate", id)
+        self.all[id] = self.before.pop(id)
+        return self.all[id]
 
     def waiting(self) -> list[Waiting]:
         return [

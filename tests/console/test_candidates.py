@@ -102,8 +102,11 @@ async def test_approving_shows_what_changes_and_can_be_taken_back(console: Conso
         assert noted(engine, "approve_candidate") == [("approve_candidate", ROUNDING.id)]
         await until(pilot, lambda: "● in force" in screen_text(console))
         await pilot.press("u")
-        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.ROLLED_BACK)
-        assert noted(engine, "roll_back") == [("roll_back", ROUNDING.id, "the approval was taken back")]
+        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.REVIEW)
+        assert noted(engine, "undo_candidate") == [("undo_candidate", ROUNDING.id)]
+        assert not noted(engine, "roll_back")
+        await until(pilot, lambda: "▲ waits for you" in screen_text(console))
+        assert not screen.check_action("undo", ())
 
 
 async def test_leaving_the_question_decides_nothing(console: ConsoleApp, engine: StandIn) -> None:
@@ -123,6 +126,8 @@ async def test_rejecting_keeps_the_reason(console: ConsoleApp, engine: StandIn) 
         await pilot.press("ctrl+s")
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.REJECTED)
         assert noted(engine, "reject_candidate") == [("reject_candidate", TRIES.id, "two are few")]
+        await pilot.press("u")
+        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.DRAFTED)
 
 
 async def test_rolling_back_says_that_it_will_be_as_it_was(console: ConsoleApp, engine: StandIn) -> None:
@@ -138,16 +143,16 @@ async def test_rolling_back_says_that_it_will_be_as_it_was(console: ConsoleApp, 
 
 
 async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp, engine: StandIn) -> None:
-    answered, approve = threading.Event(), engine.adaptation.approve
+    answered, undo = threading.Event(), engine.adaptation.undo
     async with console.run_test(size=WIDE, notifications=True) as pilot:
         screen = await to_candidate(pilot, STOCK.id, "b", "ctrl+s")
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.ROLLED_BACK)
-        engine.adaptation.approve = lambda id: (answered.wait(5), approve(id))[1]
+        engine.adaptation.undo = lambda id: (answered.wait(5), undo(id))[1]
         await pilot.press("u", "b", "u")
         await until(pilot, lambda: "undo is running; a moment, then again" in screen_text(console))
         answered.set()
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.PROMOTED)
-        assert noted(engine, "approve_candidate") == [("approve_candidate", STOCK.id)]
+        assert noted(engine, "undo_candidate") == [("undo_candidate", STOCK.id)]
         await pilot.press("b")
         assert isinstance(console.screen, Decide)
 

@@ -75,7 +75,7 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.PROMOTED)
         assert block in prompt(engine)
         await pilot.press("u")
-        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.ROLLED_BACK)
+        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.REVIEW)
         assert block not in prompt(engine)
         await pilot.press("tab")
         assert isinstance(app.screen, LearningsScreen)

@@ -77,6 +77,11 @@ def test_a_candidate_is_shown_decided_and_taken_back(engine: Engine) -> None:
     with pytest.raises(Refusal) as refused:
         done(engine, "candidates", "approve", one["id"])
     assert refused.value.code == "already_decided"
+    again, read = done(engine, "candidates", "undo", one["id"])
+    assert again["candidate"]["status"] == "review"
+    assert "it waits for you" in read
+    assert not engine.overlays.policy_tweaks(agent_id="backend_builder")
+    done(engine, "candidates", "approve", one["id"])
     back, _ = done(engine, "candidates", "rollback", one["id"], "--reason", "it heals slower now")
     assert (back["candidate"]["status"], back["candidate"]["reason"]) == ("rolled_back", "it heals slower now")
     assert not engine.overlays.policy_tweaks(agent_id="backend_builder")
