@@ -168,6 +168,7 @@ class Details(Dialog[None]):
         self.query_one("#frame").border_subtitle = Content(self._card.id)
         self.query_one("#edited", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
         editor = self.query_one("#editor", TextArea)
+        editor.placeholder = "none is set; key = value, one a line" if flow else ""
         if editor.text != self._text:
             editor.load_text(self._text)
         self.query_one("#refused").display = False
@@ -179,18 +180,17 @@ class Details(Dialog[None]):
             self.run_worker(self._ask(engine), group="details", exclusive=True)
 
     async def _ask(self, engine: Any) -> None:
-        def read() -> tuple[Card, tuple[RailVerdict, ...], tuple[int, int, str]]:
+        def read() -> tuple[Card, tuple[RailVerdict, ...], tuple[int, int]]:
             cards, card_id = engine.cards, self._card.id
             return cards.get(card_id), cards.rails(card_id), cards.similar(card_id)
 
         try:
-            card, self._rails, (approved, total, said) = await asyncio.to_thread(read)
+            card, self._rails, (approved, total) = await asyncio.to_thread(read)
         except Refusal as refusal:
             self._refuse(str(refusal))
             return
         self._card = card
-        like = f"approved {approved} of {total}" if total else "never decided before"
-        self._like = f"{like}{f', {words.one_line(said)}' if said else ''}"
+        self._like = f"approved {approved} of {total}" if total else "never decided here before"
         self._draw()
 
     def _draw(self) -> None:
@@ -204,8 +204,10 @@ class Details(Dialog[None]):
         if card.reasoning:
             lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
         lines += [title("CONFIDENCE"), *sum_lines(card), Content("")]
-        lines += [title("SIGNALS"), *signal_lines(card), Content("")]
-        lines += [title("RAILS NOW"), *(rail_line(one) for one in self._rails), Content("")]
+        if card.signals:  # none speak for a prompt of one's own
+            lines += [title("SIGNALS"), *signal_lines(card), Content("")]
+        if self._rails:
+            lines += [title("RAILS NOW"), *(rail_line(one) for one in self._rails), Content("")]
         lines += [
             title("WORK"),
             fact("like this", self._like),

@@ -168,14 +168,11 @@ class Cards:
         or logged. Raises `Refusal` `unknown_card`."""
         return self.approving.preview(card_id)
 
-    def similar(self, card_id: str) -> tuple[int, int, str]:
-        """(approved, decided, in words) of the operator's decisions on like cards (SPEC 2.5)."""
+    def similar(self, card_id: str) -> tuple[int, int]:
+        """(approved, decided) of the operator's decisions on like cards (SPEC 2.5)."""
         with self._database.read() as session:
             row = find(session, card_id)
-            approved, count = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
-        if count == 0:
-            return 0, 0, "nothing like this was decided here before"
-        return approved, count, f"approved {approved} of {count} like this"
+            return self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
 
     # -- deciding
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 from types import SimpleNamespace
 
@@ -334,6 +335,24 @@ async def test_details_approve_with_edited_parameters(console: ConsoleApp, engin
         assert named(engine, "approve") == [("approve", FIRST, {"paths": ["shop/cart.py"]})]
         await until(pilot, lambda: len(console.screen_stack) == 1)
         assert front(console) == SECOND
+
+
+async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 60)) as pilot:
+        await live(pilot)
+        shown = stack(console).front
+        await pilot.press("enter")
+        await until(pilot, lambda: "approved 6 of 7" in screen_text(console))
+        assert "SIGNALS" in screen_text(console)
+        await pilot.press("escape")
+        bare = dataclasses.replace(shown, id="pred_bare", signals=(), verdicts=(), note="", reasoning="")
+        bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
+        console.engine.cards.all[bare.id] = bare
+        console.deck.show_details(bare)
+        await until(pilot, lambda: "none is set; key = value" in screen_text(console))
+        told = [line.strip(" │") for line in screen_text(console).splitlines()]
+        assert "WORK" in told
+        assert not [one for one, below in itertools.pairwise(told) if one.isupper() and not below]
 
 
 async def test_details_refuse_what_is_no_parameter_and_stay(console: ConsoleApp, engine: StandIn) -> None:

@@ -326,13 +326,13 @@ def test_like_this_before(world: World) -> None:
     for name in "abc":
         world.cards.approve(world.one(name).id)
     world.cards.dismiss(world.one("d").id)
-    assert world.cards.similar(world.one("e").id) == (3, 4, "approved 3 of 4 like this")
+    assert world.cards.similar(world.one("e").id) == (3, 4)
 
 
 def test_approving_ones_own_prompt_earns_no_prediction_anything(world: World) -> None:
     for _ in range(11):
         world.cards.approve(world.cards.propose("run_tests", workspace=SHOP).id)
-    assert world.cards.similar(world.one().id)[:2] == (0, 0)
+    assert world.cards.similar(world.one().id) == (0, 0)
     assert [past.waited_hours for past in world.decisions.after(0)] == [None] * 11
 
 
