@@ -6,7 +6,6 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from engine.events import HoldLifted, HoldPlaced
 from engine.values import (
     ChainStep,
     CostState,
@@ -56,12 +55,10 @@ class Safety(Port):
     def stop(self, reason: str, by: str) -> None:
         self.note("stop", reason)
         self._holds.append(Hold("stop", reason, self._engine.now, None, by))
-        self._engine.bus.publish(HoldPlaced(subject="stop", reason=reason))
 
     def resume(self, word: str) -> None:
         self.note("resume", word)
         self._holds = [one for one in self._holds if one.word != word]
-        self._engine.bus.publish(HoldLifted(subject=word, reason="resumed by the operator"))
 
     def allow_once(self, prediction_id: str) -> str:
         self.note("allow_once", prediction_id)

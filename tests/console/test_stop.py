@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from clawpy_console.app import ConsoleApp
-from engine.events import CostWarned
+from engine.events import CostWarned, HoldLifted, HoldPlaced
 from engine.home import Home
 from engine.values import Refusal
 from tests.console.conftest import live, screen_text, until
@@ -93,10 +93,10 @@ async def test_the_safety_screen_lifts_the_hold_with_its_own_key(console: Consol
 async def test_what_was_said_of_a_stop_goes_when_it_is_lifted(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40), notifications=True) as pilot:
         await live(pilot)
-        await pilot.press("f12")
+        engine.bus.publish(HoldPlaced(subject="stop", reason="F12 pressed in the console"))
         engine.bus.publish(CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000))
         await until(pilot, lambda: "stop: F12 pressed" in screen_text(console) and "cost: 80 %" in screen_text(console))
-        console.resume("stop")
+        engine.bus.publish(HoldLifted(subject="stop", reason="resumed by the operator"))
         await until(pilot, lambda: "stop lifted" in screen_text(console))
         await pilot.pause()
         assert "stop: F12 pressed" not in screen_text(console)
