@@ -214,7 +214,7 @@ class MissionScreen(ConsoleScreen):
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
         self.query_one("#stack", CardStack).bring_back(card, refusal.message)
-        self.trail(f"✗ {refusal.fix or refusal.message}", "$wrong")
+        self.trail(f"✗ {refusal}", "$wrong")
 
     def _back_on_top(self, card: Card) -> None:
         if not self._filtered([card]):
@@ -222,10 +222,12 @@ class MissionScreen(ConsoleScreen):
         self.query_one("#stack", CardStack).bring_back(card, "")
 
     def trail(self, text: str, style: str) -> None:
-        """The line under the stack: what was just done."""
+        """The line under the stack: what was just done. Only what is grey is cut; what went wrong is told whole."""
         self._begun = ""
-        width = max(20, self.query_one("#trail").size.width)
-        self._trail = (style, words.crop(text.replace("\n", " "), width))
+        text = text.replace("\n", " ")
+        if style == "$grey":
+            text = words.crop(text, max(20, self.query_one("#trail").size.width))
+        self._trail = (style, text)
         self.put("#trail", Content.styled(self._trail[1], style))
 
     @on(CardStack.Wanted)

@@ -8,6 +8,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from textual.geometry import Region
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Rows
@@ -85,7 +86,36 @@ async def test_a_refusal_brings_the_card_back_with_its_reason(console: ConsoleAp
         await pilot.press("right")
         await until(pilot, lambda: front(console) == FIRST)
         assert "the hour's cap is reached" in screen_text(console)
-        assert "wait until 15:00" in screen_text(console)
+        assert "wait until 15:00" in shown(console, console.screen.query_one("#trail").region)
+
+
+WHY = "the content filter would stop it: it deletes outside the workspace, where nothing of a session is undone"
+MEND = (
+    "edit its prompt in the details so that it names a folder of the workspace, or allow exactly this once on screen 6"
+)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize("key", ["approve", "undo"])
+async def test_the_whole_of_a_refusal_can_be_read(
+    console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]
+) -> None:
+    engine.refuse[key] = Refusal("blocked", WHY, MEND)
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        await pilot.press(*(["right"] if key == "approve" else ["left", "u"]))
+        trail = console.screen.query_one("#trail")
+        await until(pilot, lambda: "✗" in shown(console, trail.region))
+        assert shown(console, trail.region) == f"✗ {WHY} ({MEND})"
+        assert stack(console).region.height >= 9
+        await pilot.press("left")
+        await until(pilot, lambda: trail.region.height == 1)
+
+
+def shown(app: ConsoleApp, place: Region) -> str:
+    """What stands on this part of the screen, as one line."""
+    rows = screen_text(app).split("\n")[place.y : place.bottom]
+    return " ".join(" ".join(row[place.x : place.right] for row in rows).split())
 
 
 async def test_undo_takes_back_the_last_decision_then_the_one_before(console: ConsoleApp, engine: StandIn) -> None:
