@@ -256,11 +256,14 @@ class _Index:
         self._offsets = [0]
         self._lines = 0
         self._seen = 0
+        self._file = 0
 
     def nearest(self, file: int, after: int) -> tuple[int, int]:
         """The last known line at or before `after`, and the offset behind it."""
-        if os.fstat(file).st_size < self._seen:
+        found = os.fstat(file)
+        if found.st_ino != self._file or found.st_size < self._seen:
             self._start()  # not the file it was
+            self._file = found.st_ino
         while self._lines < after and (chunk := os.pread(file, 1 << 20, self._seen)):
             position = -1
             while (position := chunk.find(b"\n", position + 1)) >= 0:

@@ -17,6 +17,7 @@ from engine.execution.channels import Channels
 from engine.execution.ground import Grounds
 from engine.execution.hiring import Hiring
 from engine.execution.launcher import Launcher
+from engine.execution.old_transcripts import OldTranscripts
 from engine.execution.overlaps import Overlaps
 from engine.execution.permissions import Permissions
 from engine.execution.prompt.assembly import PromptAssembly
@@ -38,7 +39,7 @@ from engine.memory.prompt_part import RecalledPart
 from engine.memory.summaries import from_others
 from engine.stand_ins import StandIns
 from engine.storage.database import Transaction
-from engine.values import CheckResult
+from engine.values import CheckResult, Refusal
 from engine.wiring.organisation import card
 from engine.wiring.prediction import last_sign
 from engine.wiring.rails import held
@@ -165,7 +166,18 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         purse=core.safety.costs.hold,
         secrets=core.keys.secrets,
     )
+    core.old_transcripts = OldTranscripts(
+        home.transcripts, core.database, over=partial(_over, core), secrets=core.keys.secrets, report=core.report
+    )
     return Launcher(core.sessions, core.settings)
+
+
+def _over(core: Engine, session_id: str) -> bool:
+    """Whether nothing of a session is written any more; true of one that nobody knows."""
+    try:
+        return core.sessions.get(session_id).state.over
+    except Refusal:
+        return True
 
 
 def _told(core: Engine, tx: Transaction, session: Caller, call_id: str, told: Mapping[str, Any]) -> None:

@@ -10,6 +10,11 @@ from pathlib import Path
 
 from engine.values import Refusal
 
+CONVERSATION = ".messages.jsonl"
+
+KEPT_AS_IT_IS = frozenset({"signature", "id", "tool_call_id", "provider_details", "kind", "part_kind", "timestamp"})
+"""Names of what a provider wants back as it said it; no secret is looked for there."""
+
 
 class Histories:
     """The conversations of one home. `folder` is where transcripts are."""
@@ -19,7 +24,7 @@ class Histories:
 
     def file(self, session_id: str) -> Path:
         """Where a session's conversation is, whether it is there or not."""
-        return self._folder / f"{session_id}.messages.jsonl"
+        return self._folder / f"{session_id}{CONVERSATION}"
 
     def has(self, session_id: str) -> bool:
         """Whether there is anything to continue."""

@@ -40,6 +40,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from engine.execution.runners.model import hosting_http, hosting_prices, wire
+from engine.execution.runners.model.history import KEPT_AS_IT_IS
 from engine.execution.runners.model.hosting_failures import failure_of
 from engine.execution.runners.model.wire import Failure, Kind, Message
 from engine.values.secrets import CUT, redact_json
@@ -48,8 +49,6 @@ NOT_RUN = "This call was not carried out: the session ended before."
 
 CHARACTERS_A_TOKEN = 16
 """No model writes more text with a token, on average; one that does was told no limit, or ignores it."""
-
-_KEPT_AS_IT_IS = {"signature", "id", "tool_call_id", "provider_details", "kind", "part_kind", "timestamp"}
 
 Send = Callable[[Message], None]
 
@@ -334,4 +333,4 @@ def _arguments(call: ToolCallPart) -> str:
 def _stored(message: ModelMessage, key: str) -> str:
     """The message as a line of JSON, without secrets (SPEC 11.1)."""
     (document,) = json.loads(ModelMessagesTypeAdapter.dump_json([message]))
-    return json.dumps(redact_json(document, (key,) if key else (), kept=_KEPT_AS_IT_IS), ensure_ascii=False)
+    return json.dumps(redact_json(document, (key,) if key else (), kept=KEPT_AS_IT_IS), ensure_ascii=False)
