@@ -69,9 +69,9 @@ def agents_parser(add: Add, plain: dict[str, Any]) -> None:
         given = {name: getattr(options, option, None) for name, option in named.items()}
         return {"action": options.action or "list"} | {n: value for n, value in given.items() if value is not None}
 
-    says = "show and change the organisation; without an action, show it"
+    says = "show and change the organisation, and who serves a channel; without an action, show it"
     action = _actions(add("agents", says, "clawpy agents", build), plain, required=False)
-    action("list", "show the organisation", "clawpy agents list")
+    action("list", "show the organisation, and the coding agents of this machine", "clawpy agents list")
     action("show", "show one agent", "clawpy agents show cto").add_argument("id", metavar="AGENT")
     new = action("add", "add an agent", "clawpy agents add tester --to backend_lead --domain tests")
     new.add_argument("id", metavar="AGENT")

@@ -13,7 +13,7 @@ def agents(document: Document, options: Mapping[str, Any], style: Style) -> str:
     if "agents" in document:
         left = ", ".join(map(clean, document.get("retired", ())))
         gone = [style.dim(f"retired: {left}; `clawpy agents restore` brings one back")] if left else []
-        return "\n".join([*_tree(document["agents"], style), *_coding(document.get("coding", []), style), *gone])
+        return "\n".join([*_tree(document["agents"], style), *_coding(document, style), *gone])
     if "channel" in document:
         lines = [f"{clean(document['channel'])} is served by {clean(one['title'])}" for one in document["coding"]]
         return "\n".join([*lines, *(f"  log in  {clean(one['login'])}" for one in document["coding"] if one["login"])])
@@ -74,11 +74,15 @@ def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str
     return "\n".join(lines) or "nobody sent anything up"
 
 
-def _coding(agents: Sequence[Document], style: Style) -> list[str]:
-    lines = ["", style.bold("coding agents")] if agents else []
-    for one in agents:
+def _coding(document: Document, style: Style) -> list[str]:
+    lines = ["", style.bold("coding agents")]
+    if not document["coding"]:
+        lines.append(style.dim(f"none is installed here; looked for {', '.join(document['codingSupported'])}"))
+    for one in document["coding"]:
         name = clean(one["name"])
-        offer = f"install {clean(one['missing'])}" if one["missing"] else f"clawpy agents serve CHANNEL {name}"
+        offer = (
+            f"lacks its adapter: {clean(one['missing'])}" if one["missing"] else f"clawpy agents serve CHANNEL {name}"
+        )
         serves = f"← {', '.join(map(clean, one['serves']))}" if one["serves"] else style.dim(offer)
         lines.append(f"{name:<12} {clean(one['title'])}  {serves}")
     return lines

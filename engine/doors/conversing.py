@@ -38,9 +38,10 @@ def xray(engine: Engine, arguments: Arguments) -> Document:
 
 def reply(engine: Engine, arguments: Arguments) -> Document:
     """Tell a running session something."""
-    session = find(engine, arguments.needed("id")).session
+    found = find(engine, arguments.needed("id"))
+    session = found.session
     if session is None:
-        raise Refusal("no_session", "nothing was run for this card yet", "approve it first: clawpy approve ID")
+        raise Refusal("no_session", "nothing was run for this card yet", f"clawpy approve {found.card_id} runs it")
     engine.sessions.reply(session.id, arguments.needed("text"))
     return {"session": wire.session(engine.sessions.get(session.id))}
 

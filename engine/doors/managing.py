@@ -22,7 +22,8 @@ def agents(engine: Engine, arguments: Arguments) -> Document:
     people = engine.hierarchy
     if action == "list":
         left = [one.id for one in people.retired()]
-        return {"agents": [wire.agent(one) for one in people.list()], "coding": _coding(engine), "retired": left}
+        coding = {"coding": _coding(engine), "codingSupported": list(engine.hiring.supported)}
+        return {"agents": [wire.agent(one) for one in people.list()], **coding, "retired": left}
     if action == "serve":
         channel, name = arguments.needed("channel"), arguments.needed("id")
         engine.hiring.hire(name, channel)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from engine.config import SettingsSource
 from engine.config_agents import ACP, AUTO, MODEL, model_fault
 from engine.execution.local_models import running
-from engine.execution.runners.acp.known import discover
+from engine.execution.runners.acp.known import KNOWN, discover
 from engine.execution.runners.acp.known import found as known_as
 from engine.values import FoundAgent, LocalModels, Refusal
 
@@ -93,6 +93,11 @@ class Hiring:
             for name, one in self._settings.current.acp.items()
         }
         return [*mine.values(), *(one for one in self.found() if one.name not in mine)]
+
+    @property
+    def supported(self) -> tuple[str, ...]:
+        """What the public coding agents are called that would be found here if they were installed."""
+        return tuple(one.title for one in KNOWN)
 
     def hire(self, name: str, channel: str = CHANNEL) -> FoundAgent:
         """Write into the settings that `channel` is served by the agent `name`; how it logs in is in what comes back.

@@ -66,6 +66,11 @@ class _Waiting:
     mode: str
 
 
+def goes_on(session_id: str) -> str:
+    """The command for a card that goes on with a session that is over."""
+    return f"clawpy propose --continue {session_id} TEXT"
+
+
 class Sessions:
     """The port. All methods are quick and may be called from any thread, but `wait`, `stop_all` and `close`."""
 
@@ -225,9 +230,13 @@ class Sessions:
             live = self._live.get(session_id)
         if live is None:
             view = self.get(session_id)
-            raise Refusal("not_running", f"{session_id} is {view.state}", "continue it with a card of its own")
+            if not view.state.over:
+                raise Refusal("not_running", f"{session_id} has not begun", "tell it when it runs; `clawpy work` says")
+            told = f"{session_id} has ended ({view.state}) and reads nothing any more"
+            raise Refusal("not_running", told, f"go on with it: {goes_on(session_id)}")
         if not live.tell(said):
-            raise Refusal("no_conversation", f"{session_id} reads no replies: no agent works in it, or it is finishing")
+            told = f"{session_id} reads no replies: no agent works in it, or it is finishing"
+            raise Refusal("no_conversation", told, f"when it has ended, go on with it: {goes_on(session_id)}")
         live.write("reply", said)
 
     # Stopping

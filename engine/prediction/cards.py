@@ -333,7 +333,9 @@ class Cards:
     def _finished(self, session_id: str) -> SessionView:
         former = self._session(session_id)
         if not former.state.over:
-            raise Refusal("still_running", f"{session_id} is {former.state}", "reply to it instead")
+            raise Refusal(
+                "still_running", f"{session_id} is {former.state}", f"tell it: clawpy reply {session_id} TEXT"
+            )
         return former
 
     def mark_shown(self, card_ids: Iterable[str]) -> None:

@@ -244,6 +244,7 @@ def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
     tree = clawpy("agents", "list").out
     assert "\n4        backend_builder" in tree
     assert "← koji-core" in tree
+    assert "\ncoding agents\nnone is installed here; looked for Claude Code, Codex, " in tree
     assert "tester → cto → ceo" in clawpy("agents", "add", "tester", "--to", "cto", "--domain", "tests").out
     said = clawpy("agents", "show", "cto")
     assert "# Chief technology officer" in said.out
@@ -262,6 +263,9 @@ def test_a_coding_agent_is_offered_and_serves_a_channel(
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     monkeypatch.setattr("engine.execution.runners.acp.known.shutil.which", lambda name, path=None: found.get(name))
+    found = {"claude": "/usr/bin/claude"}
+    lacking = "Claude Code  lacks its adapter: npm install -g @agentclientprotocol/claude-agent-acp"
+    assert lacking in clawpy("agents", "list").out
     found = {"claude-agent-acp": str(program)}
     assert "Claude Code  clawpy agents serve CHANNEL claude" in clawpy("agents", "list").out
     said = clawpy("agents", "serve", "koji-core", "claude").out

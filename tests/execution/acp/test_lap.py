@@ -212,7 +212,7 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
     assert world.texts(view)[-1] == "You said: and then the second thing"
     assert [one["run_kind"] for one in world.calls.begun] == ["task", "reply"]
     assert world.calls.begun[1]["follows"] == "call_1"
-    with pytest.raises(Refusal):
+    with pytest.raises(Refusal, match=rf"ended \(succeeded\).*clawpy propose --continue {view.id} TEXT"):
         world.sessions.reply(view.id, "too late")
 
 
