@@ -165,7 +165,9 @@ def parser() -> argparse.ArgumentParser:
     stop = add("stop", "stop everything at once, and keep it stopped", 'clawpy stop "looking into something"')
     stop.add_argument("reason", nargs="*", metavar="REASON")
     resume = add("resume", "lift a hold", "clawpy resume stop", lambda options, where: {"word": options.word or ""})
-    resume.add_argument("word", nargs="?", choices=("stop", "pause", "month"))
+    resume.add_argument(
+        "word", nargs="?", choices=("stop", "pause", "month"), help="which; by default the only one in force"
+    )
     dnd = add("dnd", "do not disturb: cards are made, nothing executes by itself", "clawpy dnd --for 2h", _dnd)
     spans = dnd.add_mutually_exclusive_group()
     spans.add_argument("--for", dest="seconds", metavar="SPAN", type=span, default=7200, help="2h by default")

@@ -76,9 +76,11 @@ def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str
 
 def _coding(document: Document, style: Style) -> list[str]:
     lines = ["", style.bold("coding agents")]
-    if not document["coding"]:
-        lines.append(style.dim(f"none is installed here; looked for {', '.join(document['codingSupported'])}"))
-    for one in document["coding"]:
+    agents = document.get("coding", [])
+    if not agents:
+        looked = ", ".join(document.get("codingSupported", []))
+        lines.append(style.dim(f"none is installed here; looked for {looked}"))
+    for one in agents:
         name = clean(one["name"])
         offer = (
             f"lacks its adapter: {clean(one['missing'])}" if one["missing"] else f"clawpy agents serve CHANNEL {name}"

@@ -14,7 +14,7 @@ from clawpy_console.printing.notices import notify
 from clawpy_console.printing.organisation import agents, bubbles, guidance, permissions, tasks
 from clawpy_console.printing.settings import check, config, doctor, key
 from clawpy_console.printing.simulation import simulation
-from clawpy_console.printing.state import dnd, status, stop
+from clawpy_console.printing.state import dnd, resume, status, stop
 from clawpy_console.printing.style import Document, Style, clean
 from clawpy_console.printing.xray import replied, xray
 from engine.values import Refusal
@@ -48,7 +48,7 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "xray": xray,
     "reply": replied,
     "status": status,
-    "resume": status,
+    "resume": resume,
     "stop": stop,
     "dnd": dnd,
     "agents": agents,

@@ -1,4 +1,4 @@
-"""What `clawpy status`, `dnd` and `stop` print."""
+"""What `clawpy status`, `resume`, `dnd` and `stop` print."""
 
 from __future__ import annotations
 
@@ -110,6 +110,15 @@ def dnd(document: Document, options: Mapping[str, Any], style: Style) -> str:
     if document["dndUntil"]:
         return f"{style.wants('do not disturb')} until {time(document['dndUntil'])}; `clawpy dnd --off` ends it"
     return "do-not-disturb is off" + ("; quiet hours go on" if document["quiet"] else "")
+
+
+def resume(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """What was lifted, and how everything stands now."""
+    lifted = [
+        f"{style.good('▶')} {one['word']} is lifted; it was in force since {time(one['since'])}: {clean(one['reason'])}"
+        for one in document.get("lifted", ())
+    ]
+    return "\n".join([*lifted, status(document, options, style)])
 
 
 def stop(document: Document, options: Mapping[str, Any], style: Style) -> str:

@@ -72,17 +72,19 @@ def stop(engine: Engine, arguments: Arguments) -> Document:
 
 
 def resume(engine: Engine, arguments: Arguments) -> Document:
-    """Lift one hold by its word. Without a word the only one there is."""
+    """Lift one hold by its word, without one the only one there is. `lifted` says which, `holds` what holds still."""
     word = arguments.text("word")
+    before = engine.safety.holds()
     if not word:
-        words = [one.word for one in engine.safety.holds()]
+        words = [one.word for one in before]
         if len(words) > 1:
             raise Refusal("which_hold", f"{' and '.join(words)} are in force", f"name one: clawpy resume {words[0]}")
         if not words:
             raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
         word = words[0]
     engine.safety.resume(word)
-    return status(engine, Arguments({}, known=frozenset()))
+    lifted = [wire.hold(one) for one in before if one.word == word]
+    return status(engine, Arguments({}, known=frozenset())) | {"lifted": lifted}
 
 
 def dnd(engine: Engine, arguments: Arguments) -> Document:

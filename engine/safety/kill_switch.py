@@ -229,8 +229,10 @@ class KillSwitch:
             raise Refusal("unknown_hold", f"there is no hold called {word!r}", f"one of {', '.join(WORDS)}")
         with self._changing:
             filed = word == STOP and stop_file.requested(self._file)
-            if word not in {hold.word for hold in self.holds()} and not (word == STOP and (filed or self._stopping)):
-                raise Refusal("not_held", f"there is no {word} in force", "clawpy status shows what is")
+            held = [hold.word for hold in self.holds()]
+            if word not in held and not (word == STOP and (filed or self._stopping)):
+                others = f"{' and '.join(held)} {'is' if len(held) == 1 else 'are'}" if held else "nor is anything else"
+                raise Refusal("not_held", f"`{word}` is not in force; {others}", "see `clawpy status`")
             if filed:
                 try:
                     stop_file.clear(self._file)

@@ -182,7 +182,9 @@ def test_verbs_reach_the_engine_that_holds_the_home(
     assert stopped["reached"]
     assert [hold["reason"] for hold in stopped["holds"]] == ["enough"]
     assert clawpy("status", "--format", "short").out == "⏸ stop\n"
-    assert document(clawpy("resume", "stop", "--json"))["holds"] == []
+    assert "`pause` is not in force; stop is" in clawpy("resume", "pause").err
+    assert clawpy("resume").out.startswith("▶ stop is lifted; it was in force since ")
+    assert "nothing is stopped or paused" in clawpy("resume").err
 
 
 def test_another_repository_joins_the_engine_that_runs(

@@ -148,7 +148,8 @@ def test_stop_and_resume(engine: StandIn) -> None:
     assert refused(engine, "resume").code == "not_held"
     assert ask(engine, "stop", reason="lunch")["holds"][0]["reason"] == "lunch"
     assert refused(engine, "resume", word="month").code == "not_held"
-    assert ask(engine, "resume")["holds"] == []
+    after = ask(engine, "resume")
+    assert ([(one["word"], one["reason"]) for one in after["lifted"]], after["holds"]) == ([("stop", "lunch")], [])
 
 
 def test_agents(engine: StandIn) -> None:
