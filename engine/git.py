@@ -7,6 +7,7 @@ fixed language, a time limit. A repository is someone's data; its configuration 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,9 @@ SAFE = (
 
 OLDEST = (2, 38)
 """The first git whose `merge-tree --write-tree` merges without touching a working tree."""
+
+
+_OWN_BRANCH = re.compile(r"clawpy[/-](?:sess|auto)_\w+(?:-\d+)?")
 
 
 class GitError(Refusal):
@@ -115,6 +119,16 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     }
     kept |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8", "GIT_PAGER": "cat"}
     return kept | dict(extra or {})
+
+
+def own_branch(session_id: str, *, below: bool = True) -> str:
+    """The branch that a session's changes become: `clawpy/SESSION`, or `clawpy-SESSION` where none can be below."""
+    return f"clawpy{'/' if below else '-'}{session_id}"
+
+
+def is_own_branch(name: str) -> bool:
+    """Whether a branch is such a one, or one of those that are numbered (`clawpy/SESSION-2`)."""
+    return _OWN_BRANCH.fullmatch(name) is not None
 
 
 def repository_root(folder: Path) -> Path:

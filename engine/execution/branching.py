@@ -6,7 +6,7 @@ from datetime import datetime
 
 from engine.execution import merging, snapshots
 from engine.execution.snapshots import PlainGit, shown
-from engine.git import Git, GitError
+from engine.git import Git, GitError, own_branch
 from engine.values import Refusal
 
 
@@ -47,8 +47,7 @@ def _identity(git: Git, at: datetime) -> dict[str, str]:
 def free_name(git: Git, session_id: str) -> str:
     """`clawpy/SESSION`, or with the first suffix -2, -3, … that is free; `clawpy-SESSION` where a branch `clawpy`
     keeps git from having others below it."""
-    below = "-" if _exists(git, "clawpy") else "/"
-    name = first = f"clawpy{below}{snapshots.checked_id(session_id)}"
+    name = first = own_branch(snapshots.checked_id(session_id), below=not _exists(git, "clawpy"))
     number = 1
     while _exists(git, name):
         number += 1

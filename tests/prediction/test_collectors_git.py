@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.execution import branching
 from engine.git import Git
 from engine.prediction.collectors.git_reader import GitReader
 from engine.prediction.collectors.git_status import instant
@@ -126,6 +127,21 @@ def test_branches_their_dates_and_whether_they_are_merged(repository: Repository
     assert branches["feature/x"].at == T0 + timedelta(days=1)
     assert (branches["done"].merged, branches["feature/x"].merged) == (True, False)
     assert [branch.name for branch in state.open_branches] == ["feature/x"]
+
+
+def test_a_branch_that_a_session_became_is_nothing_that_somebody_left(
+    repository: Repository, reader: GitReader, tmp_path: Path
+) -> None:
+    repository.commit("one", {"a.py": "1"})
+    repository.git("branch", "-m", "trunk")
+    git = Git(repository.path)
+    for session in ("sess_7k2m9x4qd1ab", "sess_7k2m9x4qd1ab", "auto_7k2m9x4qd1ab"):
+        branching.create(git, branching.free_name(git, session), repository.commit("theirs", {"b.py": session}))
+    repository.git("update-ref", "refs/remotes/origin/clawpy/sess_7k2m9x4qd1ab", "HEAD")
+    repository.git("branch", "clawpy/mine")
+    assert [branch.name for branch in reader.read(repository.path).branches] == ["clawpy/mine", "trunk"]
+    repository.git("checkout", "-q", "clawpy/auto_7k2m9x4qd1ab")
+    assert "clawpy/auto_7k2m9x4qd1ab" in [branch.name for branch in reader.read(repository.path).branches]
 
 
 def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader: GitReader) -> None:

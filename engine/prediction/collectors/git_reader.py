@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
-from engine.git import Git
+from engine.git import Git, is_own_branch
 from engine.prediction.collectors.git import Branch, Commit, FileState, GitState, merged_into
 from engine.prediction.collectors.git_status import (
     MOST_FILES,
@@ -162,7 +162,7 @@ def _history(git: Git, folders: _Folders, status: Status, refs: str) -> GitState
         tips[name] = tip
         if target:
             links[name] = target
-    dated = _branches(git)
+    dated = _branches(git, status.branch)
     base, base_tip = _base(dated, links)
     walked = git.text("rev-list", "-n", str(WALKED), status.head).split() if status.head else []
     if base_tip and base_tip != status.head:
@@ -196,7 +196,9 @@ def _history(git: Git, folders: _Folders, status: Status, refs: str) -> GitState
     )
 
 
-def _branches(git: Git) -> list[Branch]:
+def _branches(git: Git, present: str) -> list[Branch]:
+    """All but those that sessions' changes became: nobody left them, each waited to be asked for. One that is checked
+    out is the operator's by now."""
     out = git.text(
         "for-each-ref",
         "--sort=-committerdate",
@@ -212,7 +214,9 @@ def _branches(git: Git) -> list[Branch]:
             continue  # origin/HEAD
         remote = name.startswith("refs/remotes/")
         short = name.removeprefix("refs/remotes/" if remote else "refs/heads/")
-        branches.append(Branch(short, tip, instant(seconds), remote=remote))
+        bare = short.partition("/")[2] if remote else short
+        if bare == present or not is_own_branch(bare):
+            branches.append(Branch(short, tip, instant(seconds), remote=remote))
     return branches
 
 
