@@ -19,8 +19,9 @@ import sqlalchemy
 from sqlalchemy import CheckConstraint, Index
 from sqlmodel import Field, Session, SQLModel, col, func, select
 
-from engine.adaptation.lift import HARMS, Arms, lift, withheld
+from engine.adaptation.lift import HARMS, lift, withheld
 from engine.adaptation.overlays import OverlayRow, Overlays
+from engine.betting import Arms
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.storage.database import Database, Transaction

@@ -75,7 +75,8 @@ class GuidanceFoundNoisy(Event):
     """Something that leaders say (`subject`, for instance `cto#patterns/api_first`) goes with worse work of an agent.
 
     Of `told` sessions that carried it `told_bad` ended badly, of `untold` of the same agent without it `untold_bad`;
-    with 99 % confidence its share is worse by more than `harm`, from 0 to 1 (see `hierarchy.outcomes`).
+    with 95 % confidence, however often one looks, its share is worse by more than `harm`, from 0 to 1 (see
+    `hierarchy.outcomes`).
     """
 
     leader: str

@@ -1,25 +1,29 @@
 """What became of guided work, and what that says of the guidance (SPEC 1.10, 5.1). Pure.
 
-Guidance is *noisy* when an agent's work goes worse with it than without, by more than chance makes of so few sessions;
-it is *stale* when it is older than what its kind holds, or speaks of files that are gone.
+Guidance is *noisy* when an agent's work goes worse with it than without, by more than chance makes of so few sessions,
+however often one looks; it is *stale* when it is older than what its kind holds, or speaks of files that are gone.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from engine.betting import Arms, evidence, upper_end
 from engine.values import LeaderDecision, Pattern
-from engine.values.shares import difference_lower_bound
 
 LEAST = 10
 """So many sessions with, and as many without, before anything is said of an item."""
 
-Z = 2.326
-"""One-sided 99 %: dozens of items are looked at again with every session, so chance is given little room."""
+DOUBT = 0.05
+"""In so many of all cases, at most, is an item that does no harm called noisy at any look at the sessions of `RECENT`:
+half of what an effect on trial is granted, for there are dozens of items. Measured over 200 sessions: of items that
+change nothing 0 to 1 in a hundred, where a bound for one look (99 %) made it 2 to 9; of those that make three sessions
+in four bad instead of one all, half of them by the 35th session where every other is told."""
 
 RECENT = timedelta(days=90)
 """Sessions that ended longer ago count no more."""
@@ -62,15 +66,23 @@ class Tally:
 
     @property
     def harm(self) -> float:
-        """By how much more of the sessions with it end badly, at least (99 %); -1 while there are too few."""
-        if min(self.told, self.untold) < LEAST:
-            return -1.0
-        return difference_lower_bound(self.told_bad, self.told, self.untold_bad, self.untold, Z)
+        """By how much more of the sessions with it end badly, at least (95 % sure at every look); -1 while there are
+        too few."""
+        return -1.0 if self._few else -upper_end([self._arms], DOUBT)
 
     @property
     def noisy(self) -> bool:
         """Whether it does harm."""
-        return self.harm > 0
+        return not self._few and evidence([self._arms], 0.0) >= math.log(1 / DOUBT)
+
+    @property
+    def _few(self) -> bool:
+        return min(self.told, self.untold) < LEAST
+
+    @property
+    def _arms(self) -> Arms:
+        """Nobody drew which sessions are told it: leaders say it or do not."""
+        return Arms(None, self.told, self.told - self.told_bad, self.untold, self.untold - self.untold_bad)
 
 
 def tallies(sessions: Iterable[Guided]) -> dict[Told, Tally]:

@@ -25,14 +25,3 @@ def wilson_lower_bound(hits: int, of: int, z: float = Z_ONE_SIDED_95) -> float:
 def wilson_upper_bound(hits: int, of: int, z: float = Z_ONE_SIDED_95) -> float:
     """The same from above; 1 without cases."""
     return 1.0 - wilson_lower_bound(of - hits, of, z)
-
-
-def difference_lower_bound(hits: int, of: int, base_hits: int, base_of: int, z: float = Z_ONE_SIDED_95) -> float:
-    """One-sided lower bound, in [-1, 1], of the true share of `hits` in `of` less that of `base_hits` in `base_of`
-    (Newcombe's score interval); -1 when either has no cases."""
-    if not of or not base_of:
-        return -1.0
-    share, base = hits / of, base_hits / base_of
-    below = share - wilson_lower_bound(hits, of, z)
-    above = wilson_upper_bound(base_hits, base_of, z) - base
-    return share - base - sqrt(below * below + above * above)

@@ -7,12 +7,14 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.adaptation.lift import DOUBT, Arms, evidence, lift, withheld
+from engine.adaptation.lift import DOUBT, lift, withheld
+from engine.betting import Arms, evidence
 
 COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda one: (max(one), min(one)))
 """Runs, and how many of them were good."""
@@ -97,6 +99,20 @@ def test_no_bet_is_won_on_average_while_the_effect_is_as_good(share: float, boun
         for arms, chance in _all(share, told, untold, 4):
             expected += chance * math.exp(evidence([arms], bound))
         assert expected <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("bound", [-0.3, 0.0, 0.2])
+@pytest.mark.parametrize("runs", [(3, 2), (1, 4), (4, 1)])
+def test_where_nobody_drew_no_bet_is_won_on_average_either(runs: tuple[int, int], bound: float) -> None:
+    """Exactly, over everything that so many runs with it and without can come to."""
+    for untold in (0.31, 0.5, 0.62):
+        expected = 0.0
+        for good in product(range(runs[0] + 1), range(runs[1] + 1)):
+            chance = 1.0
+            for count, of, share in zip(good, runs, (untold + bound + 0.04, untold), strict=True):
+                chance *= math.comb(of, count) * share**count * (1 - share) ** (of - count)
+            expected += chance * math.exp(evidence([Arms(None, runs[0], good[0], runs[1], good[1])], bound))
+        assert expected <= 1
 
 
 def _all(share: float, told: float, untold: float, runs: int) -> Iterator[tuple[Arms, float]]:

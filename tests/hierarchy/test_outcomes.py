@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import random
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.adapters import lost_files
@@ -26,7 +28,6 @@ from engine.memory.ledger import Ledger
 from engine.storage.database import Database
 from engine.values import LeaderDecision, Pattern
 from engine.values.outcomes import judged
-from engine.values.shares import difference_lower_bound
 from tests.conftest import Repository
 from tests.hierarchy.wisdom_world import World, learning, make_world
 
@@ -76,11 +77,10 @@ def test_how_a_guided_session_stands(facts: list[tuple[str, dict[str, object]]],
         (Tally(LEAST, LEAST, LEAST, 0), True),
         (Tally(LEAST - 1, LEAST - 1, 100, 0), False),  # too few with it
         (Tally(100, 100, LEAST - 1, 0), False),  # too few without
-        (Tally(10, 6, 10, 0), True),
-        (Tally(10, 5, 10, 1), False),  # chance makes as much of ten
-        (Tally(10, 7, 10, 1), True),
+        (Tally(10, 7, 10, 0), True),
+        (Tally(10, 7, 10, 1), False),  # chance makes as much of ten, to who looks ten times
         (Tally(100, 30, 100, 30), False),
-        (Tally(1000, 350, 1000, 300), True),
+        (Tally(1000, 400, 1000, 300), True),
         (Tally(1000, 300, 1000, 350), False),
     ],
 )
@@ -90,12 +90,43 @@ def test_noisy_at_its_boundary(tally: Tally, noisy: bool) -> None:
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
+@settings(deadline=None)
 def test_the_bound_never_says_more_than_was_seen(a: int, b: int, c: int, d: int) -> None:
-    told, untold = a + b, c + d
-    bound = difference_lower_bound(a, told, c, untold)
-    assert -1 <= bound <= 1
-    if told and untold:
-        assert bound <= a / told - c / untold
+    one = Tally(a + b, a, c + d, c)
+    assert -1 <= one.harm <= 1
+    assert one.noisy is (one.harm > 0)
+    if one.harm > -1:
+        assert one.harm <= a / one.told - c / one.untold + 0.001
+
+
+@pytest.mark.parametrize(("share", "since"), [(0.5, 0), (0.1, 0), (1.0, 60)])
+def test_however_often_one_looks_what_changes_nothing_is_hardly_ever_called_noisy(share: float, since: int) -> None:
+    """A look after each of 200 sessions, told in a `share` of those that come `since` then: 60 worlds. A bound for one
+    look at 99 % called 2 to 9 of a hundred noisy."""
+
+    @cache
+    def noisy(tally: Tally) -> bool:
+        return tally.noisy
+
+    def ever(bad_told: float, bad_untold: float) -> int:
+        worlds = 0
+        for seed in range(60):
+            chance, one, called = random.Random(seed), Tally(), False
+            for number in range(200):
+                told = number >= since and chance.random() < share
+                bad = chance.random() < (bad_told if told else bad_untold)
+                one = (
+                    replace(one, told=one.told + 1, told_bad=one.told_bad + bad)
+                    if told
+                    else replace(one, untold=one.untold + 1, untold_bad=one.untold_bad + bad)
+                )
+                called = called or noisy(one)
+            worlds += called
+        return worlds
+
+    assert ever(0.3, 0.3) <= 3
+    assert ever(0.2, 0.4) == 0
+    assert ever(0.8, 0.2) >= 57
 
 
 def test_what_an_agent_was_told_is_counted_against_its_own_other_work() -> None:
@@ -180,7 +211,7 @@ def test_guidance_with_which_work_goes_worse_is_told_once(work: Work) -> None:
     assert found["subject"] == "lead#patterns/rush"
     assert (found["leader"], found["agent"]) == ("lead", "worker")
     assert [found[one] for one in ("told", "told_bad", "untold", "untold_bad")] == [10, 10, 10, 0]
-    assert float(str(found["harm"])) > 0.3
+    assert float(str(found["harm"])) > 0.2
     work.do(bad=True)
     assert len(work.facts("GuidanceFoundNoisy")) == 1
     work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip slow tests when it is late")

@@ -1,0 +1,181 @@
+"""What runs with and without something say of the difference it makes, however often one looks (SPEC 5.1, 5.7). Pure.
+
+Who looks after every session gives chance many a try; an interval made for one look would call every fourth thing that
+does nothing harmful in the end. So its ends are those of a confidence sequence: each is passed by the true difference,
+at any time, in at most a `doubt` of all cases.
+
+How: a bet against each difference `d`. For every pair of shares that is worse than `d` (a grid, those that differ by
+some 30 points the likeliest) the runs' likelihood is divided by that under a pair that differs by `d`. Their mean is a
+test martingale, or less, and `d` is given up when it passes 1 / `doubt`.
+
+Where runs were drawn to go without, the likelihood is divided by that under the nearest pair; "nearest" weighs the arms
+by how often they are drawn, so that no true pair at `d` or better lets the quotient grow but by chance (Turner, Ly and
+Grünwald, "Generic E-variables for exact sequential k-sample tests"). That holds however the shares drift in time, as
+long as runs that are counted fall into the arms as they were drawn. Because that can fail (an effect may also change
+how many runs come to an end that counts), the same bet with the arms as they were seen must pass too; for any number of
+runs that one is exact whatever the arms are.
+
+Where nobody drew, it is divided by the most that any pair at `d` or better makes of what was seen (Wasserman, Ramdas
+and Balakrishnan, "Universal inference"). That holds however the arms came about, but not when the shares drift: what
+went worse since something is said is not told from what went worse because of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SHARES = 20
+"""Shares of good runs that are bet on, in each arm."""
+
+_LIKELY, _ABOUT = 0.3, 0.15
+"""A difference that is bet on most, and how far around it: it finds harm of 20 to 30 points soonest, by simulation, and
+loses nothing where it is greater. Whatever it is, what `DOUBT` says holds."""
+
+_FINE = 0.001
+"""So finely the ends of an interval are found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """Runs that had something and runs that went without, each with the same `propensity` (above 0 and below 1) to do
+    so, None where nobody drew, and how many of each went well."""
+
+    propensity: float | None
+    with_runs: int = 0
+    with_good: int = 0
+    without_runs: int = 0
+    without_good: int = 0
+
+    def __post_init__(self) -> None:
+        for good, runs in ((self.with_good, self.with_runs), (self.without_good, self.without_runs)):
+            if not 0 <= good <= runs:
+                raise ValueError(f"{good} of {runs} cannot be")
+        if self.propensity is not None and not 0 < self.propensity < 1:
+            raise ValueError(f"{self.propensity} leaves nothing to chance")
+
+    @property
+    def went_without(self) -> float:
+        """The share of runs that did; there are some."""
+        return self.without_runs / (self.with_runs + self.without_runs)
+
+    @property
+    def swapped(self) -> Arms:
+        """As if to go without were the effect."""
+        drawn = None if self.propensity is None else 1 - self.propensity
+        return Arms(drawn, self.without_runs, self.without_good, self.with_runs, self.with_good)
+
+
+def upper_end(strata: Sequence[Arms], doubt: float) -> float:
+    """The largest difference, good runs with less those without, that is not given up: the true one is above it, at any
+    time, in at most a `doubt` of all cases."""
+    kept, gone = -1.0, 1.0
+    first = gone
+    while gone - kept > _FINE:
+        middle = (kept + gone) / 2
+        if evidence(strata, middle) >= math.log(1 / doubt):
+            gone = middle
+        else:
+            kept = middle
+    return first if gone == first else kept
+
+
+def evidence(strata: Sequence[Arms], bound: float) -> float:
+    """How strongly runs speak against the difference's being `bound` (-1 to 1) or more: the natural logarithm of the
+    bet, at most 0 on average while that is so."""
+    both = [one for one in strata if one.with_runs and one.without_runs]
+    drawn = _bet(both, [one.propensity for one in both], bound)
+    seen = _bet(both, [None if one.propensity is None else one.went_without for one in both], bound)
+    return min(drawn, seen)
+
+
+def _bet(strata: Sequence[Arms], shares: Sequence[float | None], bound: float) -> float:
+    """The bet's logarithm, with the arms weighed by the `shares` of runs that go without, None where nobody drew."""
+    if not strata:
+        return 0.0
+    import numpy  # not before it is needed
+
+    told, untold = (pair[_worse(bound)] for pair in _pairs())
+    if not told.size:
+        return 0.0
+    total = numpy.zeros(told.size)
+    for one, share in zip(strata, shares, strict=True):
+        if share is None:
+            like_told, like_untold = _likeliest(one, bound)
+        else:
+            like_untold = _nearest(told, untold, share, bound)
+            like_told = like_untold + bound
+        total += _likelier(told, like_told, one.with_good, one.with_runs)
+        total += _likelier(untold, like_untold, one.without_good, one.without_runs)
+    top = float(total.max())
+    weights = _weights()[_worse(bound)]
+    return top + math.log(float((weights * numpy.exp(total - top)).sum() / weights.sum()))
+
+
+@lru_cache(maxsize=1)
+def _pairs() -> tuple[NDArray[Any], NDArray[Any]]:
+    """The shares with and without that are bet on."""
+    import numpy
+
+    shares = (numpy.arange(_SHARES) + 0.5) / _SHARES
+    return numpy.repeat(shares, _SHARES), numpy.tile(shares, _SHARES)
+
+
+@lru_cache(maxsize=1)
+def _weights() -> NDArray[Any]:
+    """How likely each of the pairs is held to be."""
+    import numpy
+
+    told, untold = _pairs()
+    found: NDArray[Any] = numpy.exp(-(((abs(told - untold) - _LIKELY) / _ABOUT) ** 2) / 2)
+    return found
+
+
+@lru_cache(maxsize=4_096)
+def _worse(bound: float) -> NDArray[Any]:
+    """Which of the pairs differ by less than `bound`."""
+    told, untold = _pairs()
+    found: NDArray[Any] = told - untold < bound - 1e-9
+    return found
+
+
+def _likelier(share: NDArray[Any], other: NDArray[Any], good: int, runs: int) -> NDArray[Any]:
+    """The logarithm of how many times likelier `good` of `runs` are with `share` than with the `other` one."""
+    import numpy
+
+    found: NDArray[Any] = good * numpy.log(share / other) + (runs - good) * numpy.log((1 - share) / (1 - other))
+    return found
+
+
+def _likeliest(one: Arms, bound: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Of all pairs that differ by `bound` or more, the one under which what was seen is likeliest."""
+    import numpy
+
+    told, untold = numpy.array([one.with_good / one.with_runs]), numpy.array([one.without_good / one.without_runs])
+    if told[0] - untold[0] >= bound:
+        return numpy.clip(told, 1e-12, 1 - 1e-12), numpy.clip(untold, 1e-12, 1 - 1e-12)
+    nearest = _nearest(told, untold, one.went_without, bound)
+    return nearest + bound, nearest
+
+
+def _nearest(told: NDArray[Any], untold: NDArray[Any], share: float, bound: float) -> NDArray[Any]:
+    """The share without, of the pair that differs by `bound` and is nearest to `told` and `untold`: the least relative
+    entropy, with arms drawn by `share`. A root of a cubic equation (Miettinen and Nurminen, 1985)."""
+    import numpy
+
+    good = share * untold + (1 - share) * told
+    square = (1 + share) * bound - 1 - good
+    linear = (share * bound - 1 - 2 * share * untold) * bound + good
+    constant = share * untold * bound * (1 - bound)
+    turn = square**3 / 27 - square * linear / 6 + constant / 2
+    size = numpy.copysign(numpy.sqrt(numpy.maximum(square**2 / 9 - linear / 3, 1e-30)), turn)
+    angle = (math.pi + numpy.arccos(numpy.clip(turn / size**3, -1, 1))) / 3
+    root = 2 * size * numpy.cos(angle) - square / 3
+    found: NDArray[Any] = numpy.clip(root, max(0.0, -bound) + 1e-12, min(1.0, 1 - bound) - 1e-12)
+    return found
