@@ -20,17 +20,29 @@ if TYPE_CHECKING:
 
 
 def first_run(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
-    """The first-run lines: optional steps. Escape hides them for good. Blocking: call it in a thread."""
-    lines = [
-        Content.styled("Cards about this repository come by themselves.", "bold $ink"),
-        Content.assemble(
-            ("optional  ", "$faint"), "--workspace DIR adds folders · autonomy is off  ",
-            ("esc", "$accent"), (" hides this", "$faint"),
-        ),
-    ]  # fmt: skip
+    """The first-run lines: what to press and what happens then, optional steps. Escape hides them for good; while no
+    agent is found each fits 75 cells. Blocking: call it in a thread."""
+
+    def key(action: str) -> tuple[str, str]:
+        return (shown_key(action, keymap), "$accent")
+
     served = engine.hiring.served()
     models = [] if served else list(engine.hiring.models().ids)
-    return [*lines, hiring.line(served, engine.hiring.found(), models, shown_key("app.hire", keymap))]
+    return [
+        Content.assemble(
+            ("The next useful work, as a card: ", "bold $ink"), key("stack.approve"), " runs it, ",
+            key("stack.dismiss"), " dismisses it, ", key("stack.snooze"), " puts it off",
+        ),
+        Content.assemble(
+            "What was changed waits as a diff: ", key("app.work"), " shows it, ",
+            key("work.land"), " lands it, ", key("work.undo"), " undoes that",
+        ),
+        Content.assemble(
+            key("stack.own"), " takes a prompt of your own; ",
+            hiring.line(served, engine.hiring.found(), models, shown_key("app.hire", keymap)),
+        ),
+        Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
+    ]  # fmt: skip
 
 
 def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:

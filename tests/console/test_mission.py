@@ -442,11 +442,29 @@ async def test_what_listens_and_tells_no_model_is_told_of_when_one_is_looked_for
 
 async def test_the_first_run_says_who_takes_prose_where_somebody_does(console: ConsoleApp, engine: StandIn) -> None:
     engine.hiring.serves = "ollama:qwen3"
-    async with console.run_test(size=(120, 40)) as pilot:
+    async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
         await until(pilot, lambda: "hides this" in screen_text(console))
         assert "prose is done by ollama:qwen3" in screen_text(console)
         assert "prose needs" not in screen_text(console)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+async def test_the_first_run_says_what_to_press_and_what_happens(
+    console: ConsoleApp, engine: StandIn, size: tuple[int, int]
+) -> None:
+    engine.hiring.serves = ""
+    engine.settings.current.keys = {"work.land": "P"}
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "hides this" in screen_text(console))
+        for said in (
+            "The next useful work, as a card: → runs it, ← dismisses it, ↑ puts it off",
+            "What was changed waits as a diff: 2 shows it, P lands it, u undoes that",
+            "n takes a prompt of your own; prose needs an agent: clawpy key set openai",
+            "--workspace DIR adds folders · nothing runs by itself · esc hides this",
+        ):
+            assert said in screen_text(console)  # each on a line of its own
 
 
 async def test_a_prompt_of_ones_own_comes_on_top(console: ConsoleApp) -> None:
