@@ -215,7 +215,7 @@ def test_guidance_with_which_work_goes_worse_is_told_once(work: Work) -> None:
     work.do(bad=True)
     assert len(work.facts("GuidanceFoundNoisy")) == 1
     work.world.wisdom.edit_profile("lead", "patterns", key="rush", value="Skip slow tests when it is late")
-    for _ in range(10):
+    for _ in range(13):
         work.do(bad=True)
     assert len(work.facts("GuidanceFoundNoisy")) == 2  # the new wording is a new thing
 
