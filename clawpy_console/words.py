@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from engine.values import MICRO, Card, RailVerdict, Verdict
+from engine.values.text import count as count
 
 if TYPE_CHECKING:  # what verbs print needs no Textual
     from textual.content import Content
@@ -57,11 +58,6 @@ def cap(amount: int) -> str:
     """A cap without cents where it has none: `2`, `20`, `0.50`."""
     whole, rest = divmod(amount, MICRO)
     return str(whole) if rest == 0 else f"{amount / MICRO:.2f}"
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """`1 file`, `3 files`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def tokens(number: int) -> str:

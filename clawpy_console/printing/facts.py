@@ -31,7 +31,7 @@ def in_words(kind: str, subject: str, payload: Mapping[str, Any]) -> str:
 def _cycle(event: Any) -> str:
     done = f"started {event.acted}" if event.acted else event.reason or "nothing that may run by itself"
     held = [f"{len(event.blocked)} blocked"] if event.blocked else []
-    held += [f"{len(event.kept)} stay cards"] if event.kept else []
+    held += [f"{count(len(event.kept), 'card')} left to you"] if event.kept else []
     return ", ".join([f"autonomous cycle: {done}", *held]) + _also(event.errors)
 
 

@@ -23,9 +23,9 @@ def train(document: Document, options: Mapping[str, Any], style: Style) -> str:
     used = "no Twin model is named" if model is None else f"Twin model {clean(model)}"
     lines = [used if document["enabled"] or model is None else f"{used}, off: clawpy config set twinModelEnabled true"]
     if "imported" in document:
-        lines.append(f"{document['imported']:,} new pairs")
+        lines.append(count(document["imported"], "new pair"))
     for run in document["runs"]:
-        name = f"{run['id']}  {run['state']:9}  {run['method']}  {run['records']:,} examples  ${run['cost']:.2f}"
+        name = f"{run['id']}  {run['state']:9}  {run['method']}  {count(run['records'], 'example')}  ${run['cost']:.2f}"
         lines += [name, style.dim(f"    {clean(run['message'])}")]
     return "\n".join([*lines, clean(document["next"])])
 

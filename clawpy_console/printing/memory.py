@@ -17,12 +17,12 @@ def remember(document: Document, options: Mapping[str, Any], style: Style) -> st
     if document["known"]:
         said += f", {document['known']:,} known before"
     if document["badLines"]:
-        said += style.wants(f", {document['badLines']:,} lines were not as they should be")
+        said += style.wants(f", {count(document['badLines'], 'bad line')}")
     lines = [f"{said}, {document['seconds']:.1f} s"]
     if document["trouble"]:
         lines.append(style.wants(f"found by words alone: {clean(document['trouble'])}"))
-    elif document["missing"]:
-        lines.append(style.dim(f"{document['missing']:,} are found by meaning a little later"))
+    elif missing := document["missing"]:
+        lines.append(style.dim(f"{count(missing, 'memory', 'memories')} can be found by meaning a little later"))
     return "\n".join(lines)
 
 

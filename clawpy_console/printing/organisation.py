@@ -60,7 +60,7 @@ def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str
         lines = [f"{clean(leader)} ← {', '.join(map(clean, ids))}" for leader, ids in document["flushed"].items()]
         lines = lines or ["nothing was ready to go up"]
         if document["waiting"]:
-            lines.append(f"{document['waiting']} wait for the next round")
+            lines.append(f"for the next round: {document['waiting']}")
         if document["cloudSyncFailure"]:
             lines.append(f"{style.bad('not shared yet')}  {clean(document['cloudSyncFailure'])}")
         return "\n".join(lines)

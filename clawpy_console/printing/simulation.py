@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from clawpy_console.printing.style import Style
+from clawpy_console.printing.style import Style, count
 
 HOLDS = {"pause": "paused", "stop": "stopped", "month": "month stop"}
 
@@ -27,7 +26,7 @@ def simulation(document: dict[str, Any], options: Mapping[str, Any], style: Styl
 def _head(document: dict[str, Any], style: Style) -> list[str]:
     cards = document["cards"]
     return [
-        style.bold(f"{document['days']} days from {document['from'][:10]}, seed {document['seed']}"),
+        style.bold(f"{count(document['days'], 'day')} from {document['from'][:10]}, seed {document['seed']}"),
         style.dim(f"real: {document['real']}"),
         style.dim(f"made up: {'; '.join(document['madeUp'])}"),
         "",

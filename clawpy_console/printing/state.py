@@ -36,7 +36,7 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
         f"month ${spent['costThisMonth']:.2f}/{spent['costCapPerMonth']:g}"
     )
     phase = document["phase"]
-    lines.append(f"  phase {phase['number']}, {phase['decisions']} decisions; {clean(phase['reason'])}")
+    lines.append(f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {clean(phase['reason'])}")
     if document.get("byItself"):
         lines.append(f"  {clean(document['byItself']['words'])}")
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
@@ -45,7 +45,7 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
     lines.append(f"  {count(document['pending'], 'card')} pending")
     gateway = document.get("gateway") or {}
     if gateway.get("url"):
-        listen = f", {gateway['clients']} listen" if gateway["clients"] else ""
+        listen = f", {count(gateway['clients'], 'client')}" if gateway["clients"] else ""
         lines.append(f"  gateway {clean(gateway['url'])}  {style.dim(clean(gateway['words']) + listen)}")
     elif gateway.get("words", "off") != "off":
         lines.append(f"  {style.wants('gateway')} {clean(gateway['words'])}")

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any, TextIO
 
 from engine.values import sanitise
+from engine.values.text import count as count
 
 Document = Mapping[str, Any]
 
@@ -89,11 +90,6 @@ def span(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return f"{int(seconds)}s"
-
-
-def count(number: int, word: str) -> str:
-    """`1 card`, `3,210 cards`."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def percent(rate: float | None) -> str:

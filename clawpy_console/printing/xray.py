@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clawpy_console.printing.style import Style, clean
+from clawpy_console.printing.style import Style, clean, count
 
 GUTTER = 14
 
@@ -44,7 +44,7 @@ def _whole(document: Mapping[str, Any], style: Style) -> list[str]:
     lines = [f"  {_call(document['call'], style)}"]
     lines += [f"  {style.wants('!')} {clean(note)}" for note in document["call"]["notes"]]
     for part in document["prompt"]:
-        lines += ["", style.dim(f"{part['role']} · {clean(part['name'])} · ~{part['tokens']:,} tokens")]
+        lines += ["", style.dim(f"{part['role']} · {clean(part['name'])} · ~{count(part['tokens'], 'token')}")]
         before = None
         for line in part["lines"]:
             source = clean(line["label"] or line["source"])

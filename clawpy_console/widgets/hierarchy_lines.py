@@ -122,7 +122,7 @@ def _text(name: str, text: str, width: int) -> list[Content]:
         style = "bold $ink" if line.startswith("#") else "$ink"
         lines += Content.styled(line, style).wrap(width) if line.strip() else [Content("")]
     if len(text) > TEXT_MOST:
-        lines.append(Content.styled(f"… {len(text) - TEXT_MOST:,} characters more", "$faint"))
+        lines.append(Content.styled(f"… {words.count(len(text) - TEXT_MOST, 'character')} more", "$faint"))
     return lines
 
 
@@ -380,7 +380,7 @@ def _chain(one: Guidance) -> str:
 
 
 def _tokens(one: Guidance) -> str:
-    return f"{one.tokens:,} tokens" if one.lines else f"none: {one.reason}"
+    return words.count(one.tokens, "token") if one.lines else f"none: {one.reason}"
 
 
 def _changed(name: str, before: str, after: str, width: int) -> list[Content]:

@@ -209,7 +209,7 @@ def _text(text: str, width: int) -> list[Content]:
     for line in text[:TEXT_MOST].rstrip("\n").expandtabs(4).split("\n"):
         lines += Content.styled(line, "$ink").wrap(max(8, width)) if line.strip() else [Content("")]
     if len(text) > TEXT_MOST:
-        lines.append(Content.styled(f"… {len(text) - TEXT_MOST:,} characters more", "$faint"))
+        lines.append(Content.styled(f"… {words.count(len(text) - TEXT_MOST, 'character')} more", "$faint"))
     return lines
 
 

@@ -114,7 +114,7 @@ def detail_lines(detail: Detail | None, now: datetime, width: int) -> list[Conte
     for line in shown.split("\n"):
         lines += Content.styled(line, "$ink").wrap(width) if line else [Content("")]
     if len(detail.text) > TEXT_MOST:
-        lines.append(Content.styled(f"… {len(detail.text) - TEXT_MOST:,} characters more", "$faint"))
+        lines.append(Content.styled(f"… {words.count(len(detail.text) - TEXT_MOST, 'character')} more", "$faint"))
     if not detail.text:
         lines.append(Content.styled("it is empty", "$faint"))
     return lines

@@ -34,6 +34,7 @@ from engine.storage.files import damaged_fix
 from engine.storage.stuck import FIX as STUCK_FIX
 from engine.storage.stuck import TOLD
 from engine.values import Refusal, sanitise
+from engine.values.text import count
 
 FAULTS_SHOWN = 3
 """So many pages that cannot be read are named."""
@@ -205,7 +206,7 @@ def _index(home: Home, *, here: bool) -> Check:
                 number, missing = connection.execute(query).fetchone()
         except sqlite3.Error:
             return Check("index", OK, f"chromadb {version}; what is remembered cannot be counted, see database")
-    said = f"chromadb {version}; {number:,} memories"
+    said = f"chromadb {version}; {count(number, 'memory', 'memories')}"
     if missing:
         said += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
     if here and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
@@ -335,7 +336,7 @@ def _agents(home: Home, settings: Settings) -> Check:
         return Check("agents", FAIL, error.message, error.fix)
     if problems:
         return Check("agents", WARN, "; ".join(problems), f"mend the files under {home.agents}")
-    return Check("agents", OK, f"{len(agents.list())} agents, all sound")
+    return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, all sound")
 
 
 def _learnings(home: Home) -> Check:
@@ -347,7 +348,7 @@ def _learnings(home: Home) -> Check:
         more = f"; and {len(faults) - FAULTS_SHOWN} more" if len(faults) > FAULTS_SHOWN else ""
         words = "; ".join(faults[:FAULTS_SHOWN]) + more
         return Check("learnings", WARN, words, f"mend the files under {home.data}; all others are read")
-    return Check("learnings", OK, f"{len(files.entries())} of what sessions taught")
+    return Check("learnings", OK, count(len(files.entries()), "learning"))
 
 
 def _coding_agents(home: Home, settings: Settings) -> list[Check]:

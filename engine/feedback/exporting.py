@@ -36,6 +36,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
 from engine.values import DecisionSignal, Refusal
 from engine.values.secrets import redact
+from engine.values.text import count
 
 BATCH_FROM = 50
 """So many new pairs, and no fewer, make a batch (SPEC 8.3)."""
@@ -110,7 +111,7 @@ class Exporter:
             if len(new) < BATCH_FROM:
                 raise Refusal(
                     "few_pairs",
-                    f"{len(new)} new pairs; a batch has at least {BATCH_FROM}",
+                    f"{count(len(new), 'new pair')}; a batch has at least {BATCH_FROM}",
                     pairs.MORE,
                 )
             payload = {

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.values.text import count
+
 OWNER = "owner"
 """Above everyone: the operator. Not an agent."""
 
@@ -37,7 +39,7 @@ class Chain:
             Stop.OWNER: "reaches the owner",
             Stop.CYCLE: f"stops: {self.at} is in it already, so the chain is a circle",
             Stop.MISSING: f"stops: {self.at} is not there",
-            Stop.DEPTH: f"stops after {len(self.leaders)} leaders",
+            Stop.DEPTH: f"stops after {count(len(self.leaders), 'leader')}",
         }[self.stop]
 
 

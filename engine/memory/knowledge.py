@@ -42,6 +42,7 @@ from engine.values import (
     TranscriptLine,
     Waiting,
 )
+from engine.values.text import count
 
 log = logging.getLogger(__name__)
 
@@ -225,7 +226,7 @@ class Knowledge:
                 len(facts),
                 max((fact.created_at for fact in facts), default=None),
                 "degraded" if problems else "ready",
-                "; ".join([*problems[:3], *([f"{len(waiting)} drafts wait for you"] if waiting else [])]),
+                "; ".join([*problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]),
             ),
         ]
 

@@ -8,15 +8,9 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from engine.values import sanitise
+from engine.values.text import count as count
 
 _WORD = re.compile(r"[^\W\d_]{4,}")
-
-
-def count(number: int, noun: str) -> str:
-    """`1 file`, `3 files`, `2 branches`."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 
 def counted(items: Sequence[object], noun: str) -> str:

@@ -33,6 +33,7 @@ from engine.values import (
     Verdict,
     microusd,
 )
+from engine.values.text import count
 
 COUNTED = timedelta(hours=24)
 """Over so long stopped decisions are counted."""
@@ -150,8 +151,8 @@ class Standing:
             if one.from_channel != loops.OWNER and now - one.at < loops.PAIR_WINDOW
         ]
         stopped = state.get(session, LOOPS_KEY, 0)
-        words = f"{len(counted)} links of the last 10 min are counted; {stopped} loops were stopped so far"
-        brief = f"{len(counted)} links" if counted else "clear"
+        words = f"{count(len(counted), 'link')} in the last 10 min; {count(stopped, 'loop')} stopped so far"
+        brief = count(len(counted), "link") if counted else "clear"
         return _state(RailVerdict(loops.RAIL, Verdict.ALLOW, words), brief)
 
     def _cost(self, session: Session) -> RailState:

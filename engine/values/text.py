@@ -19,6 +19,13 @@ _STRAY = re.compile(r"[\ud800-\udfff]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
+def count(number: int, noun: str, plural: str = "") -> str:
+    """`1 file`, `0 files`, `3,210 files`, `2 branches`; `plural` where it is made in another way."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {plural or noun + ('es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's')}"
+
+
 def sanitise(text: str, *, tab_size: int = 4) -> str:
     """`text` without escape sequences, C0/C1 controls (newline kept, tab expanded) and direction overrides; what is no
     character becomes U+FFFD."""

@@ -1,4 +1,4 @@
-"""What verbs print of prompts with several lines, and of sessions that ended red."""
+"""What verbs print of prompts with several lines, of sessions that ended red, and of one thing or several."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from clawpy_console.printing.figures import train
+from clawpy_console.printing.memory import remember
 from clawpy_console.printing.settings import config
 from clawpy_console.printing.style import Style, how_it_ended, indented, one_line
 
@@ -40,3 +42,21 @@ def test_a_prompt_of_several_lines_stays_one_entry() -> None:
     prompt = "Write what was learnt:\n- [/foo] first\n\x1b[31m- second"
     assert one_line(prompt) == "Write what was learnt: - [/foo] first - second"
     assert indented(prompt) == ["    Write what was learnt:", "    - [/foo] first", "    - second"]
+
+
+@pytest.mark.parametrize(
+    ("number", "pairs", "examples", "bad", "later"),
+    [
+        (1, "1 new pair", "1 example ", "1 bad line", "1 memory can be found"),
+        (1200, "1,200 new pairs", "1,200 examples ", "1,200 bad lines", "1,200 memories can be found"),
+    ],
+)
+def test_one_is_told_in_the_singular(number: int, pairs: str, examples: str, bad: str, later: str) -> None:
+    run = {"id": "run_1", "state": "adopted", "method": "dpo", "records": number, "cost": 0.1, "message": ""}
+    told = train(
+        {"twinModel": None, "enabled": False, "imported": number, "runs": [run], "next": "weekly"}, {}, PLAIN
+    ).splitlines()
+    assert told[1] == pairs
+    assert examples in told[2]
+    document = {"remembered": 1, "known": 0, "badLines": number, "seconds": 0.1, "trouble": "", "missing": number}
+    assert f", {bad}, 0.1 s\n{later}" in remember(document, {}, PLAIN)

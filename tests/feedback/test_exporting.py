@@ -37,7 +37,10 @@ def situations(file: Path) -> list[str]:
 
 
 def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock) -> None:
-    make(database, BATCH_FROM - 1)
+    make(database, 1, "the first")
+    with pytest.raises(Refusal, match="1 new pair;"):
+        exporter.batch()
+    make(database, BATCH_FROM - 2)
     assert not exporter.due(clock.now())
     with pytest.raises(Refusal, match="49 new pairs") as refused:
         exporter.batch()

@@ -17,6 +17,7 @@ from engine.feedback.records import (
 )
 from engine.feedback.training.examples import held_back, split
 from engine.values import Refusal
+from engine.values.text import count
 
 FIRST_FROM = 50
 """So many pairs before the first training on pairs."""
@@ -66,7 +67,7 @@ def batch_of(exporter: Exporter, *, first: bool) -> Batch:
         faults = check_exchanges(lines)
     else:
         if len(every) < FIRST_FROM:
-            words = f"{len(every)} pairs; training on them begins at {FIRST_FROM}"
+            words = f"{count(len(every), 'pair')}; training on them begins at {FIRST_FROM}"
             fix = f"or approve {EXAMPLES_FROM} cards for a first run on conversations" if first else pairs.MORE
             raise Refusal("few_pairs", words, fix)
         taken, left = split(every)

@@ -51,6 +51,7 @@ from engine.feedback.training.records import (
 from engine.storage.database import Database, Transaction
 from engine.storage.files import write_atomic
 from engine.values import Randomness, Refusal, TrainingOffer, TrainingView
+from engine.values.text import count
 
 log = logging.getLogger(__name__)
 
@@ -340,7 +341,7 @@ class Training:
     def _measure(self, run: TrainingRun, api: TrainingApi) -> None:
         kept = split(self._exporter.every_pair())[1][-MEASURED_MOST:]
         if len(kept) < MEASURED_LEAST:
-            words = f"{len(kept)} pairs are held back to measure it on, {MEASURED_LEAST} are needed: clawpy train adopt"
+            words = f"to measure it on: {count(len(kept), 'pair')}, {MEASURED_LEAST} are needed: clawpy train adopt"
             self._move(run.id, KEPT_OLD, note=words, held_back=len(kept))
             return
         made = f"{run.provider}:{run.model}"

@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from engine.values import Refusal
+from engine.values.text import count
 
 HEAD = "0025"
 """The revision this program works with; a test holds it against the newest file in `versions/`."""
@@ -130,7 +131,7 @@ def _upgrade(path: Path, to: str = "head") -> None:
                 if broken:
                     raise Refusal(
                         "damaged_home",
-                        f"{path}: {len(broken)} rows point to rows that are not there (first: {broken[0]})",
+                        f"{path}: {count(len(broken), 'row')} with a link to nothing (first: {broken[0]})",
                         f"the former version was kept; a copy is in {path.parent / 'backups'}",
                     )
     finally:
