@@ -107,8 +107,8 @@ class XRay(Dialog[PromptSource | None]):
         first = not self._calls
         self._calls = tuple(calls)
         rows = self.query_one("#calls", Rows)
-        why = "a flow runs without a model" if self._session.flow else "it has made no call yet"
-        rows.show([_row(number, one) for number, one in enumerate(self._calls, 1)], empty=why)
+        found = [_row(number, one) for number, one in enumerate(self._calls, 1)]
+        rows.show(found, empty="it has made no call yet")
         if first and self._calls:
             rows.select(self._calls[-1].id)
         if not self._calls:

@@ -19,11 +19,18 @@ def xray(document: Mapping[str, Any], options: Mapping[str, Any], style: Style) 
     for number, call in enumerate(document["calls"], 1):
         lines.append(f"  {number:>3}  {_call(call, style)}")
     if not document["calls"]:
-        why = "a flow runs without a model" if session else "`model` of [memory] names none, or that day is not over"
-        lines.append(style.dim(f"  it made no call: {why}"))
+        lines.append(style.dim(f"  {_no_call(session)}"))
     else:
         lines.append(style.dim(f"  `clawpy xray {name} --call 1` shows what was sent"))
     return "\n".join(lines)
+
+
+def _no_call(session: Mapping[str, Any] | None) -> str:
+    if session is None:
+        return "it made no call: `model` of [memory] names none, or that day is not over"
+    if session["flow"]:
+        return "no model was asked: a flow runs without one"
+    return "no model was asked" if session["state"] not in ("queued", "running") else "no model was asked yet"
 
 
 def replied(document: Mapping[str, Any], options: Mapping[str, Any], style: Style) -> str:

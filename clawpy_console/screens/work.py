@@ -232,9 +232,9 @@ class WorkScreen(Conversing, Filtering):
             return self.query_one(Asked).current is not None
         if action == "next_request":
             return self.query_one(Asked).waiting > 1
-        if action == "reply":
-            return self.session is not None and self.session.flow is None  # a flow has no conversation
-        if action in ("xray", "open_folder"):
+        if action in ("reply", "xray"):
+            return self.session is not None and self.session.flow is None  # a flow talks with no model
+        if action == "open_folder":
             return self.session is not None
         return super().check_action(action, parameters)
 

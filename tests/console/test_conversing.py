@@ -279,6 +279,18 @@ async def test_the_xray_shows_the_newest_call_whole_with_sources(console: Consol
         assert "I look at the cart first." in screen_text(console)  # what it answered
 
 
+async def test_of_a_flow_no_xray_is_offered(console: ConsoleApp, agent: StandIn) -> None:
+    async with console.run_test(size=WIDE) as pilot:
+        await to_work(pilot)
+        assert "x x-ray" in screen_text(console)
+        flow = next(one for one in console.known.sessions if one.flow)
+        console.screen.query_one("#sessions", Rows).select(flow.id)
+        await until(pilot, lambda: console.screen.session == flow)
+        await until(pilot, lambda: "x x-ray" not in screen_text(console))
+        await pilot.press("x")
+        assert not isinstance(console.screen, XRay), "no model was asked"
+
+
 async def test_enter_on_a_line_opens_the_file_it_came_from(
     console: ConsoleApp, agent: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,15 +321,6 @@ async def test_copy_a_line_and_the_whole_prompt(console: ConsoleApp, agent: Stan
         await pilot.press("Y")
         assert console.clipboard == view.whole
         assert console.clipboard.startswith('<identity agent="backend_builder">\n# Builder\nBuilds small')
-
-
-async def test_a_session_of_a_flow_has_none_and_says_so(console: ConsoleApp, engine: StandIn) -> None:
-    async with console.run_test(size=WIDE) as pilot:
-        await live(pilot)
-        await pilot.press("2", "x")
-        await until(pilot, lambda: "a flow runs without a model" in screen_text(console))
-        await pilot.press("escape")
-        assert not isinstance(console.screen, XRay)
 
 
 # The folder

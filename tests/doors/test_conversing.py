@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from clawpy_console.printing.render import render
 from clawpy_console.printing.style import Style
 from engine.doors.verbs import dispatch
-from engine.values import ModelCall, PromptLine, PromptPart, PromptSource, Refusal, SourceKind
+from engine.values import ModelCall, PromptLine, PromptPart, PromptSource, Refusal, SessionState, SourceKind
 from tests.doors.stand_in import StandIn
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -59,6 +60,24 @@ def test_xray_lists_the_calls_of_a_session(engine: StandIn, session_id: str) -> 
     text = render("xray", document, {}, Style())
     assert "gpt-5-mini" in text
     assert "~$0.0015" in text
+
+
+@pytest.mark.parametrize(
+    ("flow", "state", "said"),
+    [
+        ("run_tests", SessionState.SUCCEEDED, "no model was asked: a flow runs without one"),
+        (None, SessionState.QUEUED, "no model was asked yet"),
+        (None, SessionState.CANCELLED, "no model was asked\n"),
+    ],
+)
+def test_xray_of_a_session_without_calls_says_why(
+    engine: StandIn, session_id: str, flow: str | None, state: SessionState, said: str
+) -> None:
+    session = replace(engine.sessions.get(session_id), flow=flow, state=state)
+    engine.sessions.get = lambda id: session  # type: ignore[method-assign]
+    engine.calls.for_session = lambda id: []  # type: ignore[attr-defined]
+    text = render("xray", ask(engine, "xray", id=session_id), {}, Style())
+    assert said in f"{text}\n"
 
 
 @pytest.mark.parametrize("wanted", [1, "1", "call_1"])
