@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 FORMS = ("short", "long")
+KILLED = "○ no engine"
+"""What is said for one that was killed: its last figures may not be true, and nobody keeps them any more."""
+
 LARGEST = 1024 * 1024
 """Bytes; what is larger is not ours."""
 
@@ -30,7 +33,8 @@ def answer(argv: Sequence[str]) -> str | None:
         return None
     if os.path.exists(os.path.join(data, "STOP")):  # noqa: PTH110, PTH118  # asked for from outside, and nobody has found it yet
         return "⏸ stop"
-    return line(document, form, datetime.now(UTC))
+    said = line(document, form, datetime.now(UTC))
+    return KILLED if said is not None and said[0] != "⏸" and _killed(data) else said
 
 
 def line(document: Any, form: str, now: datetime) -> str | None:
@@ -93,6 +97,21 @@ def _read(file: str) -> Any:
 def _after(instant: str | None, now: datetime) -> bool | None:
     """Whether it is still to come; None for one that is not set."""
     return None if instant is None else datetime.fromisoformat(instant) > now
+
+
+def _killed(data: str) -> bool:
+    """Whether the engine that kept the file died without ending: its note is there, and nobody holds its lock."""
+    folder = os.path.join(data, "engine.")  # noqa: PTH118
+    if not os.path.exists(folder + "json"):  # noqa: PTH110
+        return False
+    import fcntl
+
+    try:
+        with open(folder + "lock", "rb") as lock:  # noqa: PTH123
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return os.path.exists(folder + "json")  # noqa: PTH110  # else it ended while this looked
+    except OSError:
+        return False
 
 
 def _age(minutes: int) -> str:

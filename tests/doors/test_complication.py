@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from datetime import timedelta
@@ -15,8 +17,10 @@ from engine.clock import FakeClock
 from engine.doors.complication import EVERY, Complication
 from engine.events import EventBus, PredictionCreated, SessionEnded
 from engine.home import Home
+from engine.lock import HomeLock
 from engine.values import Card, Hold
 from tests.doors.stand_in import card
+from tests.support.forked import Nursery
 
 
 class World:
@@ -167,6 +171,42 @@ def test_a_stop_from_outside_that_nobody_has_found_yet(world: World) -> None:
     world.home.data.mkdir(parents=True)
     (world.home.data / "STOP").touch()
     assert answer(["--home", str(world.home.root), "status", "--format", "short"]) == "⏸ stop"
+
+
+def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
+    world: World, clock: FakeClock, tmp_path: Path, nursery: Nursery
+) -> None:
+    world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(days=36500))]
+    world.kept._write()
+    asked = ["--home", str(world.home.root), "status", "--format", "short"]
+    with nursery.python(HELD, str(world.home.root), folder=tmp_path) as engine:
+        assert engine.stdout.readline() == "held\n"
+        assert answer(asked) == "🔮 1"
+        os.kill(engine.pid, signal.SIGKILL)
+        engine.wait()
+    assert [answer(asked), answer([*asked[:-1], "long"])] == ["○ no engine"] * 2
+    world.holds = [Hold("stop", "enough", clock.now(), None)]
+    world.kept._write()
+    assert answer(asked) == "⏸ stop", "which holds on, whoever starts next"
+    world.holds = []
+    world.kept._write()
+    lock = HomeLock(world.home, clock=clock)
+    lock.acquire()
+    assert answer(asked) == "🔮 1"
+    lock.release()
+    assert answer(asked) == "🔮 1", "one that ended wrote it a last time"
+
+
+HELD = """
+import sys
+from engine.clock import SystemClock
+from engine.home import Home
+from engine.lock import HomeLock
+lock = HomeLock(Home.locate(sys.argv[1]), clock=SystemClock())
+lock.acquire()
+print("held", flush=True)
+sys.stdin.readline()
+"""
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 2}', '{"version": 1, "holds": 3}', "\ud800"])
