@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clawpy_console.printing.style import Document, Style, clean, span
+from engine.values.wisdom import telling
 
 
 def agents(document: Document, options: Mapping[str, Any], style: Style) -> str:
@@ -69,7 +70,9 @@ def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str
         way = f"{clean(one['targetAgent'])} → {clean(one['leader']) or 'nobody'}"
         lines.append(f"{style.bold(clean(one['id']))}  {one['state']}  {way}  {clean(one['text'])}")
         last = one["gates"][-1]
-        told = f"gate {last['number']}, {last['name']}: {last['reason']}" if one["refusedBy"] else one["pattern"]
+        named = one["pattern"] if telling(one["pattern"], one["text"]) else f"a pattern of {one['leader']}"
+        arrived = f"as {named}" if one["pattern"] else ""
+        told = f"gate {last['number']}, {last['name']}: {last['reason']}" if one["refusedBy"] else arrived
         lines += [f"    {style.dim(clean(told))}"] if told else []
     return "\n".join(lines) or "nobody sent anything up"
 

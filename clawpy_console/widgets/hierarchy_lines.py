@@ -16,6 +16,7 @@ from clawpy_console.widgets.parts import BAR, cropped, named, score
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.tree import MARKS
 from engine.values import AgentView, Bubble, BubbleState, Guidance, GuidanceHop, LeaderProfile, MovePreview
+from engine.values.wisdom import telling
 
 TEXT_MOST = 12_000
 """Characters of a soul that are shown; the file has it whole."""
@@ -214,7 +215,7 @@ def profile_lines(one: LeaderProfile, width: int) -> list[Content]:
     lines = [Content.styled("what it tells those below it", "bold $ink")]
     for title, texts in (("principles", one.principles), ("guardrails", one.guardrails)):
         lines += _listed(title, [(text, "") for text in texts], width)
-    patterns = [(f"{item.key}: {item.text}", _pattern_note(len(item.sources), item.uses)) for item in one.patterns]
+    patterns = [(item.said, _pattern_note(len(item.sources), item.uses)) for item in one.patterns]
     lines += _listed("patterns", patterns, width)
     return lines + _listed("decisions", [(item.text, "") for item in one.decisions], width)
 
@@ -286,7 +287,7 @@ def bubble_lines(one: Bubble | None, now: datetime, width: int) -> list[Content]
         Content.assemble((f"{mark} {word}", f"bold ${style}"), (f"  {up}  {words.moment(one.at, now)}", "$grey")),
     ]
     if one.flushed_at is not None:
-        lines.append(Content.styled(f"  as the pattern {one.pattern}, {words.moment(one.flushed_at, now)}", "$grey"))
+        lines.append(Content.styled(f"  as {_pattern(one)}, {words.moment(one.flushed_at, now)}", "$grey"))
     lines += [
         Content(""),
         *score("confidence", found.confidence.value, found.confidence.reasons, width),
@@ -303,6 +304,11 @@ def bubble_lines(one: Bubble | None, now: datetime, width: int) -> list[Content]
         lines.append(Content.assemble((f"{head} ", colour), first))
         lines += [Content.assemble(" " * (len(head) + 1), line) for line in rest]
     return lines
+
+
+def _pattern(one: Bubble) -> str:
+    """What a finding is called where it arrived."""
+    return f"the pattern {one.pattern}" if telling(one.pattern, one.learning.text) else f"a pattern of {one.leader}"
 
 
 # Teaching

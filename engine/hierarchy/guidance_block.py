@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
-from engine.hierarchy.names import OPAQUE
 from engine.hierarchy.seeds import item_text
 from engine.values import (
     GuidanceHop,
@@ -121,15 +120,10 @@ def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
     return found
 
 
-def _named(one: Pattern) -> str:
-    """What a pattern says, after its name where that says anything."""
-    return one.text if one.key.startswith(OPAQUE) else f"{one.key}: {one.text}"
-
-
 def _of(profile: LeaderProfile, section: str, *, key_only: bool) -> list[tuple[str, str, tuple[PatternSource, ...]]]:
     if section == "patterns":
         patterns: Sequence[Pattern] = profile.patterns[:KEY_PATTERNS] if key_only else profile.patterns
-        return [(one.key, _named(one), one.sources) for one in patterns]
+        return [(one.key, one.said, one.sources) for one in patterns]
     if section == "recent-decisions":
         return [(one.id, one.text, ()) for one in profile.decisions]
     texts = profile.principles if section == "principles" else profile.guardrails

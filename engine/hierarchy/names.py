@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from engine.hierarchy.seeds import slug
-
-OPAQUE = "said_"
-"""How a name begins that is made of no words."""
+from engine.values.wisdom import OPAQUE
 
 
 def pattern_key(said: str) -> str:

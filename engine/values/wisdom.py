@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,6 +11,17 @@ from enum import StrEnum
 from typing import Any
 
 from engine.values.agents import PromptLine
+
+OPAQUE = "said_"
+"""How the name of a pattern begins that is made of no words."""
+
+
+def telling(key: str, text: str = "") -> bool:
+    """Whether the name of a pattern says anything: one that was made of nothing, or of how its `text` begins, does
+    not. Pure."""
+    made = re.fullmatch(r"(.+)_[0-9a-f]{5}", key)
+    begins = "_".join(re.findall(r"[a-z0-9]+", text.lower()))
+    return not key.startswith(OPAQUE) and not (made and begins.startswith(made[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,11 @@ class Pattern:
     at: datetime | None = None
     last_used: datetime | None = None
     sources: tuple[PatternSource, ...] = ()
+
+    @property
+    def said(self) -> str:
+        """What it says, after its name where somebody gave it one."""
+        return f"{self.key}: {self.text}" if telling(self.key, self.text) else self.text
 
 
 @dataclass(frozen=True, slots=True)
