@@ -149,14 +149,17 @@ def folded_together(entries: Iterable[LearningEntry], meaning: Meaning) -> list[
 
 
 def folding(cluster: Cluster) -> list[Change]:
-    """The changes that fold a cluster into its centre; no source, no session and no text is lost."""
+    """The changes that fold a cluster into its centre; no source, no session and no text is lost, and a session that
+    said several of them again is counted once."""
     centre, others = cluster.members[0], cluster.members[1:]
     sources = list(dict.fromkeys(source for one in cluster.members for source in one.promoted_from))
-    sessions = list(dict.fromkeys(name for one in cluster.members for name in one.reinforced_by))
+    named = [name for one in cluster.members for name in one.reinforced_by]
+    sessions = [name for name in dict.fromkeys(named) if name not in {source.session for source in sources}]
+    counted = sum(one.reinforcement_count for one in cluster.members) - (len(named) - len(sessions))
     fields: dict[str, Value] = {
         "promoted_from": sources_written(tuple(sources)),
         "reinforced_by": sessions,
-        "reinforcement_count": sum(one.reinforcement_count for one in cluster.members),
+        "reinforcement_count": max(len(sessions), counted),  # a count may have been written by hand
         "importance": max(one.importance for one in cluster.members),
     }
     done: dict[str, Value] = {"status": LearningStatus.COMPACTED.value, "merged_into": centre.id}

@@ -91,6 +91,21 @@ def test_a_plan_that_was_carried_out_leaves_nothing_whatever_the_order(
     assert second == Plan()
 
 
+def test_a_session_that_says_two_entries_again_reinforces_what_they_are_folded_into_once() -> None:
+    one, other = (
+        replace(
+            entry("a0 w0", "", id=f"lrn_{number}", scope=LearningScope.PROJECT),
+            promoted_from=(EntrySource(f"lrn_x{number}", f"s{number}"),),
+            reinforced_by=("r1", again),
+            reinforcement_count=2,
+        )
+        for number, again in enumerate(["r2", "s0"])
+    )
+    [cluster] = folded_together([one, other], Angles())
+    (into, _) = folding(cluster)
+    assert (into.fields["reinforced_by"], into.fields["reinforcement_count"]) == (["r1", "r2"], 2)
+
+
 @given(st.lists(told, max_size=12))
 @settings(max_examples=30, deadline=None)
 def test_compaction_loses_no_source_no_session_and_no_entry(
