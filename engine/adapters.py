@@ -18,6 +18,7 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
 from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.toolchain import detect_all, linters
+from engine.execution.runners.toolchains.python import environment_command, is_python_project, test_files
 from engine.execution.sessions import Sessions
 from engine.feedback.records import ARROW
 from engine.feedback.training.batch import Plan
@@ -338,6 +339,7 @@ class Landings:
 def find_tool(folder: Path) -> ToolFound:
     """What prediction needs to know of a project's tools."""
     tools, found = detect_all(folder), linters(folder)
+    untested = not tools and is_python_project(folder) and next(test_files(folder), None) is not None
     return ToolFound(
         name=tools[0].name if tools else "",
         suffixes=tuple(suffix for tool in tools for suffix in tool.suffixes),
@@ -345,4 +347,5 @@ def find_tool(folder: Path) -> ToolFound:
         linter=found[0].name if found else "",
         lint_suffixes=tuple(suffix for linter in found for suffix in linter.suffixes),
         where=tools[0].where if tools else "",
+        installs=environment_command(folder) if untested else "",
     )

@@ -49,7 +49,7 @@ class ToolFound:
     """The project's own tools. `name` is what runs its tests, "" when nothing does; `suffixes`: files whose change
     matters to them (empty: any); `exact`: single tests can be named. `linter` is "" when there is none,
     `lint_suffixes` what it reads (empty: any). `where` is the environment that runs the tests, "" when told apart
-    by nothing."""
+    by nothing. `installs`: the command that brings pytest to tests that nothing can run without it."""
 
     name: str = ""
     suffixes: tuple[str, ...] = ()
@@ -57,6 +57,7 @@ class ToolFound:
     linter: str = ""
     lint_suffixes: tuple[str, ...] = ()
     where: str = ""
+    installs: str = ""
 
     def tests(self, path: str) -> bool:
         """Whether a change of `path` can change what the tests say."""

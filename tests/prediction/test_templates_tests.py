@@ -64,6 +64,16 @@ def test_the_first_run_is_of_the_whole_suite(world: World) -> None:
     assert whole.parameters == {"paths": []}
 
 
+def test_the_first_run_where_pytest_is_missing_says_what_to_install(world: World) -> None:
+    world.tool = ToolFound(installs="uv add --dev pytest")
+    missing = only(run_tests(world.sense()))
+    assert missing.reasoning == (
+        "Its tests need pytest, which is not installed here: first `uv add --dev pytest`, then approve this."
+    )
+    world.tool = ToolFound("pytest", where="/srv/shop/.venv/bin/python")
+    assert only(run_tests(world.sense())).fingerprint != missing.fingerprint, "it is made anew, when it can run"
+
+
 def test_modules_changed_since_the_last_run(world: World, repository: Repository, older: str, head: str) -> None:
     world.runs = [MadeRun(older, tree=repository.git("rev-parse", "HEAD~1^{tree}"), ran_at=NOW - 25 * HOUR)]
     repository.write("tax.py", "2")
@@ -140,7 +150,7 @@ def test_failing_ci_asks_for_a_run_here(
 def test_without_a_test_tool_there_are_no_test_cards(world: World, repository: Repository, head: str) -> None:
     repository.write("tax.py", "2")
     world.runs = [MadeRun(head, failing=(CART,), durations=((CART, 1.0),))]
-    for tool in (None, ToolFound(linter="ruff")):
+    for tool in (None, ToolFound(linter="ruff"), ToolFound(installs="uv sync")):
         world.tool = tool
         kinds = {proposal.kind for proposal in propose(world.sense())}
         assert not kinds & {"run_tests", "bisect", "hunt_flakes", "check_clean_head"}

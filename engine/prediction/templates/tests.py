@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.prediction.collectors.time_of_day import Activity
-from engine.prediction.context import Run, WorkspaceContext, result_words
+from engine.prediction.context import Run, ToolFound, WorkspaceContext, result_words
 from engine.prediction.templates.making import MOST_PATHS, offer, oldest, usable, usable_names
 from engine.prediction.words import count, counted, listing, moment, plain
 from engine.values import Proposal
@@ -26,11 +26,13 @@ HUNT_SECONDS = 900.0
 
 def run_tests(context: WorkspaceContext) -> list[Proposal]:
     """The tests of what changed since the last run; the whole suite when there is none yet, or when CI or HEAD asks."""
-    git, tool = context.git, context.test_tool
-    if git is None or tool is None or not (git.head or git.files):
+    git, tool = context.git, context.tool
+    if git is None or tool is None or not (tool.name or tool.installs) or not (git.head or git.files):
         return []
     if not context.runs:
-        return [_first_run(context)]
+        return [_first_run(context, tool)]
+    if not tool.name:
+        return []
     return _changed_files(context) or _failing_ci(context) or _full_run(context)
 
 
@@ -64,17 +66,19 @@ def _run(
     )
 
 
-def _first_run(context: WorkspaceContext) -> Proposal:
+def _first_run(context: WorkspaceContext, tool: ToolFound) -> Proposal:
     assert context.git is not None
-    assert context.test_tool is not None
+    told = f"This project's tests run with {tool.name}, and no run of them is known here."
+    if not tool.name:
+        told = f"Its tests need pytest, which is not installed here: first `{tool.installs}`, then approve this."
     return _run(
         context,
         "Run the test suite once, so that later runs have something to compare with",
-        f"This project's tests run with {context.test_tool.name}, and no run of them is known here.",
+        told,
         # An environment made since, where the tests could not run, is worth another look.
-        facts={"scope": "first", "tool": context.test_tool.name, "where": context.test_tool.where},
+        facts={"scope": "first", "tool": tool.name, "where": tool.where},
         paths=(),
-        strength=0.8,
+        strength=0.8 if tool.name else 0.4,
         evidence="no test run known",
         evidence_at=context.git.recent[0].at if context.git.recent else None,
         activities=(Activity.REVIEW, Activity.WORK),

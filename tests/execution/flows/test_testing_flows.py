@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.adapters import find_tool
 from engine.execution.runners.flow import FlowUnable
+from engine.execution.runners.flows.common import mending
 from engine.execution.runners.flows.hunt_flakes import tally
 from engine.execution.runners.toolchains.python import environment_command
 from engine.values import CheckResult
@@ -112,6 +114,7 @@ def test_a_module_of_the_project_that_cannot_be_imported_is_red(project: Reposit
         ({"venv/bin/pip": "", "pyproject.toml": "[project]"}, "venv/bin/pip install pytest -e ."),
         ({"uv.lock": ""}, "uv add --dev pytest"),
         ({"uv.lock": "", "pyproject.toml": 'dev = ["pytest"]'}, "uv sync"),
+        ({"uv.lock": "", "pyproject.toml": "[tool.pytest.ini_options]"}, "uv add --dev pytest"),
         ({"pyproject.toml": "[tool.poetry]\npytest = '*'"}, "poetry install"),
         ({"poetry.lock": ""}, "poetry add --group dev pytest"),
         ({"pyproject.toml": '[dependency-groups]\ndev = ["pytest"]'}, "uv sync"),
@@ -344,3 +347,19 @@ def test_head_without_the_uncommitted_files(project: Repository, run_flow: RunFl
     project.git("add", "-A")
     project.commit("helper")
     assert run_flow("check_clean_head").result.summary.startswith("HEAD is whole: all 2 tests passed")
+
+
+def test_tests_without_pytest_are_known_with_the_command_that_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.execution.runners.toolchains.python.interpreters", lambda workspace: [])
+    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "shop"\n')
+    assert find_tool(tmp_path).installs == "", "no tests, nothing to install for them"
+    (tmp_path / "tests" / "unit" / "test_cart.py").touch()
+    assert find_tool(tmp_path).installs == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
+    (tmp_path / "uv.lock").touch()
+    assert find_tool(tmp_path).installs == "uv add --dev pytest"
+    (tmp_path / "pyproject.toml").unlink()
+    (tmp_path / "tests" / "test_tax.py").touch()
+    assert mending(tmp_path) == "uv add --dev pytest", "also where no Python file lies at the top"

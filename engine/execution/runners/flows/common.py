@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from engine.execution.runners.flow import CommandResult, FlowUnable, Job
 from engine.execution.runners.toolchain import Command, Toolchain, detect_all
 from engine.execution.runners.toolchains.base import inside
-from engine.execution.runners.toolchains.python import environment_command
+from engine.execution.runners.toolchains.python import environment_command, is_python_project
 from engine.git import Git
 from engine.values import CheckResult, sanitise
 
@@ -196,7 +196,7 @@ def mending(folder: Path) -> str:
         return "install cargo, see https://rustup.rs"
     if (folder / "go.mod").is_file():
         return "install go, see https://go.dev/dl"
-    if any(folder.glob("*.py")) or (folder / "pyproject.toml").is_file():
+    if is_python_project(folder) or any(folder.glob("*.py")):
         return environment_command(folder)
     return "add a target `test` to a Makefile, or tests for pytest, npm, cargo or go"
 

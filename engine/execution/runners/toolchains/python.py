@@ -7,8 +7,9 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
@@ -35,6 +36,9 @@ _PACKAGES = (
 )
 _HAS_PYTEST = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pytest') is None)"
 
+_REQUIRED = re.compile(r"""["']pytest\b|^pytest\s*=""", re.MULTILINE)
+"""pytest among what a project needs; `[tool.pytest.ini_options]` alone brings none."""
+
 _NOT_INSTALLED = re.compile(r"^(?:E +)?ModuleNotFoundError: No module named '(\w+)", re.MULTILINE)
 
 USAGE_ERRORS = {2: "collection failed", 3: "pytest broke", 4: "pytest did not understand its arguments"}
@@ -44,6 +48,13 @@ def is_test_file(path: str) -> bool:
     """Whether pytest would collect a file by its default names."""
     name = PurePosixPath(path).name
     return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
+
+
+def test_files(folder: Path) -> Iterator[Path]:
+    """Every file of a project that pytest would collect by its default names, in order."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(files) if is_test_file(name))
 
 
 def module_of(path: str) -> str:
@@ -159,12 +170,8 @@ class Pytest(Toolchain):
     @cached_property
     def _test_files(self) -> dict[str, str]:
         found: dict[str, str] = {}
-        for folder, folders, files in os.walk(self.folder):
-            folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
-            for name in sorted(files):
-                if is_test_file(name) and len(found) < MAX_TEST_FILES:
-                    file = Path(folder, name)
-                    found[file.relative_to(self.folder).as_posix()] = read(file, 200_000)
+        for file in islice(test_files(self.folder), MAX_TEST_FILES):
+            found[file.relative_to(self.folder).as_posix()] = read(file, 200_000)
         return found
 
     def linter(self) -> PythonLinter | None:
@@ -242,10 +249,11 @@ def find_pytest(folder: Path, workspace: Path, looked: list[str]) -> Pytest | No
 def environment_command(workspace: Path) -> str:
     """The command that makes a project's environment with pytest in it, by the tool that the project is kept with."""
     project = read(workspace / "pyproject.toml")
+    listed = _REQUIRED.search(project) is not None
     if (workspace / "uv.lock").is_file() or "[tool.uv" in project or "[dependency-groups]" in project:
-        return "uv sync" if "pytest" in project else "uv add --dev pytest"
+        return "uv sync" if listed else "uv add --dev pytest"
     if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
-        return "poetry install" if "pytest" in project else "poetry add --group dev pytest"
+        return "poetry install" if listed else "poetry add --group dev pytest"
     if (workspace / "Pipfile").is_file():
         return "pipenv install --dev"
     own = next((name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()), "")
