@@ -32,7 +32,7 @@ from clawpy_console.pauses import Pauses
 from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
 from engine.home import Home
-from engine.values import Hold, Layer, Refusal
+from engine.values import Card, Hold, Layer, Refusal
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -323,6 +323,10 @@ class ConsoleApp(KnowingApp):
         """Go to the work screen, to this session."""
         if session_id:
             self.run_worker(self._show_on("work", "select", session_id), group="go")
+
+    def open_card(self, card: Card) -> None:
+        """Go to mission control, with this card in front."""
+        self.run_worker(self._show_on("mission", "put_on_top", card), group="go")
 
     def open_memory(self, layer: Layer, id: str) -> None:
         """Go to the memory screen, to this entry."""

@@ -85,7 +85,7 @@ class Conversing(ConsoleScreen):
     def _continue(self, session: SessionView, text: str) -> None:
         def made(card: Card) -> None:
             self.app.say("a card that goes on with it lies on top")
-            self.app.in_background(self.app.action_go("mission"), "go")
+            self.app.open_card(card)
 
         self.app.deck.continue_session(session, text, made)
 

@@ -216,9 +216,10 @@ class MissionScreen(ConsoleScreen):
         self.query_one("#stack", CardStack).bring_back(card, refusal.message)
         self.trail(f"✗ {refusal}", "$wrong")
 
-    def _back_on_top(self, card: Card) -> None:
+    def put_on_top(self, card: Card) -> None:
+        """Put `card` in front: it was taken back, or just written."""
         if not self._filtered([card]):
-            self._workspace = ""  # the card that comes back is seen, whatever the filter
+            self._workspace = ""  # it is seen, whatever the filter
         self.query_one("#stack", CardStack).bring_back(card, "")
 
     def trail(self, text: str, style: str) -> None:
@@ -237,9 +238,9 @@ class MissionScreen(ConsoleScreen):
                 self.app.deck.show_details(message.card)
             case "undo":
                 stack = self.query_one("#stack", CardStack)
-                self.app.deck.take_back(self._back_on_top, stack.leave, self.trail)
+                self.app.deck.take_back(self.put_on_top, stack.leave, self.trail)
             case "own":
-                self.app.deck.write_own_prompt(self._workspace, self._back_on_top)
+                self.app.deck.write_own_prompt(self._workspace, self.put_on_top)
             case "predict":
                 self.app.deck.predict(self.trail)
             case "filter":

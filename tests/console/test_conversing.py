@@ -19,6 +19,7 @@ from clawpy_console.widgets.asked import STEADY, Asked
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reply import ReplyLine
 from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.stack import CardStack
 from engine.events import PermissionAsked
 from engine.values import ChangeState, Refusal, SessionState
 from tests.console.conftest import live, screen_text, until
@@ -197,7 +198,10 @@ async def test_a_finished_session_is_continued_by_a_card_on_top(console: Console
         await pilot.press("f", *"and", "space", *"docs", "enter")
         await until(pilot, lambda: ("propose", "and docs", SHOP, AGENT) in agent.noted)
         await until(pilot, lambda: isinstance(console.screen, MissionScreen))
-        await until(pilot, lambda: "and docs" in screen_text(console))
+        stack = console.screen.query_one(CardStack)
+        await until(pilot, lambda: stack.front.assignment.prompt == "and docs")
+        await until(pilot, lambda: not console._reading and not console.deck._words)
+        assert stack.front.assignment.prompt == "and docs"
 
 
 async def test_one_that_ended_while_one_wrote_can_be_continued_with_the_same_words(
