@@ -50,6 +50,9 @@ class WorkScreen(Conversing, Filtering):
     def __init__(self) -> None:
         super().__init__()
         self._wanted = ""  # a session to select as soon as it is listed
+        self._opening = True  # the screen was opened, and the cursor is where it opens on as soon as that is known
+        self._opened_on = ""  # the session that it opened on; the operator chose none while the cursor is there
+        self._chosen = False
         self._beyond = ""  # the oldest session that was listed when older ones were asked for
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
         self._calls_of: tuple[str, int, bool] = ("", 0, False)
@@ -83,10 +86,15 @@ class WorkScreen(Conversing, Filtering):
 
     def select(self, session_id: str) -> None:
         """Put the cursor on this session, now or as soon as it is listed."""
-        self._wanted = session_id
+        self._wanted, self._chosen = session_id, True
         self._draw_sessions(self.app.now())
 
     # Drawing
+
+    def on_screen_resume(self) -> None:
+        self._opening = True
+        if self._complete:
+            self._draw_sessions(self.app.now())
 
     def on_descendant_focus(self) -> None:
         super().on_descendant_focus()
@@ -111,6 +119,7 @@ class WorkScreen(Conversing, Filtering):
     def _draw_sessions(self, now: datetime) -> None:
         rows, known = self.query_one("#sessions", Rows), self.known
         rows.show(self._session_rows(now), empty="no session has these words" if self.needle else None)
+        self._open_on_what_waits(rows)
         count = f"  {len(known.sessions)}{'+' if known.older else ''}" if known.sessions else ""
         self.put("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
         ids = [one.id for one in known.sessions]
@@ -119,6 +128,20 @@ class WorkScreen(Conversing, Filtering):
         if self._wanted and any(one.id == self._wanted for one in self.known.sessions):
             rows.select(self._wanted)
             self._wanted = ""
+
+    def _open_on_what_waits(self, rows: Rows) -> None:
+        """Put the cursor on the first session that waits for the operator, unless he chose one before."""
+        if not self._opening or self._chosen:
+            return
+        self._opening = not self.app.greeted  # what was kept from last time may not wait any more
+        known = self.known
+        to_land = {one.session_id for one in known.changes if one.state is ChangeState.WAITING}
+        asking = {one.session_id for one in known.permissions}
+        waiting = [one.id for one in known.sessions if one.id in asking]
+        waiting += [one.id for one in known.sessions if one.state.over and one.id in to_land]
+        if waiting and rows.current not in waiting:
+            rows.select(waiting[0])
+        self._opened_on = rows.current
 
     def _session_rows(self, now: datetime) -> list[Row]:
         needle = self.needle
@@ -194,11 +217,13 @@ class WorkScreen(Conversing, Filtering):
 
     @on(Rows.Moved, "#sessions")
     def _session_moved(self) -> None:
+        self._chosen |= self.query_one("#sessions", Rows).current != self._opened_on
         self._draw_session()
 
     @on(Rows.Opened, "#sessions")
     def _session_opened(self, message: Rows.Opened) -> None:
         if message.row_id != OLDER:
+            self._chosen = True
             self.go_to("transcript")
             return
         self._beyond = self.known.sessions[-1].id
@@ -324,6 +349,7 @@ class WorkScreen(Conversing, Filtering):
             self.app.say(str(refusal), "error")
             self.refresh_bindings()
 
+        self._chosen = True  # whoever comes back finds it, to take it back
         self._begun[change.id] = (doing, change)
         self.refresh_bindings()
         self.app.ask(call, lambda made: self._done(done(made)), refused)
