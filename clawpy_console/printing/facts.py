@@ -35,6 +35,12 @@ def _cycle(event: Any) -> str:
     return ", ".join([f"autonomous cycle: {done}", *held]) + _also(event.errors)
 
 
+def _night(event: Any) -> str:
+    return (
+        f"night of {event.subject}: {count(event.promoted, 'fact')} kept, {event.drafted} drafted{_why(event.reason)}"
+    )
+
+
 def _why(reason: str) -> str:
     return f"; {reason}" if reason else ""
 
@@ -237,7 +243,7 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "LearningKept": lambda e: f"learning {e.subject} goes on holding, at the operator's word",
     "FactPromoted": lambda e: f"fact {e.subject} is kept for good, by {e.by}",
     "FactRejected": lambda e: f"the draft {e.subject} of a fact was turned down",
-    "NightlyFinished": lambda e: f"night of {e.subject}: {e.promoted} facts kept, {e.drafted} drafted" + _why(e.reason),
+    "NightlyFinished": _night,
     "MemoryForgotten": lambda e: f"forgotten in {count(e.places, 'place')}, at the operator's word",
     "OverlayFoundHarmful": _harmful,
     "CandidateDrafted": lambda e: f"candidate {e.subject}: {e.title}",

@@ -72,8 +72,8 @@ def _standing(document: dict[str, Any], style: Style) -> list[str]:
         f"{style.bold('cost')}     {_money(cost['total']).strip()} in all; highest, reserved included: {peaks}"
     )
     if cost["endedByCap"]:
-        ended = len(cost["endedByCap"])
-        lines.append(f"         {ended} sessions ended before a call that would have passed a cap")
+        ended = count(len(cost["endedByCap"]), "session")
+        lines.append(f"         {ended} ended before a call that would have passed a cap")
     lines += [
         f"{style.bold('holds') if not number else '     '}    {_when(one['at'])}  {HOLDS[one['word']]}: {one['reason']}"
         for number, one in enumerate(document["holds"])

@@ -112,7 +112,8 @@ def justified(read: Insights, width: int) -> list[Content]:
 def _at(decided: int, rate: float, at_least: float, threshold: float) -> str:
     if not decided:
         return f"no card of {threshold:.2f} or more was decided by you"
-    return f"of {decided:,} cards of {threshold:.2f} or more you approved {rate:.0%} (at least {at_least:.0%})"
+    sure = f"{words.count(decided, 'card')} of {threshold:.2f} or more"
+    return f"of {sure} you approved {rate:.0%} (at least {at_least:.0%})"
 
 
 def tables(read: Insights, width: int, most: int = 8, *, whens: bool = True) -> list[Content]:

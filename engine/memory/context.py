@@ -10,6 +10,7 @@ from typing import Protocol
 from engine.memory.capture import Remember, SessionBook
 from engine.storage.facts_read import Fact
 from engine.values import Capture, ChangeSet, Layer, NewMemory, Refusal, SessionView, sanitise
+from engine.values.text import count
 
 MOST_WORDS = 120
 """Words of a summary (SPEC 4.5)."""
@@ -129,7 +130,7 @@ def from_record(record: SessionRecord) -> str:
     left = MOST_WORDS - sum(len(part.split()) for part in (task, decided, files)) - 1
     told = view.error or view.summary
     if view.check is not None:
-        told = f"{view.check.passed} tests passed, {view.check.failed + view.check.errors} failed. {told}"
+        told = f"{count(view.check.passed, 'test')} passed, {view.check.failed + view.check.errors} failed. {told}"
     outcome = f"Outcome: {clipped(f'{view.state.value}. {told}', left)}"
     return clipped(" ".join(part for part in (task, outcome, decided, files) if part), MOST_WORDS)
 

@@ -15,6 +15,7 @@ from engine.memory.capturing import digest
 from engine.memory.drafts import Drafted
 from engine.memory.para import NewFact, group_name, overtaken
 from engine.values import Bucket, Capture, ParaFact, SessionState, sanitise
+from engine.values.text import count
 
 MOST_FACTS = 8
 """Facts of one night (SPEC 4.8)."""
@@ -98,9 +99,9 @@ def heading(day: str) -> str:
 
 def synthesis(day: Day) -> str:
     """The day as a model reads it: one line a thing, bounded; every line begins with its source."""
-    lines = [f"Day {day.date}: {day.approved} cards approved, {day.rejected} rejected."]
+    lines = [f"Day {day.date}: {count(day.approved, 'card')} approved, {day.rejected} rejected."]
     for one in day.sessions:
-        landed = f", {one.files} files landed" if one.files else ""
+        landed = f", {count(one.files, 'file')} landed" if one.files else ""
         lines.append(
             f"[{one.id}] {one.agent} in {_name(one.workspace)}: {one.title}: {one.state.value}{landed}. {one.summary}"
         )
@@ -135,8 +136,8 @@ def _captured(day: Day, kind: str) -> list[Drafted]:
 def _failures(day: Day) -> list[Drafted]:
     times = Counter((workspace, test) for workspace, tests in (day.red or {}).values() for test in set(tests))
     found = []
-    for (workspace, test), count in sorted(times.items(), key=lambda pair: (-pair[1], pair[0])):
-        if count >= REPEATED:
+    for (workspace, test), often in sorted(times.items(), key=lambda pair: (-pair[1], pair[0])):
+        if often >= REPEATED:
             sessions = sorted(
                 one for one, (place, tests) in (day.red or {}).items() if place == workspace and test in tests
             )
@@ -148,7 +149,7 @@ def _failures(day: Day) -> list[Drafted]:
                 "nightly:" + ",".join(sessions[:5]),
                 workspace,
             )
-            found.append(Drafted(fact, f"it stayed red in {count} sessions of {day.date}"))
+            found.append(Drafted(fact, f"it stayed red in {often} sessions of {day.date}"))
     return found
 
 

@@ -16,6 +16,7 @@ from engine.memory.graph import TaskGraph
 from engine.memory.para import Para
 from engine.storage.facts_read import Fact
 from engine.values import GraphNode, Layer, Recalled, RecallQuery, Relation, ScorePart
+from engine.values.text import count
 
 LEDGER_KINDS = (
     "SessionEnded",
@@ -179,7 +180,7 @@ def told(entry: Fact) -> str:
     if entry.kind == "SessionEnded":
         return f"session {entry.subject} {payload['state']}: {payload['summary']}"
     if entry.kind == "ChangeSetLanded":
-        return f"{payload['files']} files of session {payload['session_id']} were landed"
+        return f"landed of session {payload['session_id']}: {count(payload['files'], 'file')}"
     if entry.kind == "TaskAdded":
         return f"task {entry.subject}: {payload['title']}"
     failing = ", ".join(payload.get("failing", ())[:5])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.values.base import MICRO
+from engine.values.text import count
 from engine.values.wisdom import Basis, Score, Touched
 
 CONFIDENCE = {
@@ -32,7 +33,7 @@ def importance(touched: Touched) -> Score:
     """How much it weighs, from 0 to 1, rounded to hundredths: the more failure, time, cost and reach, the more."""
     parts = [
         (FAILURE if touched.failure_avoided else 0.0, "a failure was avoided"),
-        (TIME * _share(touched.seconds, FULL_SECONDS), f"{touched.seconds / 60:.0f} minutes of work"),
+        (TIME * _share(touched.seconds, FULL_SECONDS), f"{count(round(touched.seconds / 60), 'minute')} of work"),
         (COST * _share(touched.cost, FULL_COST), f"${touched.cost / MICRO:.2f} spent on it"),
         (REACH * _share(touched.reach, FULL_REACH), f"it concerns {_things(touched.reach)}"),
     ]

@@ -9,6 +9,7 @@ from sqlmodel import Session
 from engine.feedback import pairs
 from engine.feedback.training.batch import FIRST_FROM
 from engine.feedback.training.records import CANCELLED, FAILED, active_run, last_on_pairs, newest_run
+from engine.values.text import count
 
 AGAIN_FROM = 100
 """So many new pairs make the next one due."""
@@ -33,11 +34,11 @@ def missing(session: Session, now: datetime) -> str:
     last = last_on_pairs(session)
     new, _ = progress(session)
     if last is None:
-        return "" if new >= FIRST_FROM else f"{FIRST_FROM - new} more pairs until the first training"
+        return "" if new >= FIRST_FROM else f"{count(FIRST_FROM - new, 'more pair')} until the first training"
     if new >= AGAIN_FROM or (new and now - last.created_at >= AGAIN_AFTER):
         return ""
     day = f"{last.created_at + AGAIN_AFTER:%d %B}"
-    return f"{AGAIN_FROM - new} more pairs, or any by {day}, until the next training"
+    return f"{count(AGAIN_FROM - new, 'more pair')}, or any by {day}, until the next training"
 
 
 def rests(session: Session, now: datetime) -> bool:

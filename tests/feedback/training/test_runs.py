@@ -417,7 +417,7 @@ def test_what_goes_to_a_provider_has_no_secrets_in_it(world: World) -> None:
 def test_when_the_next_one_is_due(world: World, clock: FakeClock) -> None:
     now = clock.now()
     world.pairs(FIRST_FROM - 1)
-    assert world.training.missing(now) == "1 more pairs until the first training"
+    assert world.training.missing(now) == "1 more pair until the first training"
     world.pairs(1, "more")
     assert world.training.due(now)
     world.training.begin()
@@ -426,7 +426,7 @@ def test_when_the_next_one_is_due(world: World, clock: FakeClock) -> None:
     world.to(ADOPTED)
     assert not world.training.due(now + AGAIN_AFTER)  # nothing new
     world.pairs(AGAIN_FROM - 1, "later")
-    assert world.training.missing(now).startswith("1 more pairs, or any by")
+    assert world.training.missing(now).startswith("1 more pair, or any by")
     assert not world.training.due(now + AGAIN_AFTER - timedelta(seconds=1))
     assert world.training.due(now + AGAIN_AFTER)
     world.pairs(1, "the hundredth")
