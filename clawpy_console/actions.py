@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.keys import KEY_ALIASES, Keys
 
 from engine.values import Refusal
@@ -253,8 +253,8 @@ _ON_PURPOSE = (
 """Pairs that may share a key: the same thing, or what stands nearer to the focus does it."""
 
 
-def bindings(*groups: str) -> list[Binding]:
-    """The bindings of these groups, for a `BINDINGS` of an app, a screen or a widget."""
+def bindings(*groups: str, but: str = "") -> list[BindingType]:
+    """The bindings of these groups, `but` the one with that id, for a `BINDINGS` of an app, a screen or a widget."""
     return [
         Binding(
             action.keys,
@@ -267,7 +267,7 @@ def bindings(*groups: str) -> list[Binding]:
             id=action.id,
         )
         for action in ACTIONS
-        if action.group in groups
+        if action.group in groups and action.id != but
     ]
 
 

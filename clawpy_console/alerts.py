@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from textual.notifications import SeverityLevel
+
 from clawpy_console import words
 from engine.values import sanitise
 
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
 
-TRAINED = {
+TRAINED: dict[str, tuple[str, SeverityLevel]] = {
     "adopted": ("the new model is in use", "information"),
     "kept_old": ("the new model is not in use", "warning"),
     "failed": ("it failed", "error"),
@@ -19,8 +21,8 @@ TRAINED = {
 """How a training ends, for one who did not watch it."""
 
 
-def sentence(event: Any) -> tuple[str, str] | None:
-    """What an event says to the operator and how grave it is ("information", "warning", "error"), or None."""
+def sentence(event: Any) -> tuple[str, SeverityLevel] | None:
+    """What an event says to the operator and how grave it is, or None."""
     match event.kind:
         case "SessionEnded" if event.state == "succeeded":
             return words.one_line(f"done: {event.summary}"), "information"

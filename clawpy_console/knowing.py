@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
-from textual.notifications import Notification, Notify
+from textual.notifications import Notification, Notify, SeverityLevel
 
 from clawpy_console import last_screen, words
 from clawpy_console.known import FAR, NEWEST, TOPICS, Autonomy, read
@@ -199,9 +199,9 @@ class KnowingApp(App[None]):
             if then is not None:
                 then(result)
 
-    def say(self, text: str, severity: str = "information", *, of: str = "") -> None:
+    def say(self, text: str, severity: SeverityLevel = "information", *, of: str = "") -> None:
         """A toast, literally as written. `of` is the state it tells of: it goes when that is `over`."""
-        toast = Notification(words.one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)  # type: ignore[arg-type]
+        toast = Notification(words.one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)
         if of:
             self._standing.setdefault(of, []).append(toast)
         self.post_message(Notify(toast))
@@ -241,8 +241,14 @@ class KnowingApp(App[None]):
 
     async def _save(self) -> None:
         self._saving = False
-        looks = {"theme": self.theme, "keys": dict(self.looks.keymap), "mouse": self.looks.mouse}
-        screen = dataclasses.replace(self._last, known=self.known, saved_at=self.now(), **looks)
+        screen = dataclasses.replace(
+            self._last,
+            known=self.known,
+            saved_at=self.now(),
+            theme=self.theme,
+            keys=dict(self.looks.keymap),
+            mouse=self.looks.mouse,
+        )
         try:
             await asyncio.to_thread(last_screen.save, self.home.last_screen, screen)
         except OSError as error:

@@ -109,9 +109,9 @@ _HINTS: dict[type, dict[str, Any]] = {}
 
 def _read(kind: Any, value: Any) -> Any:
     """`value` as `kind` says, the inverse of `_write`. Raises ValueError, TypeError or KeyError where it fits not."""
-    if dataclasses.is_dataclass(kind):
-        hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))  # type: ignore[arg-type]
-        return kind(**{name: _read(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))
+        return kind(**{name: _read(hints[name], item) for name, item in value.items()})
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return None if value is None else _read(next(one for one in arguments if one is not type(None)), value)

@@ -26,7 +26,7 @@ class Decide(Dialog[str | None]):
     `asks` is what stands in the empty line of the reason, "" for a decision without one.
     """
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
 
     BINDINGS = bindings("deciding")
     AUTO_FOCUS = "#reason"

@@ -109,6 +109,14 @@ def continues_words(card: Card) -> str:
     return f"with {former}: its conversation, and its changes as long as they wait" if former else ""
 
 
+def _title(text: str) -> Content:
+    return Content.styled(text, "bold $faint")
+
+
+def _fact(name: str, text: str) -> Content:
+    return Content.assemble((f"{name:<10}", "$faint"), (text, "$grey"))
+
+
 class Details(Dialog[None]):
     """The details of one card. Closes itself when it was approved.
 
@@ -125,7 +133,7 @@ class Details(Dialog[None]):
     Details #details { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
     """
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
 
     def __init__(self, card: Card) -> None:
         super().__init__()
@@ -197,31 +205,29 @@ class Details(Dialog[None]):
         card = self._card
         head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
         self.query_one("#head", Drawn).show(lambda width: [headline(card, width), Content(""), *head.wrap(width)])
-        title = lambda text: Content.styled(text, "bold $faint")  # noqa: E731
-        fact = lambda name, text: Content.assemble((f"{name:<10}", "$faint"), (text, "$grey"))  # noqa: E731
         assignment = card.assignment
         lines: list[Content] = [Content("")]
         if card.reasoning:
             lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
-        lines += [title("CONFIDENCE"), *sum_lines(card), Content("")]
+        lines += [_title("CONFIDENCE"), *sum_lines(card), Content("")]
         if card.signals:  # none speak for a prompt of one's own
-            lines += [title("SIGNALS"), *signal_lines(card), Content("")]
+            lines += [_title("SIGNALS"), *signal_lines(card), Content("")]
         if self._rails:
-            lines += [title("RAILS NOW"), *(rail_line(one) for one in self._rails), Content("")]
+            lines += [_title("RAILS NOW"), *(rail_line(one) for one in self._rails), Content("")]
         lines += [
-            title("WORK"),
-            fact("like this", self._like),
-            fact("cost", f"est. {words.money(card.estimate)}"),
-            fact("runs", runs_words(card)),
-            *([fact("goes on", continued)] if (continued := continues_words(card)) else []),
-            fact("where", f"{assignment.workspace}, {'read-only' if card.check_only else 'in a worktree of its own'}"),
-            fact("sandbox", self.app.known.sandbox or "not tried yet"),
-            fact("undo", card.undo_note or "–"),
-            fact("source", f"{card.source.value}, made {words.moment(card.created_at, self.app.now())}, "
+            _title("WORK"),
+            _fact("like this", self._like),
+            _fact("cost", f"est. {words.money(card.estimate)}"),
+            _fact("runs", runs_words(card)),
+            *([_fact("goes on", continued)] if (continued := continues_words(card)) else []),
+            _fact("where", f"{assignment.workspace}, {'read-only' if card.check_only else 'in a worktree of its own'}"),
+            _fact("sandbox", self.app.known.sandbox or "not tried yet"),
+            _fact("undo", card.undo_note or "–"),
+            _fact("source", f"{card.source.value}, made {words.moment(card.created_at, self.app.now())}, "
                            f"expires {words.moment(card.expires_at, self.app.now())}"),
         ]  # fmt: skip
         if card.note:
-            lines.append(fact("note", words.one_line(card.note)))
+            lines.append(_fact("note", words.one_line(card.note)))
         self.query_one("#why", Drawn).show(lambda width: [row for line in lines for row in words.rows(line, width)])
 
     def _refuse(self, text: str) -> None:

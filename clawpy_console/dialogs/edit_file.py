@@ -37,7 +37,7 @@ class EditFile(Dialog[bool]):
     EditFile.-clash #theirs { display: block; }
     """
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
 
     def __init__(self, file: AgentFile) -> None:
         super().__init__()

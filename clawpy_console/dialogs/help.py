@@ -31,7 +31,7 @@ class Help(Dialog[None]):
     """The keys by group, those that work on the screen behind first, with the id that `[keys]` in the configuration
     uses. `/` shows only those with the words that are typed."""
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
     AUTO_FOCUS = ""
     DEFAULT_CSS = """
     Help #all { height: auto; max-height: 100%; }

@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
+from textual.worker import Worker
 
 from clawpy_console import words
 from clawpy_console.actions import bindings
@@ -46,7 +47,7 @@ class MoveAgent(Dialog[str | None]):
     MoveAgent KeyLine { background: $surface; dock: bottom; padding: 0; }
     """
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
 
     def __init__(self, agent: AgentView, leaders: Sequence[AgentView]) -> None:
         """`leaders` are those it may be moved under, besides the owner."""
@@ -121,7 +122,7 @@ class MoveAgent(Dialog[str | None]):
                 self._refused = Refusal("failed", f"{type(error).__name__}: {error}", f"see {self.app.home.logs}")
             self._draw()
 
-        self.run_worker(work, group="preview", exclusive=True)
+        _: Worker[None] = self.run_worker(work, group="preview", exclusive=True)
 
     def _draw(self) -> None:
         preview, refused, leader = self._preview, self._refused, self._of

@@ -31,7 +31,7 @@ class NewAgent(Dialog[AgentView | None]):
     BINDINGS = bindings("member")
     AUTO_FOCUS = "#id"
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
 
     def __init__(self, leader: str) -> None:
         super().__init__()

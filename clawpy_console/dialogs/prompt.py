@@ -41,7 +41,7 @@ class OwnPrompt(Dialog[tuple[str, str] | None]):
             if self._refused:
                 yield Static(Content(f"✗ {self._refused}"), id="refused")
             yield Static(FLOWS, classes="note", markup=False)
-            other = [("^w", "$accent"), " next workspace     "] if len(self._workspaces) > 1 else []
+            other = [Content.assemble(("^w", "$accent"), " next workspace     ")] if len(self._workspaces) > 1 else []
             keys = Content.assemble(
                 ("^s", "$accent"), " make a card of it     ", *other, ("esc", "$accent"), " leave it"
             )

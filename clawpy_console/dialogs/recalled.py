@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
+from textual.worker import Worker
 
 from clawpy_console import words
 from clawpy_console.actions import bindings
@@ -60,7 +61,7 @@ class WouldRecall(Dialog[Recalled | None]):
     }
     """
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
 
     def __init__(self, task: str, workspace: str, agent: str, channel: str) -> None:
         """`task` is asked for at once when there is one."""
@@ -111,7 +112,7 @@ class WouldRecall(Dialog[Recalled | None]):
             else:
                 self._show(found)
 
-        self.run_worker(work, group="recall", exclusive=True)
+        _: Worker[None] = self.run_worker(work, group="recall", exclusive=True)
 
     def _show(self, found: Injection) -> None:
         self._found = found

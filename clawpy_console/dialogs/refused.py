@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Refused(Dialog[None]):
     """Shows a refusal in full. `r` tries again, `q` leaves."""
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__()

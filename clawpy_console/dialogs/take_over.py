@@ -28,7 +28,7 @@ KEYS = (
 class TakeOver(Dialog[None]):
     """Asks what to do about the other engine, and waits for it to end. Escape ends the waiting, then leaves."""
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__()

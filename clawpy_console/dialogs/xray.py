@@ -54,7 +54,7 @@ class XRay(Dialog[PromptSource | None]):
     }
     """
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
 
     def __init__(self, session: SessionView) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from clawpy_console.printing.style import Style, count
 HOLDS = {"pause": "paused", "stop": "stopped", "month": "month stop"}
 
 
-def simulation(document: dict[str, Any], options: Mapping[str, Any], style: Style) -> str:
+def simulation(document: Mapping[str, Any], options: Mapping[str, Any], style: Style) -> str:
     """The whole month. The same document gives the same text, whatever the machine."""
     return "\n".join(
         [
@@ -23,7 +23,7 @@ def simulation(document: dict[str, Any], options: Mapping[str, Any], style: Styl
     )
 
 
-def _head(document: dict[str, Any], style: Style) -> list[str]:
+def _head(document: Mapping[str, Any], style: Style) -> list[str]:
     cards = document["cards"]
     return [
         style.bold(f"{count(document['days'], 'day')} from {document['from'][:10]}, seed {document['seed']}"),
@@ -37,7 +37,7 @@ def _head(document: dict[str, Any], style: Style) -> list[str]:
     ]
 
 
-def _days(document: dict[str, Any], style: Style) -> list[str]:
+def _days(document: Mapping[str, Any], style: Style) -> list[str]:
     lines = ["", style.bold("day  made  approved  dismissed  by autonomy  blocked    cost  what was odd")]
     lines += [
         f"{day['day']:>3}  {day['made']:>4}  {day['approved']:>8}  {day['dismissed']:>9}  {day['byAutonomy']:>11}  "
@@ -47,7 +47,7 @@ def _days(document: dict[str, Any], style: Style) -> list[str]:
     return lines
 
 
-def _rails(document: dict[str, Any], style: Style) -> list[str]:
+def _rails(document: Mapping[str, Any], style: Style) -> list[str]:
     lines = ["", style.bold("rail     blocked  for example")]
     for rail in document["rails"]:
         example = rail["example"]
@@ -56,7 +56,7 @@ def _rails(document: dict[str, Any], style: Style) -> list[str]:
     return lines
 
 
-def _standing(document: dict[str, Any], style: Style) -> list[str]:
+def _standing(document: Mapping[str, Any], style: Style) -> list[str]:
     cost, states = document["cost"], document["states"]
     hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in states.items())
     lines = ["", f"{style.bold('states')}   {hours}, laptop asleep {document['asleepHours']:.1f} h"]
@@ -81,7 +81,7 @@ def _standing(document: dict[str, Any], style: Style) -> list[str]:
     return lines
 
 
-def _blocked(document: dict[str, Any], style: Style) -> list[str]:
+def _blocked(document: Mapping[str, Any], style: Style) -> list[str]:
     lines = ["", style.bold("what was blocked, by which rail, and why")]
     lines += [
         f"{_when(one['at'])}  {one['rail']:<7}  {one['by']:<8}  {one['prompt']}  -  {one['reason']}"

@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
+from textual.worker import Worker
 
 from clawpy_console.actions import bindings, shown_key
 from clawpy_console.known import Known
@@ -48,7 +49,7 @@ class ConsoleScreen(WholeScreen[None]):
     PANES: ClassVar[Mapping[str, str]] = {}
     COLUMNS: ClassVar[Mapping[str, str]] = {}
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
     _complete = False
     _key_line: KeyLine
 
@@ -136,7 +137,7 @@ class ConsoleScreen(WholeScreen[None]):
                 if self.ready or not self._complete:  # while the app ends its widgets are gone
                     then(result)
 
-        self.run_worker(work, group=group, exclusive=True)
+        _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
 
     def engine_moved(self, topics: frozenset[str]) -> None:
         """The engine reported that these topics moved, whether or not what is known of them changed."""

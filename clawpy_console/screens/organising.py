@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from clawpy_console import outside, words
@@ -10,7 +10,7 @@ from clawpy_console.actions import shown_key
 from clawpy_console.organisation import OWNER, below
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.hierarchy_lines import broken_file
-from engine.values import AgentFile, AgentView, Bubble, FlushReport
+from engine.values import AgentFile, AgentView, Bubble, FlushReport, Lesson
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -203,7 +203,7 @@ class Organising(ConsoleScreen):
             if yes and engine is not None:
                 self.app.ask(engine.wisdom.teach, taught)
 
-        def taught(lessons: list) -> None:  # type: ignore[type-arg]
+        def taught(lessons: list[Lesson]) -> None:
             did = {word: sum(one.did == word for one in lessons) for word in ("taught", "unchanged", "skipped")}
             self.app.say(
                 ", ".join(f"{count} {word}" for word, count in did.items() if count) or "there is nobody to teach"
@@ -224,7 +224,7 @@ class Organising(ConsoleScreen):
 
             self.app.look_up(lambda: engine.wisdom.bubbles(state=BubbleState.QUEUED), self._ask_to_flush)
 
-    def _ask_to_flush(self, queued: list[Bubble]) -> None:
+    def _ask_to_flush(self, queued: Sequence[Bubble]) -> None:
         from clawpy_console.dialogs.confirm import Confirm
 
         engine = self.app.live()

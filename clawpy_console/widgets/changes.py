@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Changes(Vertical):
     """Shows one change set, or that there is none."""
 
-    app: ConsoleApp  # type: ignore[assignment]
+    app: ConsoleApp
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

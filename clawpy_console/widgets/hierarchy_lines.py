@@ -82,8 +82,8 @@ def who_lines(one: Portrait, width: int) -> list[Content]:
     if one.folder:
         lines += named("folder", one.folder, width, "$faint")
     if not agent.broken and agent.state != "retired":
-        lines += ["", *_text("soul.md", one.soul, width)]  # type: ignore[list-item]
-    return [Content(line) if isinstance(line, str) else line for line in lines]
+        lines += [Content(""), *_text("soul.md", one.soul, width)]
+    return lines
 
 
 def broken_file(agent: AgentView) -> str:

@@ -178,9 +178,9 @@ def training(read: TrainingView, width: int, now: datetime, keys: tuple[str, str
     lines += _wrapped(f"Twin model in use: {model}{off}", width)
     for run in read.runs:
         lines += _run(run, width, now)
-    if (run := read.swap) is not None:
-        back = run.former_model or "none"
-        said = f"swaps in {run.model}" if run.state == "kept_old" else f"goes back to the model before: {back}"
+    if (swap := read.swap) is not None:
+        back = swap.former_model or "none"
+        said = f"swaps in {swap.model}" if swap.state == "kept_old" else f"goes back to the model before: {back}"
         lines.append(Content.assemble((keys[1], "bold $accent"), (" ", ""), (words.crop(said, width - 2), "$grey")))
     return lines
 

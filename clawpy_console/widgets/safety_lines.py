@@ -12,7 +12,7 @@ from clawpy_console.known import Known, Logged
 from clawpy_console.widgets import machine, pipeline
 from clawpy_console.widgets.pipeline import GLYPHS, first_no
 from clawpy_console.widgets.rows import Row
-from engine.values import ChainStep, Hold, RailVerdict, StopLevel, Verdict
+from engine.values import ChainStep, Hold, RailState, RailVerdict, StopLevel, Verdict
 
 QUESTIONS = {
     "stop": ("Lift the stop?", "What is approved may start again, and cycles go on. What was ended is not run again."),
@@ -38,6 +38,7 @@ def decision_lines(known: Known, width: int, now: datetime, cursor: int) -> list
     newest = known.log[0] if known.log else None
     lines = [pipeline.newest_line(newest, now, width)]
     stopper = first_no(newest.verdicts) if newest else None
+    rail: RailState | None
     if 0 <= cursor < len(known.rails):
         rail = known.rails[cursor]
     else:

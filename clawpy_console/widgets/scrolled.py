@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 else:
     Scrolling = object  # a second widget among its bases would cost a widget the styles of the first
 
-SCROLLS = [one for one in bindings("rows") if one.id != "rows.open"]
+SCROLLS = bindings("rows", but="rows.open")
 """The bindings of a widget with `ScrollKeys`."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from engine.hierarchy.tiers import capabilities
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.files import read_plain, write_atomic
-from engine.values import Guidance, GuidanceItem, Refusal, TeachingState, sanitise
+from engine.values import Guidance, GuidanceItem, Lesson, Refusal, TeachingState, sanitise
 from engine.values.sections import INHERITED, write_section
 
 log = logging.getLogger(__name__)
@@ -47,15 +46,6 @@ def inherited(guidance: Guidance) -> str:
 
 def _listed(title: str, items: list[GuidanceItem]) -> list[str]:
     return ["", f"{title}:", "", *(f"- {item.text}" for item in items)] if items else []
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """What a round did to one agent: "taught", "unchanged" or "skipped", and why it was skipped."""
-
-    agent: str
-    did: str
-    reason: str = ""
 
 
 class Teaching:

@@ -18,7 +18,7 @@ from engine.hierarchy.guided import GuidedSessions, Lost
 from engine.hierarchy.profiles import Decided, Profiles
 from engine.hierarchy.prompt_part import LeadershipGuidance
 from engine.hierarchy.sharing import ProfileStore, Sharing
-from engine.hierarchy.teaching import Lesson, Teaching
+from engine.hierarchy.teaching import Teaching
 from engine.hierarchy.tiers import capabilities
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Facts
@@ -30,6 +30,7 @@ from engine.values import (
     LeaderProfile,
     Learning,
     Learnt,
+    Lesson,
     MovePreview,
     PatternVersion,
     Randomness,

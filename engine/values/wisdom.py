@@ -275,6 +275,15 @@ class Bubble:
 
 
 @dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a round of teaching did to one agent: "taught", "unchanged" or "skipped", and why it was skipped."""
+
+    agent: str
+    did: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FlushReport:
     """One round of the queue: bubbles that became, or joined, patterns by leader; how many wait on; what failed."""
 
