@@ -90,7 +90,7 @@ async def test_an_event_brings_the_screen_up_to_date_and_rings_when_nobody_looks
     said: list[str] = []
     monkeypatch.setattr(alerts, "notify", lambda app, text: said.append(text))
     monkeypatch.setattr(type(console), "bell", lambda self: said.append("bell"))
-    async with console.run_test(size=(120, 40), notifications=True) as pilot:
+    async with console.run_test(size=(120, 60), notifications=True) as pilot:
         await live(pilot)
         engine.cards.all["pred_new"] = stand_in.card(77, "Something new on the horizon")
         engine.bus.publish(
