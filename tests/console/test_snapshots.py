@@ -15,7 +15,7 @@ SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
 
 SCREENS = {
     "mission": ("escape",),
-    "work": ("2", "down"),
+    "work": ("2",),
     "safety": ("6",),
     "details": ("escape", "enter"),
 }

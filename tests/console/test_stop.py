@@ -23,7 +23,7 @@ PLACES = {
     "filter": ("2", "slash", "x"),
     "palette": ("ctrl+p", "x"),
     "quit": ("ctrl+q",),
-    "confirm": ("2", "down", "D"),
+    "confirm": ("2", "D"),
 }
 
 

@@ -11,17 +11,17 @@ from clawpy_console.widgets.session import about
 from clawpy_console.widgets.transcript import Transcript
 from clawpy_console.words import moment
 from engine.events import SessionOutput
-from engine.values import Refusal, SessionState, TranscriptLine
+from engine.values import ChangeState, Refusal, SessionState, TranscriptLine
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW, sessions
+from tests.console.stand_in_data import AGENT, NOW, sessions
 
 CHANGE = "chg_000000000001"
 
 
 async def to_the_change(pilot) -> None:
     await live(pilot)
-    await pilot.press("2", "down")
+    await pilot.press("2")
     await until(pilot, lambda: pilot.app.screen.change is not None)
 
 
@@ -37,11 +37,49 @@ async def test_the_diff_and_the_test_result_are_shown_by_file(console: ConsoleAp
 async def test_commands_and_exit_codes_are_told_from_output(console: ConsoleApp) -> None:
     async with console.run_test(size=(200, 60)) as pilot:
         await live(pilot)
-        await pilot.press("2")
+        await pilot.press("2", "up")
         await until(pilot, lambda: "$ python -m pytest" in screen_text(console))
         assert "✗ exit 1" in screen_text(console)
         await pilot.press("down")
         await until(pilot, lambda: "→ exit 0" in screen_text(console))
+
+
+async def test_it_opens_on_what_waits_for_the_operator_until_he_chooses(console: ConsoleApp, engine: StandIn) -> None:
+    first = engine.changes.all[0]
+    running, lands, red, *_ = engine.sessions.all
+    engine.changes.all.append(dataclasses.replace(first, id="chg_2", session_id=red.id))
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("2")
+        work = console.screen
+        assert work.session.id == lands.id  # not the one that runs, which is listed first
+        await pilot.press("1")
+        engine.changes.all[0] = dataclasses.replace(first, state=ChangeState.DISCARDED)
+        console.renew(["changes"])
+        await until(pilot, lambda: console.known.changes[0].state is ChangeState.DISCARDED)
+        await pilot.press("2")
+        assert work.session.id == red.id  # nothing was chosen: the next that waits
+        await pilot.press("up", "1", "2")
+        assert work.session.id == running.id
+
+
+async def test_who_landed_something_finds_it_when_he_comes_back(console: ConsoleApp, engine: StandIn) -> None:
+    first = engine.changes.all[0]
+    engine.changes.all.append(dataclasses.replace(first, id="chg_2", session_id=engine.sessions.all[2].id))
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_the_change(pilot)
+        await pilot.press("L")
+        await until(pilot, lambda: "3 files landed" in screen_text(console))
+        await pilot.press("1", "2", "u")
+        await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
+
+
+async def test_it_opens_on_what_asks_before_what_can_be_landed(console: ConsoleApp, engine: StandIn) -> None:
+    engine.with_agent()
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("2")
+        assert console.screen.session.id == AGENT
 
 
 async def test_land_and_take_the_landing_back(console: ConsoleApp, engine: StandIn) -> None:
@@ -120,7 +158,7 @@ async def test_discard_asks_for_a_second_key_of_its_own(console: ConsoleApp, eng
 async def test_stop_the_running_session(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("2", "S")
+        await pilot.press("2", "up", "S")
         await until(pilot, lambda: ("stop_session", "sess_000000000001") in engine.noted)
         await pilot.press("down", "S")
         assert len([call for call in engine.noted if call[0] == "stop_session"]) == 1
@@ -145,7 +183,7 @@ async def test_the_transcript_follows_its_end_unless_one_scrolled_up(console: Co
 
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("2", "enter")
+        await pilot.press("2", "up", "enter")
         view = console.screen.query_one("#transcript", Transcript)
         grow(5000)
         await until(pilot, lambda: view.last_line == f"line {len(lines)}")
@@ -166,7 +204,7 @@ async def test_a_long_transcript_is_read_from_its_tail_and_capped(console: Conso
     engine.sessions.all[0] = dataclasses.replace(session, lines=30_000)
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("2")
+        await pilot.press("2", "up")
         view = console.screen.query_one("#transcript", Transcript)
         await until(pilot, lambda: view.last_line == "l30000")
         assert len(view._lines) == 20_000
