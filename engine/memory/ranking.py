@@ -59,11 +59,16 @@ def rank(
     if not len(places):
         return []
     found = close_look(question, pool, look, places, matched)
-    groups = list(dict.fromkeys(one.group for one in weights))
-    total = sum(abs(one.weight) for one in weights) or 1.0
-    shares = {group: sum(abs(one.weight) for one in weights if one.group == group) / total for group in groups}
+    # What no candidate has (nobody is named, no day is asked for) tells none from another: it is not counted, so that a
+    # line that has all there is to have stands beside what other layers find as what it is.
+    counted = [one for one in weights if found[one.feature].any()]
+    if not counted:
+        return []
+    groups = list(dict.fromkeys(one.group for one in counted))
+    total = sum(abs(one.weight) for one in counted)
+    shares = {group: sum(abs(one.weight) for one in counted if one.group == group) / total for group in groups}
     parts: dict[str, Vector] = {group: numpy.zeros(len(places), numpy.float32) for group in groups}
-    for one in weights:
+    for one in counted:
         value = found[one.feature]
         parts[one.group] = parts[one.group] + abs(one.weight) / total * (value if one.weight >= 0 else 1.0 - value)
     scores = numpy.sum(list(parts.values()), axis=0)

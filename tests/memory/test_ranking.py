@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory import token_vectors
+from engine.memory import graph_score, token_vectors
 from engine.memory.features import Pool, first_look
 from engine.memory.finding import CANDIDATES_WITHIN
 from engine.memory.question import When, read, stem
@@ -131,6 +131,16 @@ def test_what_answers_a_question_that_fits_is_above_a_stray_line() -> None:
     ranked = ask("beans grown", turns, meaning=[0.3, 0.3, 0.8, 0.3], words=[0, 0, 5.0, 0])
     order = [one.place for one in ranked]
     assert order.index(3) < order.index(0)
+
+
+def test_a_line_that_has_all_there_is_to_have_stands_above_a_new_task_that_is_hardly_alike() -> None:
+    """Nobody is named and no day asked for, so nobody is below the others for want of them (SPEC 4.6 for the task)."""
+    turns = [("", "the rate limiter of the gateway lets 100 requests pass"), ("", "fonts of invoices")]
+    first, other = ask("rate limiter of the gateway", turns, session="", meaning=[0.73, 0.26], words=[8.0, 0.0])
+    task = graph_score.score(graph_score.semantic(2 - 2 * 0.27), graph_score.recency(NOW, NOW))
+    assert first.place == 0
+    assert first.score > task > other.score
+    assert "speaker" not in {part.name for part in first.parts}
 
 
 def test_what_is_far_and_shares_no_word_is_not_found() -> None:

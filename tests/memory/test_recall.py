@@ -206,7 +206,7 @@ def test_a_turn_is_found_with_its_source_and_reasons(memory: MemoryPort) -> None
     for one in found.items:
         assert one.source
         assert one.reason
-        assert {part.name for part in one.parts} >= {"words", "meaning", "neighbours", "speaker", "date", "session"}
+        assert {part.name for part in one.parts} >= {"words", "meaning", "neighbours", "date", "session"}
 
 
 class NoVectors(WordVectors):
