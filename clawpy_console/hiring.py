@@ -28,7 +28,7 @@ def _choose(app: ConsoleApp, served: str, found: list[FoundAgent], local: LocalM
     models = local.ids
     if not found and not models:
         told = "no coding agent is on the PATH and no local model answers; `clawpy key set openai` makes a model do it"
-        app.say(". ".join((*local.faults, told)), "warning")
+        app.say("; ".join((*local.faults, told)), "warning")
         return
     for fault in local.faults:
         app.say(fault, "warning")
