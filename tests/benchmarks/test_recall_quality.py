@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from engine.values import NewMemory, RecallQuery
-from tests.benchmarks.other_sets import chats, documents, long_messages
+from tests.benchmarks.other_sets import chats, documentation, documents, long_messages
 from tests.benchmarks.recall_sets import (
     Conversation,
     Question,
@@ -140,10 +140,10 @@ def test_other_kinds(made: Callable[[], Conversation], tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with locomo.json")
-@pytest.mark.parametrize("kind", [chats, long_messages])
-def test_conversations_in_other_forms(kind: Callable[[Conversation], Conversation], tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["chats", "long messages"])
+def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
     some = locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
-    conversation = kind(some[0] if kind is chats else some[2])
+    conversation = chats(some[0]) if form == "chats" else long_messages(some[2], sorted(set(documentation())))
     print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
     not_below(table(ways(look(conversation, tmp_path))))
 
