@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -27,7 +28,7 @@ LONG = 8
 """Agents beyond which those who never worked are folded."""
 
 QUEUE = {
-    "change_set": "▸", "permission": "▲", "bubble": "▲", "candidate": "▲", "learning": "▲", "interrupted": "✗",
+    "change_set": "▼", "permission": "▲", "bubble": "▲", "candidate": "▲", "learning": "▲", "interrupted": "✗",
     "notification": "✗",
 }  # fmt: skip
 
@@ -404,7 +405,9 @@ def _below(behind: Sequence[Card], known: Known, now: datetime, width: int) -> l
     lines: list[Content] = []
     if behind:
         lines.append(Content.styled("UP NEXT", "bold $faint"))
-        lines += [*(_next_line(one, width) for one in behind[:6]), Content("")]
+        several = len(known.workspaces) > 1
+        place = max(cell_len(words.name(one.assignment.workspace)) for one in behind[:6]) if several else 0
+        lines += [*(_next_line(one, width, min(place, 12)) for one in behind[:6]), Content("")]
     # A card that was withdrawn was decided by nobody, and the next cycle makes most of them again.
     decided = [one for one in known.recent if one.status is not Status.PENDING and one.outcome is not Outcome.WITHDRAWN]
     decided.sort(key=lambda one: one.decided_at or one.created_at, reverse=True)
@@ -415,12 +418,15 @@ def _below(behind: Sequence[Card], known: Known, now: datetime, width: int) -> l
     return lines
 
 
-def _next_line(card: Card, width: int) -> Content:
+def _next_line(card: Card, width: int, place: int) -> Content:
+    """Confidence, repository in `place` cells, channel, prompt; the repository takes the channel's room where that is
+    scarce."""
     share = f"{round(card.confidence * 100):>3}%  "
-    channel = words.fit(card.assignment.channel, 14) + " "
-    prompt = words.crop(words.one_line(card.assignment.prompt), max(8, width - len(share) - 15))
+    where = words.fit(words.name(card.assignment.workspace), place) + "  " if place else ""
+    where += words.fit(card.assignment.channel, 14) + " " if not place or width >= 60 else ""
+    prompt = words.crop(words.one_line(card.assignment.prompt), max(8, width - len(share) - cell_len(where)))
     mark = "$wants" if words.risk(card) else "$grey"
-    return Content.assemble((share, mark), (channel, "$faint"), (prompt, "$grey"))
+    return Content.assemble((share, mark), (where, "$faint"), (prompt, "$grey"))
 
 
 def _past_line(card: Card, session: SessionView | None, now: datetime, width: int) -> Content:

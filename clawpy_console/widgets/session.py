@@ -40,7 +40,7 @@ def ended(session: SessionView) -> tuple[str, str, str]:
 
 def session_row(session: SessionView, now: datetime, *, waits: bool = False, asks: bool = False) -> Row:
     """A session in the list. `waits`: its changes wait to be landed; `asks`: it waits for a permission."""
-    mark, style = ("▲", "wants") if asks else ("▸", "wants") if waits else ended(session)[:2]
+    mark, style = ("▲", "wants") if asks else ("▼", "wants") if waits else ended(session)[:2]
     if session.state is SessionState.RUNNING and session.started_at:
         right = words.running(now - session.started_at)
     else:
@@ -101,7 +101,7 @@ def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
         return "nothing changed" if session is None or session.state.over else "nothing yet"
     files = words.count(len(change.files), "file")
     return {
-        ChangeState.WAITING: f"▸ {files} waiting to be landed",
+        ChangeState.WAITING: f"▼ {files} waiting to be landed",
         ChangeState.LANDED: f"✓ {files} landed",
         ChangeState.BRANCHED: f"✓ {files} on branch {change.branch}",
         ChangeState.DISCARDED: f"{files} discarded",

@@ -13,6 +13,7 @@ from textual.geometry import Region
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.stack import CardStack
+from clawpy_console.words import name
 from engine.values import Card, CheckResult, LocalModels, Outcome, RailVerdict, Refusal, Status, Verdict
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
@@ -77,6 +78,24 @@ async def test_what_is_said_in_passing_covers_no_key(console: ConsoleApp, engine
         await until(pilot, lambda: bool(console.screen.query("Toast")))
         await pilot.pause()
         assert console.screen.query_one("Toast").region.bottom < 12
+
+
+@pytest.mark.parametrize("size", [(120, 40), (200, 60)])
+async def test_what_is_next_names_the_repository_where_there_are_several(
+    console: ConsoleApp, engine: StandIn, size: tuple[int, int]
+) -> None:
+    def next_line() -> str:
+        [line] = [line for line in screen_text(console).split("\n") if "Rehearse merging" in line]
+        return line
+
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        await pilot.press("escape")
+        rehearsal = next(one for one in stack(console).cards if "Rehearse merging" in one.assignment.prompt)
+        await until(pilot, lambda: f"%  {name(rehearsal.assignment.workspace)} " in next_line())
+        engine.workspaces = engine.workspaces[:1]
+        console.renew(["place"])
+        await until(pilot, lambda: f"%  {rehearsal.assignment.channel} " in next_line())
 
 
 async def test_a_refusal_brings_the_card_back_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:

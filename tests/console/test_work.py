@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import threading
 
+import pytest
+
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.lines import LinesView
+from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import about
 from clawpy_console.widgets.transcript import Transcript
 from clawpy_console.words import moment
@@ -72,6 +75,19 @@ async def test_who_landed_something_finds_it_when_he_comes_back(console: Console
         await until(pilot, lambda: "3 files landed" in screen_text(console))
         await pilot.press("1", "2", "u")
         await until(pilot, lambda: ("undone", CHANGE) in engine.noted)
+
+
+@pytest.mark.parametrize(("keys", "list"), [(("tab", "tab"), "#queue"), (("2",), "#sessions")])
+async def test_what_waits_to_be_landed_has_a_mark_that_is_not_the_cursors(
+    console: ConsoleApp, keys: tuple[str, ...], list: str
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press(*keys)
+        rows = console.screen.query_one(list, Rows)
+        assert rows.has_focus
+        assert [line for line in screen_text(console).split("\n") if "▸▼ " in line]
+        assert "▸▸" not in screen_text(console)
 
 
 async def test_it_opens_on_what_asks_before_what_can_be_landed(console: ConsoleApp, engine: StandIn) -> None:
