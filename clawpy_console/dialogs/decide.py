@@ -23,7 +23,7 @@ class Decide(Dialog[str | None]):
     """Gives the reason that was typed, "" where none is asked for or given; None on Escape. Enter decides nothing,
     and says so.
 
-    `asks` is what stands in the empty line of the reason, "" for a decision without one.
+    `asks` is what stands in the empty line of the reason, "" for a decision without one; `reason` stands there already.
     """
 
     app: ConsoleApp
@@ -37,9 +37,9 @@ class Decide(Dialog[str | None]):
     Decide KeyLine { background: $surface; dock: none; padding: 0; margin: 1 0 0 0; }
     """
 
-    def __init__(self, title: str, draw: Draw, *, asks: str = "") -> None:
+    def __init__(self, title: str, draw: Draw, *, asks: str = "", reason: str = "") -> None:
         super().__init__()
-        self._title, self._draw, self._asks = title, draw, asks
+        self._title, self._draw, self._asks, self._reason = title, draw, asks, reason
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
@@ -47,7 +47,7 @@ class Decide(Dialog[str | None]):
             with VerticalScroll(id="what", can_focus=False):
                 yield Drawn(id="told")
             if self._asks:
-                yield Input(placeholder=self._asks, id="reason", max_length=400)
+                yield Input(self._reason, placeholder=self._asks, select_on_focus=False, id="reason", max_length=400)
             yield KeyLine()
 
     def on_mount(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+
+from textual.content import Content
 
 from clawpy_console import words
 from clawpy_console.actions import shown_key
@@ -24,6 +26,8 @@ class Judging(ConsoleScreen):
 
     _decided = ""
     """The candidate that was decided last, "" for none."""
+    _given: Mapping[tuple[str, str], str] = {}
+    """The reason that was given last, by candidate and decision: for when what was taken back is decided again."""
     _undoing = False
     """From `u` on until the candidate was read again: what can be done with it is not known."""
 
@@ -119,8 +123,11 @@ class Judging(ConsoleScreen):
         if engine is None or self._still_undoing():
             return
 
+        asked = (view.candidate.id, how)
+
         def answered(reason: str | None) -> None:
             if reason is not None:
+                self._given = {**self._given, asked: reason}
                 self.app.ask(lambda: act(engine, reason), done)
 
         def done(one: Candidate) -> None:
@@ -129,9 +136,11 @@ class Judging(ConsoleScreen):
             self._renew()
 
         name = words.crop(words.one_line(view.candidate.title), 60)
-        self.app.push_screen(
-            Decide(f"{title} {name}", lambda width: lines.changes_lines(view, how, width), asks=asks), answered
-        )
+
+        def draw(width: int) -> list[Content]:
+            return lines.changes_lines(view, how, width)
+
+        self.app.push_screen(Decide(f"{title} {name}", draw, asks=asks, reason=self._given.get(asked, "")), answered)
 
     def _renew(self) -> None:
         self.app.renew(["changes"])

@@ -272,7 +272,8 @@ def undo(tx: Transaction, row: CandidateRow) -> None:
     before = earlier[-1]
     row.status, row.decided_by, row.reason = before["status"], before["by"], before["reason"]
     row.changed_at = tx.now
-    _step(tx, row, CandidateMove.UNDO, by="operator", reason=f"taken back: {last['move']}")
+    why = f" ({last['reason']})" if last["reason"] else ""
+    _step(tx, row, CandidateMove.UNDO, by="operator", reason=f"taken back: {last['move']}{why}")
     tx.session.add(row)
     tx.record(
         CandidateDecisionUndone(

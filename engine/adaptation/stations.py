@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.adaptation.evaluation import PASS
-from engine.values.adaptation import CandidateStatus, LearningRecord, Station
+from engine.values.adaptation import CandidateMove, CandidateStatus, LearningRecord, Station
 
 NAMES = ("detect", "draft", "score", "corroborate", "review", "promote")
 
@@ -41,7 +41,9 @@ def stations(
     decided = history[-1] if history and status.decided else None
     review = Station("review", None, "", "ahead")
     if status is CandidateStatus.REVIEW:
-        review = Station("review", None if borne is None else _at(borne), "it waits for the operator's word", "now")
+        undone = f"; {history[-1]['reason']}" if history[-1]["move"] == CandidateMove.UNDO else ""
+        said = f"it waits for the operator's word{undone}"
+        review = Station("review", None if borne is None else _at(borne), said, "now")
     elif decided is not None:
         review = Station("review", _at(decided), f"by {decided['by']}", "done")
     return (*first, corroborated, review, _end(history, status))

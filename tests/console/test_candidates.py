@@ -128,6 +128,11 @@ async def test_rejecting_keeps_the_reason(console: ConsoleApp, engine: StandIn) 
         assert noted(engine, "reject_candidate") == [("reject_candidate", TRIES.id, "two are few")]
         await pilot.press("u")
         await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.DRAFTED)
+        await pilot.press("x")
+        await until(pilot, lambda: "two are few" in screen_text(console))  # it is there again, to be kept or mended
+        await pilot.press(*" indeed", "ctrl+s")
+        await until(pilot, lambda: screen.view and screen.view.candidate.status is CandidateStatus.REJECTED)
+        assert noted(engine, "reject_candidate")[-1] == ("reject_candidate", TRIES.id, "two are few indeed")
 
 
 async def test_rolling_back_says_that_it_will_be_as_it_was(console: ConsoleApp, engine: StandIn) -> None:
