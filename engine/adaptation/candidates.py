@@ -112,6 +112,11 @@ class CandidateRow(SQLModel, table=True):
             reason=self.reason,
         )
 
+    @property
+    def taken_back(self) -> bool:
+        """Whether nothing has happened to it since the operator took a decision on it back."""
+        return bool(self.history) and self.history[-1]["move"] == CandidateMove.UNDO
+
     def last(self, *statuses: CandidateStatus) -> datetime | None:
         """When it last came into one of these, None when never."""
         wanted = {one.value for one in statuses}

@@ -276,15 +276,22 @@ class Rounds:
         if not waiting or self.autonomous():
             return
         for row in waiting:
-            one = row.value
-            why = "as much speaks against it" if len(one.against) >= len(one.corroborated_by) else self._objects(one)
-            if why:
-                log.info("candidate %s waits for the operator: %s", one.id, why)
+            if why := self._left_to_operator(row):
+                log.info("candidate %s waits for the operator: %s", row.id, why)
                 continue
             try:
                 self._deciding.approve(row.id, by="autonomy")
             except Refusal as refusal:  # the operator was quicker, or its effect cannot be in force here
                 log.warning("candidate %s was not promoted by itself: %s", row.id, refusal)
+
+    def _left_to_operator(self, row: CandidateRow) -> str:
+        """Why a candidate in review is none for the engine to decide; "" when it is one."""
+        one = row.value
+        if row.taken_back:
+            return "a decision on it was taken back, and nothing has happened since"
+        if len(one.against) >= len(one.corroborated_by):
+            return "as much speaks against it"
+        return self._objects(one)
 
     def _undo_harm(self) -> None:
         """In autonomous mode what does harm is rolled back (SPEC 5.7), whatever is held: what was done before is done

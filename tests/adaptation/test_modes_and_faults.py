@@ -79,6 +79,17 @@ def test_what_the_content_filter_does_not_let_through_waits_for_the_operator(aut
     assert autonomous.shelf.in_force == [one.id]
 
 
+def test_what_the_operator_took_back_is_decided_by_him(autonomous: World) -> None:
+    autonomous.phase = 0
+    one = reviewed(autonomous)
+    autonomous.adaptation.approve(one.id)
+    autonomous.adaptation.undo(one.id)
+    autonomous.phase = 1
+    autonomous.adaptation.digest()
+    assert autonomous.adaptation.candidates()[0].status is REVIEW
+    assert autonomous.shelf.in_force == []
+
+
 def test_what_as_much_speaks_against_waits_for_the_operator(autonomous: World) -> None:
     autonomous.happened(retried("sess_1"))
     autonomous.adaptation.digest()  # at most one try
