@@ -180,6 +180,18 @@ def close_look(
     }
 
 
+def not_asked(question: Question) -> frozenset[str]:
+    """The features that are 0 for every line, because the question names nobody, no day, or asks for no time."""
+    idle: tuple[str, ...] = ()
+    if not question.asked:
+        idle += ("asked", "asked_of_oneself", "other_of_you", "other_asks")
+    if not question.whens:
+        idle += ("date",)
+    if not question.asks_when:
+        idle += ("when_and_time",)
+    return frozenset(idle)
+
+
 def _asks(text: str) -> bool:
     return "?" in text[-3:]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.memory.features import FirstLook, Pool, close_look
+from engine.memory.features import FirstLook, Pool, close_look, not_asked
 from engine.memory.question import Question, stem, stems
 from engine.memory.weights import WEIGHTS, Weight
 from engine.values import ScorePart
@@ -59,13 +59,12 @@ def rank(
     if not len(places):
         return []
     found = close_look(question, pool, look, places, matched)
-    # What no candidate has (nobody is named, no day is asked for) tells none from another: it is not counted, so that a
-    # line that has all there is to have stands beside what other layers find as what it is.
-    counted = [one for one in weights if found[one.feature].any()]
-    if not counted:
-        return []
+    # What is not asked for no line can have: it is not counted, so that one that has all there is to have stands beside
+    # what other layers find as what it is. What a line could have and has not lowers its score, even if none has it.
+    idle = not_asked(question)
+    counted = [one for one in weights if one.feature not in idle]
     groups = list(dict.fromkeys(one.group for one in counted))
-    total = sum(abs(one.weight) for one in counted)
+    total = sum(abs(one.weight) for one in counted) or 1.0
     shares = {group: sum(abs(one.weight) for one in counted if one.group == group) / total for group in groups}
     parts: dict[str, Vector] = {group: numpy.zeros(len(places), numpy.float32) for group in groups}
     for one in counted:

@@ -22,7 +22,8 @@ NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 
 
 def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning: list[float] | None = None,
-        words: list[float] | None = None, times: list[datetime | None] | None = None) -> list[Ranked]:  # fmt: skip
+        words: list[float] | None = None, times: list[datetime | None] | None = None,
+        tokens: list[float] | None = None) -> list[Ranked]:  # fmt: skip
     """Rank turns of (speaker, text) for a question."""
     size = len(turns)
     pool = Pool(
@@ -38,8 +39,9 @@ def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning:
     )
     question = read(text, {who for who, _ in turns}, now=NOW)
     look = first_look(question, pool)
-    zero = np.zeros(size, np.float32)
-    return rank(question, pool, look, look.order(), (zero, zero))
+    order = look.order()
+    matched = np.array(tokens or [0.0] * size, np.float32)[order]
+    return rank(question, pool, look, order, (matched, matched))
 
 
 def test_words_that_narrow_nothing_and_names_are_not_looked_for() -> None:
@@ -133,14 +135,26 @@ def test_what_answers_a_question_that_fits_is_above_a_stray_line() -> None:
     assert order.index(3) < order.index(0)
 
 
+NEW_TASK_HARDLY_ALIKE = graph_score.score(graph_score.semantic(2 - 2 * 0.27), graph_score.recency(NOW, NOW))
+
+
 def test_a_line_that_has_all_there_is_to_have_stands_above_a_new_task_that_is_hardly_alike() -> None:
     """Nobody is named and no day asked for, so nobody is below the others for want of them (SPEC 4.6 for the task)."""
     turns = [("", "the rate limiter of the gateway lets 100 requests pass"), ("", "fonts of invoices")]
-    first, other = ask("rate limiter of the gateway", turns, session="", meaning=[0.73, 0.26], words=[8.0, 0.0])
-    task = graph_score.score(graph_score.semantic(2 - 2 * 0.27), graph_score.recency(NOW, NOW))
+    first, other = ask(
+        "rate limiter of the gateway", turns, session="", meaning=[0.73, 0.26], words=[8.0, 0.0], tokens=[0.9, 0.1]
+    )
     assert first.place == 0
-    assert first.score > task > other.score
+    assert first.score > NEW_TASK_HARDLY_ALIKE > other.score
     assert "speaker" not in {part.name for part in first.parts}
+
+
+def test_what_no_line_has_lowers_them_all_where_one_could_have_it() -> None:
+    """The best of lines that hardly fit is no good one: it has one of three words, and is far in meaning."""
+    turns = [("", "the shop window needs cleaning"), ("", "fonts of invoices")]
+    stray, _ = ask("how is the shop deployed to production?", turns, session="", meaning=[0.3, 0.1], words=[2.0, 0.0])
+    assert stray.place == 0
+    assert stray.score < NEW_TASK_HARDLY_ALIKE
 
 
 def test_what_is_far_and_shares_no_word_is_not_found() -> None:
