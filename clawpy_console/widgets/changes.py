@@ -38,7 +38,7 @@ class Changes(Vertical):
         yield Static("CHANGES", id="changes-title", classes="heading", markup=False)
         yield Static(id="verdict", markup=False)
         yield Rows(id="files", classes="-fit")
-        yield LinesView(id="diff", gutter=DIFF)
+        yield LinesView(id="diff", gutter=DIFF, tail=False)
 
     def show(self, session: SessionView | None, change: ChangeSet | None) -> bool:
         """Show what `session` changed; False when there is nothing to show, test result included."""

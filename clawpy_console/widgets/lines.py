@@ -76,6 +76,7 @@ class LinesView(ScrollKeys, Toned, can_focus=True):
         self._wrap = wrap
         self._tail_first = tail
         self._width = 0  # cells for which the rows were counted
+        self._height = 0  # rows that were in sight
         self._lines: list[tuple[str, str]] = []
         self._starts: list[int] = []  # the first row of each line; rows that fell off at the top are still counted
         self._end = 0  # the row after the last
@@ -137,8 +138,11 @@ class LinesView(ScrollKeys, Toned, can_focus=True):
         self.refresh()
 
     def on_resize(self) -> None:
-        width = self.scrollable_content_region.width
+        width, height = self.scrollable_content_region.size
+        self._height, before = height, self._height
         if width == self._width:
+            if self._tail_first and self.scroll_offset.y + before >= self.virtual_size.height - 1:
+                self.scroll_end(animate=False, immediate=True, force=True, x_axis=False)  # the end stays in sight
             return
         follow = self.at_end if self._width else self._tail_first
         top = self._line_at(self.scroll_offset.y) if self._lines else 0

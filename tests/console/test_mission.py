@@ -71,13 +71,27 @@ async def test_before_tells_a_red_run_from_a_green_one_and_leaves_out_what_was_w
         assert "Lint what is gone" not in screen_text(console)
 
 
-async def test_what_is_said_in_passing_covers_no_key(console: ConsoleApp, engine: StandIn) -> None:
+@pytest.mark.parametrize("keys", [(), ("2",), ("2", "f"), ("3",), ("4",), ("5",), ("6",), ("7",)])
+async def test_what_is_said_in_passing_covers_nothing_of_a_small_screen(
+    console: ConsoleApp, engine: StandIn, keys: tuple[str, ...]
+) -> None:
+    engine.with_agent()
     async with console.run_test(size=(80, 24), notifications=True) as pilot:
         await live(pilot)
-        console.notify("something is wrong, and how to mend it")
-        await until(pilot, lambda: bool(console.screen.query("Toast")))
-        await pilot.pause()
-        assert console.screen.query_one("Toast").region.bottom < 12
+        await pilot.press(*keys)
+        console.say("something is wrong, and how to mend it")
+        console.say("something else is wrong, in more words than fit one line of so small a terminal, and mended thus")
+        await until(pilot, lambda: "something is wrong, and how to mend it" in screen_text(console))
+        await until(pilot, lambda: "mended thus" in screen_text(console))
+        seen = {
+            one: region.intersection(clip)
+            for one, (region, clip) in console.screen._compositor.visible_widgets.items()
+            if one.visible and not one.children
+        }
+        toasts = [region for one, region in seen.items() if one in console.screen.query("Toast")]
+        others = [(one, region) for one, region in seen.items() if one not in console.screen.query("Toast")]
+        assert len(toasts) == 2
+        assert not [one for one, region in others for toast in toasts if region.overlaps(toast)]
 
 
 @pytest.mark.parametrize("size", [(120, 40), (200, 60)])

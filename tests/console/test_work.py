@@ -214,6 +214,34 @@ async def test_the_transcript_follows_its_end_unless_one_scrolled_up(console: Co
         await until(pilot, lambda: f"line {len(lines)}" in screen_text(console))
 
 
+@pytest.mark.parametrize("scrolled", [False, True])
+async def test_the_end_of_a_transcript_stays_in_sight_while_something_else_needs_lines(
+    console: ConsoleApp, engine: StandIn, scrolled: bool
+) -> None:
+    session = engine.sessions.all[0]
+    lines = [TranscriptLine(n, NOW, "output", f"line {n}") for n in range(1, 101)]
+    engine.sessions.transcripts[session.id] = lines
+    engine.sessions.all[0] = dataclasses.replace(session, lines=100)
+    async with console.run_test(size=(80, 24), notifications=True) as pilot:
+        await live(pilot)
+        await pilot.press("2", "up", "enter")
+        view = console.screen.query_one("#transcript", Transcript)
+        await until(pilot, lambda: view.last_line == "line 100" and view.at_end)
+        if scrolled:
+            await pilot.press("pageup")
+        top = view.scroll_offset.y
+        for n in range(3):
+            console.say(f"said {n}")
+        await until(pilot, lambda: "said 2" in screen_text(console))
+        assert ("line 100" in screen_text(console)) != scrolled
+        assert not scrolled or view.scroll_offset.y == top
+        lines.append(TranscriptLine(101, NOW, "output", "line 101"))
+        engine.bus.publish(SessionOutput(subject=session.id, last_line=101, text=""))
+        await until(pilot, lambda: view.last_line == "line 101")
+        await pilot.pause()
+        assert ("line 101" in screen_text(console)) != scrolled
+
+
 async def test_a_long_transcript_is_read_from_its_tail_and_capped(console: ConsoleApp, engine: StandIn) -> None:
     session = engine.sessions.all[0]
     engine.sessions.transcripts[session.id] = [TranscriptLine(n, NOW, "output", f"l{n}") for n in range(1, 30_001)]
