@@ -118,6 +118,11 @@ def test_a_module_of_the_project_that_cannot_be_imported_is_red(project: Reposit
         ({"pyproject.toml": "[tool.poetry]\npytest = '*'"}, "poetry install"),
         ({"poetry.lock": ""}, "poetry add --group dev pytest"),
         ({"pyproject.toml": '[dependency-groups]\ndev = ["pytest"]'}, "uv sync"),
+        ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest>=8"]'}, "uv sync --group test"),
+        ({"uv.lock": "", "pyproject.toml": '[project.optional-dependencies]\nci = ["pytest"]'}, "uv sync --extra ci"),
+        ({"uv.lock": "", "pyproject.toml": '[project]\ndependencies = ["pytest"]'}, "uv sync"),
+        ({"uv.lock": "", "pyproject.toml": '[tool.uv]\ndev-dependencies = ["pytest"]'}, "uv sync"),
+        ({"uv.lock": "", "pyproject.toml": 'project = 3\nneeds = ["pytest"]'}, "uv sync"),
         ({"Pipfile": ""}, "pipenv install --dev"),
     ],
 )

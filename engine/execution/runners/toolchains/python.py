@@ -251,7 +251,7 @@ def environment_command(workspace: Path) -> str:
     project = read(workspace / "pyproject.toml")
     listed = _REQUIRED.search(project) is not None
     if (workspace / "uv.lock").is_file() or "[tool.uv" in project or "[dependency-groups]" in project:
-        return "uv sync" if listed else "uv add --dev pytest"
+        return f"uv sync{_where_listed(workspace)}" if listed else "uv add --dev pytest"
     if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
         return "poetry install" if listed else "poetry add --group dev pytest"
     if (workspace / "Pipfile").is_file():
@@ -261,6 +261,25 @@ def environment_command(workspace: Path) -> str:
     needs = [f"-r {file.name}" for file in sorted(workspace.glob("requirements*.txt"))]
     needs += ["-e ."] if "[project]" in project or (workspace / "setup.py").is_file() else []
     return " ".join([f"{make}{own or '.venv'}/bin/pip install pytest", *needs])
+
+
+def _where_listed(workspace: Path) -> str:
+    """The group or extra that `uv sync` must be told of to bring pytest, "" where it is installed by itself."""
+    try:
+        lists = list(_lists(_pyproject(workspace)))
+        return next(option for option, needs in lists if any(str(one).startswith("pytest") for one in needs))
+    except (AttributeError, TypeError, StopIteration):  # not as it should be, or `[tool.uv]` has it
+        return ""
+
+
+def _lists(project: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """What a project needs, by the option with which `uv sync` installs it."""
+    own, groups = project.get("project", {}), project.get("dependency-groups", {})
+    yield "", [*own.get("dependencies", []), *groups.get("dev", [])]
+    for name, needs in groups.items():
+        yield f" --group {name}", needs
+    for name, needs in own.get("optional-dependencies", {}).items():
+        yield f" --extra {name}", needs
 
 
 def has_pytest(interpreter: Path, *, own: bool) -> bool:
