@@ -22,7 +22,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from clawpy_console import alerts, modes
-from clawpy_console.actions import bindings
+from clawpy_console.actions import bindings, shown_key
 from clawpy_console.bridge import Bridge, EngineMoved, Noticed, OutputGrew
 from clawpy_console.deck import Deck
 from clawpy_console.knowing import KnowingApp
@@ -388,6 +388,11 @@ class ConsoleApp(KnowingApp):
 
     async def action_quit(self) -> None:
         self.action_leave()
+
+    def action_help_quit(self) -> None:
+        """Ctrl+C ends nothing: who presses it is told what does."""
+        leave = shown_key("app.quit_typing", self.keymap)
+        self.say(f"{leave} leaves, {shown_key('app.stop', self.keymap)} stops everything")
 
     async def _leave(self) -> None:
         await self._save()

@@ -260,7 +260,7 @@ class Engine:
             instant,
             sessions=self.sessions.list(limit=views.MOST),
             blocked=self.safety.log(limit=views.MOST, blocked_only=True),
-            decided=self.ledger.latest(views.MOST, kinds=("PredictionConfirmed", "PredictionRejected")),
+            decided=self.ledger.latest(views.MOST, kinds=views.DECIDED),
             spent=self.safety.costs.settled_since(instant),
             waits=self.queue(),
             learnings=self.ledger.latest(views.MOST, kinds=views.LEARNT),

@@ -86,6 +86,9 @@ class Blocked:
     decided_by: str
 
 
+DECIDED = ("PredictionConfirmed", "PredictionRejected", "PredictionReopened")
+"""Facts that tell of a decision, or that one was taken back."""
+
 LEARNT = ("LearningPromoted", "FactPromoted", "CandidateWeighed", "CandidatePromoted")
 """Facts that tell of something learnt."""
 
@@ -150,10 +153,15 @@ def since(
     waits: Sequence[Waiting],
     learnings: Iterable[Fact] = (),
 ) -> Since:
-    """Put together what is later than `instant`. Pure; `Engine.since` fetches. Sessions come oldest end first."""
-    approvals = [
-        fact.payload["decided_by"] for fact in decided if fact.at > instant and fact.kind == "PredictionConfirmed"
-    ]
+    """Put together what is later than `instant`. Pure; `Engine.since` fetches. Sessions come oldest end first.
+
+    `decided`: the facts of the kinds `DECIDED`, newest first; a decision that was taken back counts for nothing.
+    """
+    standing: dict[str, Fact] = {}
+    for fact in decided:
+        if fact.at > instant:
+            standing.setdefault(fact.subject, fact)
+    approvals = [fact.payload["decided_by"] for fact in standing.values() if fact.kind == "PredictionConfirmed"]
     ran = [(one.ended_at, one) for one in sessions if one.ended_at is not None and one.ended_at > instant]
     return Since(
         instant=instant,
@@ -161,7 +169,7 @@ def since(
         blocked=tuple(_blocked(one) for one in reversed(blocked) if one.at > instant),
         approved=len(approvals),
         approved_by_itself=approvals.count(DecidedBy.AUTONOMY.value),
-        rejected=sum(fact.at > instant and fact.kind == "PredictionRejected" for fact in decided),
+        rejected=sum(fact.kind == "PredictionRejected" for fact in standing.values()),
         spent=spent,
         waits=tuple(waits),
         learnt=learnt(learnings, instant),

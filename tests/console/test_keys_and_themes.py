@@ -109,6 +109,15 @@ async def test_q_leaves(console: ConsoleApp, engine: StandIn) -> None:
         await until(pilot, lambda: not console.is_running)
 
 
+async def test_ctrl_c_ends_nothing_and_names_the_key_that_leaves(console: ConsoleApp, engine: StandIn) -> None:
+    engine.settings.current.keys = {"app.quit_typing": "f10"}
+    async with console.run_test(size=(80, 24), notifications=True) as pilot:
+        await live(pilot)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "f10 leaves, F12 stops everything" in screen_text(console))
+        assert console.is_running
+
+
 async def test_remapped_keys_work_and_are_shown(console: ConsoleApp, engine: StandIn) -> None:
     engine.settings.current.keys = {"stack.dismiss": "x", "stack.nope": "y"}
     async with console.run_test(size=(120, 40), notifications=True) as pilot:

@@ -26,8 +26,8 @@ def entry(at: datetime, *verdicts: RailVerdict) -> Any:
     return SimpleNamespace(at=at, prediction_id="pred_2", prompt="push", verdicts=verdicts, decided_by="autonomy")
 
 
-def fact(at: datetime, kind: str, by: str = "operator") -> Any:
-    return SimpleNamespace(at=at, kind=kind, payload={"decided_by": by})
+def fact(at: datetime, kind: str, by: str = "operator", card: str = "pred_1") -> Any:
+    return SimpleNamespace(at=at, kind=kind, subject=card, payload={"decided_by": by})
 
 
 ALLOW, ASK = RailVerdict("rate", Verdict.ALLOW, ""), RailVerdict("content", Verdict.ASK, "it pushes")
@@ -54,11 +54,23 @@ def test_decisions_are_counted_by_who_made_them() -> None:
     confirmed, rejected = "PredictionConfirmed", "PredictionRejected"
     then = look(
         decided=[
-            fact(NIGHT + TICK, confirmed), fact(NIGHT + TICK, confirmed, "autonomy"), fact(NIGHT, confirmed),
-            fact(NIGHT + TICK, rejected), fact(NIGHT, rejected),
+            fact(NIGHT + TICK, confirmed), fact(NIGHT + TICK, confirmed, "autonomy", "pred_2"),
+            fact(NIGHT, confirmed, card="pred_3"), fact(NIGHT + TICK, rejected, card="pred_4"),
+            fact(NIGHT, rejected, card="pred_5"),
         ]
     )  # fmt: skip
     assert (then.approved, then.approved_by_itself, then.rejected) == (2, 1, 1)
+
+
+def test_a_decision_taken_back_counts_no_more_and_the_one_after_it_counts_once() -> None:
+    confirmed, rejected, reopened = "PredictionConfirmed", "PredictionRejected", "PredictionReopened"
+    newest_first = [
+        fact(NIGHT + 4 * TICK, confirmed), fact(NIGHT + 3 * TICK, reopened), fact(NIGHT + 2 * TICK, rejected),
+        fact(NIGHT + 2 * TICK, reopened, card="pred_2"), fact(NIGHT + TICK, rejected, card="pred_2"),
+    ]  # fmt: skip
+    then = look(decided=newest_first)
+    assert (then.approved, then.rejected) == (1, 0)
+    assert set(views.DECIDED) == {confirmed, rejected, reopened}
 
 
 @pytest.mark.parametrize("waits", [(), (Waiting("change_set", "chg", "land 1 file?", NIGHT),)])

@@ -23,9 +23,9 @@ from engine.prediction.templates.tests import (
     short_test,
     verdict_on,
 )
-from engine.values import Proposal
+from engine.values import Proposal, SessionState
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, touch
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, touch
 from tests.prediction.test_collectors_github import answering
 
 CART = "tests/test_cart.py::TestCart::test_cart"
@@ -231,6 +231,22 @@ def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: 
     assert only(hunt_flakes(world.sense())).facts["tests"], "a guess does not keep it from being hunted"
     world.runs = [dataclasses.replace(world.runs[0], clean=False)]
     assert bisect(world.sense()) == [], "red with local edits"
+
+
+def test_what_a_bisect_found_is_not_asked_again(world: World, repository: Repository, head: str, older: str) -> None:
+    repository.git("tag", "v1.2", "HEAD~1")
+    answer = MadeRun(head, failing=(CART,), tree="t2", full=False, passed=0, session_id="ses_1")
+    for runs in ([MadeRun(head, failing=(CART,), tree="t2")], red_head(head, older)):
+        world.runs = [answer, *runs]
+        world.sessions = [session("bisect", SessionState.FAILED)]
+        assert only(bisect(world.sense())), "it did not get so far"
+        world.sessions = [session("bisect")]
+        assert bisect(world.sense()) == []
+        assert hunt_flakes(world.sense()) == []
+    repository.commit("three", {"cart.py": "3"})
+    now = repository.git("rev-parse", "HEAD")
+    world.runs = [MadeRun(now, failing=(CART,), tree="t3"), *world.runs]
+    assert only(bisect(world.sense())), "another HEAD is another question"
 
 
 def test_a_tag_on_another_line_of_history_is_not_looked_back_to(

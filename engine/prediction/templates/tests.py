@@ -10,7 +10,7 @@ from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import Run, ToolFound, WorkspaceContext, result_words
 from engine.prediction.templates.making import MOST_PATHS, offer, oldest, usable, usable_names
 from engine.prediction.words import count, counted, listing, moment, plain
-from engine.values import Proposal
+from engine.values import Proposal, SessionState
 
 CHANNEL = "koji-core"
 SLOWEST = 4
@@ -199,18 +199,26 @@ def _red_head(context: WorkspaceContext) -> Run | None:
     return next((run for run in context.runs if run.head == git.head and run.clean), None)
 
 
+def _bisected(context: WorkspaceContext) -> set[str]:
+    """The tests of which a bisect up to this very HEAD has said what broke them; to ask again would tell nothing."""
+    head = context.git.head if context.git is not None else ""
+    done = {one.id for one in context.sessions if one.flow == "bisect" and one.state is SessionState.SUCCEEDED}
+    answers = (run for run in context.runs if run.session_id in done and run.head == head)
+    return {test for run in answers for test in run.check.failing}
+
+
 def _from_green(context: WorkspaceContext) -> list[Proposal]:
     """An older commit in HEAD's history is known where the same test passed."""
     git, runs, red = context.git, context.runs, _red_head(context)
     if git is None or red is None:
         return []
-    unreliable = {test for test, _ in flipped_tests(runs)}
+    unfit = {test for test, _ in flipped_tests(runs)} | _bisected(context)
     older = runs[runs.index(red) + 1 :]
     for test in red.check.failing:
         good = next(
             (run for run in older if run.clean and run.head in context.ancestors and verdict_on(run, test)), None
         )
-        if good is None or test in unreliable or not usable(test):
+        if good is None or test in unfit or not usable(test):
             continue
         since = min(
             run.ran_at
@@ -248,8 +256,8 @@ def _from_tag(context: WorkspaceContext) -> list[Proposal]:
     git, red = context.git, _red_head(context)
     if git is None or red is None or not git.commits_since_tag or not git.tag or not usable(git.tag):
         return []
-    unreliable = {test for test, _ in flipped_tests(context.runs)}
-    test = next((test for test in red.check.failing if test not in unreliable and usable(test)), None)
+    unfit = {test for test, _ in flipped_tests(context.runs)} | _bisected(context)
+    test = next((test for test in red.check.failing if test not in unfit and usable(test)), None)
     if test is None:
         return []
     tag, others = plain(git.tag, 30), len(red.check.failing) - 1
@@ -321,8 +329,8 @@ def hunt_flakes(context: WorkspaceContext) -> list[Proposal]:
 
 def _failing(context: WorkspaceContext) -> list[Proposal]:
     """A few tests fail, and there is no green run to bisect from: are they broken, or unreliable?"""
-    last = context.runs[0]
-    tests = [test for test in last.check.failing if usable(test)]
+    last, known = context.runs[0], _bisected(context)
+    tests = [test for test in last.check.failing if usable(test) and test not in known]
     if not 0 < len(tests) <= FLIPPED or context.changed:
         return []
     which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
