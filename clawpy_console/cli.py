@@ -115,15 +115,19 @@ def _home_of(where: Where) -> Iterator[None]:
         return
     from clawpy_console.demo import throw_away
 
-    # A closed terminal, too, leaves nothing behind.
-    endings = (signal.SIGTERM, signal.SIGHUP)
-    former = {ending: signal.signal(ending, _end) for ending in endings}
+    with _ending_in_order(), throw_away() as (home, workspace):
+        where.home_name, where.workspace_names = str(home), [str(workspace)]
+        where.locate()
+        print(f"demo: a made-up organisation and project in {home.parent}, removed at the end", file=sys.stderr)
+        yield
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """A closed terminal and SIGTERM, too, end what runs here as leaving does: the engine is closed."""
+    former = {ending: signal.signal(ending, _end) for ending in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        with throw_away() as (home, workspace):
-            where.home_name, where.workspace_names = str(home), [str(workspace)]
-            where.locate()
-            print(f"demo: a made-up organisation and project in {home.parent}, removed at the end", file=sys.stderr)
-            yield
+        yield
     finally:
         for ending, handler in former.items():
             signal.signal(ending, handler)
@@ -154,7 +158,8 @@ def _console(where: Where) -> int:
 
     opener = _open_demo if where.demo else open_engine
     app = ConsoleApp(lambda: opener(where.home, workspaces=workspaces), where.home, workspaces, demo=where.demo)
-    app.run()
+    with _ending_in_order():
+        app.run()
     return app.return_code or 0
 
 

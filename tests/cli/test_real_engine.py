@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -280,6 +281,23 @@ def test_the_console_says_where_it_draws_when_that_goes_elsewhere(home: Home, pr
         os.close(terminal)
     assert refused.returncode == 1
     assert "the console draws on standard error, and that goes elsewhere" in refused.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_closed_terminal_closes_the_engine_of_the_console(home: Home, project: Path, number: signal.Signals) -> None:
+    ours, terminal = os.openpty()
+    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root)]
+    with subprocess.Popen(command, cwd=project, stdin=terminal, stdout=terminal, stderr=terminal) as console:
+        os.close(terminal)
+        deadline = time.monotonic() + 60
+        while (holder := read_holder(home)) is None or not holder.address:
+            assert time.monotonic() < deadline, "no engine was opened"
+            if select.select([ours], [], [], 0.05)[0]:
+                os.read(ours, 65536)  # what it draws has to go somewhere
+        os.close(ours)  # nobody reads it any more
+        console.send_signal(number)
+        assert console.wait(timeout=60) == 128 + number
+    assert read_holder(home) is None, "it ended without saying so"
 
 
 def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, project: Path, nursery: Nursery) -> None:
