@@ -133,7 +133,7 @@ def _noisy(event: Any) -> str:
 def _stale(event: Any) -> str:
     if event.gone:
         return f"{event.subject}, which {event.leader} says, names what is gone: {_names(event.gone)}"
-    return f"{event.subject}, which {event.leader} says, is {event.days} days old; {event.most} are the rule"
+    return f"{event.subject}, which {event.leader} says, is {count(event.days, 'day')} old; {event.most} are the rule"
 
 
 def _judged(event: Any) -> str:

@@ -32,10 +32,10 @@ def train(document: Document, options: Mapping[str, Any], style: Style) -> str:
 
 def metrics(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """Rates, calibration, trend; sources and channels as tables."""
-    days = document["period"].removeprefix("last_").removesuffix("_days")
+    days = int(document["period"].removeprefix("last_").removesuffix("_days"))
     decided = f"{document['approved']:,} approved, {document['rejected']:,} dismissed, {document['expired']:,} expired"
     lines = [
-        f"last {days} days: {count(document['totalPredictions'], 'card')}, {decided}"
+        f"last {count(days, 'day')}: {count(document['totalPredictions'], 'card')}, {decided}"
         + (f"; {count(document['ownPrompts'], 'prompt')} of your own beside" if document["ownPrompts"] else ""),
         f"approved {percent(document['approvalRate'])} ({document['trendDirection']})"
         f" · by itself {document['autoExecuted']:,}, kept {percent(document['autoSuccessRate'])}"

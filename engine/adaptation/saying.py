@@ -8,6 +8,7 @@ from typing import Any
 from engine.adaptation import reading
 from engine.adaptation.material import Material, NothingToDraft, ended
 from engine.values.adaptation import LearningRecord, RecordKind
+from engine.values.text import count
 
 QUOTED = 240
 """Characters of what somebody said that a line quotes."""
@@ -61,7 +62,7 @@ def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], material
     text = material.saying(str(told["ref"]))
     if not text:
         raise NothingToDraft(f"{told['ref']} is not said any more")
-    why = [f"it is {told['days']} days old, where {told['most']} are the rule"] if told["most"] else []
+    why = [f"it is {count(told['days'], 'day')} old, where {told['most']} are the rule"] if told["most"] else []
     why += [f"files that it names are gone: {', '.join(map(str, told['gone'][:5]))}"] if told["gone"] else []
     past = " and ".join(why)
     line = f"{told['leader']} says {quoted(text)}, and {past}: look whether it still holds before you follow it."

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.values import MICRO, dollars
+from engine.values.text import count
 
 OPPORTUNITY = 60.0
 """From so many points on a record is an opportunity."""
@@ -47,9 +48,9 @@ def failed_tdd(attempts: int, cost: int, failing: int) -> Weight:
     again = max(0, attempts - 1)
     return weight(
         (45.0, "tests stayed red"),
-        (10.0 * min(3, again), f"{_tries(again)} to heal them"),
+        (10.0 * min(3, again), f"{count(again, 'try', 'tries')} to heal them"),
         (15.0 * share(cost, FULL_COST), _spent(cost)),
-        (10.0 * share(failing, FULL_BREADTH), _count(failing, "test")),
+        (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
     )
 
 
@@ -60,7 +61,7 @@ def successful_heal(attempts: int, cost: int, failing: int) -> Weight:
         (60.0, "what was red was mended"),
         (20.0 / tries, f"at try {tries}"),
         (10.0 * share(cost, FULL_COST), _spent(cost)),
-        (10.0 * share(failing, FULL_BREADTH), _count(failing, "test")),
+        (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
     )
 
 
@@ -69,7 +70,7 @@ def repeated_retry(attempts: int, cost: int) -> Weight:
     tries = max(0, attempts - 1)
     return weight(
         (45.0, "a try to heal left the same tests red"),
-        (10.0 * min(3, tries), f"{_tries(tries)} made"),
+        (10.0 * min(3, tries), f"{count(tries, 'try', 'tries')} made"),
         (25.0 * share(cost, FULL_COST), _spent(cost)),
     )
 
@@ -78,11 +79,11 @@ def task_conflict(files: int, conflicting: int) -> Weight:
     """Two agents changed the same files: 20 and 4 a file while both can land; 50, 25 by the share of files that
     conflict and 4 for each of them, up to 20 each way."""
     if not conflicting:
-        return weight((20.0, "both can land"), (4.0 * min(FULL_BREADTH, files), f"{_count(files, 'file')} in common"))
+        return weight((20.0, "both can land"), (4.0 * min(FULL_BREADTH, files), f"{count(files, 'file')} in common"))
     return weight(
         (50.0, "only one of the two can land"),
-        (25.0 * share(conflicting, files), f"{conflicting} of {_count(files, 'file')} in common conflict"),
-        (4.0 * min(FULL_BREADTH, conflicting), _count(conflicting, "conflict")),
+        (25.0 * share(conflicting, files), f"{conflicting} of {count(files, 'file')} in common conflict"),
+        (4.0 * min(FULL_BREADTH, conflicting), count(conflicting, "conflict")),
     )
 
 
@@ -101,7 +102,7 @@ def edited_approval(changed: float, added: int) -> Weight:
     return weight(
         (50.0, "the operator edited it before he approved"),
         (40.0 * share(changed, 1.0), f"{changed:.0%} of its words changed"),
-        (10.0 * (added > 0), f"{_count(added, 'word')} added"),
+        (10.0 * (added > 0), f"{count(added, 'word')} added"),
     )
 
 
@@ -145,8 +146,8 @@ def guidance_applied(items: int, leaders: int) -> Weight:
     opportunity: what was said is a change only when something came of it."""
     return weight(
         (20.0, "guidance was carried"),
-        (2.0 * min(10, items), f"{_count(items, 'thing')} said"),
-        (5.0 * min(3, leaders), f"by {_count(leaders, 'leader')}"),
+        (2.0 * min(10, items), f"{count(items, 'thing')} said"),
+        (5.0 * min(3, leaders), f"by {count(leaders, 'leader')}"),
     )
 
 
@@ -163,15 +164,17 @@ def stale_guidance(days: int, most: int, gone: int, told: int) -> Weight:
     past = max(0, days - most) if most else 0
     return weight(
         (40.0, "it has outlived its time"),
-        (20.0 * share(past, most) if past else 0.0, f"{days} days old where {most} are the rule"),
-        (15.0 * (gone > 0) + 2.0 * min(FULL_BREADTH, gone), f"{_count(gone, 'file')} it names are gone"),
-        (2.0 * min(10, told), f"{_count(told, 'session')} carried it of late"),
+        (20.0 * share(past, most) if past else 0.0, f"{count(days, 'day')} old where {most} are the rule"),
+        (15.0 * (gone > 0) + 2.0 * min(FULL_BREADTH, gone), f"{count(gone, 'file')} it names are gone"),
+        (2.0 * min(10, told), f"{count(told, 'session')} carried it of late"),
     )
 
 
 def teaching_refresh(taught: int, unchanged: int) -> Weight:
     """Souls were taught: 10, 40 by the share that was rewritten. Below an opportunity: it is done already."""
-    return weight((10.0, "a round of teaching was done"), (40.0 * share(taught, taught + unchanged), f"{taught} souls"))
+    return weight(
+        (10.0, "a round of teaching was done"), (40.0 * share(taught, taught + unchanged), count(taught, "soul"))
+    )
 
 
 def cloud_sync_failure(unsent: int, before: int) -> Weight:
@@ -180,7 +183,7 @@ def cloud_sync_failure(unsent: int, before: int) -> Weight:
     return weight(
         (40.0, "the shared database could not be reached"),
         (2.0 * min(15, unsent), f"{unsent} unsent"),
-        (5.0 * min(6, before), f"{_count(before, 'outage')} before"),
+        (5.0 * min(6, before), f"{count(before, 'outage')} before"),
     )
 
 
@@ -200,7 +203,7 @@ def tool_sequence(calls: int, z: float, share_of_runs: float, *, commands: bool)
         (40.0, "the same steps recur"),
         (20.0 * share(z, 10.0), f"{z:.1f} standard deviations beyond chance"),
         (20.0 * share(share_of_runs, 1.0), f"in {share_of_runs:.0%} of the sessions"),
-        (4.0 * calls, _count(calls, "step")),
+        (4.0 * calls, count(calls, "step")),
     )
     if commands or found.score <= UNSCRIPTABLE:
         return found
@@ -210,14 +213,6 @@ def tool_sequence(calls: int, z: float, share_of_runs: float, *, commands: bool)
 def mean(scores: Sequence[float]) -> float:
     """The mean of at least one score."""
     return sum(scores) / len(scores)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
-def _tries(number: int) -> str:
-    return "1 try" if number == 1 else f"{number} tries"
 
 
 def _before(words: str, number: int) -> str:

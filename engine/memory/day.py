@@ -84,7 +84,7 @@ def lines_for(day: Day, agent: str) -> list[str]:
     lines = []
     for one in day.sessions:
         if one.agent == agent:
-            landed = f" ({one.files} {'file' if one.files == 1 else 'files'} landed)" if one.files else ""
+            landed = f" ({count(one.files, 'file')} landed)" if one.files else ""
             lines.append(f"{one.state.value}: {one.title}{landed}")
     lines += [f"{one.kind}: {one.text}" for one in day.captures if one.agent == agent]
     if len(lines) > MOST_LINES:
@@ -157,9 +157,8 @@ def _landed(day: Day) -> list[Drafted]:
     found = []
     for one in day.sessions:
         if one.files:
-            files = "1 file" if one.files == 1 else f"{one.files} files"
             fact = NewFact(
-                f"Done on {day.date}: {_short(one.title, 300)} ({files})",
+                f"Done on {day.date}: {_short(one.title, 300)} ({count(one.files, 'file')})",
                 "change",
                 Bucket.ARCHIVES,
                 _name(one.workspace),
