@@ -64,6 +64,7 @@ class MissionScreen(ConsoleScreen):
         self._workspace = ""  # the filter, "" for all
         self._trail: tuple[str, str] = ("", "")
         self._begun = ""  # the card that the trail says begins
+        self._held = False  # the trail tells of a hold
         self._shown: set[str] = set()
 
     def body(self) -> ComposeResult:
@@ -100,6 +101,8 @@ class MissionScreen(ConsoleScreen):
             stack = self.query_one("#stack", CardStack)
             cards = self._filtered(self.app.deck.over(known.cards))
             stack.show(cards, empty=self._empty_words(known), several=len(known.workspaces) > 1)
+        if self._held and not known.holds:
+            self.trail("", "$grey")
         if not changed or changed & {"sessions"}:
             newest = known.newest_running
             if self._begun and any(one.prediction_id == self._begun and one.state.over for one in known.sessions):
@@ -214,8 +217,10 @@ class MissionScreen(ConsoleScreen):
         self.app.deck.decide(card, message.how, self._refused)
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
-        self.query_one("#stack", CardStack).bring_back(card, refusal.message)
+        held = refusal.message.startswith("kill: ")  # of no card, and over as soon as the hold is lifted
+        self.query_one("#stack", CardStack).bring_back(card, "" if held else refusal.message)
         self.trail(f"✗ {refusal}", "$wrong")
+        self._held = held
 
     def put_on_top(self, card: Card) -> None:
         """Put `card` in front: it was taken back, or just written."""
@@ -225,7 +230,7 @@ class MissionScreen(ConsoleScreen):
 
     def trail(self, text: str, style: str) -> None:
         """The line under the stack: what was just done. Only what is grey is cut; what went wrong is told whole."""
-        self._begun = ""
+        self._begun, self._held = "", False
         text = text.replace("\n", " ")
         if style == "$grey":
             text = words.crop(text, max(20, self.query_one("#trail").size.width))

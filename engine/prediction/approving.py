@@ -40,6 +40,9 @@ from engine.values import (
 from engine.values.secrets import refuse_secret
 from engine.values.shares import wilson_lower_bound
 
+KILL = "kill"
+"""The rail whose word is of no card: a stop is told wherever one looks, and over as soon as it is lifted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -252,7 +255,8 @@ class Approving:
         assert ruling.blocked_by is not None, "a ruling has a permit or what blocked it"
         if changed or _asks(ruling.blocked_by):
             row.judge(ruling.verdicts)
-        row.note = f"{ruling.blocked_by.rail}: {ruling.blocked_by.reason}"
+        if ruling.blocked_by.rail != KILL:
+            row.note = f"{ruling.blocked_by.rail}: {ruling.blocked_by.reason}"
         return None, ruling.blocked_by
 
     def _start(self, card_id: str, permit: Permit, by: DecidedBy) -> Card:

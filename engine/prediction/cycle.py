@@ -31,6 +31,7 @@ from engine.prediction.ports import Calibrator, History, Launcher, Rails
 from engine.prediction.query import Seen
 from engine.prediction.routing import route
 from engine.prediction.twin import EmbeddedTwin, Twin
+from engine.prediction.words import count
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts
 from engine.values import (
@@ -224,8 +225,13 @@ class Predictions:
                 if one.context.git is not None and not one.context.git.head
             ]
         contexts = {one.context.workspace: one.context for one in sensed}
+        found = [one.fingerprint for one in proposals]
         with self._database.read() as session:
-            seats = self._cards.intake.seats_after(session, sensed, self._clock.now())
+            now, intake = self._clock.now(), self._cards.intake
+            seats = intake.seats_after(session, sensed, now)
+            if requested and not seats and not intake.unavailable(session, found, now).issuperset(found):
+                most = count(settings.max_pending_cards, "card")
+                errors.append(f"more is found, but {most} at most wait at once (maxPendingCards): decide on some first")
         rows, blocked = self._judge(proposals, contexts, errors, seats=seats)
         created, withdrawn = self._database.write(
             lambda tx: self._cards.intake.apply(

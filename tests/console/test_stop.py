@@ -103,6 +103,18 @@ async def test_what_was_said_of_a_stop_goes_when_it_is_lifted(console: ConsoleAp
         assert "cost: 80 %" in screen_text(console)  # which is as true as before
 
 
+async def test_a_card_that_a_stop_refused_says_so_until_that_is_lifted(console: ConsoleApp, engine: StandIn) -> None:
+    engine.refuse["approve"] = Refusal("blocked", "kill: stop: lunch", "mend the reason")
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("f12")
+        await until(pilot, lambda: console.known.holds)
+        await pilot.press("right")
+        await until(pilot, lambda: "✗ kill: stop: lunch" in screen_text(console))
+        console.resume("stop")
+        await until(pilot, lambda: not console.known.holds and "kill: stop: lunch" not in screen_text(console))
+
+
 async def test_switches_ask_before_they_are_turned_on(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)

@@ -64,6 +64,7 @@ class SimpleRails:
         self.ruled: list[Trigger] = []
         self.revoked: list[str] = []
         self.novel = False
+        self.stopped = False
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         return (self._content(trigger), RailVerdict("gate", Verdict.ASK, "", "novel-pair" if self.novel else ""))
@@ -73,6 +74,8 @@ class SimpleRails:
         verdict = self._content(trigger)
         if verdict.verdict is Verdict.ASK and trigger.acknowledged_digest == trigger.assignment.digest:
             verdict = replace(verdict, verdict=Verdict.ALLOW)
+        if self.stopped:
+            verdict = RailVerdict("kill", Verdict.BLOCK, "stop: lunch")
         if verdict.verdict is not Verdict.ALLOW:
             return Ruling((verdict,), None, verdict)
         now = transaction.now

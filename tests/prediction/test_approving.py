@@ -47,6 +47,13 @@ def test_what_a_rail_blocks_stays_pending_with_the_reason(world: World) -> None:
     assert world.signals() == []
 
 
+def test_a_card_says_nothing_of_a_stop_which_may_be_lifted_at_any_time(world: World) -> None:
+    card = world.one()
+    world.rails.stopped = True
+    assert refusal(world.cards.approve, card.id) == "blocked"
+    assert world.cards.get(card.id).note == ""
+
+
 def test_approving_a_card_that_shows_its_ask_satisfies_it(world: World) -> None:
     card = world.cards.propose("run_tests paths=risky", workspace=SHOP)
     assert world.cards.approve(card.id).status is Status.CONFIRMED

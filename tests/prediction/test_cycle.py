@@ -77,6 +77,16 @@ def test_rails_are_asked_only_for_cards_that_find_a_seat(world: World, monkeypat
     assert len(asked) == 9
 
 
+def test_who_asks_for_cards_is_told_when_there_is_no_room_for_them(world: World) -> None:
+    world.state = committed(world)
+    world.see(*names(*"abcde"))
+    assert world.predictions.run_cycle(requested=True).errors == (), "nothing else was found"
+    world.seen = [*world.seen, proposal("f")]
+    told = "more is found, but 5 cards at most wait at once (maxPendingCards): decide on some first"
+    assert world.predictions.run_cycle(requested=True).errors == (told,)
+    assert world.predictions.run_cycle().errors == (), "nobody asked"
+
+
 def test_snoozed_own_and_undone_cards_and_the_five(world: World, clock: FakeClock) -> None:
     five = world.see(*names(*"abcdefgh"))
     world.cards.propose("run_tests", workspace=SHOP)
