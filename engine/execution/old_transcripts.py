@@ -99,8 +99,13 @@ def clean(path: Path, known: Iterable[str] = ()) -> bool:
     known = tuple(known)
     if all(before == after for before, after in _lines(path, known)):
         return False
-    write_atomic(path, (after for _, after in _lines(path, known)))
+    write_atomic(path, clean_lines(path, known))
     return True
+
+
+def clean_lines(path: Path, known: Iterable[str] = ()) -> Iterator[bytes]:
+    """The lines of one file with what is secret cut out of them; the file stays as it is. Raises OSError."""
+    return (after for _, after in _lines(path, tuple(known)))
 
 
 def _lines(path: Path, known: tuple[str, ...]) -> Iterator[tuple[bytes, bytes]]:

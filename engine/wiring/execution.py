@@ -17,7 +17,7 @@ from engine.execution.channels import Channels
 from engine.execution.ground import Grounds
 from engine.execution.hiring import Hiring
 from engine.execution.launcher import Launcher
-from engine.execution.old_transcripts import OldTranscripts
+from engine.execution.old_transcripts import OldTranscripts, clean_lines
 from engine.execution.overlaps import Overlaps
 from engine.execution.permissions import Permissions
 from engine.execution.prompt.assembly import PromptAssembly
@@ -120,7 +120,7 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         calls=core.calls,
         belts=core.belts,
         grounds=grounds,
-        histories=Histories(home.transcripts),
+        histories=Histories(home.transcripts, cleaned=lambda path: clean_lines(path, core.keys.secrets())),
         channels=channels,
         settings=core.settings,
         clock=clock,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.execution.old_transcripts import clean_lines
 from engine.execution.runners.model import failures, wire
 from engine.execution.runners.model.failures import LONGEST_PAUSE, PATIENCE, TRIES
 from engine.execution.runners.model.history import Histories
@@ -16,7 +17,7 @@ from engine.execution.runners.model.parts import assistant_part, operator_part, 
 from engine.execution.runners.model.speaking import LINE_MOST, Speaking
 from engine.execution.runners.model.wire import Failure, Kind, Model
 from engine.values import Refusal, SourceKind
-from engine.values.secrets import redact
+from engine.values.secrets import CUT, redact
 
 AGAIN = {Kind.RATE: TRIES, Kind.SERVER: TRIES, Kind.CONNECTION: TRIES, Kind.GONE: 2, Kind.SILENT: 1, Kind.RUBBISH: 1}
 
@@ -81,7 +82,7 @@ def test_lines_are_whole_until_a_pause() -> None:
 
 
 def test_a_conversation_is_kept_and_copied(tmp_path: Path) -> None:
-    histories = Histories(tmp_path / "transcripts")
+    histories = Histories(tmp_path / "transcripts", cleaned=clean_lines)
     file = histories.begin("sess_1")
     assert file.stat().st_mode & 0o777 == 0o600
     assert not histories.has("sess_1")
@@ -93,6 +94,14 @@ def test_a_conversation_is_kept_and_copied(tmp_path: Path) -> None:
     assert len(file.read_text().splitlines()) == 2
     with pytest.raises(Refusal, match="no conversation"):
         histories.begin("sess_4", continues="sess_3")
+
+
+def test_a_key_that_an_earlier_version_kept_is_not_told_to_the_model_again(tmp_path: Path) -> None:
+    histories = Histories(tmp_path, cleaned=clean_lines)
+    histories.begin("sess_1")
+    histories.add("sess_1", ['{"content": "use ghp_0123456789abcdefghijABCDEFGHIJ012345"}', '{"b": "ü"}'])
+    copy = histories.begin("sess_2", continues="sess_1")
+    assert [json.loads(line) for line in copy.read_text().splitlines()] == [{"content": f"use {CUT}"}, {"b": "ü"}]
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()))

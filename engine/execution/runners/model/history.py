@@ -4,8 +4,7 @@ transcript, a message a line as the model host dumped it, secrets cut out."""
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from engine.values import Refusal
@@ -17,10 +16,12 @@ KEPT_AS_IT_IS = frozenset({"signature", "id", "tool_call_id", "provider_details"
 
 
 class Histories:
-    """The conversations of one home. `folder` is where transcripts are."""
+    """The conversations of one home. `folder` is where transcripts are; `cleaned` reads the lines of one that is
+    continued, for an earlier version stored keys as they came."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, cleaned: Callable[[Path], Iterable[bytes]]) -> None:
         self._folder = folder
+        self._cleaned = cleaned
 
     def file(self, session_id: str) -> Path:
         """Where a session's conversation is, whether it is there or not."""
@@ -43,8 +44,7 @@ class Histories:
         with os.fdopen(descriptor, "wb") as copy:
             if continues:
                 try:
-                    with self.file(continues).open("rb") as former:
-                        shutil.copyfileobj(former, copy)
+                    copy.writelines(self._cleaned(self.file(continues)))
                 except FileNotFoundError as error:
                     raise Refusal(
                         "no_conversation",
