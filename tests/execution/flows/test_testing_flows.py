@@ -150,9 +150,16 @@ def test_make_is_the_last_resort(repository: Repository, run_flow: RunFlow) -> N
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_npm_without_its_packages(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("jest", {"package.json": '{"name": "x", "scripts": {"test": "jest-not-here"}}'})
+    scripts = '{"test": "jest-not-here", "lint": "eslint-not-here ."}'
+    repository.commit("jest", {"package.json": f'{{"name": "x", "scripts": {scripts}}}'})
     with pytest.raises(FlowUnable, match=r"the tests need `jest-not-here`, which is not installed \(npm install\)"):
         run_flow("run_tests")
+    lacks = r"npm run lint needs `eslint-not-here`, which is not installed \(npm install\)"
+    with pytest.raises(FlowUnable, match=lacks):
+        run_flow("lint")
+    (repository.path / "node_modules").mkdir()
+    with pytest.raises(FlowUnable, match="npm run lint ended with exit code 127"):
+        run_flow("lint")
 
 
 @pytest.mark.skipif(shutil.which("node") is None or shutil.which("npm") is None, reason="needs node and npm")

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
-from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CommandResult, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
     Parameters,
     RepoPath,
@@ -65,6 +65,14 @@ def _borrowing(job: Job) -> list[Toolchain]:
         return []
 
 
+def _broken(linter: Linter, done: CommandResult) -> FlowUnable:
+    """Why a linter could not do its work, and what mends that where it is known."""
+    missing, install = linter.lacks(done.output)
+    if missing:
+        return FlowUnable(f"{linter.name} needs `{missing}`, which is not installed", install)
+    return FlowUnable(f"{linter.name} ended with exit code {done.exit_code}: {last_line(done.output)}")
+
+
 class Lint:
     """Runs the linter and counts by rule."""
 
@@ -96,7 +104,7 @@ class Lint:
         done = run_command(job, command)
         found = linter.parse(done.output, done.exit_code)
         if done.exit_code not in command.codes or (done.exit_code != 0 and not found.findings):
-            raise FlowUnable(f"{linter.name} ended with exit code {done.exit_code}: {last_line(done.output)}")
+            raise _broken(linter, done)
         return found
 
     def _told(self, job: Job, results: list[LintResult], looked_at: int) -> FlowResult:
@@ -148,9 +156,7 @@ class FixLint:
                 for command in linter.fixes(targets):
                     done = run_command(job, command)
                     if done.exit_code not in command.codes:
-                        raise FlowUnable(
-                            f"{linter.name} ended with exit code {done.exit_code}: {last_line(done.output)}"
-                        )
+                        raise _broken(linter, done)
                     used.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
         changed = sorted(path for path, state in _state(job).items() if before.get(path) != state)
         tools = listed(dict.fromkeys(used))

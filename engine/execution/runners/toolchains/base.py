@@ -69,6 +69,11 @@ class Linter(ABC):
     def parse(self, output: str, exit_code: int) -> LintResult:
         """The findings in what `lint` printed. A tool that broke has no findings and an exit code not in `codes`."""
 
+    def lacks(self, output: str) -> tuple[str, str]:
+        """Of a `lint` that could not run: what is not installed, and the command that installs it; ("", "") when
+        that is not why."""
+        return "", ""
+
     @abstractmethod
     def fixes(self, paths: Sequence[str]) -> list[Command]:
         """Formatter and safe fixes, in order; [] when this linter mends nothing."""

@@ -28,6 +28,8 @@ SUFFIXES = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue"
 NO_TESTS = "no test specified"
 """What `npm init` writes into the script; it is no test."""
 
+INSTALL = "npm install"
+
 ESLINT_CONFIGS = ("eslint.config.js", "eslint.config.mjs", "eslint.config.cjs", "eslint.config.ts", ".eslintrc")
 _TEST_FILE = re.compile(r"(?:\.(?:test|spec)\.[cm]?[jt]sx?|(?:^|/)(?:test|tests|__tests__)/[^/]+\.[cm]?[jt]sx?)$")
 _NOT_INSTALLED = re.compile(r"^(?:.*\bsh: (?:\w+: )*)?([\w.@/-]+): (?:command )?not found$", re.MULTILINE)
@@ -70,11 +72,10 @@ class Npm(Toolchain):
         return result("npm", passed=int(exit_code == 0), failed=int(exit_code != 0), failing=failing)
 
     def lacks(self, output: str) -> str:
-        found = None if (self.workspace / "node_modules").exists() else _NOT_INSTALLED.search(output)
-        return found[1] if found else ""
+        return "" if (self.workspace / "node_modules").exists() else not_installed(output)
 
     def installs(self) -> str:
-        return "npm install"
+        return INSTALL
 
     def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
         return {path: [] for path in paths}  # the script decides what it runs
@@ -84,6 +85,12 @@ class Npm(Toolchain):
 
     def borrows(self) -> tuple[str, ...]:
         return ("node_modules",)
+
+
+def not_installed(output: str) -> str:
+    """The program that a script's shell did not find, "" when it found all."""
+    found = _NOT_INSTALLED.search(output)
+    return found[1] if found else ""
 
 
 def runner_of(script: str) -> str:
@@ -114,10 +121,14 @@ class NodeLinter(Linter):
 
     suffixes = (*SUFFIXES[:-1],)
 
-    def __init__(self, *, eslint: str | None, prettier: str | None, scripts: Mapping[str, str]) -> None:
+    def __init__(
+        self, *, eslint: str | None, prettier: str | None, scripts: Mapping[str, str], installed: bool = True
+    ) -> None:
+        """`installed`: there is a folder of installed packages."""
         self.eslint = eslint
         self.prettier = prettier
         self.scripts = scripts
+        self.installed = installed
         self.name = "eslint" if eslint else "npm run lint" if "lint" in scripts else "prettier"
 
     def lint(self, paths: Sequence[str], scratch: Path) -> Command:
@@ -136,6 +147,10 @@ class NodeLinter(Linter):
         if not self.eslint and not found:
             found = complaint(output, exit_code)
         return LintResult(self.name, found)
+
+    def lacks(self, output: str) -> tuple[str, str]:
+        missing = "" if self.installed else not_installed(output)
+        return (missing, INSTALL) if missing else ("", "")
 
     def fixes(self, paths: Sequence[str]) -> list[Command]:
         targets = tuple(map(operand, paths)) or (".",)
@@ -171,7 +186,8 @@ def node_linter(folder: Path, workspace: Path, scripts: Mapping[str, str]) -> No
     prettier = str(programs / "prettier") if (programs / "prettier").exists() else None
     if not (eslint or prettier or "lint" in scripts):
         return None
-    return NodeLinter(eslint=eslint, prettier=prettier, scripts=scripts)
+    installed = (workspace / "node_modules").exists()
+    return NodeLinter(eslint=eslint, prettier=prettier, scripts=scripts, installed=installed)
 
 
 def package_scripts(folder: Path) -> dict[str, str]:
