@@ -101,7 +101,7 @@ class MissionScreen(ConsoleScreen):
             stack = self.query_one("#stack", CardStack)
             cards = self._filtered(self.app.deck.over(known.cards))
             stack.show(cards, empty=self._empty_words(known), several=len(known.workspaces) > 1)
-        if self._held and not known.holds:
+        if self._held and not self.app.holds:
             self.trail("", "$grey")
         if not changed or changed & {"sessions"}:
             newest = known.newest_running
@@ -217,7 +217,8 @@ class MissionScreen(ConsoleScreen):
         self.app.deck.decide(card, message.how, self._refused)
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
-        held = refusal.message.startswith("kill: ")  # of no card, and over as soon as the hold is lifted
+        # Of no card, and over as soon as the hold is lifted; the settings or the API may have stopped it as well.
+        held = bool(self.app.holds) and refusal.message.startswith("kill: ")
         self.query_one("#stack", CardStack).bring_back(card, "" if held else refusal.message)
         self.trail(f"✗ {refusal}", "$wrong")
         self._held = held

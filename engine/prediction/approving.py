@@ -128,7 +128,8 @@ class Approving:
                 told = f"{blocked_by.rail}: {blocked_by.reason}"
                 if _asks(blocked_by):
                     raise Refusal("needs_acknowledgement", told, "look at the card and approve it again")
-                raise Refusal("blocked", told, "the card stays pending; mend the reason and approve it again")
+                mend = "lift that" if blocked_by.rail == KILL else "mend the reason"
+                raise Refusal("blocked", told, f"the card stays pending; {mend} and approve it again")
             return self._start(card_id, permit, by)
 
     def look_again(self) -> int:

@@ -115,6 +115,19 @@ async def test_a_card_that_a_stop_refused_says_so_until_that_is_lifted(console: 
         await until(pilot, lambda: not console.known.holds and "kill: stop: lunch" not in screen_text(console))
 
 
+async def test_what_no_hold_refused_stays_told(console: ConsoleApp, engine: StandIn) -> None:
+    """The settings, or the API's toggle: nothing that is lifted here ends what was said."""
+    why = "kill: crossPollEnabled is false in the settings"
+    engine.refuse["approve"] = Refusal("blocked", why, "lift that")
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("right")
+        await until(pilot, lambda: f"✗ {why}" in screen_text(console))
+        console.screen.draw(frozenset({"cards"}))
+        await pilot.pause()
+        assert f"✗ {why}" in screen_text(console)
+
+
 async def test_switches_ask_before_they_are_turned_on(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)

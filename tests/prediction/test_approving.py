@@ -50,7 +50,10 @@ def test_what_a_rail_blocks_stays_pending_with_the_reason(world: World) -> None:
 def test_a_card_says_nothing_of_a_stop_which_may_be_lifted_at_any_time(world: World) -> None:
     card = world.one()
     world.rails.stopped = True
-    assert refusal(world.cards.approve, card.id) == "blocked"
+    with pytest.raises(Refusal) as refused:
+        world.cards.approve(card.id)
+    assert refused.value.code == "blocked"
+    assert refused.value.fix == "the card stays pending; lift that and approve it again"
     assert world.cards.get(card.id).note == ""
 
 
