@@ -80,6 +80,9 @@ def resume(engine: Engine, arguments: Arguments) -> Document:
         if len(words) > 1:
             raise Refusal("which_hold", f"{' and '.join(words)} are in force", f"name one: clawpy resume {words[0]}")
         if not words:
+            thrown = next((one for one in engine.safety.levels() if one.thrown), None)
+            if thrown is not None:  # no hold, and so lifted in another way
+                raise Refusal("not_held", f"nothing is held, but {thrown.name}: {thrown.words}", thrown.lift)
             raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
         word = words[0]
     engine.safety.resume(word)

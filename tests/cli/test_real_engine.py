@@ -186,6 +186,10 @@ def test_verbs_reach_the_engine_that_holds_the_home(
     assert "`pause` is not in force; stop is" in clawpy("resume", "pause").err
     assert clawpy("resume").out.startswith("▶ stop is lifted; it was in force since ")
     assert "nothing is stopped or paused" in clawpy("resume").err
+    clawpy("config", "set", "crossPollEnabled", "false")
+    assert "config: crossPollEnabled is false" in (told := clawpy("resume").err)
+    assert "turn crossPollEnabled on" in told
+    clawpy("config", "set", "crossPollEnabled", "true")
 
 
 def test_another_repository_joins_the_engine_that_runs(
