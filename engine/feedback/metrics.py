@@ -75,6 +75,7 @@ def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
         approved=len(approved),
         rejected=len(rejected),
         expired=sum(one.word == EXPIRED for one in made),
+        withdrawn=sum(one.word == WITHDRAWN for one in made),
         undecided=sum(not one.word for one in made),
         own=len(cards) - len(made),
         auto_executed=len(auto),

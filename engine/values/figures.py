@@ -65,13 +65,15 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """SPEC 8.5 in one value. `undecided` wait still; `own` prompts were typed by the operator: they are no predictions,
-    and beside what they cost they count nowhere else but among the sources and the channels."""
+    """SPEC 8.5 in one value. Of `withdrawn` ones the evidence went, `undecided` wait still; `own` prompts were typed by
+    the operator: they are no predictions, and beside what they cost they count nowhere else but among the sources and
+    the channels."""
 
     total: int
     approved: int
     rejected: int
     expired: int
+    withdrawn: int
     undecided: int
     own: int
     auto_executed: int

@@ -75,6 +75,15 @@ async def test_the_error_stands_beside_the_threshold_and_the_phase_says_why(cons
         assert "phase 2: its calibration holds on 212" in screen_text(console)
 
 
+async def test_cards_that_were_withdrawn_are_told_so_that_all_add_up(console: ConsoleApp, engine: StandIn) -> None:
+    newest = engine.insights.cards[-1]
+    engine.insights.cards = [dataclasses.replace(newest, word=word) for word in ("withdrawn", "withdrawn", "expired")]
+    async with console.run_test(size=(120, 40)) as pilot:
+        await to_insights(pilot)
+        told = "0 approved, 0 dismissed, 1 expired, 2 withdrawn"
+        await until(pilot, lambda: told in screen_text(console))
+
+
 async def test_period_and_workspace_change_what_is_read(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await to_insights(pilot)

@@ -87,6 +87,14 @@ def test_the_parts_add_up(cards: list[Decided]) -> None:
     assert found.auto_undone <= found.auto_executed
 
 
+def test_every_card_is_told_of_once() -> None:
+    ends = ["approved", "rejected", "expired", "withdrawn", "withdrawn", ""]
+    found = metrics([*map(card, ends), card("approved", itself=True)])
+    assert (found.withdrawn, found.undecided, found.auto_executed) == (2, 1, 1)
+    told = found.approved + found.rejected + found.expired + found.withdrawn + found.undecided + found.auto_executed
+    assert told == found.total
+
+
 def test_what_the_operator_typed_himself_is_no_prediction() -> None:
     found = metrics([card("approved", source="operator"), card("rejected"), card("approved", cost=100)])
     assert (found.total, found.own, found.approved, found.approval_rate) == (2, 1, 1, 0.5)
