@@ -99,6 +99,24 @@ def test_there_is_no_linter(repository: Repository, run_flow: RunFlow) -> None:
         run_flow("lint", paths=["a.txt"])
 
 
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({"a.py": "1"}, "python3 -m venv .venv && .venv/bin/pip install ruff"),
+        ({"a.py": "1", "uv.lock": ""}, "uv add --dev ruff"),
+        ({"a.py": "1", "pyproject.toml": "[tool.poetry]\n"}, "poetry add --group dev ruff"),
+        ({"a.py": "1", "Pipfile": ""}, "pipenv install --dev ruff"),
+    ],
+)
+def test_a_linter_is_installed_by_what_keeps_the_project(
+    repository: Repository, run_flow: RunFlow, files: dict[str, str], command: str
+) -> None:
+    repository.commit("begin", files)
+    with pytest.raises(FlowUnable) as caught:
+        run_flow("lint")
+    assert caught.value.fix == command
+
+
 @needs_ruff
 def test_lint_counts_by_rule_and_fix_lint_mends(project: Repository, run_flow: RunFlow) -> None:
     project.commit(

@@ -22,6 +22,7 @@ from engine.execution.runners.flows.common import (
     toolchains,
 )
 from engine.execution.runners.toolchain import Linter, LintResult, Toolchain, borrowed, linters
+from engine.execution.runners.toolchains.python import adding_command
 
 LOOKED_FOR = (
     "ruff or flake8 (configured, or in the project's environment), eslint or prettier in node_modules, "
@@ -41,7 +42,9 @@ def _linters(job: Job) -> list[Linter]:
     if found:
         return found
     python = any(job.folder.glob("*.py")) or (job.folder / "pyproject.toml").exists()
-    fix = ".venv/bin/pip install ruff" if python else "install the project's linter where it looks for its tools"
+    fix = (
+        adding_command(job.workspace, "ruff") if python else "install the project's linter where it looks for its tools"
+    )
     raise FlowUnable(f"no linter: looked for {LOOKED_FOR}", fix)
 
 

@@ -246,21 +246,41 @@ def find_pytest(folder: Path, workspace: Path, looked: list[str]) -> Pytest | No
     return None
 
 
+ADDS = {"uv": "uv add --dev", "poetry": "poetry add --group dev", "pipenv": "pipenv install --dev"}
+"""How the tools that projects are kept with add one more that is needed to work on them."""
+
+
 def environment_command(workspace: Path) -> str:
     """The command that makes a project's environment with pytest in it, by the tool that the project is kept with."""
-    project = read(workspace / "pyproject.toml")
-    listed = _REQUIRED.search(project) is not None
-    if (workspace / "uv.lock").is_file() or "[tool.uv" in project or "[dependency-groups]" in project:
-        return f"uv sync{_where_listed(workspace)}" if listed else "uv add --dev pytest"
-    if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
-        return "poetry install" if listed else "poetry add --group dev pytest"
-    if (workspace / "Pipfile").is_file():
+    project, keeper = read(workspace / "pyproject.toml"), _keeper(workspace)
+    if keeper == "pipenv":
         return "pipenv install --dev"
-    own = next((name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()), "")
-    make = "" if own else "python3 -m venv .venv && "
+    if keeper and _REQUIRED.search(project) is not None:
+        return f"uv sync{_where_listed(workspace)}" if keeper == "uv" else "poetry install"
+    if keeper:
+        return adding_command(workspace, "pytest")
     needs = [f"-r {file.name}" for file in sorted(workspace.glob("requirements*.txt"))]
     needs += ["-e ."] if "[project]" in project or (workspace / "setup.py").is_file() else []
-    return " ".join([f"{make}{own or '.venv'}/bin/pip install pytest", *needs])
+    return " ".join([adding_command(workspace, "pytest"), *needs])
+
+
+def adding_command(workspace: Path, tool: str) -> str:
+    """The command that adds `tool` to a project's environment, by the tool that the project is kept with."""
+    if keeper := _keeper(workspace):
+        return f"{ADDS[keeper]} {tool}"
+    own = next((name for name in ENVIRONMENTS if (workspace / name / "bin" / "pip").exists()), "")
+    make = "" if own else "python3 -m venv .venv && "
+    return f"{make}{own or '.venv'}/bin/pip install {tool}"
+
+
+def _keeper(workspace: Path) -> str:
+    """What a project is kept with: one of `ADDS`, "" for pip alone."""
+    project = read(workspace / "pyproject.toml")
+    if (workspace / "uv.lock").is_file() or "[tool.uv" in project or "[dependency-groups]" in project:
+        return "uv"
+    if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
+        return "poetry"
+    return "pipenv" if (workspace / "Pipfile").is_file() else ""
 
 
 def _where_listed(workspace: Path) -> str:
