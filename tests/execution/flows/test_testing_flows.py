@@ -105,6 +105,16 @@ def test_a_module_of_the_project_that_cannot_be_imported_is_red(project: Reposit
     assert (check.errors, check.failing) == (1, ("tests/test_cart.py",))
 
 
+def test_a_package_of_the_project_that_was_renamed_is_red(project: Repository, run_flow: RunFlow) -> None:
+    shop(project)
+    project.git("rm", "-q", "tests/test_tax.py")
+    project.git("mv", "shop", "store")
+    project.commit("the tests still import shop")
+    check = run_flow("run_tests").result.check
+    assert check is not None
+    assert (check.errors, check.failing) == (1, ("tests/test_cart.py",))
+
+
 @pytest.mark.parametrize(
     ("files", "command"),
     [

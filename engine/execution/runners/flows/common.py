@@ -16,7 +16,7 @@ from engine.execution.runners.flow import CommandResult, FlowUnable, Job
 from engine.execution.runners.toolchain import Command, Toolchain, detect_all
 from engine.execution.runners.toolchains.base import inside
 from engine.execution.runners.toolchains.python import environment_command, is_python_project
-from engine.git import Git
+from engine.git import Git, GitError
 from engine.values import CheckResult, sanitise
 
 SHOWN = 8
@@ -225,6 +225,8 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
     command = tool.test_command(tests, report)
     done = run_command(job, command, quiet=quiet)
     missing = tool.lacks(done.output) if done.exit_code else ""
+    if missing and _was_ours(job, missing):
+        missing = ""
     not_installed = Unrunnable(f"the tests need `{missing}`, which is not installed", tool.installs())
     if done.exit_code not in command.codes:
         if missing:
@@ -242,6 +244,16 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
     if ran + check.errors == 0:
         raise Unrunnable(f"{tool.title} found no tests", "name other tests, or write the first one")
     return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
+
+
+def _was_ours(job: Job, module: str) -> bool:
+    """Whether the project has had a Python module of this name: it was renamed or deleted, and can be installed by
+    nobody."""
+    paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
+    try:
+        return bool(Git(job.folder).text("log", "-1", "--format=%h", "--", *paths))
+    except GitError:  # nothing was ever committed
+        return False
 
 
 def run_command(job: Job, command: Command, *, quiet: bool = False) -> CommandResult:
