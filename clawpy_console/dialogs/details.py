@@ -207,6 +207,8 @@ class Details(Dialog[None]):
         self.query_one("#head", Drawn).show(lambda width: [headline(card, width), Content(""), *head.wrap(width)])
         assignment = card.assignment
         lines: list[Content] = [Content("")]
+        if card.note:  # what it lacks, beside the editor where it can be given
+            lines += [Content.styled(f"▲ {words.one_line(card.note)}", "$wants"), Content("")]
         if card.reasoning:
             lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
         lines += [_title("CONFIDENCE"), *sum_lines(card), Content("")]
@@ -226,8 +228,6 @@ class Details(Dialog[None]):
             _fact("source", f"{card.source.value}, made {words.moment(card.created_at, self.app.now())}, "
                            f"expires {words.moment(card.expires_at, self.app.now())}"),
         ]  # fmt: skip
-        if card.note:
-            lines.append(_fact("note", words.one_line(card.note)))
         self.query_one("#why", Drawn).show(lambda width: [row for line in lines for row in words.rows(line, width)])
 
     def _refuse(self, text: str) -> None:

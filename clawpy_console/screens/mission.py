@@ -139,7 +139,7 @@ class MissionScreen(ConsoleScreen):
         running = len(known.running)
         open_tasks = sum(1 for one in known.tasks if one.state in ("open", "running"))
         waits = len(known.waiting)
-        oldest = f" {words.span(now - min(one.since for one in known.waiting))}" if waits else ""
+        oldest = f", oldest {words.span(now - min(one.since for one in known.waiting))}" if waits else ""
         return Content.assemble(
             ("agents ", "$faint"), (f"{running} running", "$accent" if running else "$grey"),
             ("   tasks ", "$faint"), (f"{open_tasks} open", "$grey"),

@@ -400,6 +400,17 @@ async def test_details_approve_with_edited_parameters(console: ConsoleApp, engin
         assert front(console) == SECOND
 
 
+async def test_details_say_what_a_card_lacks_where_it_can_be_given(console: ConsoleApp, engine: StandIn) -> None:
+    lacks = "bisect needs test and good"
+    engine.cards.all[FIRST] = dataclasses.replace(engine.cards.all[FIRST], note=lacks)
+    async with console.run_test(size=(80, 24)) as pilot:
+        await live(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "Why this card" in screen_text(console))
+        told = [line.strip(" │▃▅▆▇█") for line in screen_text(console).splitlines()]
+        assert told.index(f"▲ {lacks}") < told.index("CONFIDENCE")
+
+
 async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 60)) as pilot:
         await live(pilot)
