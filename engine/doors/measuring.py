@@ -30,6 +30,8 @@ def metrics(engine: Engine, arguments: Arguments) -> Document:
         "approved": found.approved,
         "rejected": found.rejected,
         "expired": found.expired,
+        "withdrawn": found.withdrawn,
+        "waiting": found.undecided,
         "ownPrompts": found.own,
         "autoExecuted": found.auto_executed,
         "autoExecutedUndone": found.auto_undone,

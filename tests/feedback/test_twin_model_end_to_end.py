@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from clawpy_console.printing import figures
+from clawpy_console.printing.style import Style
 from engine.clock import FakeClock
 from engine.doors.verbs import dispatch
 from engine.engine import Engine, open_engine
@@ -170,6 +172,8 @@ def test_metrics_of_real_cards(engine: Engine) -> None:
     engine.cards.dismiss(first.id)
     said = dispatch(engine, "metrics", {})
     assert (said["period"], said["totalPredictions"], said["rejected"]) == ("last_7_days", len(others) + 1, 1)
+    assert (said["waiting"], said["withdrawn"]) == (len(others), 0)
+    assert f"0 expired, {len(others)} waiting" in figures.metrics(said, {}, Style())
     assert (said["approvalRate"], said["phase"], said["trendDirection"]) == (0.0, 0, "unknown")
     assert {one["bucket"]: one["predictions"] for one in said["calibration"]}["0.4-0.5"] == 1
     assert [one["name"] for one in said["sources"]] == ["template"]
