@@ -169,11 +169,12 @@ def test_export_and_import(engine: Engine, tmp_path: Path) -> None:
 def test_metrics_of_real_cards(engine: Engine) -> None:
     engine.predictions.run_cycle()
     first, *others = engine.cards.pending()
+    said = dispatch(engine, "metrics", {})
+    assert (said["waiting"], said["withdrawn"]) == (len(others) + 1, 0)
+    assert f"0 expired, {len(others) + 1} waiting" in figures.metrics(said, {}, Style())
     engine.cards.dismiss(first.id)
     said = dispatch(engine, "metrics", {})
     assert (said["period"], said["totalPredictions"], said["rejected"]) == ("last_7_days", len(others) + 1, 1)
-    assert (said["waiting"], said["withdrawn"]) == (len(others), 0)
-    assert f"0 expired, {len(others)} waiting" in figures.metrics(said, {}, Style())
     assert (said["approvalRate"], said["phase"], said["trendDirection"]) == (0.0, 0, "unknown")
     assert {one["bucket"]: one["predictions"] for one in said["calibration"]}["0.4-0.5"] == 1
     assert [one["name"] for one in said["sources"]] == ["template"]
