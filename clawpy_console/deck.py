@@ -31,6 +31,7 @@ class Deck:
         self._words: dict[str, list[Card | None]] = {}  # a card's id -> each word not settled: None gone, Card on top
         self._in_turn = asyncio.Lock()
         self._details: Details | None = None
+        self._unsaid = ""  # what stood in a prompt of one's own when it was left
 
     def over(self, listed: Sequence[Card]) -> tuple[Card, ...]:
         """`listed`, what the engine says is pending, with what the operator decided meanwhile."""
@@ -145,9 +146,11 @@ class Deck:
             return  # its key was pressed twice before it was there
 
         def asked(place: str, text: str = "", refused: str = "") -> None:
-            self._app.push_screen(OwnPrompt(self._app.known.workspaces, place, text, refused), written)
+            dialog = OwnPrompt(self._app.known.workspaces, place, text, refused)
+            self._app.push_screen(dialog, lambda answer: written(answer, dialog.left))
 
-        def written(answer: tuple[str, str] | None) -> None:
+        def written(answer: tuple[str, str] | None, left: str) -> None:
+            self._unsaid = left
             engine = self._app.live() if answer else None
             if answer and engine is not None:
                 text, place = answer
@@ -157,7 +160,7 @@ class Deck:
                     lambda refusal: asked(place, text, str(refusal)),  # what was typed is there again, to be mended
                 )
 
-        asked(workspace)
+        asked(workspace, self._unsaid)
 
     def continue_session(self, session: SessionView, text: str, made: Callable[[Card], object]) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""

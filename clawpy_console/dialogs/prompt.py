@@ -19,7 +19,8 @@ FLOWS = "prose for an agent, or a flow: lint, bisect test=… good=…"
 class OwnPrompt(Dialog[tuple[str, str] | None]):
     """Gives `(prompt, workspace)`, or None. ctrl+s makes the card, ctrl+w takes the next workspace.
 
-    `text` stands there to begin with, and `refused` under it: what was wrong with it.
+    `text` stands there to begin with, and `refused` under it: what was wrong with it. `left` is what stood there when
+    it was closed.
     """
 
     BINDINGS = bindings("prompt")
@@ -28,6 +29,7 @@ class OwnPrompt(Dialog[tuple[str, str] | None]):
     def __init__(self, workspaces: Sequence[str], workspace: str, text: str = "", refused: str = "") -> None:
         super().__init__()
         self._text, self._refused = text, refused
+        self.left = ""
         self._workspaces = list(workspaces) or [""]
         self._at = self._workspaces.index(workspace) if workspace in self._workspaces else 0
 
@@ -67,4 +69,5 @@ class OwnPrompt(Dialog[tuple[str, str] | None]):
         self._show_place()
 
     def action_close(self) -> None:
+        self.left = self.query_one("#text", TextArea).text.strip()
         self.dismiss(None)

@@ -292,6 +292,16 @@ async def test_a_prompt_of_ones_own(console: ConsoleApp, engine: StandIn) -> Non
         assert named(engine, "propose") == [("propose", "look", stand_in.BLOG)]
 
 
+async def test_a_prompt_that_was_left_is_there_again_until_it_is_a_card(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("n", *"look", "escape", "n", *"er", "ctrl+s")
+        await until(pilot, lambda: named(engine, "propose"))
+        assert [call[1] for call in named(engine, "propose")] == ["looker"]
+        await pilot.press("n", "ctrl+s")
+        assert len(named(engine, "propose")) == 1, "nothing is left"
+
+
 async def test_a_prompt_that_is_refused_is_there_again_with_what_is_right(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
