@@ -133,7 +133,8 @@ def test_a_package_of_the_project_that_was_renamed_is_red(project: Repository, r
         ({"uv.lock": "", "pyproject.toml": '[project]\ndependencies = ["pytest"]'}, "uv sync"),
         ({"uv.lock": "", "pyproject.toml": '[tool.uv]\ndev-dependencies = ["pytest"]'}, "uv sync"),
         ({"uv.lock": "", "pyproject.toml": 'project = 3\nneeds = ["pytest"]'}, "uv sync"),
-        ({"Pipfile": ""}, "pipenv install --dev"),
+        ({"Pipfile": ""}, "pipenv install --dev pytest"),
+        ({"Pipfile": "[dev-packages]\npytest = '*'"}, "pipenv install --dev"),
     ],
 )
 def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, str], command: str) -> None:

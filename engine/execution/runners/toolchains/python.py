@@ -253,10 +253,9 @@ ADDS = {"uv": "uv add --dev", "poetry": "poetry add --group dev", "pipenv": "pip
 def environment_command(workspace: Path) -> str:
     """The command that makes a project's environment with pytest in it, by the tool that the project is kept with."""
     project, keeper = read(workspace / "pyproject.toml"), _keeper(workspace)
-    if keeper == "pipenv":
-        return "pipenv install --dev"
-    if keeper and _REQUIRED.search(project) is not None:
-        return f"uv sync{_where_listed(workspace)}" if keeper == "uv" else "poetry install"
+    if keeper and _REQUIRED.search(read(workspace / "Pipfile") if keeper == "pipenv" else project):
+        sync = f"uv sync{_where_listed(workspace)}"
+        return {"uv": sync, "poetry": "poetry install", "pipenv": "pipenv install --dev"}[keeper]
     if keeper:
         return adding_command(workspace, "pytest")
     needs = [f"-r {file.name}" for file in sorted(workspace.glob("requirements*.txt"))]
