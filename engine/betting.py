@@ -36,7 +36,7 @@ _SHARES = 20
 
 _LIKELY, _ABOUT = 0.3, 0.15
 """A difference that is bet on most, and how far around it: it finds harm of 20 to 30 points soonest, by simulation, and
-loses nothing where it is greater. Whatever it is, what `DOUBT` says holds."""
+loses nothing where it is greater. Whatever it is, what a `doubt` says holds."""
 
 _FINE = 0.001
 """So finely the ends of an interval are found."""

@@ -124,9 +124,8 @@ class _PrivateKey:
 
     def __init__(self) -> None:
         self._left = 0  # so many more lines may belong to it
-        self._width = (
-            0  # characters of base64 of the line before: the last line of a key may be shorter, none is longer
-        )
+        # Characters of base64 of the line before: the last line of a key may be shorter, none is longer.
+        self._width = 0
 
     @property
     def open(self) -> bool:
