@@ -411,7 +411,7 @@ def _below(behind: Sequence[Card], known: Known, now: datetime, width: int) -> l
     lines: list[Content] = []
     if behind:
         lines.append(Content.styled("UP NEXT", "bold $faint"))
-        several = len(known.workspaces) > 1
+        several = len({one.assignment.workspace for one in known.cards}) > 1
         place = max(cell_len(words.name(one.assignment.workspace)) for one in behind[:6]) if several else 0
         lines += [*(_next_line(one, width, min(place, 12)) for one in behind[:6]), Content("")]
     # A card that was withdrawn was decided by nobody, and the next cycle makes most of them again.

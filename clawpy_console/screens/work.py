@@ -158,11 +158,15 @@ class WorkScreen(Conversing, Filtering):
             ("WAITING TO LAND", [one for one in shown if one.state.over and one.id in to_land]),
             ("OVER", [one for one in shown if one.state.over and one.id not in to_land]),
         )
+        several = len({one.workspace for one in self.known.sessions}) > 1
         rows: list[Row] = []
         for heading, members in groups:
             if members:
                 rows.append(Row("", f" {heading}"))
-                rows += [session_row(one, now, waits=one.id in to_land, asks=one.id in asking) for one in members]
+                rows += [
+                    session_row(one, now, waits=one.id in to_land, asks=one.id in asking, placed=several)
+                    for one in members
+                ]
                 rows.append(Row("", ""))
         if self.known.older:
             more = "looks further" if needle else f"lists {NEWEST} more"

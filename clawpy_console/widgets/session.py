@@ -38,14 +38,18 @@ def ended(session: SessionView) -> tuple[str, str, str]:
     return glyph, style, session.state.value
 
 
-def session_row(session: SessionView, now: datetime, *, waits: bool = False, asks: bool = False) -> Row:
-    """A session in the list. `waits`: its changes wait to be landed; `asks`: it waits for a permission."""
+def session_row(
+    session: SessionView, now: datetime, *, waits: bool = False, asks: bool = False, placed: bool = False
+) -> Row:
+    """A session in the list. `waits`: its changes wait to be landed; `asks`: it waits for a permission; `placed`: its
+    repository is named, for the list has those of several."""
     mark, style = ("▲", "wants") if asks else ("▼", "wants") if waits else ended(session)[:2]
     if session.state is SessionState.RUNNING and session.started_at:
         right = words.running(now - session.started_at)
     else:
         right = words.span(now - (session.ended_at or session.created_at))
-    text = words.one_line(session.prompt)
+    place = f"{words.name(session.workspace)}: " if placed else ""
+    text = f"{place}{words.one_line(session.prompt)}"
     return Row(session.id, text, mark, right, "ink" if waits or not session.state.over else "grey", style)
 
 

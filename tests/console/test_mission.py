@@ -107,8 +107,10 @@ async def test_what_is_next_names_the_repository_where_there_are_several(
         await pilot.press("escape")
         rehearsal = next(one for one in stack(console).cards if "Rehearse merging" in one.assignment.prompt)
         await until(pilot, lambda: f"%  {name(rehearsal.assignment.workspace)} " in next_line())
-        engine.workspaces = engine.workspaces[:1]
-        console.renew(["place"])
+        for id, card in engine.cards.all.items():
+            here = dataclasses.replace(card.assignment, workspace=rehearsal.assignment.workspace)
+            engine.cards.all[id] = dataclasses.replace(card, assignment=here)
+        console.renew(["cards"])
         await until(pilot, lambda: f"%  {rehearsal.assignment.channel} " in next_line())
 
 

@@ -12,7 +12,7 @@ from clawpy_console.widgets.lines import LinesView
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import about
 from clawpy_console.widgets.transcript import Transcript
-from clawpy_console.words import moment
+from clawpy_console.words import moment, name
 from engine.events import SessionOutput
 from engine.values import ChangeState, Refusal, SessionState, TranscriptLine
 from tests.console.conftest import live, screen_text, until
@@ -88,6 +88,18 @@ async def test_what_waits_to_be_landed_has_a_mark_that_is_not_the_cursors(
         assert rows.has_focus
         assert [line for line in screen_text(console).split("\n") if "▸▼ " in line]
         assert "▸▸" not in screen_text(console)
+
+
+async def test_sessions_name_their_repository_where_there_are_several(console: ConsoleApp, engine: StandIn) -> None:
+    first = engine.sessions.all[0]
+    async with console.run_test(size=(80, 24)) as pilot:
+        await live(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: f"{name(first.workspace)}: {first.prompt}"[:30] in screen_text(console))
+        engine.sessions.all = [dataclasses.replace(one, workspace=first.workspace) for one in engine.sessions.all]
+        console.renew(["sessions"])
+        await until(pilot, lambda: f"{name(first.workspace)}: " not in screen_text(console))
+        assert first.prompt[:30] in screen_text(console)
 
 
 async def test_it_opens_on_what_asks_before_what_can_be_landed(console: ConsoleApp, engine: StandIn) -> None:
