@@ -104,8 +104,8 @@ async def test_several_requests_are_answered_in_any_order(console: ConsoleApp, a
     async with console.run_test(size=WIDE) as pilot:
         asked = await to_work(pilot)
         await pilot.press("m")
-        await until(pilot, lambda: "write deploy.yml" in screen_text(console))
-        assert "branches: [main]" in screen_text(console)
+        await until(pilot, lambda: "branches: [main]" in screen_text(console))
+        assert "write deploy.yml" in screen_text(console)
         settle(asked)
         await pilot.press("a")
         await until(pilot, lambda: answers(agent) == [("perm_000000000002", "allow-once")])
