@@ -194,7 +194,7 @@ async def test_lift_with_its_interval_or_that_nobody_can_tell(console: ConsoleAp
 async def test_a_record_leads_to_its_session(console: ConsoleApp) -> None:
     async with console.run_test(size=WIDE) as pilot:
         screen = await to_candidate(pilot, ROUNDING.id, "enter", "down")
-        assert "no session: it happened outside of one" in screen_text(console)
+        await until(pilot, lambda: "no session: it happened outside of one" in screen_text(console))
         await pilot.press("enter")
         await until(pilot, lambda: "it came out of no session" in told(console))
         assert console.screen is screen
