@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Trail = Callable[[str, str], object]
 """`trail(text, style)`: says in one line what was done."""
 
+_OPENING = Refusal("opening", "the engine is still opening", "a moment, then again")
+
 
 class Deck:
     """The card verbs of one console, and which cards were decided here, so that the last can be taken back."""
@@ -43,7 +45,7 @@ class Deck:
         """Approve, dismiss or snooze `card`, which has left the stack already."""
         engine = self._app.engine
         if engine is None:
-            refused(card, Refusal("opening", "the engine is still opening", "a moment, then again"))
+            refused(card, _OPENING)
             return
         verbs: dict[str, Callable[[], Card]] = {
             "approve": lambda: engine.cards.approve(card.id),
@@ -151,14 +153,18 @@ class Deck:
 
         def written(answer: tuple[str, str] | None, left: str) -> None:
             self._unsaid = left
-            engine = self._app.live() if answer else None
-            if answer and engine is not None:
-                text, place = answer
-                self._app.ask(
-                    lambda: engine.cards.propose(text, workspace=place),
-                    made,
-                    lambda refusal: asked(place, text, str(refusal)),  # what was typed is there again, to be mended
-                )
+            if not answer:
+                return
+            text, place = answer
+            engine = self._app.engine
+            if engine is None:
+                asked(place, text, str(_OPENING))
+                return
+            self._app.ask(
+                lambda: engine.cards.propose(text, workspace=place),
+                made,
+                lambda refusal: asked(place, text, str(refusal)),  # what was typed is there again, to be mended
+            )
 
         asked(workspace, self._unsaid)
 

@@ -52,7 +52,12 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         await pilot.press("right")  # a decision before the engine is there is not lost in silence
         await until(pilot, lambda: "still opening" in screen_text(app))
         assert app.screen.query_one("#stack").front.id == known.cards[0].id
+        await pilot.press("n", *"run", "ctrl+s")  # nor is a prompt
+        await until(pilot, lambda: app.screen.query("#refused"))
         opened.set()
+        await until(pilot, lambda: app.engine is engine)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: ("propose", "run", stand_in.SHOP) in engine.noted)
         await live(pilot)
         assert "WATCHING" in screen_text(app)
 
