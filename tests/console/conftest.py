@@ -86,6 +86,9 @@ async def settled(*_: object) -> bool:
         if calls and (left := patience - loop.time()) > 0:
             await asyncio.wait(calls, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             continue
+        if app._batch_count and loop.time() < patience:  # nothing is drawn until its end, which may wait for a timer
+            await asyncio.sleep(0.001)
+            continue
         screen = app.screen_stack[-1] if app.screen_stack else None
         if screen is None or app._batch_count or not _is_due(screen):
             return True
