@@ -224,13 +224,10 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
     report.unlink(missing_ok=True)
     command = tool.test_command(tests, report)
     done = run_command(job, command, quiet=quiet)
-    missing = tool.lacks(done.output) if done.exit_code else ""
-    if missing and _was_ours(job, missing):
-        missing = ""
-    not_installed = Unrunnable(f"the tests need `{missing}`, which is not installed", tool.installs())
+    missing = _not_installed(job, tool, done)
     if done.exit_code not in command.codes:
         if missing:
-            raise not_installed
+            raise missing
         how = "was killed" if done.exit_code < 0 else f"ended with exit code {done.exit_code}"
         raise Unrunnable(f"{tool.title} {how}: {last_line(done.output)}")
     if command.report is not None and done.exit_code in (0, 1) and not report.exists():
@@ -240,10 +237,18 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
     ran = check.passed + check.failed + check.skipped
     if missing and not ran and job.folder == job.workspace:
         # Where nothing could even be imported no test is red. In a worktree it may be what a change asks for.
-        raise not_installed
+        raise missing
     if ran + check.errors == 0:
         raise Unrunnable(f"{tool.title} found no tests", "name other tests, or write the first one")
     return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
+
+
+def _not_installed(job: Job, tool: Toolchain, done: CommandResult) -> Unrunnable | None:
+    """What a failed run says its environment lacks, and how the operator installs it; None when it was not that."""
+    name = tool.lacks(done.output) if done.exit_code else ""
+    if not name or _was_ours(job, name):
+        return None
+    return Unrunnable(f"the tests need `{name}`, which is not installed", tool.installs())
 
 
 def _was_ours(job: Job, module: str) -> bool:
