@@ -139,7 +139,8 @@ class MissionScreen(ConsoleScreen):
         running = len(known.running)
         open_tasks = sum(1 for one in known.tasks if one.state in ("open", "running"))
         waits = len(known.waiting)
-        oldest = f", oldest {words.span(now - min(one.since for one in known.waiting))}" if waits else ""
+        age = words.span(now - min((one.since for one in known.waiting), default=now))
+        oldest = "" if not waits else ", just now" if age == "now" else f", oldest {age}"
         return Content.assemble(
             ("agents ", "$faint"), (f"{running} running", "$accent" if running else "$grey"),
             ("   tasks ", "$faint"), (f"{open_tasks} open", "$grey"),

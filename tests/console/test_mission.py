@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import threading
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -276,6 +277,17 @@ async def test_panes_are_walked_with_tab_both_ways(console: ConsoleApp) -> None:
         await pilot.press("shift+tab")
         assert console.screen.pane == "live"
         assert console.screen.query_one("#live").region.height > 3  # folded columns unfold when they are looked at
+
+
+@pytest.mark.parametrize(("since", "told"), [(timedelta(seconds=59), "just now"), (timedelta(minutes=1), "oldest 1m")])
+async def test_folded_the_queue_tells_how_long_something_waits(
+    console: ConsoleApp, engine: StandIn, since: timedelta, told: str
+) -> None:
+    engine.changes.all = [dataclasses.replace(one, created_at=engine.now - since) for one in engine.changes.all]
+    engine.permissions.all = []
+    async with console.run_test(size=(80, 24)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: f", {told}" in screen_text(console))
 
 
 async def test_the_queue_leads_to_the_session(console: ConsoleApp) -> None:
