@@ -16,6 +16,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,11 +28,12 @@ from engine.execution import branching, change_words, diffs, landing, merging, s
 from engine.execution.change_reading import ChangeReader
 from engine.execution.change_rows import NEXT, ChangeSetRow, checked
 from engine.execution.continuing import with_changes_of
-from engine.execution.images import Kind
+from engine.execution.sandbox import Sandbox
 from engine.execution.snapshots import shown
-from engine.execution.worktrees import Onto, WorkspaceLocks, Worktree, Worktrees
+from engine.execution.worktrees import EVERYWHERE, Onto, WorkspaceLocks, Worktree, Worktrees
 from engine.home import Home
 from engine.storage import intents
+from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
 from engine.values import (
     ChangeSet,
@@ -82,6 +84,11 @@ class ChangeSets(ChangeReader):
         self._worktrees = worktrees
         self._locks = locks
         self._step = step
+
+    def writing(self, session_id: str, workspace: Path, sandbox: Sandbox) -> AbstractContextManager[None]:
+        """While commands of a session may write to the operator's files, those of `workspace` or, where no sandbox
+        holds them, any: no landing begins. Waits for one that is under way."""
+        return self._locks.writing(os.fsdecode(workspace) if sandbox.confines else EVERYWHERE, session_id)
 
     # What a session hands in
 
@@ -156,9 +163,9 @@ class ChangeSets(ChangeReader):
     def preview_land(self, change_set_id: str) -> LandPreview:
         """Whether it would land on the files as they are now; changes nothing."""
         row = self._row(change_set_id)
-        with self._locks.holding(row.workspace):
+        with self._locks.holding(row.workspace), _files(row.workspace) as root:
             plain = snapshots.plain_git(Path(row.workspace))
-            return self._look(plain, row, snapshots.take(plain).tree)[0]
+            return self._look(plain, root, row, snapshots.take(plain).tree)[0]
 
     # What can be decided
 
@@ -166,35 +173,36 @@ class ChangeSets(ChangeReader):
         """Merge it into the working-tree files, all of it or nothing; HEAD, index and branches stay.
 
         Raises `Refusal`: `conflict` (files changed on both sides, or something stands in the way),
-        `unsupported_files`, `busy_files`, `already_decided`, `unknown_change_set`, `cannot_write`.
+        `unsupported_files`, `busy_files`, `session_writes` (a session works in these files), `already_decided`,
+        `unknown_change_set`, `cannot_write`.
         """
         workspace = self._row(change_set_id).workspace
-        with self._locks.holding(workspace):
+        with self._locks.alone(workspace), _files(workspace) as root:
             self._settle(workspace)
             row = self._row(change_set_id, becoming=ChangeState.LANDED)
             plain = snapshots.plain_git(Path(workspace))
-            plan = self._plan(plain, row)
+            plan = self._plan(plain, root, row)
             staging.keep_blobs(plain.git, plan, row.session_id)
-            return self._apply(plain, row, plan, ChangeState.LANDED)
+            return self._apply(plain, root, row, plan, ChangeState.LANDED)
 
     def undo(self, change_set_id: str) -> ChangeSet:
         """Take a landing back, byte for byte and mode for mode.
 
-        Raises `Refusal`: `later_edits` when a landed file was changed since, and only then; `already_decided`,
-        `unknown_change_set`, `cannot_write`.
+        Raises `Refusal`: `later_edits` when a landed file was changed since, and only then; `session_writes`,
+        `already_decided`, `unknown_change_set`, `cannot_write`.
         """
         workspace = self._row(change_set_id).workspace
-        with self._locks.holding(workspace):
+        with self._locks.alone(workspace), _files(workspace) as root:
             self._settle(workspace)
             row = self._row(change_set_id, becoming=ChangeState.UNDONE)
             assert row.landing is not None
             plan = dataclasses.replace(landing.Plan.from_json(row.landing).reversed(), token=self._token())
             plain = snapshots.plain_git(Path(workspace))
-            if changed := landing.changed_since(plain.folder, plan):
+            if changed := landing.changed_since(root, plan):
                 raise change_words.later_edits(changed)
-            empty = staging.giving_way(plain.folder, plan.entries)
+            empty = staging.giving_way(root, plan.entries)
             plan = dataclasses.replace(plan, old_folders=tuple(sorted({*plan.old_folders, *empty})))
-            return self._apply(plain, row, plan, ChangeState.UNDONE)
+            return self._apply(plain, root, row, plan, ChangeState.UNDONE)
 
     def branch(self, change_set_id: str) -> ChangeSet:
         """Commit its diff alone onto HEAD as the branch `clawpy/SESSION`; files, index and HEAD stay.
@@ -263,7 +271,7 @@ class ChangeSets(ChangeReader):
     # How it is done
 
     def _look(
-        self, plain: snapshots.PlainGit, row: ChangeSetRow, present: str
+        self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, present: str
     ) -> tuple[LandPreview, str, builtins.list[merging.TreeChange]]:
         """(what would happen, the merged tree, the changes that lead to it from the present tree)."""
         merge = merging.three_way(plain.git, base=row.base_tree, ours=present, theirs=row.result_tree)
@@ -271,7 +279,7 @@ class ChangeSets(ChangeReader):
             return LandPreview(False, tuple(shown(path) for path in merge.conflicts)), "", []
         changes = merging.differences(plain.git, present, merge.tree)
         reasons = merging.unsupported(plain, merge.tree, changes)
-        in_the_way = staging.obstacles(plain.folder, [change for change in changes if change.path not in reasons])
+        in_the_way = staging.obstacles(root, [change for change in changes if change.path not in reasons])
         preview = LandPreview(
             clean=not reasons and not in_the_way,
             in_the_way=tuple(shown(path) for path in in_the_way),
@@ -280,13 +288,13 @@ class ChangeSets(ChangeReader):
         )
         return preview, merge.tree, changes
 
-    def _plan(self, plain: snapshots.PlainGit, row: ChangeSetRow) -> landing.Plan:
+    def _plan(self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow) -> landing.Plan:
         """The plan that lands `row` on the files as they are. Raises `Refusal` when it would not land."""
         for _ in range(TRIES):
             present = snapshots.take(plain).tree
-            preview, tree, changes = self._look(plain, row, present)
+            preview, tree, changes = self._look(plain, root, row, present)
             change_words.refuse_unless_clean(preview, row.id)
-            plan = staging.plan_for(plain, tree, changes, token=self._token(), scratch=self._scratch)
+            plan = staging.plan_for(plain, root, tree, changes, token=self._token(), scratch=self._scratch)
             self._step("planned")
             # Contents were read between two snapshots that agree on them: they are what was merged.
             moved = {change.path for change in merging.differences(plain.git, present, snapshots.take(plain).tree)}
@@ -298,12 +306,14 @@ class ChangeSets(ChangeReader):
             "wait until it is done, then land again",
         )
 
-    def _apply(self, plain: snapshots.PlainGit, row: ChangeSetRow, plan: landing.Plan, state: ChangeState) -> ChangeSet:
+    def _apply(
+        self, plain: snapshots.PlainGit, root: Beneath, row: ChangeSetRow, plan: landing.Plan, state: ChangeState
+    ) -> ChangeSet:
         payload = {"change_set": row.id, "workspace": row.workspace, "state": state.value, "plan": plan.as_json()}
         intent = self._database.write(lambda tx: intents.begin(tx, LANDING, row.id, payload))
         self._step("intent")
         try:
-            written = landing.carry_out(plain.folder, plan, staging.blobs_of(plain.git, plan), self._step)
+            written = landing.carry_out(root, plan, staging.blobs_of(plain.git, plan), self._step)
         except landing.NotRestored as error:
             raise Refusal(
                 "not_restored",
@@ -318,19 +328,20 @@ class ChangeSets(ChangeReader):
                 raise change_words.cannot_write(error, row.workspace) from error
             raise
         self._step("files done")
-        changed = self._arrived(row.id, plan, state, written, intent)
+        changed = self._arrived(row.id, landing.settled(root, plan), state, written, intent)
         self._worktrees.remove(row.session_id)
         return changed
 
     def _arrived(
         self, change_set_id: str, plan: landing.Plan, state: ChangeState, written: dict[str, int], intent: int
     ) -> ChangeSet:
-        """The files are as planned: record it, in the transaction that takes the intent away."""
+        """The files are as planned: record it, in the transaction that takes the intent away. `plan` is as it came
+        out."""
 
         def fact(row: ChangeSetRow) -> Event:
             row.written = written
             if state is ChangeState.LANDED:
-                row.landing = landing.settled(Path(row.workspace), plan).as_json()
+                row.landing = plan.as_json()
                 return ChangeSetLanded(
                     subject=row.id, workspace=row.workspace, session_id=row.session_id, files=len(plan.entries)
                 )
@@ -384,12 +395,13 @@ class ChangeSets(ChangeReader):
         state, plan = ChangeState(payload["state"]), landing.Plan.from_json(payload["plan"])
         what = f"{'landing' if state is ChangeState.LANDED else 'undoing the landing of'} “{row.title}” ({row.id})"
         try:
-            with self._locks.holding(row.workspace):
+            with self._locks.holding(row.workspace), _files(row.workspace) as root:
                 plain = snapshots.plain_git(Path(row.workspace))
-                if landing.arrived(plain.folder, plan):
-                    self._arrived(row.id, plan, state, _times(plain.folder, plan), intent_id)
+                if landing.arrived(root, plan):
+                    settled = landing.settled(root, plan)
+                    self._arrived(row.id, settled, state, _times(root, plan), intent_id)
                     return f"{what} was interrupted after its last file; it is done"
-                taken = landing.take_back(plain.folder, plan, staging.blobs_of(plain.git, plan), self._step)
+                taken = landing.take_back(root, plan, staging.blobs_of(plain.git, plan), self._step)
         except (Refusal, OSError, landing.FilesChanged) as error:
             return f"{what} was interrupted and cannot be taken back yet: {error}; it is tried again at the next start"
         self._database.write(lambda tx: intents.finish(tx, intent_id))
@@ -428,12 +440,18 @@ class ChangeSets(ChangeReader):
         return self._randomness.new_id("land")
 
 
-def _times(root: Path, plan: landing.Plan) -> dict[str, int]:
-    return {
-        entry.path: (root / entry.path).lstat().st_mtime_ns
-        for entry in plan.entries
-        if entry.after.kind is not Kind.ABSENT
-    }
+def _files(workspace: str) -> Beneath:
+    """The operator's files. Raises `Refusal` `no_folder`."""
+    try:
+        return Beneath.open(Path(workspace))
+    except OSError as error:
+        raise Refusal("no_folder", f"{shown(workspace)}: {error.strerror}", "name an existing folder") from error
+
+
+def _times(root: Beneath, plan: landing.Plan) -> dict[str, int]:
+    going = plan.going
+    found = {entry.path: root.lstat(entry.path) for entry in plan.entries if entry.path not in going}
+    return {path: status.st_mtime_ns for path, status in found.items() if status is not None}
 
 
 def _message(row: ChangeSetRow) -> str:

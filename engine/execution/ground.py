@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -126,9 +126,20 @@ class Grounds:
         git = Git(workspace)
         common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
-        if place is Place.OPERATOR_TREE:
-            yield _with_state(Ground(workspace, git))
-            return
+        # Nobody lands in files that commands of this session may write to.
+        writes = place is Place.OPERATOR_TREE or not live.sandbox.confines
+        with self._changes.writing(live.id, workspace, live.sandbox) if writes else nullcontext():
+            if place is Place.OPERATOR_TREE:
+                try:
+                    yield _with_state(Ground(workspace, git))
+                finally:
+                    live.processes.end(grace=0)
+            else:
+                with self._copy(live, workspace, salvage) as ground:
+                    yield ground
+
+    @contextmanager
+    def _copy(self, live: LiveSession, workspace: Path, salvage: SessionView | None) -> Iterator[Ground]:
         ground = None
         try:
             former = continued(live.assignment)

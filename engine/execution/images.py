@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -10,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from engine.storage.beneath import REPLACED, Beneath
 
 
 class Kind(StrEnum):
@@ -23,7 +27,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What is at a path: its kind, the git blob id of its raw bytes (of its target, for a link), permission bits."""
+    """What is at a path: its kind, the git blob id of its raw bytes (of its target, for a link), permission bits. Those
+    that change whose rights a program gets (setuid, setgid) are neither seen nor set."""
 
     kind: Kind
     blob: str = ""
@@ -38,45 +43,52 @@ class Image:
 ABSENT = Image(Kind.ABSENT)
 
 
-def observe(root: Path, path: str, *, algorithm: str = "sha1", folds_case: bool = False) -> Image:
+def observe(
+    root: Beneath, path: str, *, algorithm: str = "sha1", folds_case: bool = False, copy: Path | None = None
+) -> Image:
     """What stands at `path` now. Behind a parent that is no real folder (a link, a file) there is nothing, and a file
     of another spelling is another file, also where the file system takes both for one (`folds_case`)."""
-    if obstructed(root, path):
+    if folds_case and not spelled_so(root, path):
         return ABSENT
-    image = image_of(root / path, algorithm)
-    if folds_case and image != ABSENT and not spelled_so(root / path):
-        return ABSENT
-    return image
+    return image_of(root, path, algorithm, copy)
 
 
-def spelled_so(place: Path) -> bool:
+def spelled_so(root: Beneath, path: str) -> bool:
     """True when its folder lists this very name, upper and lower case told apart."""
-    return any(other.name == place.name for other in place.parent.iterdir())
+    above, _, name = path.rpartition("/")
+    return root.is_folder(above) and name in root.names(above)
 
 
-def target_of(link: Path) -> bytes:
-    """The target of a symbolic link, byte for byte (`Path.readlink` tidies it)."""
-    return os.readlink(os.fsencode(link))  # noqa: PTH115
-
-
-def image_of(file: Path, algorithm: str = "sha1") -> Image:
-    """What stands at an absolute path, its last component not followed. A folder is, for git too, no file: absent."""
+def image_of(root: Beneath, path: str, algorithm: str = "sha1", copy: Path | None = None) -> Image:
+    """What stands at `path`, its last component not followed; the bytes that it describes go to `copy` too. A folder
+    is, for git too, no file: absent. What is being replaced or written meanwhile is `Kind.OTHER`."""
+    status = root.lstat(path)
+    if status is None or stat.S_ISDIR(status.st_mode):
+        return ABSENT
     try:
-        status = file.lstat()
-        if stat.S_ISDIR(status.st_mode):
-            return ABSENT
         if stat.S_ISLNK(status.st_mode):
-            return Image(Kind.LINK, blob_id(target_of(file), algorithm))
+            target = root.readlink(path)
+            if copy is not None:
+                copy.write_bytes(target)
+            return Image(Kind.LINK, blob_id(target, algorithm))
         if not stat.S_ISREG(status.st_mode):
             return Image(Kind.OTHER)
-        with file.open("rb") as source:
+        with contextlib.ExitStack() as files:
+            source = files.enter_context(os.fdopen(root.open_file(path), "rb"))
+            sink = files.enter_context(copy.open("wb")) if copy is not None else None
             status = os.fstat(source.fileno())
             digest = hashlib.new(algorithm, b"blob %d\0" % status.st_size)
+            read = 0
             while chunk := source.read(1 << 20):
                 digest.update(chunk)
-        return Image(Kind.FILE, digest.hexdigest(), stat.S_IMODE(status.st_mode))
-    except (FileNotFoundError, NotADirectoryError):
-        return ABSENT
+                read += len(chunk)
+                if sink is not None:
+                    sink.write(chunk)
+    except OSError as error:
+        if error.errno == errno.ENOENT or error.errno in REPLACED:
+            return Image(Kind.OTHER)
+        raise
+    return Image(Kind.FILE, digest.hexdigest(), status.st_mode & 0o777) if read == status.st_size else Image(Kind.OTHER)
 
 
 def blob_id(data: bytes, algorithm: str = "sha1") -> str:
@@ -84,35 +96,11 @@ def blob_id(data: bytes, algorithm: str = "sha1") -> str:
     return hashlib.new(algorithm, b"blob %d\0" % len(data) + data).hexdigest()
 
 
-def parents(path: str) -> list[str]:
-    """The folders above a relative path, the topmost first; the root itself is not among them."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
-
-
-def obstructed(root: Path, path: str) -> str:
-    """The topmost parent of `path` that is there and is no real folder, or ""."""
-    for parent in parents(path):
-        try:
-            if not stat.S_ISDIR((root / parent).lstat().st_mode):
-                return parent
-        except FileNotFoundError:
-            return ""
-    return ""
-
-
-def in_front(root: Path, path: str, going: Collection[str]) -> str:
+def in_front(root: Beneath, path: str, going: Collection[str]) -> str:
     """What would keep a file from being written at `path`: a parent that is no real folder, or, where the path is a
     folder now, the first thing in it; unless it is among `going`. "" when nothing does."""
-    if (front := obstructed(root, path)) and front not in going:
-        return front
-    place = root / path
-    if front or place.is_symlink() or not place.is_dir():
+    if front := root.obstructed(path):
+        return front if front not in going else ""
+    if not root.is_folder(path):
         return ""
-    for folder, folders, files in os.walk(place):
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        for name in [*files, *links]:
-            inside = os.path.relpath(os.path.join(folder, name), root)  # noqa: PTH118 - relative to the root as text
-            if inside not in going:
-                return inside
-    return ""
+    return next((inside for inside, folder in root.walk(path) if not folder and inside not in going), "")

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.execution.images import Image, Kind, in_front, observe, obstructed, parents
-from engine.storage.files import TEMPORARY, sync_folder
+from engine.execution.images import Image, Kind, in_front, observe
+from engine.storage.beneath import Beneath, parents
+from engine.storage.files import TEMPORARY
 
 Step = Callable[[str], None]
 """Told the name of each step before it is taken; tests kill the process there."""
@@ -77,9 +79,9 @@ class Plan:
             value["folds_case"],
         )
 
-    def observe(self, root: Path, path: str) -> Image:
-        """What stands at `path` now."""
-        return observe(root, path, algorithm=self.algorithm, folds_case=self.folds_case)
+    def observe(self, root: Beneath, path: str, copy: Path | None = None) -> Image:
+        """What stands at `path` now; its bytes go to `copy` too."""
+        return observe(root, path, algorithm=self.algorithm, folds_case=self.folds_case, copy=copy)
 
     @property
     def going(self) -> set[str]:
@@ -107,7 +109,7 @@ class TakenBack:
     foreign: list[str] = field(default_factory=list)
 
 
-def changed_since(root: Path, plan: Plan) -> list[str]:
+def changed_since(root: Beneath, plan: Plan) -> list[str]:
     """Paths that are not what `plan` expects before it is carried out, or that something now stands in front of."""
     found = []
     going = plan.going
@@ -119,7 +121,7 @@ def changed_since(root: Path, plan: Plan) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def carry_out(root: Path, plan: Plan, contents: Contents, step: Step = lambda name: None) -> dict[str, int]:
+def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> dict[str, int]:
     """Change the files as `plan` says; returns the `mtime_ns` of every path written.
 
     Raises `FilesChanged` when a path is not as expected, `OSError` or `GitError` when it cannot be done; everything is
@@ -131,8 +133,8 @@ def carry_out(root: Path, plan: Plan, contents: Contents, step: Step = lambda na
         for entry in plan.entries:
             if entry.after.kind is Kind.FILE and entry.after != entry.before:
                 step(f"prepare {entry.path}")
-                _write_temporary(temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
-        _sync(temporaries.values())
+                _write_temporary(root, temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
+        _sync(root, temporaries.values())
         if changed := changed_since(root, plan):
             raise FilesChanged(changed)
         written = _commit(root, plan, temporaries, contents, step, done)
@@ -146,19 +148,19 @@ def carry_out(root: Path, plan: Plan, contents: Contents, step: Step = lambda na
         if foreign:
             raise FilesChanged(foreign) from error
         raise
-    for folder in {(root / entry.path).parent for entry in plan.entries}:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            sync_folder(folder)
+    for folder in {entry.path.rpartition("/")[0] for entry in plan.entries}:
+        if root.is_folder(folder):
+            root.sync_folder(folder)
     return written
 
 
-def settled(root: Path, plan: Plan) -> Plan:
+def settled(root: Beneath, plan: Plan) -> Plan:
     """The plan as it came out: of the folders that might have gone only those that went."""
-    gone = [(path, mode) for path, mode in plan.old_folders if (root / path).is_symlink() or not (root / path).is_dir()]
+    gone = [(path, mode) for path, mode in plan.old_folders if not root.is_folder(path)]
     return replace(plan, old_folders=tuple(gone))
 
 
-def take_back(root: Path, plan: Plan, contents: Contents, step: Step = lambda name: None) -> TakenBack:
+def take_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> TakenBack:
     """Bring back what was there before `plan` was begun, however far it came. Safe to repeat.
 
     A path that is neither as before nor as after was changed by somebody else meanwhile and is left as it is.
@@ -168,7 +170,7 @@ def take_back(root: Path, plan: Plan, contents: Contents, step: Step = lambda na
     back: list[Entry] = []
     for entry in plan.entries:
         now = plan.observe(root, entry.path)
-        if now == entry.before and not (now.kind is Kind.FILE and obstructed(root, entry.path)):
+        if now == entry.before and not (now.kind is Kind.FILE and root.obstructed(entry.path)):
             continue
         if now == entry.after:
             back.append(Entry(entry.path, entry.after, entry.before))
@@ -182,14 +184,14 @@ def take_back(root: Path, plan: Plan, contents: Contents, step: Step = lambda na
     temporaries = _temporaries(root, backwards)
     for entry in backwards.entries:
         if entry.after.kind is Kind.FILE:
-            _write_temporary(temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
-    _sync(temporaries.values())
+            _write_temporary(root, temporaries[entry.path], contents(entry.after.blob), entry.after.mode)
+    _sync(root, temporaries.values())
     _commit(root, backwards, temporaries, contents, step, [])
     result.restored = [entry.path for entry in backwards.entries]
     return result
 
 
-def arrived(root: Path, plan: Plan) -> bool:
+def arrived(root: Beneath, plan: Plan) -> bool:
     """True when every path is what the plan says it shall be: it was carried out, only the record is missing.
     Temporary files and emptied folders that a crash left are then cleared away."""
     if any(plan.observe(root, entry.path) != entry.after for entry in plan.entries):
@@ -199,62 +201,58 @@ def arrived(root: Path, plan: Plan) -> bool:
     return True
 
 
-def sweep(root: Path, plan: Plan) -> None:
+def sweep(root: Beneath, plan: Plan) -> None:
     """Remove the temporary files of `plan` that a crash left."""
     folders = {"", *(parent for entry in plan.entries for parent in parents(entry.path))}
     for folder in folders:
-        if obstructed(root, f"{folder}/x" if folder else "x"):
-            continue
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(root / folder) as files:
-            for file in files:
-                if file.name.startswith(_prefix(plan)):
-                    Path(file.path).unlink(missing_ok=True)
+        for name in root.names(folder) if root.is_folder(folder) else ():
+            path = f"{folder}/{name}" if folder else name
+            found = root.lstat(path) if name.startswith(_prefix(plan)) else None
+            if found is not None and not stat.S_ISDIR(found.st_mode):  # a folder of that name is not ours
+                _gone(root, path)
 
 
 def _prefix(plan: Plan) -> str:
     return f"{TEMPORARY}{plan.token}-"
 
 
-def _temporaries(root: Path, plan: Plan) -> dict[str, Path]:
+def _temporaries(root: Beneath, plan: Plan) -> dict[str, str]:
     """Where each new content waits: in its own folder, or the nearest one above that is there already."""
     places = {}
     for number, entry in enumerate(plan.entries):
-        folder = root
-        for parent in parents(entry.path):
-            if obstructed(root, f"{parent}/x") or not (root / parent).is_dir():
-                break
-            folder = root / parent
-        places[entry.path] = folder / f"{_prefix(plan)}{number}"
+        folder = next((parent for parent in reversed(parents(entry.path)) if root.is_folder(parent)), "")
+        name = f"{_prefix(plan)}{number}"
+        places[entry.path] = f"{folder}/{name}" if folder else name
     return places
 
 
-def _write_temporary(place: Path, data: bytes, mode: int) -> None:
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        os.fchmod(file.fileno(), mode)
+def _write_temporary(root: Beneath, place: str, data: bytes, mode: int) -> None:
+    """A file of our own making: whatever had its name, which may be a second name of a file elsewhere, loses it."""
+    _gone(root, place)
+    root.write(place, data, mode=mode)
 
 
-def _sync(places: Iterable[Path]) -> None:
+def _gone(root: Beneath, path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        root.unlink(path)
+
+
+def _sync(root: Beneath, places: Iterable[str]) -> None:
     """Temporary files on disk, all together: the first waits for the disk, the others find it done."""
     for place in places:
-        if place.exists():
-            descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        if root.lstat(place) is not None:
+            root.sync_file(place)
 
 
 def _commit(
-    root: Path, plan: Plan, temporaries: dict[str, Path], contents: Contents, step: Step, done: list[Entry]
+    root: Beneath, plan: Plan, temporaries: dict[str, str], contents: Contents, step: Step, done: list[Entry]
 ) -> dict[str, int]:
     """Removals first (a case-only rename, a folder in place of a file), then folders, then new contents."""
     for entry in sorted(plan.entries, key=lambda entry: entry.path, reverse=True):
         if entry.after.kind is Kind.ABSENT and entry.before.kind is not Kind.ABSENT:
             step(f"remove {entry.path}")
             _expect(root, entry, plan)
-            (root / entry.path).unlink()
+            root.unlink(entry.path)
             done.append(entry)
     needed = {parent for entry in plan.entries if entry.after.kind is not Kind.ABSENT for parent in parents(entry.path)}
     for folder, _ in sorted(plan.old_folders, reverse=True):
@@ -267,67 +265,65 @@ def _commit(
         if entry.after.kind is not Kind.ABSENT and entry.after != entry.before:
             step(f"write {entry.path}")
             _expect(root, entry, plan)
-            _put(root / entry.path, entry, temporaries[entry.path], contents)
+            _put(root, entry, temporaries[entry.path], contents)
             done.append(entry)
-            written[entry.path] = (root / entry.path).lstat().st_mtime_ns
+            if (found := root.lstat(entry.path)) is not None:
+                written[entry.path] = found.st_mtime_ns
     return written
 
 
-def _make_folders(root: Path, needed: set[str], modes: dict[str, int], step: Step) -> None:
+def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: Step) -> None:
     """The folders that files need, and those that are to be there though empty, unless something stands there."""
     made = []
     for folder in sorted(needed | set(modes)):
-        if os.path.lexists(root / folder) or obstructed(root, folder) or not (root / folder).parent.is_dir():
+        if root.lstat(folder) is not None or not root.is_folder(folder.rpartition("/")[0]):
             continue
         step(f"make folder {folder}")
-        (root / folder).mkdir()
+        root.mkdir(folder)
         made.append(folder)
     for folder in reversed(made):  # the inner ones first: an outer one may be read-only
         if folder in modes:
-            (root / folder).chmod(modes[folder])
+            root.chmod_folder(folder, modes[folder])
 
 
-def _expect(root: Path, entry: Entry, plan: Plan) -> None:
-    if front := obstructed(root, entry.path):
+def _expect(root: Beneath, entry: Entry, plan: Plan) -> None:
+    if front := root.obstructed(entry.path):
         raise FilesChanged([front])
     if plan.observe(root, entry.path) != entry.before:
         raise FilesChanged([entry.path])
 
 
-def _put(place: Path, entry: Entry, temporary: Path, contents: Contents) -> None:
+def _put(root: Beneath, entry: Entry, temporary: str, contents: Contents) -> None:
     if entry.after.kind is Kind.LINK:
         target = os.fsdecode(contents(entry.after.blob))
         if entry.before.kind is Kind.ABSENT:
-            place.symlink_to(target)  # fails when something came into being there
+            root.symlink(target, entry.path)  # fails when something came into being there
         else:
-            with contextlib.suppress(FileNotFoundError):
-                temporary.unlink()
-            temporary.symlink_to(target)
-            temporary.replace(place)
+            _gone(root, temporary)
+            root.symlink(target, temporary)
+            root.replace(temporary, entry.path)
     elif entry.before.kind is Kind.ABSENT:
-        _place_new(temporary, place)
+        _place_new(root, temporary, entry.path)
     else:
-        temporary.replace(place)
+        root.replace(temporary, entry.path)
 
 
-def _place_new(temporary: Path, place: Path) -> None:
+def _place_new(root: Beneath, temporary: str, path: str) -> None:
     """Move into a place that must be free; a link cannot overwrite, where the file system has them."""
     try:
-        place.hardlink_to(temporary)
+        root.link(temporary, path)
     except FileExistsError as error:
-        raise FilesChanged([str(place)]) from error
+        raise FilesChanged([path]) from error
     except OSError:
-        temporary.rename(place)
+        root.replace(temporary, path)
     else:
-        temporary.unlink()
+        root.unlink(temporary)
 
 
-def _remove_if_empty(root: Path, folder: str) -> None:
-    if obstructed(root, folder):
-        return
+def _remove_if_empty(root: Beneath, folder: str) -> None:
     try:
-        (root / folder).rmdir()
-    except OSError as error:
-        if not (root / folder).is_dir() or any((root / folder).iterdir()):
+        root.rmdir(folder)
+    except OSError:
+        if not root.is_folder(folder) or root.names(folder):
             return  # somebody's file is in it, or it is gone: both are well
-        raise error
+        raise

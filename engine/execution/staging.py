@@ -6,8 +6,8 @@ they and the present files are stored raw, byte for byte, as blobs of the operat
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Sequence
@@ -15,22 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution import snapshots
-from engine.execution.images import (
-    ABSENT,
-    Image,
-    Kind,
-    blob_id,
-    image_of,
-    in_front,
-    obstructed,
-    parents,
-    spelled_so,
-    target_of,
-)
+from engine.execution.images import ABSENT, Image, Kind, image_of, in_front, spelled_so
 from engine.execution.landing import Entry, Plan
 from engine.execution.merging import TreeChange
 from engine.execution.snapshots import PlainGit, scratch_index
 from engine.git import Git
+from engine.storage.beneath import Beneath, parents
 
 _LINK = "120000"
 _EXECUTABLE = "100755"
@@ -76,7 +66,7 @@ class Blobs:
         return held
 
 
-def obstacles(root: Path, changes: Sequence[TreeChange]) -> list[str]:
+def obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
     """What stands in the way of `changes`: a path that the snapshot does not know (ignored, say) though one comes
     there, one that is not there though the snapshot knows it (sparse, say), a folder that holds such things."""
     found = []
@@ -84,8 +74,9 @@ def obstacles(root: Path, changes: Sequence[TreeChange]) -> list[str]:
     folded = {path.casefold() for path in going}
     for change in changes:
         path = os.fsdecode(change.path)
-        there = not obstructed(root, path) and _is_file(root / path)
-        renamed_case = there and change.appears and path.casefold() in folded and not spelled_so(root / path)
+        status = root.lstat(path)
+        there = status is not None and not stat.S_ISDIR(status.st_mode)
+        renamed_case = there and change.appears and path.casefold() in folded and not spelled_so(root, path)
         if there == change.appears and not renamed_case:
             found.append(path)
         elif not change.goes and (front := in_front(root, path, going)):
@@ -93,31 +84,30 @@ def obstacles(root: Path, changes: Sequence[TreeChange]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _is_file(place: Path) -> bool:
-    """True when something other than a folder is there; a broken link is something."""
-    return os.path.lexists(place) and (place.is_symlink() or not place.is_dir())
-
-
-def plan_for(plain: PlainGit, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path) -> Plan:
-    """The plan that brings the files of `plain` by `changes` to `tree`.
+def plan_for(
+    plain: PlainGit, root: Beneath, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path
+) -> Plan:
+    """The plan that brings the files of `plain`, which are beneath `root`, by `changes` to `tree`.
 
     All contents, present and new, are then blobs of the repository; `scratch` is a folder for big temporary files.
     """
-    root = plain.folder
     folds_case = plain.git.text("config", "--type=bool", "core.ignorecase", allowed=(0, 1)) == "true"
     empty = Plan(token, (), algorithm="sha256" if len(tree) == 64 else "sha1", folds_case=folds_case)
     scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="stage-", dir=scratch) as folder:
+    with contextlib.ExitStack() as held:
+        folder = held.enter_context(tempfile.TemporaryDirectory(prefix="stage-", dir=scratch))
         stage, store = Path(folder, "files"), Path(folder, "store")
         stage.mkdir()
         store.mkdir()
         _check_out(plain, stage, tree, [change.path for change in changes if not change.goes])
         entries = []
+        staged = held.enter_context(Beneath.open(stage))
         for number, change in enumerate(changes):
             path = os.fsdecode(change.path)
-            hidden = empty.observe(root, path) == ABSENT
-            before = ABSENT if hidden else _store(root / path, store / f"b{number}", empty.algorithm)
-            after = ABSENT if change.goes else _store(stage / path, store / f"a{number}", empty.algorithm)
+            before = empty.observe(root, path, store / f"b{number}")
+            after = ABSENT
+            if not change.goes:
+                after = image_of(staged, path, empty.algorithm, store / f"a{number}")
             entries.append(Entry(path, before, _fitted(change, before, after)))
         _write_blobs(plain.git, store)
     return replace(
@@ -151,22 +141,6 @@ def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) 
             git.output(*whole, "checkout-index", "-z", "--stdin", stdin=snapshots.joined(list(paths)), timeout=600)
 
 
-def _store(file: Path, copy: Path, algorithm: str) -> Image:
-    """Copy what stands at `file` and describe the copy: image and stored bytes cannot differ."""
-    try:
-        status = file.lstat()
-        if stat.S_ISLNK(status.st_mode):
-            target = target_of(file)
-            copy.write_bytes(target)
-            return Image(Kind.LINK, blob_id(target, algorithm))
-        if not stat.S_ISREG(status.st_mode):
-            return image_of(file, algorithm)
-        shutil.copyfile(file, copy)
-    except (FileNotFoundError, NotADirectoryError):
-        return ABSENT
-    return Image(Kind.FILE, image_of(copy, algorithm).blob, stat.S_IMODE(status.st_mode))
-
-
 def _fitted(change: TreeChange, before: Image, after: Image) -> Image:
     """The new image with the old file's own permissions and, when git sees the same content, its own bytes (its line
     endings may differ from what a checkout makes)."""
@@ -197,7 +171,7 @@ def _durable(git: Git) -> dict[str, str]:
     } | {"GIT_CONFIG_COUNT": str(count + 2)}
 
 
-def _old_folders(root: Path, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+def _old_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
     """Folders that may be empty afterwards: above what goes, and where a file comes."""
     found = dict(giving_way(root, entries))
     for entry in entries:
@@ -207,26 +181,27 @@ def _old_folders(root: Path, entries: Sequence[Entry]) -> tuple[tuple[str, int],
     return tuple(sorted(found.items()))
 
 
-def giving_way(root: Path, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+def giving_way(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
     """Folders that stand where a file comes; when nothing is in them they give way, as git lets them."""
     found: dict[str, int] = {}
     for entry in entries:
-        place = root / entry.path
-        if entry.after.kind is not Kind.ABSENT and place.is_dir() and not place.is_symlink():
-            for folder, _, _ in os.walk(place):
-                _note(root, str(Path(folder).relative_to(root)), found)
+        if entry.after.kind is not Kind.ABSENT and root.is_folder(entry.path):
+            inside = [path for path, is_folder in root.walk(entry.path) if is_folder]
+            for folder in (entry.path, *inside):
+                _note(root, folder, found)
     return tuple(sorted(found.items()))
 
 
-def _note(root: Path, folder: str, found: dict[str, int]) -> None:
-    if folder not in found and (root / folder).is_dir() and not obstructed(root, f"{folder}/x"):
-        found[folder] = stat.S_IMODE((root / folder).stat().st_mode)
+def _note(root: Beneath, folder: str, found: dict[str, int]) -> None:
+    status = root.lstat(folder) if folder not in found else None
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        found[folder] = stat.S_IMODE(status.st_mode)
 
 
-def _new_folders(root: Path, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+def _new_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
     umask = _umask()
     needed = {parent for entry in entries if entry.after.kind is not Kind.ABSENT for parent in parents(entry.path)}
-    return tuple(sorted((folder, 0o777 & ~umask) for folder in needed if not (root / folder).is_dir()))
+    return tuple(sorted((folder, 0o777 & ~umask) for folder in needed if not root.is_folder(folder)))
 
 
 def _umask() -> int:

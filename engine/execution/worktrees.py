@@ -29,16 +29,21 @@ log = logging.getLogger(__name__)
 
 INTENT = "worktree"
 
+EVERYWHERE = ""
+"""What a session without a sandbox may write to: every workspace."""
+
 Onto = Callable[[snapshots.PlainGit, str], str]
 """`onto(repository, present)`: the tree that a session begins with, made of the operator's present one."""
 
 
 class WorkspaceLocks:
-    """One lock a workspace: snapshots that become a base, landings and undos of a workspace never overlap."""
+    """One lock a workspace: snapshots that become a base, landings and undos of a workspace never overlap. Nor does a
+    landing overlap with a session whose commands may write to the same files."""
 
     def __init__(self) -> None:
         self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
         self._guard = threading.Lock()
+        self._writers: dict[str, str] = {}
 
     @contextmanager
     def holding(self, workspace: str) -> Iterator[None]:
@@ -47,6 +52,40 @@ class WorkspaceLocks:
             lock = self._locks[os.path.realpath(workspace)]
         with lock:
             yield
+
+    @contextmanager
+    def alone(self, workspace: str) -> Iterator[None]:
+        """`holding`, while no session may write to the workspace's files. Raises `Refusal` `session_writes`."""
+        place = os.path.realpath(workspace)
+        with self.holding(workspace):
+            with self._guard:
+                found = next((one for one, its in self._writers.items() if its in (place, EVERYWHERE)), "")
+                everywhere = self._writers.get(found) == EVERYWHERE
+            if found:
+                why = "runs without a sandbox and could" if everywhere else "works in these files and could"
+                raise Refusal(
+                    "session_writes",
+                    f"session {found} {why} change them meanwhile; nothing was changed",
+                    "wait until it has ended, or cancel it on the work screen, then try again",
+                )
+            yield
+
+    @contextmanager
+    def writing(self, workspace: str, session_id: str) -> Iterator[None]:
+        """While a session's commands may write to the files of `workspace`, or to any (`EVERYWHERE`). Waits for a
+        landing that is under way there."""
+        place = workspace if workspace == EVERYWHERE else os.path.realpath(workspace)
+        with self._guard:
+            self._writers[session_id] = place
+            locks = [lock for held, lock in self._locks.items() if place in (held, EVERYWHERE)]
+        try:
+            for lock in locks:
+                with lock:
+                    pass  # who holds it looked before we were there
+            yield
+        finally:
+            with self._guard:
+                self._writers.pop(session_id, None)
 
 
 @dataclass(frozen=True, slots=True)

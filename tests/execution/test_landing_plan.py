@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 from engine.execution import landing
 from engine.execution.images import ABSENT, Image, Kind, blob_id
 from engine.execution.landing import Entry, Plan
+from engine.storage.beneath import Beneath
 from tests.execution.landing_world import picture
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Iterator[Beneath]:
+    with Beneath.open(tmp_path) as opened:
+        yield opened
 
 
 def file_image(text: str, mode: int = 0o644) -> Image:
@@ -28,30 +37,30 @@ def test_a_plan_survives_json() -> None:
     assert plan.reversed().reversed() == plan
 
 
-def test_observing_never_looks_through_a_link(tmp_path: Path) -> None:
+def test_observing_never_looks_through_a_link(tmp_path: Path, top: Beneath) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real/x").write_text("one")
     (tmp_path / "link").symlink_to("real")
     plan, _ = plan_of()
 
-    assert plan.observe(tmp_path, "real/x") == Image(
+    assert plan.observe(top, "real/x") == Image(
         Kind.FILE, blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
     )
-    assert plan.observe(tmp_path, "link/x") == ABSENT
-    assert plan.observe(tmp_path, "link") == Image(Kind.LINK, blob_id(b"real"))
-    assert plan.observe(tmp_path, "real") == ABSENT
+    assert plan.observe(top, "link/x") == ABSENT
+    assert plan.observe(top, "link") == Image(Kind.LINK, blob_id(b"real"))
+    assert plan.observe(top, "real") == ABSENT
     os.mkfifo(tmp_path / "pipe")
-    assert plan.observe(tmp_path, "pipe").kind is Kind.OTHER
+    assert plan.observe(top, "pipe").kind is Kind.OTHER
 
 
-def test_folded_case_tells_spellings_apart(tmp_path: Path) -> None:
+def test_folded_case_tells_spellings_apart(tmp_path: Path, top: Beneath) -> None:
     (tmp_path / "a").write_text("one")
     plan = Plan("t", (), folds_case=True)
-    assert plan.observe(tmp_path, "a").kind is Kind.FILE
-    assert plan.observe(tmp_path, "A") == ABSENT
+    assert plan.observe(top, "a").kind is Kind.FILE
+    assert plan.observe(top, "A") == ABSENT
 
 
-def test_carrying_out_and_taking_back(tmp_path: Path) -> None:
+def test_carrying_out_and_taking_back(tmp_path: Path, top: Beneath) -> None:
     (tmp_path / "change").write_text("one")
     (tmp_path / "change").chmod(0o640)
     (tmp_path / "go").write_text("two")
@@ -63,11 +72,11 @@ def test_carrying_out_and_taking_back(tmp_path: Path) -> None:
     )
     before = picture(tmp_path)
 
-    written = landing.carry_out(tmp_path, plan, contents)
+    written = landing.carry_out(top, plan, contents)
 
     assert written.keys() == {"change", "new/x"}
-    assert landing.arrived(tmp_path, plan)
-    assert landing.carry_out(tmp_path, plan.reversed(), contents).keys() == {"change", "go"}
+    assert landing.arrived(top, plan)
+    assert landing.carry_out(top, plan.reversed(), contents).keys() == {"change", "go"}
     (tmp_path / "new").rmdir()  # unknown to this plan
     assert picture(tmp_path) == before
-    assert landing.take_back(tmp_path, plan, contents).restored == []
+    assert landing.take_back(top, plan, contents).restored == []

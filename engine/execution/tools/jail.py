@@ -1,10 +1,10 @@
 """The files of one folder and nothing else, whatever a path says and whoever changes the tree meanwhile (SPEC 3.8).
 
-A path is walked name by name from the folder's own descriptor; each step opens a real folder below the one before
-(`O_NOFOLLOW`), and a link is not followed by the kernel but read and walked like the rest, so that `..` and links may
-lead anywhere within the folder and nowhere else. What was checked is what is used: the file's descriptor is looked at,
-not its name. Writing puts a new file beside the old and renames it, which follows no link and changes no file that has
-another name elsewhere; reading such a file (a hard link) is refused, for nobody can tell whose it is.
+A path is walked name by name, and a link is not followed by the kernel but read and walked like the rest, so that `..`
+and links may lead anywhere within the folder and nowhere else. That only finds out where a path leads: the files are
+used by `Beneath`, which follows no link whatever has changed since. Writing puts a new file beside the old and renames
+it, which changes no file that has another name elsewhere; reading such a file (a hard link) is refused, for nobody can
+tell whose it is.
 """
 
 from __future__ import annotations
@@ -21,21 +21,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution.tools.paths import below, check_name, is_git, outside, parts_of, shown, split
+from engine.storage.beneath import REPLACED, Beneath
 from engine.storage.files import TEMPORARY
 from engine.values import Refusal
 
 MOST_LINKS = 40
-"""Links along one path, and changes of the tree while it is walked; more is refused."""
+"""Links along one path; more is refused."""
 
 LARGEST_FILE = 10 * 1024 * 1024
 """Bytes of a file that is read or written whole."""
 
 _REFUSED, _MADE, _IMAGINED = "refused", "made", "imagined"
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK a pipe would be waited for, without O_NOCTTY a terminal would become ours.
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +44,15 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a path leads: a name in an open folder, and what was there when it was looked at (None: nothing).
+    """Where a path leads, relative to the jail ("" for its folder), and what was there (None: nothing)."""
 
-    `name` is "." for the folder itself; `path` is relative to the jail.
-    """
-
-    folder: int
-    name: str
     path: str
     found: os.stat_result | None
+
+    @property
+    def name(self) -> str:
+        """The path as it is told."""
+        return self.path or "."
 
 
 class Jail:
@@ -74,17 +70,17 @@ class Jail:
 
     def relative(self, path: str) -> str:
         """Where `path` leads, relative to the folder, links resolved; it need not exist, nor its folders."""
-        with self._spot(path, missing=_IMAGINED) as spot:
-            return spot.path
+        with self._files(path) as files:
+            return self._walk(files, path, _IMAGINED).name
 
     def read(self, path: str, *, most: int = LARGEST_FILE) -> Content:
         """A regular file, whole."""
-        with self._spot(path) as spot:
+        with self._files(path) as files:
+            spot = self._walk(files, path, _REFUSED)
             _check_kind(spot)
-            descriptor = _open(spot)
+            descriptor = files.open_file(spot.path)
             try:
                 found = os.fstat(descriptor)
-                _check_kind(Spot(spot.folder, spot.name, spot.path, found))
                 if found.st_nlink > 1:
                     raise Refusal(
                         "hard_link",
@@ -103,20 +99,16 @@ class Jail:
     def names(self, path: str, *, most: int) -> tuple[list[str], int] | None:
         """What is in a folder, sorted, folders with a `/` behind them, at most `most`, and how many there are; None
         when `path` is no folder."""
-        with self._spot(path) as spot:
+        with self._files(path) as files:
+            spot = self._walk(files, path, _REFUSED)
             if spot.found is None or not stat.S_ISDIR(spot.found.st_mode):
                 return None
-            with _explained(spot.path):
-                descriptor = os.open(spot.name, _FOLDER, dir_fd=spot.folder)
-                try:
-                    with os.scandir(descriptor) as entries:
-                        found = sorted(
-                            entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
-                            for entry in entries
-                            if not is_git(entry.name)
-                        )
-                finally:
-                    os.close(descriptor)
+            with files.within(spot.path) as folder:
+                found = sorted(
+                    name + ("/" if (one := folder.lstat(name)) is not None and stat.S_ISDIR(one.st_mode) else "")
+                    for name in folder.names("")
+                    if not is_git(name)
+                )
         return found[:most], len(found)
 
     def write(self, path: str, data: bytes, *, only_if: Content | None = None) -> bool:
@@ -124,43 +116,28 @@ class Jail:
         file is new. `only_if`: refuse when the file is not as it was then, and make no folder, for it had one."""
         if len(data) > LARGEST_FILE:
             raise _too_large(path, len(data), LARGEST_FILE)
-        with self._spot(path, missing=_MADE if only_if is None else _REFUSED) as spot:
+        with self._files(path) as files:
+            spot = self._walk(files, path, _MADE if only_if is None else _REFUSED)
             if spot.found is not None:
                 _check_kind(spot)
+            above, _, name = spot.path.rpartition("/")
             temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
-            with _explained(spot.path):
-                descriptor = os.open(temporary, _NEW, 0o666, dir_fd=spot.folder)
+            with files.within(above) as folder:
                 try:
-                    with os.fdopen(descriptor, "wb") as file:
-                        file.write(data)
-                        if spot.found is not None:
-                            os.fchmod(file.fileno(), stat.S_IMODE(spot.found.st_mode) & 0o777)
-                    if only_if is not None and _stamp_at(spot) != only_if.stamp:
-                        raise _changed(spot.path)
-                    os.replace(temporary, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+                    folder.write(temporary, data, mode=None if spot.found is None else spot.found.st_mode)
+                    if only_if is not None:
+                        now = folder.lstat(name)
+                        if now is None or _stamp(now) != only_if.stamp:
+                            raise _changed(spot.path)
+                    folder.replace(temporary, name)
                 except BaseException:
                     with contextlib.suppress(FileNotFoundError):
-                        os.unlink(temporary, dir_fd=spot.folder)
+                        folder.unlink(temporary)
                     raise
             return spot.found is None
 
-    # Walking
-
-    @contextmanager
-    def _spot(self, path: str, *, missing: str = _REFUSED) -> Iterator[Spot]:
-        """Where `path` leads, its folder held open meanwhile; `missing` says what becomes of folders on the way that
-        are not there."""
-        held = [self._open_root()]
-        try:
-            with _explained(path):
-                spot = self._walk(path, held, missing)
-            yield spot
-        finally:
-            for descriptor in held:
-                os.close(descriptor)
-
-    def _walk(self, path: str, held: list[int], missing: str) -> Spot:
-        """`held` are the open folders from the jail's own down to where the walk is; it grows and shrinks."""
+    def _walk(self, files: Beneath, path: str, missing: str) -> Spot:
+        """Where `path` leads; `missing` says what becomes of folders on the way that are not there."""
         names: list[str] = []
         pending = deque(parts_of(path, self._roots))
         turns = 0
@@ -169,19 +146,16 @@ class Jail:
             if name == "..":
                 if not names:
                     raise outside(path)
-                os.close(held.pop())
                 names.pop()
                 continue
             check_name(name)
             here = "/".join([*names, name])
-            found = _look(held[-1], name)
+            found = files.lstat(here)
             if found is not None and stat.S_ISLNK(found.st_mode):
-                target = _target(held[-1], name)
+                target = os.fsdecode(files.readlink(here))
                 if target.startswith("/"):
                     parts = below(split(target), self._roots, path)
                     names.clear()
-                    while len(held) > 1:
-                        os.close(held.pop())
                 else:
                     parts = split(target)
                 pending.extendleft(reversed(parts))
@@ -190,59 +164,40 @@ class Jail:
                     raise Refusal("bad_path", f"{shown(path)} leads through too many links", "use another path")
                 continue
             if not pending:
-                return Spot(held[-1], name, here, found)
+                return Spot(here, found)
             if found is None and (missing == _REFUSED or ".." in pending):
                 raise _not_there(here)
             if found is None and missing == _IMAGINED:
                 for following in pending:
                     check_name(following)
-                return Spot(held[-1], name, "/".join([here, *pending]), None)
+                return Spot("/".join([here, *pending]), None)
             if found is None:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=held[-1])
+                    files.mkdir(here)
             elif not stat.S_ISDIR(found.st_mode):
                 raise Refusal("not_there", f"{shown(here)} is no folder", "read the folder above to see what is there")
-            try:
-                held.append(os.open(name, _FOLDER, dir_fd=held[-1]))
-                names.append(name)
-            except OSError as error:
-                if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT):
-                    raise
-                pending.appendleft(name)  # it was replaced while we looked: look again
-                turns += 1
-                if turns > MOST_LINKS:
-                    raise _changed(path) from error
-        return Spot(held[-1], ".", "/".join(names) or ".", os.fstat(held[-1]))
+            names.append(name)
+        here = "/".join(names)
+        return Spot(here, files.lstat(here))
 
-    def _open_root(self) -> int:
-        with _explained("."):
-            descriptor = os.open(self._folder, _FOLDER)
-        found = os.fstat(descriptor)
-        if (found.st_dev, found.st_ino) != self._identity:
-            os.close(descriptor)
-            raise _changed(".")
-        return descriptor
-
-
-def _look(folder: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
-def _target(folder: int, name: str) -> str:
-    try:
-        return os.readlink(name, dir_fd=folder)
-    except OSError as error:
-        if error.errno in (errno.EINVAL, errno.ENOENT):
-            raise _changed(name) from error
-        raise
-
-
-def _open(spot: Spot) -> int:
-    with _explained(spot.path):
-        return os.open(spot.name, _READ, dir_fd=spot.folder)
+    @contextmanager
+    def _files(self, path: str) -> Iterator[Beneath]:
+        """The files of the folder, as long as it is the one that the jail was made for. Faults of the file system are
+        told as `Refusal`."""
+        try:
+            with Beneath.open(self._folder) as files:
+                found = files.lstat("")
+                if found is None or (found.st_dev, found.st_ino) != self._identity:
+                    raise _changed(".")
+                yield files
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ESTALE, *REPLACED):
+                raise _changed(path) from error
+            raise Refusal(
+                "no_access",
+                f"{shown(path)}: {error.strerror or error}",
+                "use another file, or see with exec what it is",
+            ) from error
 
 
 def _all(descriptor: int, most: int) -> bytes:
@@ -257,21 +212,16 @@ def _all(descriptor: int, most: int) -> bytes:
 
 def _check_kind(spot: Spot) -> None:
     if spot.found is None:
-        raise _not_there(spot.path)
+        raise _not_there(spot.name)
     mode = spot.found.st_mode
     if stat.S_ISREG(mode):
         return
     kind = "a folder" if stat.S_ISDIR(mode) else "a link" if stat.S_ISLNK(mode) else "no ordinary file"
-    raise Refusal("not_a_file", f"{shown(spot.path)} is {kind}", "name a file")
+    raise Refusal("not_a_file", f"{shown(spot.name)} is {kind}", "name a file")
 
 
 def _stamp(found: os.stat_result) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _stamp_at(spot: Spot) -> tuple[int, ...] | None:
-    found = _look(spot.folder, spot.name)
-    return None if found is None else _stamp(found)
 
 
 def _not_there(path: str) -> Refusal:
@@ -286,16 +236,3 @@ def _too_large(path: str, size: int, most: int) -> Refusal:
     return Refusal(
         "too_large", f"{shown(path)} has {size:,} bytes, more than {most:,}", "look at parts of it with exec"
     )
-
-
-@contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Faults of the file system as `Refusal`."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOENT, errno.ESTALE):
-            raise _changed(path) from error
-        raise Refusal(
-            "no_access", f"{shown(path)}: {error.strerror or error}", "use another file, or see with exec what it is"
-        ) from error

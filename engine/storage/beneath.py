@@ -1,0 +1,297 @@
+"""Files beneath one folder, whoever exchanges folders and links in it meanwhile (SPEC 3.8, 3.9).
+
+A path is never checked first and used later. Each call resolves it anew from the descriptor of the folder, through real
+folders of the same mount only, and acts on the last name within the descriptor of its folder. Linux does that in one
+call (`openat2`); elsewhere each folder is opened from the one before. Nothing here waits for a pipe or a device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+_READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_PATH needs no permission to list the folder, as a plain path would not.
+_PASS_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK a pipe would be waited for, without O_NOCTTY a terminal would become ours.
+_READ_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_NO_FOLDER = (errno.ELOOP, errno.ENOTDIR, errno.EXDEV)
+"""What opening says of a link, of a file, and of a folder of another mount."""
+
+REPLACED = (*_NO_FOLDER, errno.EINVAL, errno.ENXIO)
+"""Why a file that `lstat` saw can no longer be read as one: another thing stands there now."""
+
+_OPENAT2 = 437
+_RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
+
+
+class Beneath:
+    """The files beneath one folder. Paths are relative to it, "" is the folder itself. Used as a context manager.
+
+    Methods raise OSError with the path as `filename`: ELOOP or ENOTDIR when a parent is no real folder, EXDEV when the
+    path is absolute, has `..` in it or leads into another mount, and what the system says of the rest.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """Takes over the descriptor of a folder; `open` is the usual way."""
+        self._top = descriptor
+
+    @classmethod
+    def open(cls, folder: Path) -> Beneath:
+        """The files beneath `folder`; links on the way to it are followed."""
+        return cls(os.open(folder, _PASS_FOLDER & ~os.O_NOFOLLOW))
+
+    def __enter__(self) -> Beneath:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._top)
+
+    def within(self, path: str) -> Beneath:
+        """The files beneath one of its folders. That one stays the same, wherever it is moved."""
+        with _naming(path):
+            return Beneath(_open_folder(self._top, path, _PASS_FOLDER))
+
+    # Looking
+
+    def lstat(self, path: str) -> os.stat_result | None:
+        """What stands at `path`, a link not followed; None for nothing, and behind a parent that is no real folder."""
+        if not path:
+            return os.fstat(self._top)
+        try:
+            with self._at(path) as (folder, name):
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, *_NO_FOLDER):
+                return None
+            raise
+
+    def is_folder(self, path: str) -> bool:
+        """True for a real folder."""
+        try:
+            os.close(_open_folder(self._top, path, _PASS_FOLDER))
+        except OSError as error:
+            if error.errno in (errno.ENOENT, *_NO_FOLDER):
+                return False
+            raise
+        return True
+
+    def obstructed(self, path: str) -> str:
+        """The topmost parent of `path` that is there and is no real folder, or ""."""
+        for parent in parents(path):
+            try:
+                os.close(_open_folder(self._top, parent, _PASS_FOLDER))
+            except OSError as error:
+                if error.errno in _NO_FOLDER:
+                    return parent
+                if error.errno == errno.ENOENT:
+                    return ""
+                raise
+        return ""
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder, in no order."""
+        with _naming(path):
+            descriptor = _open_folder(self._top, path, _READ_FOLDER)
+            try:
+                return os.listdir(descriptor)  # noqa: PTH208 - of a descriptor
+            finally:
+                os.close(descriptor)
+
+    def walk(self, path: str) -> Iterator[tuple[str, bool]]:
+        """(path, is it a folder) of everything below a folder; a folder comes before what is in it."""
+        for name in self.names(path):
+            inner = f"{path}/{name}" if path else name
+            found = self.lstat(inner)
+            if found is not None:
+                folder = stat.S_ISDIR(found.st_mode)
+                yield inner, folder
+                if folder and self.is_folder(inner):
+                    yield from self.walk(inner)
+
+    def readlink(self, path: str) -> bytes:
+        """The target of a symbolic link, byte for byte."""
+        with self._at(path) as (folder, name):
+            return os.readlink(os.fsencode(name), dir_fd=folder)
+
+    def open_file(self, path: str) -> int:
+        """A descriptor to read a regular file by; the caller closes it. Anything else is EINVAL, ELOOP or ENXIO."""
+        with self._at(path) as (folder, name):
+            descriptor = os.open(name, _READ_FILE, dir_fd=folder)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise OSError(errno.EINVAL, "is no regular file")
+            return descriptor
+
+    # Changing
+
+    def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        """Make a file that is not there yet. `mode`: its permission bits, else as the umask has it; bits that change
+        whose rights a program gets (setuid, setgid) are never set."""
+        with self._at(path) as (folder, name):
+            descriptor = os.open(name, _NEW_FILE, 0o666 if mode is None else 0o600, dir_fd=folder)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode & 0o777)
+
+    def symlink(self, target: str, path: str) -> None:
+        """Make a symbolic link where nothing is yet."""
+        with self._at(path) as (folder, name):
+            os.symlink(target, name, dir_fd=folder)
+
+    def link(self, path: str, new: str) -> None:
+        """Give a file a second name, where nothing is yet."""
+        with self._at(path) as (source, name), self._at(new) as (folder, new_name):
+            os.link(name, new_name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+
+    def replace(self, path: str, new: str) -> None:
+        """Rename a file, in place of what has the new name."""
+        with self._at(path) as (source, name), self._at(new) as (folder, new_name):
+            os.replace(name, new_name, src_dir_fd=source, dst_dir_fd=folder)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file or a link."""
+        with self._at(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+    def mkdir(self, path: str) -> None:
+        """Make a folder, as the umask has it."""
+        with self._at(path) as (folder, name):
+            os.mkdir(name, dir_fd=folder)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder."""
+        with self._at(path) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
+
+    def chmod_folder(self, path: str, mode: int) -> None:
+        """Set the permission bits of a real folder; its setgid and sticky bits stay."""
+        with _naming(path):
+            descriptor = _open_folder(self._top, path, _READ_FOLDER)
+            try:
+                os.fchmod(descriptor, os.fstat(descriptor).st_mode & 0o7000 | mode & 0o777)
+            finally:
+                os.close(descriptor)
+
+    def sync_file(self, path: str) -> None:
+        """Have a file on disk."""
+        descriptor = self.open_file(path)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_folder(self, path: str) -> None:
+        """Make renames and removals in a folder durable."""
+        with _naming(path):
+            descriptor = _open_folder(self._top, path, _READ_FOLDER)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    @contextmanager
+    def _at(self, path: str) -> Iterator[tuple[int, str]]:
+        """The descriptor of the folder that `path` is in, and its last name."""
+        above, _, name = path.rpartition("/")
+        with _naming(path):
+            if name in ("", ".", "..") or path.startswith("/"):
+                raise _outside()
+            folder = _open_folder(self._top, above, _PASS_FOLDER)
+            try:
+                yield folder, name
+            finally:
+                os.close(folder)
+
+
+def parents(path: str) -> list[str]:
+    """The folders above a relative path, the topmost first; the root itself is not among them."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Errors name the whole path, not what was left of it for the system call."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = path
+        raise
+
+
+def _outside() -> OSError:
+    return OSError(errno.EXDEV, "leads out of the folder")
+
+
+def _open_folder(top: int, path: str, flags: int) -> int:
+    if not path:
+        return os.open(".", flags, dir_fd=top)
+    names = path.split("/")
+    if "\0" in path or any(name in ("", ".", "..") for name in names):
+        raise _outside()
+    opened = _openat2()
+    return opened(top, path, flags) if opened is not None else _step_by_step(top, names, flags)
+
+
+def _step_by_step(top: int, names: list[str], flags: int) -> int:
+    folder = top
+    try:
+        for name in names[:-1]:
+            inner = os.open(name, _PASS_FOLDER, dir_fd=folder)
+            if folder != top:
+                os.close(folder)
+            folder = inner
+        return os.open(names[-1], flags, dir_fd=folder)
+    finally:
+        if folder != top:
+            os.close(folder)
+
+
+class _How(ctypes.Structure):
+    """`struct open_how` of Linux."""
+
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+@functools.cache
+def _openat2() -> Callable[[int, str, int], int] | None:
+    """Linux's `openat2` that follows no link and stays beneath, or None where the kernel has none or lets nobody."""
+    if sys.platform != "linux":
+        return None
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.restype = ctypes.c_long
+
+    def opened(top: int, path: str, flags: int) -> int:
+        how = _How(flags, 0, _RESOLVE)
+        name = os.fsencode(path)
+        descriptor: int = syscall(
+            ctypes.c_long(_OPENAT2), ctypes.c_int(top), name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
+        )
+        if descriptor < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
+        return descriptor
+
+    here = os.open("/", _PASS_FOLDER)
+    try:
+        os.close(opened(here, ".", _PASS_FOLDER))
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):  # an old kernel, a container's filter
+            return None
+    finally:
+        os.close(here)
+    return opened
