@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 
-from engine.execution.snapshots import PlainGit, commit_of, scratch_index, split
+from engine.execution.snapshots import PlainGit, commit_of, scratch_index, shown, split
+from engine.execution.tools.paths import is_git
 from engine.git import Git
 
 GITLINK = "160000"
+LINK = "120000"
 ABSENT = "000000"
 
 
@@ -60,20 +65,64 @@ def differences(git: Git, old: str, new: str) -> list[TreeChange]:
     return changes
 
 
-def unsupported(plain: PlainGit, tree: str, changes: list[TreeChange]) -> dict[bytes, str]:
-    """Paths among `changes` that we do not write, with the reason: submodules, and files of a configured filter."""
-    reasons = {
-        change.path: "a submodule; move it with git itself"
-        for change in changes
-        if GITLINK in (change.old_mode, change.new_mode)
-    }
+def unsupported(plain: PlainGit, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
+    """Paths among `changes` that we do not write, with the reason: those of `refused`, and files of a configured
+    filter."""
+    reasons = refused(plain.git, tree, changes)
     if plain.filters:
         with scratch_index() as index:
             git = plain.work_tree(plain.folder, index)
             git.output("read-tree", tree)
-            paths = b"".join(change.path + b"\0" for change in changes)
+            paths = b"".join(change.path + b"\0" for change in changes if change.path not in reasons)
             answer = split(git.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
         for path, value in zip(answer[0::3], answer[2::3], strict=True):
             if value.decode(errors="surrogateescape") in plain.filters:
                 reasons[path] = f"goes through the filter program {value.decode(errors='replace')!r}, which is not run"
     return reasons
+
+
+def refused(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
+    """Paths among `changes`, which lead to `tree`, that are never landed, with the reason: submodules, names that lead
+    out of the folder or into git's own, links that lead out."""
+    reasons = {}
+    links = []
+    for change in changes:
+        names = os.fsdecode(change.path).split("/")
+        if any(name in ("", ".", "..") for name in names):
+            reasons[change.path] = "its name leads out of the project"
+        elif any(is_git(name) for name in names):
+            reasons[change.path] = "its name is one of git's own folder on some machines; what is in there runs"
+        elif GITLINK in (change.old_mode, change.new_mode):
+            reasons[change.path] = "a submodule; move it with git itself"
+        elif change.new_mode == LINK:
+            links.append(change)
+    return reasons | {
+        path: f"a link that leads out of the project, to {shown(to)}" for path, to in _out(git, tree, links)
+    }
+
+
+def _out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
+    """(path, where it ends) of links that lead out of the tree, by themselves or through other links in it."""
+    if not links:
+        return
+    asked = b"".join(b"%s:%s\0" % (tree.encode(), link.path) for link in links)
+    answer = BytesIO(git.output("cat-file", "--batch-check", "--follow-symlinks", "-z", stdin=asked))
+    for link in links:
+        words = answer.readline().split()
+        # "symlink 11\n/etc/passwd": out of the tree; "dangling 45\nTREE:path", "loop", "notdir": nowhere in the tree
+        told = answer.read(int(words[1]) + 1)[:-1] if words[0] in (b"symlink", b"dangling", b"loop", b"notdir") else b""
+        target = git.output("cat-file", "blob", link.new_oid)
+        if words[0] == b"symlink":
+            yield link.path, told
+        elif target.startswith(b"/") or _climbs_out(link.path, target):
+            yield link.path, target  # a name on its way is not in the tree: git gave up before it came out
+
+
+def _climbs_out(path: bytes, target: bytes) -> bool:
+    """Whether the words of a link's target have more `..` than folders to leave."""
+    depth = path.count(b"/")
+    for name in target.split(b"/"):
+        depth += -1 if name == b".." else 0 if name in (b"", b".") else 1
+        if depth < 0:
+            return True
+    return False

@@ -17,12 +17,11 @@ from pathlib import Path
 from engine.execution import snapshots
 from engine.execution.images import ABSENT, Image, Kind, image_of, in_front, spelled_so
 from engine.execution.landing import Entry, Plan
-from engine.execution.merging import TreeChange
+from engine.execution.merging import LINK, TreeChange
 from engine.execution.snapshots import PlainGit, scratch_index
 from engine.git import Git
 from engine.storage.beneath import Beneath, parents
 
-_LINK = "120000"
 _EXECUTABLE = "100755"
 _BATCH = 64
 _DURABLE = {
@@ -148,7 +147,7 @@ def _fitted(change: TreeChange, before: Image, after: Image) -> Image:
         return after
     blob = before.blob if change.old_oid == change.new_oid else after.blob
     mode = before.mode
-    if change.old_mode != change.new_mode and change.old_mode != _LINK:
+    if change.old_mode != change.new_mode and change.old_mode != LINK:
         readable = (mode & 0o444) >> 2
         mode = mode | readable if change.new_mode == _EXECUTABLE else mode & ~0o111
     return Image(Kind.FILE, blob, mode)

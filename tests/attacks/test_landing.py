@@ -1,0 +1,547 @@
+"""Landing, undoing and taking back among folders and links that another process exchanges: nothing outside changes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlmodel import col, update
+
+from engine.execution import landing
+from engine.execution.change_rows import ChangeSetRow
+from engine.execution.images import ABSENT, Image, Kind, blob_id
+from engine.execution.landing import Entry, Plan
+from engine.execution.sandbox import NoSandbox
+from engine.storage import beneath, intents
+from engine.storage.beneath import Beneath
+from engine.storage.files import TEMPORARY
+from engine.values import ChangeSet, ChangeState, Refusal
+from tests.execution.landing_world import World
+
+pytestmark = pytest.mark.attack("landing")
+
+NAMES = ("change", "go", "new", "link", "sub/x", "old/y", "f.txt", "gone.txt", "authorized_keys")
+MINE = "mine\n"
+
+
+class Canary:
+    """Files of the operator's outside the tree, each with the name of one that a landing writes or removes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "old/empty").mkdir(parents=True)
+        for name in ("change", "go", "f.txt", "gone.txt", "id_rsa"):
+            (folder / name).write_text(f"secret {name}\n")
+            (folder / name).chmod(0o640)
+            os.utime(folder / name, ns=(10**18, 10**18))
+        self._before = self._picture()
+
+    def _picture(self) -> dict[str, tuple[int, int, bytes]]:
+        found = {}
+        for path in sorted([self.folder, *self.folder.rglob("*")]):
+            status = path.lstat()
+            data = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
+            found[str(path)] = (status.st_mode, status.st_mtime_ns, data)
+        return found
+
+    def check(self) -> None:
+        assert self._picture() == self._before
+
+
+@pytest.fixture
+def canary(outside: Path) -> Canary:
+    return Canary(outside)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    world.repository.commit("one", {"d/f.txt": "one\n", "d/gone.txt": "gone\n", "d/old/y": "y\n", "top": "top\n"})
+    yield world
+    world.close()
+
+
+def edit(folder: Path) -> None:
+    """A bit of everything that a landing does in one folder."""
+    (folder / "d/f.txt").write_text(MINE)
+    (folder / "d/gone.txt").unlink()
+    shutil.rmtree(folder / "d/old")
+    (folder / "d/sub").mkdir()
+    (folder / "d/sub/authorized_keys").write_text(MINE)
+    (folder / "d/authorized_keys").write_text(MINE)
+    (folder / "d/l").symlink_to("f.txt")
+
+
+def exchange(folder: Path, target: Path) -> None:
+    """Put a link to `target` where `folder` is."""
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(folder.with_name(f"{folder.name}-away"))
+        folder.symlink_to(target)
+
+
+def attempt(work: Callable[[], object]) -> None:
+    """What is refused or fails did not succeed; what it left outside is looked at afterwards."""
+    with contextlib.suppress(Refusal, OSError, landing.FilesChanged, landing.NotRestored):
+        work()
+
+
+# A link in place of the folder, just before each single call to the system
+
+CALLS = ("open", "replace", "link", "unlink", "symlink", "mkdir", "rmdir", "readlink", "stat")
+WORKS = ("carry out", "reverse", "take back")
+
+
+def a_plan() -> tuple[Plan, Callable[[str], bytes]]:
+    texts = {blob_id(text.encode()): text.encode() for text in ("one", "two", "change", "go", "x")}
+    one, two = Image(Kind.FILE, blob_id(b"one"), 0o644), Image(Kind.FILE, blob_id(b"two"), 0o755)
+    entries = (
+        Entry("d/change", one, two),
+        Entry("d/go", one, ABSENT),
+        Entry("d/link", Image(Kind.LINK, blob_id(b"one")), Image(Kind.LINK, blob_id(b"two"))),
+        Entry("d/new", ABSENT, two),
+        Entry("d/new_link", ABSENT, Image(Kind.LINK, blob_id(b"x"))),
+        Entry("d/old/empty/y", one, ABSENT),
+        Entry("d/sub/authorized_keys", ABSENT, one),
+    )
+    plan = Plan("land_x", entries, (("d/old", 0o755), ("d/old/empty", 0o755)), (("d/sub", 0o755),))
+    return plan, texts.__getitem__
+
+
+def a_tree(top: Path) -> Path:
+    (top / "d/old/empty").mkdir(parents=True)
+    for name in ("change", "go", "old/empty/y"):
+        (top / "d" / name).write_text("one")
+        (top / "d" / name).chmod(0o644)
+    (top / "d/link").symlink_to("one")
+    return top
+
+
+def do(work: str, files: Beneath) -> None:
+    plan, contents = a_plan()
+    if work == "carry out":
+        landing.carry_out(files, plan, contents)
+    elif work == "reverse":
+        landing.carry_out(files, plan.reversed(), contents)
+    else:
+        landing.take_back(files, plan, contents)
+
+
+@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.attacks)])
+def test_a_link_in_place_of_the_folder_before_each_call(
+    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, work: str
+) -> None:
+    place: Any = beneath if call == "resolve" else os
+    name = "_open_folder" if call == "resolve" else call
+    real = getattr(place, name)
+    for number in range(1000):
+        top = a_tree(tmp_path / str(number))
+        with Beneath.open(top) as files:
+            if work != "carry out":
+                do("carry out", files)
+            seen = 0
+
+            def before(*arguments: Any, top: Path = top, number: int = number, **options: Any) -> Any:
+                nonlocal seen
+                seen += 1
+                if seen == number + 1:
+                    with monkeypatch.context() as inner:
+                        inner.setattr(place, name, real)
+                        exchange(top / "d", canary.folder)
+                return real(*arguments, **options)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(place, name, before)
+                attempt(lambda files=files: do(work, files))  # type: ignore[misc]
+        canary.check()
+        shutil.rmtree(top)
+        if seen <= number:
+            break
+    if call not in ("readlink", "rmdir", "mkdir", "link", "symlink"):
+        assert number > 1, "the call is never made: nothing was attacked"
+
+
+@pytest.mark.parametrize("kernel", ["openat2", "step by step"])
+@pytest.mark.parametrize("work", WORKS)
+def test_parents_that_are_links_from_the_start(
+    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, work: str, kernel: str
+) -> None:
+    if kernel == "step by step":
+        monkeypatch.setattr(beneath, "_openat2", lambda: None)
+    elif beneath._openat2() is None:
+        pytest.skip("this kernel has no openat2")
+    (tmp_path / "d").symlink_to(canary.folder)
+    with Beneath.open(tmp_path) as files:
+        attempt(lambda: do(work, files))
+    canary.check()
+
+
+# A real second process
+
+EXCHANGER = """
+import ctypes, os, sys
+rename = ctypes.CDLL(None).renameat2
+one, other = map(os.fsencode, sys.argv[1:])
+print("ready", flush=True)
+while os.getppid() != 1:
+    rename(-100, one, -100, other, 2)
+"""
+
+
+@contextmanager
+def exchanging(one: Path, other: Path) -> Iterator[None]:
+    """Another process exchanges the two as fast as it can."""
+    if not hasattr(ctypes.CDLL(None), "renameat2"):
+        pytest.skip("this system has no renameat2")
+    process = subprocess.Popen(
+        [sys.executable, "-c", EXCHANGER, str(one), str(other)], stdout=subprocess.PIPE, cwd=one.parent
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.mark.attacks
+@pytest.mark.parametrize("kernel", ["openat2", "step by step"])
+@pytest.mark.parametrize("work", WORKS)
+def test_a_process_that_exchanges_folder_and_link(
+    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, work: str, kernel: str
+) -> None:
+    if kernel == "step by step":
+        monkeypatch.setattr(beneath, "_openat2", lambda: None)
+    for number in range(20):
+        top = a_tree(tmp_path / str(number))
+        with Beneath.open(top) as files:
+            if work != "carry out":
+                do("carry out", files)
+            (top / "other").symlink_to(canary.folder)
+            with exchanging(top / "d", top / "other"):
+                for _ in range(20):
+                    attempt(lambda files=files: do(work, files))  # type: ignore[misc]
+        canary.check()
+
+
+@pytest.mark.attacks
+@pytest.mark.parametrize("verb", ["land", "undo"])
+def test_a_process_that_exchanges_during_a_whole_landing(world: World, canary: Canary, verb: str) -> None:
+    change_set = world.changed(edit)
+    if verb == "undo":
+        world.changes.land(change_set.id)
+    (world.root / "other").symlink_to(canary.folder)
+    with exchanging(world.root / "d", world.root / "other"):
+        for _ in range(15):
+            attempt(lambda: getattr(world.changes, verb)(change_set.id))
+    canary.check()
+
+
+# At each step that a landing names
+
+STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make folder", "write", "files done")
+
+
+@pytest.mark.parametrize("verb", ["land", "undo"])
+@pytest.mark.parametrize("when", STEPS)
+def test_a_link_in_place_of_the_folder_at_each_step(world: World, canary: Canary, when: str, verb: str) -> None:
+    change_set = world.changed(edit)
+    if verb == "undo":
+        world.changes.land(change_set.id)
+
+    def step(name: str) -> None:
+        if name.startswith(when):
+            exchange(world.root / "d", canary.folder)
+
+    world.step = step
+    attempt(lambda: getattr(world.changes, verb)(change_set.id))
+    canary.check()
+    attempt(lambda: world.changes.recover())
+    canary.check()
+
+
+@pytest.mark.parametrize("killed_at", ["remove d", "remove folder", "write"])
+def test_recovery_after_a_crash_finds_a_link(
+    world: World, canary: Canary, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    change_set = world.changed(edit)
+
+    class Killed(BaseException):
+        pass
+
+    def step(name: str) -> None:
+        if name.startswith(killed_at):
+            raise Killed
+
+    world.step = step
+    with pytest.raises(Killed):
+        world.changes.land(change_set.id)
+    world.step = lambda name: None
+    exchange(world.root / "d", canary.folder)
+    world.changes.recover()
+    canary.check()
+
+
+# What stands at the file's own name, and at those of temporary files
+
+
+def a_fifo(path: Path, canary: Canary) -> None:
+    os.mkfifo(path)
+
+
+def a_link(path: Path, canary: Canary) -> None:
+    path.symlink_to(canary.folder / "id_rsa")
+
+
+def a_hard_link(path: Path, canary: Canary) -> None:
+    try:
+        path.hardlink_to(canary.folder / "id_rsa")
+    except OSError as error:
+        pytest.skip(f"no hard link from here to there: {error}")
+
+
+def a_folder(path: Path, canary: Canary) -> None:
+    path.mkdir()
+
+
+def a_socket(path: Path, canary: Canary) -> None:
+    with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(path.parent):
+        made.bind(path.name)
+
+
+PLANTS = (a_fifo, a_link, a_hard_link, a_folder, a_socket)
+Plant = Callable[[Path, Canary], None]
+
+
+@pytest.mark.parametrize("when", ["before", "planned", "prepare", "write"])
+@pytest.mark.parametrize("plant", PLANTS)
+def test_something_else_at_the_name_of_the_file(world: World, canary: Canary, plant: Plant, when: str) -> None:
+    change_set = world.changed(edit)
+    place = world.root / "d/f.txt"
+
+    def put() -> None:
+        if stat.S_ISREG(place.lstat().st_mode):
+            place.unlink()
+            plant(place, canary)
+
+    if when == "before":
+        put()
+    world.step = lambda name: put() if name.startswith(when) else None
+    attempt(lambda: world.changes.land(change_set.id))
+    canary.check()
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_something_at_the_names_of_temporary_files(world: World, canary: Canary, plant: Plant) -> None:
+    change_set = world.changed(edit)
+    planted = []
+
+    def step(name: str) -> None:
+        if name == "intent":
+            (intent,) = intents.unfinished(world.database, "landing")
+            for number in range(len(intent.payload["plan"]["entries"])):
+                planted.append(world.root / f"d/{TEMPORARY}{intent.payload['plan']['token']}-{number}")
+                plant(planted[-1], canary)
+
+    world.step = step
+    attempt(lambda: world.changes.land(change_set.id))
+    assert planted
+    canary.check()
+    state = world.changes.get(change_set.id).state
+    assert (world.root / "d/f.txt").read_text() == (MINE if state is ChangeState.LANDED else "one\n")
+
+
+# Names and kinds in a change set that no session makes by itself
+
+
+def with_tree(world: World, change_set: ChangeSet, *lines: str) -> None:
+    """Have the change set lead to a tree of these lines of `mktree`, whatever git itself would say to it."""
+    result = subprocess.run(
+        ["git", "mktree", "--missing"],
+        cwd=world.root,
+        input="".join(f"{line}\n" for line in lines),
+        text=True,
+        check=True,
+        capture_output=True,
+    ).stdout.strip()
+    statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change_set.id).values(result_tree=result)
+    world.database.write(lambda tx: tx.session.exec(statement))
+
+
+def subtree(world: World, *lines: str) -> str:
+    answer = subprocess.run(
+        ["git", "mktree", "--missing"],
+        cwd=world.root,
+        input="".join(f"{line}\n" for line in lines),
+        text=True,
+        check=True,
+        capture_output=True,
+    )
+    return answer.stdout.strip()
+
+
+GIT_NAMES = (
+    ".git", ".GIT", ".gIt", ".git ", ".git.", ".git . .", "git~1", "GIT~1", ".g\u200cit", ".git\u200d", "\ufeff.git",
+    ".git::$INDEX_ALLOCATION",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*GIT_NAMES, "..", "."])
+@pytest.mark.parametrize("at", ["top", pytest.param("below", marks=pytest.mark.attacks)])
+def test_names_that_lead_to_git_or_out(world: World, canary: Canary, name: str, at: str) -> None:
+    change_set = world.changed(lambda folder: (folder / "top").write_text(MINE) and None)
+    blob = world.repository.git("hash-object", "-w", "top").strip()
+    inner = subtree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
+    evil = f"040000 tree {inner}\t{name}"
+    base = world.repository.git("ls-tree", "HEAD").splitlines()
+    with_tree(world, change_set, *base, evil if at == "top" else f"040000 tree {subtree(world, evil)}\tinner")
+    git = {path: path.read_bytes() for path in (world.root / ".git/config", world.root / ".git/HEAD")}
+    beside = sorted(world.root.parent.iterdir())
+    with pytest.raises(Refusal):
+        world.changes.land(change_set.id)
+    assert {path: path.read_bytes() for path in git} == git
+    assert not (world.root / ".git/post-checkout").exists()
+    assert sorted(world.root.parent.iterdir()) == beside
+    assert not any(path.name == "post-checkout" for path in world.root.rglob("*"))
+    canary.check()
+
+
+def test_a_submodule_is_not_landed(world: World, canary: Canary) -> None:
+    change_set = world.changed(lambda folder: (folder / "top").write_text(MINE) and None)
+    base = world.repository.git("ls-tree", "HEAD").splitlines()
+    with_tree(world, change_set, *base, f"160000 commit {'1' * 40}\tsub")
+    with pytest.raises(Refusal, match="submodule"):
+        world.changes.land(change_set.id)
+    assert not (world.root / "sub").exists()
+
+
+TARGETS = ("{outside}", "{outside}/authorized_keys", "../{up}{outside}", "d/../../..{outside}", "/proc/self/cwd", "..")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_link_that_leads_out_and_then_a_file_behind_it(world: World, canary: Canary, target: str) -> None:
+    up = "../" * len(world.root.parts)
+    to = target.format(outside=canary.folder, up=up)
+    first = world.changed(lambda folder: (folder / "x").symlink_to(to))
+    with pytest.raises(Refusal, match="leads out of the project"):
+        world.changes.land(first.id)
+    assert not (world.root / "x").is_symlink()
+    (world.root / "x").symlink_to(to)  # as if it had been landed all the same, ignored by git
+    (world.root / ".git/info/exclude").write_text("x\n")
+    blob = world.repository.git("hash-object", "-w", "top").strip()
+    second = world.changed(lambda folder: (folder / "top").write_text(MINE) and None, name="session_2")
+    base = world.repository.git("ls-tree", "HEAD").splitlines()
+    with_tree(world, second, *base, f"040000 tree {subtree(world, f'100644 blob {blob}{chr(9)}authorized_keys')}\tx")
+    with pytest.raises(Refusal):
+        world.changes.land(second.id)
+    canary.check()
+
+
+def test_links_that_lead_out_together(world: World, canary: Canary) -> None:
+    """Neither has more `..` than folders above it; one behind the other they lead out."""
+
+    def edit(folder: Path) -> None:
+        (folder / "d/e").mkdir()
+        (folder / "d/e/here").symlink_to("../..")
+        (folder / "d/e/out").symlink_to("here/../outside")
+
+    change_set = world.changed(edit)
+    with pytest.raises(Refusal, match="d/e/out: a link that leads out"):
+        world.changes.land(change_set.id)
+
+
+def test_links_within_the_project_are_landed(world: World) -> None:
+    def edit(folder: Path) -> None:
+        (folder / "d/up").symlink_to("../top")
+        (folder / "d/here").symlink_to(".")
+        (folder / "later").symlink_to("not/made/yet")
+
+    world.changes.land(world.changed(edit).id)
+    assert (world.root / "d/up").read_text() == "top\n"
+    assert (world.root / "later").is_symlink()
+
+
+@pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o1777])
+def test_no_file_gets_the_rights_of_its_owner(world: World, mode: int) -> None:
+    file = world.root / "d/f.txt"
+    change_set = world.changed(edit)
+    file.chmod(mode)
+    world.changes.land(change_set.id)
+    assert file.read_text() == MINE
+    assert not file.stat().st_mode & 0o7000
+    world.changes.undo(change_set.id)
+    assert file.read_text() == "one\n"
+    assert not file.stat().st_mode & 0o7000
+
+
+def test_a_rename_of_case_alone(world: World, canary: Canary) -> None:
+    """With a link to outside at the other spelling."""
+
+    def edit(folder: Path) -> None:
+        (folder / "D").mkdir()
+        (folder / "d/f.txt").rename(folder / "D/f.txt")
+
+    change_set = world.changed(edit)
+    (world.root / "D").symlink_to(canary.folder)
+    with pytest.raises(Refusal):
+        world.changes.land(change_set.id)
+    canary.check()
+
+
+@pytest.mark.attacks
+def test_a_folder_that_is_a_mount_of_elsewhere(tmp_path: Path, canary: Canary) -> None:
+    if os.geteuid() != 0 or shutil.which("unshare") is None or beneath._openat2() is None:
+        pytest.skip("a mount needs root, unshare and openat2")
+    top = a_tree(tmp_path / "top")
+    script = textwrap.dedent(f"""
+        import subprocess
+        from pathlib import Path
+        from engine.storage.beneath import Beneath
+        from tests.attacks.test_landing import attempt, do
+        if subprocess.run(["mount", "--bind", {str(canary.folder)!r}, {str(top / "d")!r}]).returncode:
+            raise SystemExit(77)
+        with Beneath.open(Path({str(top)!r})) as files:
+            attempt(lambda: do("carry out", files))
+            attempt(lambda: do("take back", files))
+    """)
+    done = subprocess.run(["unshare", "--mount", sys.executable, "-c", script], cwd=Path.cwd(), check=False)
+    if done.returncode == 77:
+        pytest.skip("this machine does not let root mount")
+    assert done.returncode == 0
+    canary.check()
+
+
+# While a session may write there
+
+
+def test_no_landing_while_a_session_works_in_the_same_files(world: World) -> None:
+    change_set = world.changed(edit)
+    with world.locks.writing(str(world.root), "session_7"), pytest.raises(Refusal, match="session_7") as refused:
+        world.changes.land(change_set.id)
+    assert refused.value.code == "session_writes"
+    assert (world.root / "d/f.txt").read_text() == "one\n"
+    world.changes.land(change_set.id)
+    with world.locks.writing(str(world.root), "session_7"), pytest.raises(Refusal, match="session_7"):
+        world.changes.undo(change_set.id)
+
+
+def test_no_landing_while_a_session_without_a_sandbox_works_anywhere(world: World, tmp_path: Path) -> None:
+    change_set = world.changed(edit)
+    with world.changes.writing("session_7", tmp_path / "elsewhere", NoSandbox()), pytest.raises(Refusal) as refused:
+        world.changes.land(change_set.id)
+    assert refused.value.code == "session_writes"
