@@ -94,6 +94,10 @@ def _change(one: Document, style: Style, *, named: bool = False) -> list[str]:
     for file in one["files"]:
         numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
         lines.append(f"    {file['status']:8} {numbers:>9}  {clean(file['path'])}")
+        if file["refused"]:
+            lines.append(style.bad(f"      ✗ cannot be landed: {clean(file['refused'])}"))
+        if file["note"]:
+            lines.append(style.wants(f"      ▲ {clean(file['note'])}"))
     if one["state"] == "waiting":
         lines.append(style.dim("    land, branch or discard it"))
     return lines

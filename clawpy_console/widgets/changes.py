@@ -16,11 +16,15 @@ from clawpy_console import words
 from clawpy_console.actions import shown_key
 from clawpy_console.widgets.lines import DIFF, LinesView, diff_lines
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.session import change_words, check_words, file_row, waits
-from engine.values import ChangeSet, ChangeState, FileDiff, Refusal, SessionView
+from clawpy_console.widgets.session import change_words, check_words, file_row, marked_files, waits
+from engine.values import ChangeSet, ChangeState, FileChange, FileDiff, Refusal, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
+
+
+MOST_MARKED = 8
+"""Lines about marked files above the list, on a terminal that is not small."""
 
 
 class Changes(Vertical):
@@ -32,6 +36,7 @@ class Changes(Vertical):
         super().__init__(id=id, classes=classes)
         self._diff_of = ""
         self._diffs: dict[str, FileDiff] = {}
+        self._files: dict[str, FileChange] = {}
         self._verdict = Content("")
 
     def compose(self) -> ComposeResult:
@@ -48,6 +53,8 @@ class Changes(Vertical):
             lines.append(Content.styled(f"▲ {words.one_line(change.note)}", "$wants"))
         if check:
             lines.append(check_words(check))
+        files = change.files if change else ()
+        lines += marked_files(files, max(self.size.width - 2, 20), MOST_MARKED if self.app.size.height >= 40 else 3)
         state = change.state if change else None
         hints = ("land", "branch", "discard") if waits(change) else ("undo",) if state is ChangeState.LANDED else ()
         said = {"land": "lands it again"} if state is ChangeState.UNDONE else {}
@@ -59,7 +66,7 @@ class Changes(Vertical):
         if not verdict.is_same(self._verdict):
             self._verdict = verdict
             self.query_one("#verdict", Static).update(verdict)
-        files = change.files if change else ()
+        self._files = {one.path: one for one in files}
         self.query_one("#files", Rows).show([file_row(one) for one in files])
         self.query_one("#files").display = bool(files)
         self.query_one("#diff").display = bool(files)
@@ -88,11 +95,18 @@ class Changes(Vertical):
     @on(Rows.Moved, "#files")
     def _draw_diff(self) -> None:
         view = self.query_one("#diff", LinesView)
-        one = self._diffs.get(self.query_one("#files", Rows).current)
-        if one is None:
+        current = self.query_one("#files", Rows).current
+        one, file = self._diffs.get(current), self._files.get(current)
+        if file is None or not (one or file.status == "left out"):
             return
         view.clear()
-        view.extend([("file", f"{one.old_path} → {one.path}" if one.old_path else one.path)], follow=False)
+        view.extend([("file", f"{file.old_path} → {file.path}" if file.old_path else file.path)], follow=False)
+        if file.refused:
+            view.extend([("error", f"✗ cannot be landed: {file.refused}")], follow=False)
+        if file.note:
+            view.extend([("note", f"▲ {file.note}")], follow=False)
+        if one is None:
+            return
         view.extend(diff_lines(one.hunks), follow=False)
         if not one.hunks:
             view.extend([("note", "a binary file" if one.binary else "no lines changed")], follow=False)

@@ -56,9 +56,23 @@ def session_row(
 def file_row(file: FileChange) -> Row:
     """A changed file in the list."""
     mark, style = MARKS.get(file.status, ("~", "accent"))
+    if file.refused or file.note:
+        mark, style = ("✗", "wrong") if file.refused else ("▲", "wants")
     counts = "binary" if file.added is None else f"+{file.added} -{file.removed}"
     name = f"{file.old_path} → {file.path}" if file.old_path else file.path
     return Row(file.path, name, mark, counts, "ink", style, "faint")
+
+
+def marked_files(files: Sequence[FileChange], width: int, most: int) -> list[Content]:
+    """What a reviewer must know of files before reading the diff, one line each: what cannot be landed first."""
+    refused = [(f"✗ {file.path}: {file.refused}; it cannot be landed", "$wrong") for file in files if file.refused]
+    noted = [(f"▲ {file.path}: {file.note}", "$wants") for file in files if file.note and not file.refused]
+    lines = [*refused, *noted]
+    if len(lines) > most:
+        left = lines[most - 1 :]
+        told = f"▲ {words.count(len(left), 'more file')} marked in the list below"
+        lines = [*lines[: most - 1], (told, "$wrong" if len(refused) >= most else "$wants")]
+    return [Content.styled(words.crop(text, width), style) for text, style in lines]
 
 
 def about(session: SessionView, calls: Sequence[ModelCall], now: datetime, width: int) -> list[Content]:

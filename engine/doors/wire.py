@@ -174,6 +174,8 @@ def change_set(one: ChangeSet | None) -> Document | None:
                 "added": file.added,
                 "removed": file.removed,
                 "oldPath": file.old_path,
+                "note": file.note,
+                "refused": file.refused,
             }
             for file in one.files
         ],

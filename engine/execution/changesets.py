@@ -95,10 +95,11 @@ class ChangeSets(ChangeReader):
     def capture(self, worktree: Worktree) -> Captured | None:
         """What was changed in `worktree`, or None when nothing was. Slow (git); nothing is stored yet."""
         result = self._worktrees.capture(worktree)
-        if result == worktree.base:
+        if result.tree == worktree.base:
             return None
         git = snapshots.plain_git(worktree.workspace).git
-        return Captured(worktree, result, diffs.file_changes(git, worktree.base, result))
+        files = diffs.file_changes(git, worktree.base, result.tree, result.nested)
+        return Captured(worktree, result.tree, files)
 
     def store(
         self, tx: Transaction, captured: Captured, *, prediction_id: str, title: str, check: CheckResult | None = None

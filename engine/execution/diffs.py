@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from engine.execution import merging
+from engine.execution.running_files import runs_by_itself
 from engine.execution.snapshots import shown, split
 from engine.git import Git
 from engine.values import FileChange, FileDiff, sanitise
@@ -11,20 +16,93 @@ from engine.values import FileChange, FileDiff, sanitise
 HUNKS_KEPT = 100_000
 """Characters of unified diff shown for one file."""
 
+LINE_SHOWN = 1_000
+"""Characters of one line of a diff."""
+
+TARGET_SHOWN = 200
+"""Characters of a link's target."""
+
+EXECUTABLE = "100755"
+
 BIG = "1m"
 """Files above this size are shown as binary."""
 
 _OPTIONS = ("-c", f"core.bigFileThreshold={BIG}", "diff-tree", "-r", "--find-renames", "--no-ext-diff", "--no-textconv")
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "T": "modified"}
 
 
-def file_changes(git: Git, base: str, result: str) -> tuple[FileChange, ...]:
-    """Every file that differs, renames found; paths are made fit for showing."""
+def file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = ()) -> tuple[FileChange, ...]:
+    """Every file that differs, renames found; paths are made fit for showing. `left_out` are repositories of their own
+    that were found among the files and are no part of the trees."""
     counts = _counts(git, base, result)
-    return tuple(
-        FileChange(shown(path), status, *counts.get(path, (None, None)), old_path=shown(old_path))
-        for path, status, old_path, _ in _files(git, base, result)
+    files = _files(git, base, result)
+    refused = merging.refused(git, result, [file.change for file in files])
+    bare = _bare_repositories(git, result, [file.path for file in files])
+    changes = [
+        FileChange(
+            shown(file.path),
+            file.status,
+            *counts.get(file.path, (None, None)),
+            old_path=shown(file.old_path),
+            note=_note(git, file, in_bare=file.path in bare),
+            refused=refused.get(file.path, ""),
+        )
+        for file in files
+    ]
+    nested = "a git repository of its own; it stays behind when the change set is landed"
+    return (*changes, *(FileChange(shown(path), "left out", None, None, note=nested) for path in left_out))
+
+
+def _note(git: Git, file: _File, *, in_bare: bool) -> str:
+    """What a reviewer must know before the diff, in one line; "" for an ordinary change of an ordinary file."""
+    change = file.change
+    words = []
+    if change.old_mode == merging.LINK != change.new_mode and not change.goes:
+        words.append(f"was a link to {_target(git, change.old_oid)}")
+    if change.new_mode == merging.LINK:
+        words.append(f"a link to {_target(git, change.new_oid)}")
+    elif change.new_mode == merging.GITLINK:
+        words.append(f"a submodule at {change.new_oid[:10]}")
+    elif change.new_mode == EXECUTABLE and change.old_mode in (merging.ABSENT, merging.LINK):
+        words.append("executable")
+    elif change.new_mode != change.old_mode and EXECUTABLE in (change.new_mode, change.old_mode) and not change.goes:
+        became = "can be run now" if change.new_mode == EXECUTABLE else "can no longer be run"
+        words.append(f"mode {change.old_mode[-3:]} → {change.new_mode[-3:]}, {became}")
+    if in_bare:
+        words.append("part of a bare git repository: git run in there obeys its configuration, which names programs")
+    for path in (file.path, file.old_path) if not change.goes else (file.path,):
+        if (runs := runs_by_itself(os.fsdecode(path))) and runs not in words:
+            words.append(runs)
+    return "; ".join(words)
+
+
+def _target(git: Git, oid: str) -> str:
+    target = shown(git.output("cat-file", "blob", oid))
+    return target if len(target) <= TARGET_SHOWN else f"{target[:TARGET_SHOWN]}…"
+
+
+def _bare_repositories(git: Git, tree: str, paths: Sequence[bytes]) -> set[bytes]:
+    """Those of `paths` that make a folder a bare repository: its HEAD and its configuration, and its hooks."""
+    asked = {}
+    for path in paths:
+        folder, _, name = path.rpartition(b"/")
+        if name in (b"HEAD", b"config"):
+            asked[path] = folder
+        elif folder == b"hooks" or folder.endswith(b"/hooks"):
+            asked[path] = folder.rpartition(b"/")[0]
+    if not asked:
+        return set()
+    wanted = b"".join(
+        b"%s:%s\0" % (tree.encode(), folder + b"/" + name if folder else name)
+        for folder in asked.values()
+        for name in (b"HEAD", b"config")
     )
+    answer = git.output("cat-file", "--batch-check=%(objecttype)", "-z", stdin=wanted).split(b"\n")
+    there = [line == b"blob" for line in answer if line]
+    return {path for number, path in enumerate(asked) if all(there[2 * number : 2 * number + 2])}
 
 
 def file_diffs(git: Git, base: str, result: str) -> list[FileDiff]:
@@ -35,18 +113,32 @@ def file_diffs(git: Git, base: str, result: str) -> list[FileDiff]:
     # the order of the raw list; a file that became a link (or the reverse) has two.
     sections = re.split(rb"(?m)^(?=diff --git )", patch)[1:]
     diffs = []
-    for path, status, old_path, sections_taken in _files(git, base, result):
-        taken, sections = sections[:sections_taken], sections[sections_taken:]
+    for file in _files(git, base, result):
+        taken, sections = sections[: file.sections], sections[file.sections :]
         text = "".join(_hunks(section) for section in taken)
-        binary = counts.get(path, (None, None)) == (None, None)
-        diffs.append(
-            FileDiff(shown(path), status, shown(old_path), binary, text[:HUNKS_KEPT], cut=len(text) > HUNKS_KEPT)
-        )
+        binary = counts.get(file.path, (None, None)) == (None, None)
+        cut = len(text) > HUNKS_KEPT
+        diffs.append(FileDiff(shown(file.path), file.status, shown(file.old_path), binary, text[:HUNKS_KEPT], cut=cut))
     return diffs
 
 
-def _files(git: Git, base: str, result: str) -> list[tuple[bytes, str, bytes, int]]:
-    """(path, status, old path, number of sections in a patch) of each file, in git's order."""
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file as `diff-tree` tells it; `sections` is how many it has in a patch. Of a rename, `change` is both sides
+    under the new path."""
+
+    change: merging.TreeChange
+    status: str
+    old_path: bytes
+    sections: int
+
+    @property
+    def path(self) -> bytes:
+        return self.change.path
+
+
+def _files(git: Git, base: str, result: str) -> list[_File]:
+    """The files that differ, in git's order."""
     items = iter(split(git.output(*_OPTIONS, "--raw", "--full-index", "-z", base, result)))
     files = []
     for header in items:
@@ -57,7 +149,8 @@ def _files(git: Git, base: str, result: str) -> list[tuple[bytes, str, bytes, in
         if letter in "RC":
             old_path, path = path, next(items)
         status = "mode" if letter == "M" and old_oid == new_oid and old_mode != new_mode else _STATUS[letter]
-        files.append((path, status, old_path, 2 if letter == "T" else 1))
+        change = merging.TreeChange(path, old_mode, new_mode, old_oid, new_oid)
+        files.append(_File(change, status, old_path, 2 if letter == "T" else 1))
     return files
 
 
@@ -77,4 +170,15 @@ def _counts(git: Git, base: str, result: str) -> dict[bytes, tuple[int | None, i
 def _hunks(section: bytes) -> str:
     """The hunks of one file's patch, without its header."""
     start = re.search(rb"(?m)^@@ ", section)
-    return "" if start is None else sanitise(section[start.start() :].decode(errors="replace"))
+    if start is None:
+        return ""
+    lines = section[start.start() :].decode(errors="replace").split("\n")
+    return "\n".join(_line(line) for line in lines)
+
+
+def _line(line: str) -> str:
+    """A line of a diff as it may be shown: what is invisible or turns the direction of text is named, and a line that
+    is too long ends early and says so."""
+    line = _INVISIBLE.sub(lambda found: f"<U+{ord(found[0]):04X}>", line.removesuffix("\r"))
+    more = len(line) - LINE_SHOWN
+    return sanitise(line if more <= 0 else f"{line[:LINE_SHOWN]} … {more:,} more characters in this line")

@@ -17,12 +17,12 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.git import Git
 from engine.storage.files import TEMPORARY
-from engine.values import Refusal, sanitise
+from engine.values import Refusal
 
 REF_ROOT = "refs/clawpy"
 """Everything we keep alive in a repository hangs here, as trees: `git log --all` does not show it."""
@@ -43,11 +43,13 @@ _PROGRAMS = re.compile(r"^(filter|merge)\.(.*)\.(clean|smudge|process|required|d
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A working tree at one instant. `head` is the commit, "" before the first; `clean`: the tree is that of `head`."""
+    """A working tree at one instant. `head` is the commit, "" before the first; `clean`: the tree is that of `head`.
+    `nested`: folders that are repositories of their own without being submodules, and are left out."""
 
     head: str
     tree: str
     clean: bool
+    nested: tuple[bytes, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +108,9 @@ def take(plain: PlainGit, *, folder: Path | None = None, index: Path | None = No
         if base:
             git.output("read-tree", "--reset", base)
         _uncover(git)
-        _follow_files(git)
+        nested = _follow_files(git)
         tree = git.text("write-tree", "--missing-ok")
-    return Snapshot(head, tree, tree == (committed or empty_tree(plain.git)))
+    return Snapshot(head, tree, tree == (committed or empty_tree(plain.git)), nested)
 
 
 def _head_of(git: Git) -> tuple[str, str]:
@@ -153,9 +155,10 @@ def _uncover(git: Git) -> None:
         git.output("update-index", "-z", "--no-assume-unchanged", "--stdin", stdin=joined(hidden))
 
 
-def _follow_files(git: Git) -> None:
+def _follow_files(git: Git) -> tuple[bytes, ...]:
     """Bring the scratch index up to date with the files, as `git add -A` would, but for what that does besides:
-    it runs `git status` in submodules (with their configuration) and stumbles over nested repositories."""
+    it runs `git status` in submodules (with their configuration) and stumbles over nested repositories.
+    Returns these."""
     changed = split(git.output("diff-files", "--name-status", "--no-renames", "--ignore-submodules=dirty", "-z"))
     status = dict(zip(changed[1::2], changed[0::2], strict=True))
     gone = [path for path, letter in status.items() if letter == b"D"]
@@ -163,13 +166,11 @@ def _follow_files(git: Git) -> None:
     if gone:
         git.output("update-index", "--force-remove", "-z", "--stdin", stdin=joined(gone))
     ours = TEMPORARY.encode()
-    fresh = [
-        path
-        for path in split(git.output("ls-files", "--others", "--exclude-standard", "-z"))
-        if not path.endswith(b"/") and not path.rpartition(b"/")[2].startswith(ours)
-    ]
+    others = split(git.output("ls-files", "--others", "--exclude-standard", "-z"))
+    fresh = [path for path in others if not path.endswith(b"/") and not path.rpartition(b"/")[2].startswith(ours)]
     if stay or fresh:
         git.output("update-index", "--add", "--replace", "--remove", "-z", "--stdin", stdin=joined(stay + fresh))
+    return tuple(path for path in others if path.endswith(b"/"))
 
 
 def empty_tree(git: Git) -> str:
@@ -215,10 +216,14 @@ def joined(items: list[bytes]) -> bytes:
 
 
 def shown(path: str | bytes) -> str:
-    """A path as it may be shown: one line, no control characters, bytes that are no UTF-8 as \\xNN."""
+    """A path as it may be shown: one line, what cannot be seen or is no UTF-8 as an escape such as \\x1b, \\u202e."""
     raw = os.fsencode(path) if isinstance(path, str) else path
     text = raw.decode(errors="backslashreplace")
-    return sanitise(text.replace("\n", "\\n").replace("\t", "\\t"))
+    return text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def missing_objects(git: Git, *oids: str) -> list[str]:

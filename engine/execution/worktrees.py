@@ -164,12 +164,12 @@ class Worktrees:
         """Where the worktree of a session is or would be."""
         return self._home.worktrees / snapshots.checked_id(session_id)
 
-    def capture(self, worktree: Worktree) -> str:
+    def capture(self, worktree: Worktree) -> snapshots.Snapshot:
         """The worktree's files as a tree in the operator's repository, kept under the session's refs."""
         plain = snapshots.plain_git(worktree.workspace)
         index = _admin_folder(plain, worktree.folder) / "index"
-        result = snapshots.take(plain, folder=worktree.folder, index=index, base=worktree.base).tree
-        snapshots.keep(plain.git, worktree.session_id, "result", result)
+        result = snapshots.take(plain, folder=worktree.folder, index=index, base=worktree.base)
+        snapshots.keep(plain.git, worktree.session_id, "result", result.tree)
         return result
 
     def remove(self, session_id: str) -> None:

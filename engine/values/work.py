@@ -107,13 +107,17 @@ class ChangeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file of a change set. status: "added", "modified", "deleted", "renamed", "mode"; lines None for binary."""
+    """One file of a change set. status: "added", "modified", "deleted", "renamed", "mode", "left out" (a repository of
+    its own, which is no part of the change set); lines None for binary. `note` says in one line what a reviewer must
+    know first: that it is a link, a change of its mode, which tool runs it. `refused`: why it cannot be landed."""
 
     path: str
     status: str
     added: int | None
     removed: int | None
     old_path: str = ""
+    note: str = ""
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def test_what_one_says_of_itself(world: World) -> None:
         FileChange("b.txt", "deleted", 0, 1),
         FileChange("new name.txt", "renamed", 0, 0, old_path="old.txt"),
         FileChange("bin", "added", None, None),
-        FileChange("esc.txt", "added", 1, 0),
+        FileChange("esc\\x1b[31m.txt", "added", 1, 0),
     }
     assert world.changes.list(state=ChangeState.WAITING, workspace=str(world.root)) == [change_set]
     assert world.changes.list(state=ChangeState.LANDED) == []
@@ -84,7 +84,7 @@ def test_the_diff_by_file(world: World) -> None:
     assert "-b\n" in found["b.txt"].hunks
     assert "+a.txt\n" in found["b.txt"].hunks
     assert (found["bin"].binary, found["bin"].hunks) == (True, "")
-    assert found['new\\nline "q".txt'].hunks.endswith("+diff --git a/x b/x\n+red\n")
+    assert found['new\\nline "q".txt'].hunks.endswith("+diff --git a/x b/x\n+<U+001B>[2Jred\n")
     assert (found["old.txt"].status, found["old.txt"].hunks) == ("mode", "")
     assert found["long.txt"].cut
     assert len(found) == 7

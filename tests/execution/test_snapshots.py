@@ -236,4 +236,4 @@ def test_session_ids_are_checked(name: str) -> None:
 
 
 def test_paths_are_shown_harmlessly() -> None:
-    assert snapshots.shown(b"a\nb\x1b[31m\xff") == "a\\nb\\xff"
+    assert snapshots.shown(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"

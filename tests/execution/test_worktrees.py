@@ -101,7 +101,7 @@ def test_a_session_cannot_bring_a_configuration_of_its_own(world: World) -> None
     (worktree.folder / ".gitattributes").write_text("* filter=evil\n")
     (worktree.folder / "a.txt").write_text("changed\n")
 
-    result = world.worktrees.capture(worktree)
+    result = world.worktrees.capture(worktree).tree
 
     assert world.repository.git("show", f"{result}:a.txt") == "changed"
     assert not (world.folder / "trap").exists()
@@ -120,7 +120,7 @@ def test_what_the_session_did_with_git_does_not_matter(world: World) -> None:
     inside.git("rm", "-q", "--cached", "a.txt")
     inside.commit("work", {"b.md": "b"})
 
-    result = world.worktrees.capture(worktree)
+    result = world.worktrees.capture(worktree).tree
 
     names = world.repository.git("ls-tree", "-r", "--name-only", result).splitlines()
     assert names == [".gitignore", "a.txt", "b.md", "untracked.log.txt"]

