@@ -271,6 +271,8 @@ class Settings(Section):
     card_cycle_ms: Milliseconds = 600_000
     autonomous_cycle_ms: Milliseconds = 1_800_000
     max_pending_cards: Annotated[int, Field(ge=1, le=50)] = 5
+    """In one workspace (SPEC 2.9)."""
+    max_pending_cards_in_all: Annotated[int, Field(ge=1, le=200)] = 12
     max_running_sessions: Annotated[int, Field(ge=1, le=32)] = 2
 
     twin_model_id: str = ""

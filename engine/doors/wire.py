@@ -15,6 +15,7 @@ from engine.values import (
     CheckResult,
     CostState,
     Hold,
+    Mute,
     RailVerdict,
     Refusal,
     SessionView,
@@ -84,6 +85,24 @@ def card(one: Card) -> Document:
         "session": one.session_id,
         "taskId": one.task_id,
         "note": one.note,
+    }
+
+
+def mute(one: Mute) -> Document:
+    """What stays away because it was dismissed; `until` null is until it is lifted, `workspace` null everywhere, and
+    `subject` null the whole kind."""
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "workspace": one.workspace or None,
+        "subject": one.subject or None,
+        "dismissals": one.dismissals,
+        "since": instant(one.at),
+        "until": instant(one.until),
+        "reason": None if one.reason is None else one.reason.value,
+        "why": one.why,
+        "prediction": one.card,
+        "prompt": one.prompt,
     }
 
 

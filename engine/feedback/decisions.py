@@ -187,6 +187,17 @@ class Decisions:
             pairs.pair_with_rejection(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)
         self._changed(tx, retired)
 
+    def weigh(self, tx: Transaction, prediction_id: str, weight: float) -> None:
+        """Let the signal that counts for this card speak as loudly as `weight`, in (0, 1]: the operator said why."""
+        changed = []
+        for row in found(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
+            if row.signal != DecisionSignal.ORIGINAL and row.weight != weight:
+                row.weight = weight
+                tx.session.add(row)
+                assert row.id is not None
+                changed.append(row.id)
+        self._changed(tx, changed)
+
     def take_back(self, tx: Transaction, prediction_id: str) -> None:
         """The decision on this card was undone before anything came of it: its signals and pairs count no more."""
         self._changed(tx, self._retire(tx, prediction_id, keep_original=False))

@@ -60,7 +60,12 @@ class Prediction(Row, table=True):
         Index("idx_predictions_status", "status"),
         Index("idx_predictions_user", "user_id", text("created_at DESC")),
         Index("ix_predictions_fingerprint", "fingerprint", "closed_at"),
-        Index("ux_predictions_pending", "fingerprint", unique=True, sqlite_where=text("status = 'pending'")),
+        Index(
+            "ux_predictions_pending",
+            *("workspace", "kind", "subject"),
+            unique=True,
+            sqlite_where=text("status = 'pending'"),
+        ),
         Index("ix_predictions_session", "session_id"),
         Index("ix_predictions_triggered", "target_channel", "confirmed_at"),
     )
@@ -86,6 +91,7 @@ class Prediction(Row, table=True):
     flow: str | None = None
     parameters: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     original_prompt: str = ""
+    subject: str = Field(sa_column_kwargs={"server_default": ""})
     fingerprint: str
     facts: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     signals: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
@@ -131,6 +137,7 @@ class Prediction(Row, table=True):
         """What the limits look at."""
         return Seat(
             id=self.id,
+            workspace=self.workspace,
             source=Source(self.source),
             snoozed_until=self.snoozed_until,
             shown=self.shown_at is not None,
@@ -176,9 +183,9 @@ def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, no
     kept = row.model_dump(
         include={
             "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind",
-            "workspace", "runner", "flow", "parameters", "original_prompt", "fingerprint", "facts", "signals", "parts",
-            "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served", "novel", "rank", "urgency",
-            "from_channel", "evidence_at",
+            "workspace", "runner", "flow", "parameters", "original_prompt", "subject", "fingerprint", "facts",
+            "signals", "parts", "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served",
+            "novel", "rank", "urgency", "from_channel", "evidence_at",
         }
     )  # fmt: skip
     return Prediction(id=card_id, created_at=now, expires_at=expires_at, note=note, **kept)
@@ -327,6 +334,7 @@ _SEATS = (
         col(Prediction.urgency),
         col(Prediction.created_at),
         col(Prediction.kind),
+        col(Prediction.subject),
     )
     .where(col(Prediction.status) == Status.PENDING.value)
     .order_by(col(Prediction.created_at), col(Prediction.id))
@@ -338,16 +346,21 @@ class Seated:
     """A pending card as the cycle looks at it: its seat, and the evidence it stands and falls with."""
 
     seat: Seat
-    workspace: str
     fingerprint: str
     kind: str
+    subject: str
 
 
 def all_seated(session: Session) -> list[Seated]:
     """`all_pending` for who asks often: without the half of a row that is prose and JSON."""
     return [
-        Seated(Seat(id, Source(source), snoozed, shown is not None, (rank, urgency), at), workspace, fingerprint, kind)
-        for id, workspace, fingerprint, source, snoozed, shown, rank, urgency, at, kind in ask(session, _SEATS)
+        Seated(
+            Seat(id, workspace, Source(source), snoozed, shown is not None, (rank, urgency), at),
+            fingerprint,
+            kind,
+            subject,
+        )
+        for id, workspace, fingerprint, source, snoozed, shown, rank, urgency, at, kind, subject in ask(session, _SEATS)
     ]
 
 
