@@ -66,14 +66,14 @@ def _lift(app: ConsoleApp, word: str) -> None:
 
 
 def _go(app: ConsoleApp, mode: str) -> None:
-    app.in_background(app.action_go(mode), "go")
+    app.in_background(partial(app.action_go, mode), "go")
 
 
 def _act(app: ConsoleApp, action: str, node: Any) -> None:
     async def act() -> None:
         await app.run_action(action, node)
 
-    app.in_background(act(), "palette")
+    app.in_background(act, "palette")
 
 
 def switch_gateway(app: ConsoleApp, on: bool) -> None:

@@ -316,6 +316,11 @@ class Settings(Section):
         """The settings of one workspace (its top folder as git says it), the defaults where the file is silent."""
         return self.workspaces.get(path, _UNNAMED)
 
+    @property
+    def acts_by_itself(self) -> bool:
+        """Whether anything may run that no person approved (SPEC 7.4)."""
+        return self.autonomous_mode_enabled and any(one.autonomy is Autonomy.ACT for one in self.workspaces.values())
+
     def kept_days(self, table: str, workspace: str) -> int:
         """For how many days a workspace's rows of a table are kept, 0 for ever. `table` by its name, as `memory_events`
         (SPEC 4.2). Raises AttributeError for a table that has no such setting."""

@@ -14,8 +14,8 @@ from clawpy_console.dialogs.base import Dialog
 
 
 class Choose(Dialog[str | None]):
-    """Gives the value whose key was pressed, None on Escape. `options` are key, value, what it means. `by_key` gives the
-    key instead, where two values may read the same."""
+    """Gives the value whose key was pressed, None on Escape. `options` are key, value, what it means. `by_key` gives
+    the key instead, where two values may read the same."""
 
     def __init__(
         self, title: str, options: Sequence[tuple[str, str, str]], *, present: str, by_key: bool = False

@@ -465,7 +465,7 @@ def _next_line(card: Card, width: int, place: int) -> Content:
 def _past_line(card: Card, session: SessionView | None, now: datetime, width: int) -> Content:
     glyph, style = {
         Outcome.SUCCEEDED: ("✓", "$grey"), Outcome.FAILED: ("✗", "$wrong"), Outcome.CANCELLED: ("✗", "$grey"),
-        Outcome.BLOCKED: ("✗", "$wrong"),
+        Outcome.BLOCKED: ("✗", "$wrong"), Outcome.DISCARDED: ("✗", "$grey"),
     }.get(card.outcome or Outcome.WITHDRAWN, ("·", "$faint"))  # fmt: skip
     word = (
         card.outcome.value

@@ -279,7 +279,7 @@ class Cards:
             if row.status == Status.EXECUTED:
                 self._reverse(row)
                 return self._deciding.change(
-                    card_id, lambda tx, row: self._transitions.turn_down(tx, row, DecisionSignal.UNDONE)
+                    card_id, lambda tx, row: self._transitions.turn_down(tx, row, DecisionSignal.UNDONE, tx.now)
                 )
             return self._deciding.change(card_id, self._bring_back)
 

@@ -40,6 +40,10 @@ LOCAL_USER = "local"
 """The `user_id` of every row: one home, one operator."""
 
 
+ENDS = tuple(one for one in Outcome if one is not Outcome.DISCARDED)
+"""How work ends. That it was thrown away later is an instant of its own (`discarded_at`)."""
+
+
 def _one_of(column: str, words: Any, *, nullable: bool = False) -> str:
     rule = f"{column} IN ({', '.join(repr(str(word)) for word in words)})"
     return f"{column} IS NULL OR {rule}" if nullable else rule
@@ -54,7 +58,7 @@ class Prediction(Row, table=True):
         CheckConstraint(_one_of("status", Status), name="status_known"),
         CheckConstraint(_one_of("source", Source), name="source_known"),
         CheckConstraint(_one_of("decided_by", DecidedBy, nullable=True), name="decided_by_known"),
-        CheckConstraint(_one_of("outcome", Outcome, nullable=True), name="outcome_known"),
+        CheckConstraint(_one_of("outcome", ENDS, nullable=True), name="outcome_known"),
         CheckConstraint(_one_of("trigger_type", TriggerType, nullable=True), name="trigger_type_known"),
         CheckConstraint("estimate_microusd >= 0", name="estimate_range"),
         Index("idx_predictions_status", "status"),
@@ -118,6 +122,8 @@ class Prediction(Row, table=True):
     outcome: str | None = None
     closed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     """When it was dismissed, executed, expired or withdrawn: cool-downs count from here."""
+    discarded_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    """When the operator threw away what came of it."""
     undo_requested_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     note: str = ""
     served: str = Field(default="", sa_column_kwargs={"server_default": ""})
@@ -196,6 +202,12 @@ def is_novel(verdicts: tuple[RailVerdict, ...]) -> bool:
     return any("novel-pair" in verdict.rule.split(",") for verdict in verdicts)
 
 
+def _outcome(row: Prediction) -> Outcome | None:
+    if row.discarded_at is not None:
+        return Outcome.DISCARDED
+    return None if row.outcome is None else Outcome(row.outcome)
+
+
 def card_of(row: Prediction) -> Card:
     """A row as the operator sees it."""
     return Card(
@@ -227,7 +239,7 @@ def card_of(row: Prediction) -> Card:
         shown_at=row.shown_at,
         decided_by=None if row.decided_by is None else DecidedBy(row.decided_by),
         decided_at=row.decided_at,
-        outcome=None if row.outcome is None else Outcome(row.outcome),
+        outcome=_outcome(row),
         session_id=row.session_id,
         task_id=row.task_id,
         note=row.note,
@@ -362,6 +374,16 @@ def all_seated(session: Session) -> list[Seated]:
         )
         for id, workspace, fingerprint, source, snoozed, shown, rank, urgency, at, kind, subject in ask(session, _SEATS)
     ]
+
+
+def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:
+    """Sessions that the operator began there with prompts of his own, approved since."""
+    query = sqlalchemy.select(col(Prediction.session_id)).where(
+        col(Prediction.workspace) == workspace,
+        col(Prediction.source) == Source.OPERATOR.value,
+        col(Prediction.confirmed_at) >= since,
+    )
+    return {str(one) for one in session.execute(query).scalars() if one}
 
 
 _LAST_TRIGGERED = (

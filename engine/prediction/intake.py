@@ -14,7 +14,7 @@ from sqlmodel import Session, col
 from engine.config import SettingsSource
 from engine.events import CycleFinished, TriggerBlocked
 from engine.prediction import limits
-from engine.prediction.cards_store import Prediction, Seated, all_seated, card_of, created, find
+from engine.prediction.cards_store import Prediction, Seated, all_seated, card_of, created, find, own_sessions
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import Dismissals
 from engine.prediction.handled import Made, did_himself
@@ -262,7 +262,9 @@ class Intake:
         withdrawn = []
         for one in _over(pending, sensed, tx.now):
             row = find(tx.session, one.seat.id)
-            himself = did_himself(Made(row.kind, row.facts, row.parameters, row.created_at), contexts[row.workspace])
+            made = Made(row.kind, row.facts, row.parameters, row.created_at)
+            own = own_sessions(tx.session, row.workspace, row.created_at)
+            himself = did_himself(made, contexts[row.workspace], own)
             reason = "you did it yourself" if himself else "what it was about is no longer so"
             self._transitions.withdraw(tx, row, reason, did_himself=himself)
             withdrawn.append(row.id)

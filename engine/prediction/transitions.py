@@ -219,12 +219,15 @@ class Transitions:
             self._history.record(tx, DecisionSignal.UNDONE, decided(row, DecidedBy.OPERATOR))
         tx.record(PredictionExecuted(subject=row.id, workspace=row.workspace, outcome=row.outcome))
 
-    def turn_down(self, tx: Transaction, row: Prediction, signal: DecisionSignal) -> None:
-        """The operator undid or discarded what came of it: his later word replaces the approval, once."""
+    def turn_down(self, tx: Transaction, row: Prediction, signal: DecisionSignal, at: datetime) -> None:
+        """The operator undid or discarded what came of it, `at` that time: his later word replaces the approval,
+        once."""
         if self._history.standing(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
             return
-        row.undo_requested_at = row.undo_requested_at or tx.now
-        self._history.record(tx, signal, decided(row, DecidedBy.OPERATOR))
+        row.undo_requested_at = row.undo_requested_at or at
+        if signal is DecisionSignal.DISCARDED:
+            row.discarded_at = at
+        self._history.record(tx, signal, decided(row, DecidedBy.OPERATOR), at=at)
 
     def make_room(self, tx: Transaction, returning: Prediction) -> None:
         """No more than fit (SPEC 2.9), also after a card came back or was suggested: the lowest ranked of the others

@@ -32,6 +32,7 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     BLOCKED = "blocked"
     WITHDRAWN = "withdrawn"
+    DISCARDED = "discarded"  # the operator threw away what came of it
 
 
 class DismissReason(StrEnum):

@@ -216,7 +216,7 @@ CREATE TABLE predictions (
 	outcome VARCHAR, 
 	closed_at VARCHAR(32), 
 	undo_requested_at VARCHAR(32), 
-	note VARCHAR NOT NULL, served VARCHAR DEFAULT '' NOT NULL, seen BLOB DEFAULT (x'') NOT NULL, subject VARCHAR DEFAULT '' NOT NULL, 
+	note VARCHAR NOT NULL, served VARCHAR DEFAULT '' NOT NULL, seen BLOB DEFAULT (x'') NOT NULL, subject VARCHAR DEFAULT '' NOT NULL, discarded_at VARCHAR(32), 
 	PRIMARY KEY (id), 
 	CONSTRAINT decided_by_known CHECK (decided_by IS NULL OR decided_by IN ('operator', 'autonomy', 'api')), 
 	CONSTRAINT outcome_known CHECK (outcome IS NULL OR outcome IN ('succeeded', 'failed', 'cancelled', 'blocked', 'withdrawn')), 
@@ -256,7 +256,7 @@ CREATE TABLE sessions (
 	check_result JSON, 
 	facts JSON NOT NULL, 
 	change_set_id VARCHAR, 
-	lines INTEGER NOT NULL, 
+	lines INTEGER NOT NULL, discarded_at VARCHAR(32), 
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_sessions_mode CHECK (mode IN ('approved', 'autonomous')), 
 	CONSTRAINT ck_sessions_state CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled', 'blocked', 'interrupted')), 
@@ -559,8 +559,8 @@ CREATE TABLE "dpo_pairs" (
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_dpo_pairs_weight CHECK (weight > 0 AND weight <= 1)
 );
-CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
+CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
 CREATE TABLE training_runs (
 	id VARCHAR NOT NULL, 

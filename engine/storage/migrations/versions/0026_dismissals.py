@@ -1,4 +1,4 @@
-"""What a card is about, and the dismissals that keep it away."""
+"""What a card is about, the dismissals that keep it away, and when work was thrown away."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,8 +9,19 @@ down_revision = "0025"
 
 def upgrade() -> None:
     op.add_column("predictions", sa.Column("subject", sa.String(), server_default="", nullable=False))
+    for table in ("predictions", "sessions"):
+        op.add_column(table, sa.Column("discarded_at", sa.String(length=32), nullable=True))
     # Of cards that are older nothing better is known: each is about its own evidence.
     op.execute("UPDATE predictions SET subject = fingerprint")
+    op.execute(
+        "UPDATE predictions SET discarded_at = (SELECT max(decided_at) FROM decisions WHERE "
+        "decisions.prediction_id = predictions.id AND decisions.signal = 'discarded' AND taken_back_at IS NULL)"
+    )
+    op.execute(
+        "UPDATE sessions SET discarded_at = (SELECT max(decided_at) FROM change_sets WHERE "
+        "change_sets.session_id = sessions.id AND change_sets.state = 'discarded') "
+        "WHERE prediction_id IN (SELECT id FROM predictions WHERE discarded_at IS NOT NULL)"
+    )
     op.drop_index("ux_predictions_pending", "predictions")
     op.create_index(
         "ux_predictions_pending",
