@@ -200,7 +200,9 @@ class MissionScreen(ConsoleScreen):
             return f"no cards kept from last time\n\nthe engine is {self.app.opening}"
         cycle = known.autonomy.next_cycle
         when = f"the next look is at {words.hour(cycle)}" if cycle else "no look is planned"
-        return f"✓ no cards\n\n{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
+        remark = known.autonomy.remark
+        said = "".join(f"{line}\n" for line in [*words.one_line(remark).split("; "), ""] if remark)
+        return f"✓ no cards\n\n{said}{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
 
     # What the operator was away for, and the first run
 

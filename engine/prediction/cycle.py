@@ -128,6 +128,7 @@ class Predictions:
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._signals: dict[str, tuple[Signal, ...]] = {}
+        self._remarks: dict[str, str] = {}
         self._told: set[str] = set()
         self._follow_ups = FollowUps(database, clock, facts=facts, session=session, offer=self._offer_next)
 
@@ -172,6 +173,10 @@ class Predictions:
     def signals(self, workspace: str) -> tuple[Signal, ...]:
         """The six signals of the workspace as the last cycle saw them; empty before the first one."""
         return self._signals.get(workspace, ())
+
+    def remarks(self) -> dict[str, str]:
+        """By workspace what the last cycle had to say of it, where that is anything: why there may be no cards."""
+        return {workspace: said for workspace, said in self._remarks.items() if said}
 
     def follow_up(self) -> list[Card]:
         """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped."""
@@ -224,6 +229,7 @@ class Predictions:
                 for one in sensed
                 if one.context.git is not None and not one.context.git.head
             ]
+            errors += [f"{path}: {said}" for path, said in self.remarks().items() if path in wanted]
         contexts = {one.context.workspace: one.context for one in sensed}
         with self._database.read() as session:
             now, intake = self._clock.now(), self._cards.intake
@@ -277,6 +283,7 @@ class Predictions:
         every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._signals[context.workspace] = context.signals
+            self._remarks[context.workspace] = context.tool.remark if context.tool else ""
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
             complete = context.git is not None and not context.errors
             proposals: list[Proposal] = []

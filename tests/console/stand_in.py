@@ -352,6 +352,7 @@ class StandIn:
         )
         self.predictions = SimpleNamespace(
             run_cycle=self._run_cycle,
+            remarks=dict,
             phase=lambda: SimpleNamespace(number=1, decisions=34, reason="34 decisions, calibration not proven yet"),
         )
 
