@@ -39,6 +39,7 @@ class Action:
 GROUPS = {
     "app": "Everywhere",
     "stack": "Card stack (while it has the focus)",
+    "mission": "Mission control, beside the cards",
     "panes": "Moving about",
     "rows": "In a list",
     "queue": "In what waits for you",
@@ -84,8 +85,15 @@ ACTIONS: tuple[Action, ...] = (
     Action("app.quit_typing", "ctrl+q", "", "the same, while typing too", "app.leave", True, "^q"),
     Action("stack.approve", "right,l", "approve", "approve the card: it runs", "approve", False, "→"),
     Action(
-        "stack.dismiss", "left,h", "dismiss", "dismiss the card; the like stays away for 7 days", "dismiss", False, "←"
+        "stack.dismiss", "left,h", "dismiss", "dismiss the card; what it is about stays away", "dismiss", False, "←"
     ),
+    Action("stack.not_now", "1", "", "just after a dismissal: not now", "why('not-now')"),
+    Action("stack.wrong", "2", "", "just after a dismissal: it is wrong", "why('wrong')"),
+    Action("stack.done", "3", "", "just after a dismissal: it is done already", "why('already-done')"),
+    Action("stack.never_here", "4", "", "just after a dismissal: never in this workspace", "why('never-here')"),
+    Action("stack.never", "5", "", "just after a dismissal: never anywhere", "why('never-anywhere')"),
+    Action("stack.next", "down,j", "", "the next card; nothing is decided", "turn(1)", False, "↓"),
+    Action("stack.previous", "k", "", "the card before; nothing is decided", "turn(-1)"),
     Action("stack.snooze", "up,s", "later", "show the card again in 2 hours", "snooze", False, "↑"),
     Action("stack.insist", "A", "", "approve a risky card, after its reason was shown", "insist", False, "A"),
     Action("stack.details", "enter", "why", "why this card, and edit it before approving", "details", False, "⏎"),
@@ -93,6 +101,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("stack.own", "n", "new", "a prompt of your own", "own_prompt"),
     Action("stack.predict", "p", "predict", "look for cards now", "predict"),
     Action("stack.filter", "w", "workspace", "cards of one workspace, the next, all", "filter"),
+    Action("mission.back", "escape", "cards", "back to the cards", "back", False, "esc"),
     Action("panes.next", "tab", "next pane", "go to the next pane", "next_pane", False, "⇥"),
     Action("panes.previous", "shift+tab", "", "go to the pane before", "previous_pane", False, "⇧⇥"),
     Action("rows.up", "up,k", "", "one up", "up", False, "↑"),
@@ -220,7 +229,8 @@ BY_ID = {action.id: action for action in ACTIONS}
 
 # Keys of two groups clash when both can be live at once. `rows` and `stack` never are: only one has the focus.
 _TOGETHER = (
-    {"app", "stack", "panes"},
+    {"app", "stack", "panes", "mission"},
+    {"app", "rows", "panes", "queue", "mission"},
     {"app", "rows", "panes", "work", "asked"},
     {"app", "reply"},
     {"app", "rows", "panes", "xray"},
@@ -243,6 +253,11 @@ _TOGETHER = (
 _ON_PURPOSE = (
     {"details.approve", "details.approve_here"},
     {"app.copy", "xray.copy"},
+    {"app.mission", "stack.not_now"},
+    {"app.work", "stack.wrong"},
+    {"app.hierarchy", "stack.done"},
+    {"app.memory", "stack.never_here"},
+    {"app.candidates", "stack.never"},
     {"tree.fold", "hierarchy.previous"},
     {"tree.unfold", "hierarchy.next"},
     {"candidates.learnings", "panes.next"},

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on
@@ -136,7 +137,7 @@ class ConsoleApp(KnowingApp):
     def begin(self) -> None:
         """Open the engine, in a thread; the screen is there already."""
         self.opening = "opening"
-        self.run_worker(self._begin(), group="begin", exclusive=True)
+        self.in_background(self._begin, "begin")
 
     async def _begin(self) -> None:
         try:
@@ -159,7 +160,7 @@ class ConsoleApp(KnowingApp):
         await self.looks.take(engine)
         self.renew(TOPICS)
         self._tick()
-        self.run_worker(self.looks.load_themes(), group="themes")
+        self.in_background(self.looks.load_themes, "themes", exclusive=False)
         self.run_worker(asyncio.to_thread(importlib.import_module, "clawpy_console.dialogs.details"), group="warm")
 
     def _cannot_open(self, refusal: Refusal) -> None:
@@ -214,7 +215,7 @@ class ConsoleApp(KnowingApp):
         if (screen := self._in_sight()) is not None:
             screen.engine_moved(message.topics)
         if "settings" in message.topics and self.engine is not None:
-            self.run_worker(self.looks.take(self.engine), group="settings", exclusive=True)
+            self.in_background(partial(self.looks.take, self.engine), "settings")
 
     @on(OutputGrew)
     def _grew(self, message: OutputGrew) -> None:
@@ -322,27 +323,29 @@ class ConsoleApp(KnowingApp):
     def open_session(self, session_id: str) -> None:
         """Go to the work screen, to this session."""
         if session_id:
-            self.run_worker(self._show_on("work", "select", session_id), group="go")
+            self.in_background(partial(self._show_on, "work", "select", session_id), "go", exclusive=False)
 
     def open_card(self, card: Card) -> None:
         """Go to mission control, with this card in front."""
-        self.run_worker(self._show_on("mission", "put_on_top", card), group="go")
+        self.in_background(partial(self._show_on, "mission", "put_on_top", card), "go", exclusive=False)
 
     def open_memory(self, layer: Layer, id: str) -> None:
         """Go to the memory screen, to this entry."""
-        self.run_worker(self._show_on("memory", "show", layer, id), group="go")
+        self.in_background(partial(self._show_on, "memory", "show", layer, id), "go", exclusive=False)
 
     def open_agent(self, agent_id: str) -> None:
         """Go to the hierarchy screen, to this agent."""
-        self.run_worker(self._show_on("hierarchy", "select_agent", agent_id), group="go")
+        self.in_background(partial(self._show_on, "hierarchy", "select_agent", agent_id), "go", exclusive=False)
 
     def open_candidate(self, candidate_id: str) -> None:
         """Go to the candidate screen, to this candidate."""
-        self.run_worker(self._show_on("candidates", "select_candidate", candidate_id), group="go")
+        self.in_background(
+            partial(self._show_on, "candidates", "select_candidate", candidate_id), "go", exclusive=False
+        )
 
     def open_learning(self, learning_id: str) -> None:
         """Go to the learnings, to this one."""
-        self.run_worker(self._show_on("learnings", "show_learning", learning_id), group="go")
+        self.in_background(partial(self._show_on, "learnings", "show_learning", learning_id), "go", exclusive=False)
 
     async def _show_on(self, mode: str, show: str, *what: object) -> None:
         """Show a screen, and have it show something by its method `show`."""
@@ -369,14 +372,14 @@ class ConsoleApp(KnowingApp):
         running = len(self.known.running)
         acts = dict(self.known.switches).get("autonomousModeEnabled", False) and not self.demo
         if self.engine is None or not (running or acts):
-            self.run_worker(self._leave(), group="leave", exclusive=True)
+            self.in_background(self._leave, "leave")
             return
         from clawpy_console.dialogs.leave import Leave
 
         def answered(how: str | None) -> None:
             if how:
                 self._keep_engine = how == "keep"
-                self.run_worker(self._leave(), group="leave", exclusive=True)
+                self.in_background(self._leave, "leave")
 
         if not isinstance(self.screen, Leave):
             self.push_screen(Leave(running, may_go_on=not self.demo), answered)
@@ -384,7 +387,7 @@ class ConsoleApp(KnowingApp):
     def leave_engine(self) -> None:
         """Quit, and have the engine go on without a screen."""
         self._keep_engine = self.engine is not None and not self.demo
-        self.run_worker(self._leave(), group="leave", exclusive=True)
+        self.in_background(self._leave, "leave")
 
     async def action_quit(self) -> None:
         self.action_leave()

@@ -24,6 +24,8 @@ MOVES: Mapping[str, tuple[str, ...]] = {
     "PredictionCreated": ("cards",),
     "PredictionConfirmed": ("cards", "phase"),
     "PredictionRejected": ("cards", "phase"),
+    "DismissalExplained": ("cards", "phase"),
+    "MuteLifted": ("cards",),
     "PredictionSnoozed": ("cards",),
     "PredictionExpired": ("cards",),
     "PredictionReopened": ("cards", "phase"),

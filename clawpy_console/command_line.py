@@ -15,6 +15,7 @@ from clawpy_console.verb_parsers import (
     drafts_parser,
     key_parser,
     learnings_parser,
+    muted_parsers,
     notify_parser,
     permissions_parser,
     serve_parser,
@@ -138,7 +139,7 @@ def parser() -> argparse.ArgumentParser:
         "--wait", action="store_true", help="until the session has ended; exit code 1 when it failed or left tests red"
     )
     approve.set_defaults(build=lambda options, where: {"id": options.id, "edit": options.edit, "wait": options.wait})
-    with_id("dismiss", "dismiss a card", "clawpy dismiss 7k2m")
+    muted_parsers(add, with_id, plain)
     snooze = with_id("snooze", "put a card off", "clawpy snooze 7k2m --for 30m")
     snooze.add_argument("--for", dest="seconds", metavar="SPAN", type=span, default=7200, help="2h by default")
     snooze.set_defaults(build=lambda options, where: {"id": options.id, "seconds": options.seconds})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import words
-from engine.values import Card, Refusal, SessionView
+from engine.values import Card, DismissReason, Refusal, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
@@ -41,8 +41,11 @@ class Deck:
         back = [card for card in reversed(last.values()) if card is not None]
         return (*back, *(card for card in listed if card.id not in last))
 
-    def decide(self, card: Card, how: str, refused: Callable[[Card, Refusal], object]) -> None:
-        """Approve, dismiss or snooze `card`, which has left the stack already."""
+    def decide(
+        self, card: Card, how: str, refused: Callable[[Card, Refusal], object], told: Callable[[str], object]
+    ) -> None:
+        """Approve, dismiss or snooze `card`, which has left the stack already. `told` hears of what else follows: a
+        kind of card that is switched off."""
         engine = self._app.engine
         if engine is None:
             refused(card, _OPENING)
@@ -61,7 +64,25 @@ class Deck:
             refused(card, refusal)
             self._app.renew(["cards"])
 
-        self._ask(card.id, verbs[how], no)
+        self._ask(card.id, verbs[how], no, told=told if how == "dismiss" else None)
+
+    def explain(self, card_id: str, reason: DismissReason, trail: Trail) -> None:
+        """Say why `card_id` was dismissed; after the dismissal itself, which may be under way."""
+        engine = self._app.live()
+        if engine is None:
+            return
+        said = reason.value.replace("-", " ")
+
+        def done(card: Card) -> None:
+            trail(f"noted: {said}" + (f"  ·  {card.note}" if card.note else ""), "$wants" if card.note else "$grey")
+            self._app.renew(["cards"])
+
+        self._app.ask(
+            lambda: engine.cards.explain(card_id, reason),
+            done,
+            lambda refusal: trail(f"✗ {refusal}", "$wrong"),
+            in_turn=self._in_turn,
+        )
 
     def approve_edited(
         self,
@@ -109,9 +130,16 @@ class Deck:
         self._words[card_id] = [*said, word]
 
     def _ask(
-        self, card_id: str, call: Callable[[], Card], no: Callable[[Refusal], object], moved: Sequence[str] = ()
+        self,
+        card_id: str,
+        call: Callable[[], Card],
+        no: Callable[[Refusal], object],
+        moved: Sequence[str] = (),
+        told: Callable[[str], object] | None = None,
     ) -> None:
-        def done(_: Card) -> None:
+        def done(card: Card) -> None:
+            if told is not None and card.note:
+                told(card.note)
             self._app.renew(["cards", *moved], before=lambda: self._settle(card_id))
 
         self._app.ask(call, done, no, in_turn=self._in_turn)

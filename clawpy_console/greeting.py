@@ -51,7 +51,7 @@ def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:
     then = engine.since(since)
     if then.nothing:
         return []
-    well = sum(1 for one in then.ran if one.state is SessionState.SUCCEEDED)
+    well = sum(1 for one in then.ran if one.state is SessionState.SUCCEEDED and not one.discarded_at)
     decisions = then.approved - then.approved_by_itself + then.rejected
     rails = ", ".join(f"{rail} {number}" for rail, number in Counter(one.rail for one in then.blocked).most_common())
 

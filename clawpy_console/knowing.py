@@ -12,10 +12,12 @@ import dataclasses
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
 from textual.notifications import Notification, Notify, SeverityLevel
+from textual.worker import Worker
 
 from clawpy_console import last_screen, words
 from clawpy_console.known import FAR, NEWEST, TOPICS, Autonomy, read
@@ -92,7 +94,7 @@ class KnowingApp(App[None]):
             self._before.append(before)
         if not self._reading and self.engine is not None:
             self._reading = True
-            self.run_worker(self._renew(), group="read")
+            self.in_background(self._renew, "read", exclusive=False)
 
     def read_older(self) -> None:
         """Know of as many sessions again as were known at first, older ones."""
@@ -161,7 +163,7 @@ class KnowingApp(App[None]):
     ) -> None:
         """Call a port in a thread; `then` gets the result, `refused` the refusal (else it is said), on the loop.
         Calls that share the lock `in_turn` are made one after the other, in the order of the asking."""
-        self.run_worker(self._ask(call, then, refused, in_turn), group=group)
+        self.in_background(partial(self._ask, call, then, refused, in_turn), group, exclusive=False)
 
     def look_up(
         self,
@@ -225,9 +227,12 @@ class KnowingApp(App[None]):
             self.say("the engine is still opening, a moment", "warning")
         return self.engine
 
-    def in_background(self, work: Coroutine[Any, Any, None], group: str) -> None:
-        """Run a coroutine that ends by itself; a newer one of the same group replaces it."""
-        self.run_worker(work, group=group, exclusive=True)
+    def in_background(
+        self, work: Callable[[], Coroutine[Any, Any, None]], group: str, *, exclusive: bool = True
+    ) -> None:
+        """Run an async function that ends by itself; a newer one of the same group replaces it if that is `exclusive`.
+        A function, not a coroutine: one whose turn never comes, since the console is being left, leaves nothing."""
+        _: Worker[None] = self.run_worker(work, group=group, exclusive=exclusive)
 
     # The last screen
 
@@ -237,7 +242,7 @@ class KnowingApp(App[None]):
             self.set_timer(SAVE_AFTER, self._save_now, name="save")
 
     def _save_now(self) -> None:
-        self.run_worker(self._save(), group="save")
+        self.in_background(self._save, "save", exclusive=False)
 
     async def _save(self) -> None:
         self._saving = False

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from clawpy_console import words
 from engine.values import (
     AgentView,
     Burn,
@@ -80,6 +81,8 @@ class Autonomy:
     silence: float = 0.0
     threshold: float = 1800.0
     read_at: datetime | None = None
+    remark: str = ""
+    """Why there may be no cards, "" where nothing is to be said."""
 
     def silence_at(self, now: datetime) -> timedelta:
         """How long the operator has been silent at `now`."""
@@ -183,6 +186,7 @@ def _autonomy(engine: Engine) -> dict[str, Any]:
             next_cycle=engine.autonomy.next_cycle(),
             silence=engine.autonomy.silence().total_seconds(),
             threshold=engine.settings.current.silence_threshold_ms / 1000,
+            remark=next((f"{words.name(one)}: {said}" for one, said in engine.predictions.remarks().items()), ""),
         )
     }
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from textual.app import SystemCommand
 from textual.screen import Screen
 
+from clawpy_console import mutes
+
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
 
@@ -30,6 +32,7 @@ def commands(app: ConsoleApp, screen: Screen[Any]) -> Iterable[SystemCommand]:
         "Look for cards now", "one prediction cycle", partial(app.deck.predict, lambda text, _: app.say(text))
     )
     yield SystemCommand("A prompt of your own", "make a card of it", partial(app.deck.write_own_prompt, ""))
+    yield SystemCommand("Muted", "what stays away because you dismissed it; let it come back", partial(mutes.show, app))
     yield SystemCommand(
         "Hire a coding agent or a local model", "koji-core is served by one that is here (H)", app.action_hire
     )
@@ -63,14 +66,14 @@ def _lift(app: ConsoleApp, word: str) -> None:
 
 
 def _go(app: ConsoleApp, mode: str) -> None:
-    app.in_background(app.action_go(mode), "go")
+    app.in_background(partial(app.action_go, mode), "go")
 
 
 def _act(app: ConsoleApp, action: str, node: Any) -> None:
     async def act() -> None:
         await app.run_action(action, node)
 
-    app.in_background(act(), "palette")
+    app.in_background(act, "palette")
 
 
 def switch_gateway(app: ConsoleApp, on: bool) -> None:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from clawpy_console.where import Where, WrongUse
-from engine.values import sanitise
+from engine.values import DismissReason, sanitise
 from engine.values.adaptation import CandidateStatus, CandidateType, RecordKind
 from engine.values.secrets import redact
 
@@ -306,6 +306,25 @@ def key_parser(add: Add, plain: dict[str, Any]) -> None:
     action("test", "ask a provider whether it takes its key", "clawpy key test openai").add_argument(
         "name", metavar="NAME"
     )
+
+
+def muted_parsers(add: Add, with_id: Add, plain: dict[str, Any]) -> None:
+    """Dismissing a card, and what stays away because of it."""
+    reasons = [one.value for one in DismissReason]
+    dismiss = with_id("dismiss", "dismiss a card, or say why one was dismissed", "clawpy dismiss 7k2m --reason wrong")
+    dismiss.add_argument("--reason", choices=reasons, help="why: it teaches; never-… switches the kind of card off")
+    dismiss.set_defaults(
+        build=lambda options, where: {"id": options.id} | ({"reason": options.reason} if options.reason else {})
+    )
+
+    def build(options: argparse.Namespace, where: Where) -> dict[str, Any]:
+        return {"action": options.action or "list"} | ({"id": options.id} if options.action == "lift" else {})
+
+    says = "show what stays away because it was dismissed: what, where, until when, why; let it come back"
+    action = _actions(add("muted", says, "clawpy muted", build), plain, required=False)
+    action("list", "show it", "clawpy muted list")
+    lift = action("lift", "let it come back", "clawpy muted lift mute_7k2m")
+    lift.add_argument("id", metavar="ID", help="the id of what is muted, or its beginning")
 
 
 def notify_parser(add: Add, plain: dict[str, Any]) -> None:

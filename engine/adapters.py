@@ -18,6 +18,7 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
 from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.toolchain import detect_all, linters
+from engine.execution.runners.toolchains.below import manifests_below
 from engine.execution.runners.toolchains.python import environment_command, is_python_project, test_files
 from engine.execution.sessions import Sessions
 from engine.feedback.records import ARROW
@@ -348,4 +349,5 @@ def find_tool(folder: Path) -> ToolFound:
         lint_suffixes=tuple(suffix for linter in found for suffix in linter.suffixes),
         where=tools[0].where if tools else "",
         installs=environment_command(folder) if untested else "",
+        below=() if tools or found else manifests_below(folder),
     )

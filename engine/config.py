@@ -271,6 +271,8 @@ class Settings(Section):
     card_cycle_ms: Milliseconds = 600_000
     autonomous_cycle_ms: Milliseconds = 1_800_000
     max_pending_cards: Annotated[int, Field(ge=1, le=50)] = 5
+    """In one workspace (SPEC 2.9)."""
+    max_pending_cards_in_all: Annotated[int, Field(ge=1, le=200)] = 12
     max_running_sessions: Annotated[int, Field(ge=1, le=32)] = 2
 
     twin_model_id: str = ""
@@ -313,6 +315,11 @@ class Settings(Section):
     def workspace(self, path: str) -> WorkspaceSettings:
         """The settings of one workspace (its top folder as git says it), the defaults where the file is silent."""
         return self.workspaces.get(path, _UNNAMED)
+
+    @property
+    def acts_by_itself(self) -> bool:
+        """Whether anything may run that no person approved (SPEC 7.4)."""
+        return self.autonomous_mode_enabled and any(one.autonomy is Autonomy.ACT for one in self.workspaces.values())
 
     def kept_days(self, table: str, workspace: str) -> int:
         """For how many days a workspace's rows of a table are kept, 0 for ever. `table` by its name, as `memory_events`

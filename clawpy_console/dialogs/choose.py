@@ -14,11 +14,14 @@ from clawpy_console.dialogs.base import Dialog
 
 
 class Choose(Dialog[str | None]):
-    """Gives the value whose key was pressed, None on Escape. `options` are key, value, what it means."""
+    """Gives the value whose key was pressed, None on Escape. `options` are key, value, what it means. `by_key` gives
+    the key instead, where two values may read the same."""
 
-    def __init__(self, title: str, options: Sequence[tuple[str, str, str]], *, present: str) -> None:
+    def __init__(
+        self, title: str, options: Sequence[tuple[str, str, str]], *, present: str, by_key: bool = False
+    ) -> None:
         super().__init__()
-        self._title, self._options, self._present = title, options, present
+        self._title, self._options, self._present, self._by_key = title, options, present, by_key
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
@@ -47,4 +50,4 @@ class Choose(Dialog[str | None]):
             self.not_by_enter("its key takes it")
         for key, value, _ in self._options:
             if event.character == key:
-                self.dismiss(value)
+                self.dismiss(key if self._by_key else value)

@@ -130,3 +130,19 @@ def _nothing(elsewhere: Mapping[str, int]) -> str:
     more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
     first = shlex.quote(clean(next(iter(elsewhere))))
     return f"nothing here; {', '.join(told)}{more}\n  `clawpy --workspace {first} work` shows them"
+
+
+def muted(document: Document, options: Mapping[str, Any], style: Style) -> str:
+    """What stays away because it was dismissed, or what was just lifted."""
+    lines = []
+    for one in document["muted"]:
+        where = f"in {clean(PurePath(one['workspace']).name)}" if one["workspace"] else "everywhere"
+        away = f"away until {time(one['until'])}" if one["until"] else "switched off"
+        if options.get("action") == "lift":
+            away = "may come back"
+        what = f"{clean(one['kind'])} {where}" if one["subject"] else f"all {clean(one['kind'])} cards {where}"
+        lines.append(f"{style.bold(clean(one['id']))}  {what}: {away}  ({clean(one['why'])})")
+        lines += indented(one["prompt"])
+    if options.get("action") != "lift" and lines:
+        lines.append(style.dim("`clawpy muted lift ID` lets one come back"))
+    return "\n".join(lines) or "nothing is muted"

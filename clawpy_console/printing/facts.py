@@ -164,6 +164,8 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     ),
     "PredictionConfirmed": lambda e: f"approved by {e.decided_by}: {e.subject}",
     "PredictionRejected": lambda e: f"dismissed by {e.decided_by}: {e.subject}",
+    "DismissalExplained": lambda e: f"dismissed as {e.reason.replace('-', ' ')}: {e.subject}",
+    "MuteLifted": lambda e: f"no longer muted: {e.card_kind} cards ({e.subject})",
     "PredictionSnoozed": lambda e: f"put off until {time(e.until)}: {e.subject}",
     "PredictionExpired": lambda e: f"{'withdrawn' if e.withdrawn else 'expired'}: {e.subject}, {e.reason}",
     "PredictionReopened": lambda e: f"pending again: {e.subject}",

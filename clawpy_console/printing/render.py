@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clawpy_console.printing.adapting import candidates
-from clawpy_console.printing.cards import cards, lap, work
+from clawpy_console.printing.cards import cards, lap, muted, work
 from clawpy_console.printing.figures import export, metrics, train
 from clawpy_console.printing.learnings import learnings
 from clawpy_console.printing.memory import drafts, forget, recall, remember
@@ -39,6 +39,7 @@ RENDER: Mapping[str, Callable[[Document, Mapping[str, Any], Style], str]] = {
     "propose": cards,
     "approve": lap,
     "dismiss": lap,
+    "muted": muted,
     "snooze": lap,
     "undo": lap,
     "land": lap,

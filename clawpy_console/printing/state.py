@@ -8,6 +8,9 @@ from typing import Any
 
 from clawpy_console.printing.style import Document, Style, clean, count, how_it_ended, one_line, span, time
 
+SAID = {"did_himself": "done by yourself", "original": "edited", "kept": "kept"}
+"""What the operator's behaviour said, where its name is not a word."""
+
 
 def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """State, caps, what waits; or one line for a status bar."""
@@ -55,7 +58,11 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
     lines += [f"  running  {clean(one['id'])}  {one_line(one['prompt'])}" for one in document["running"]]
     lines += [f"  {style.wants('waits')}  {clean(one['id'])}  {clean(one['title'])}" for one in document["waiting"]]
     for one in document["decisions"]:
-        lines.append(style.dim(f"  {time(one['decidedAt'])}  {one['signal']}  {one_line(one['prompt'])}"))
+        lines.append(
+            style.dim(
+                f"  {time(one['decidedAt'])}  {SAID.get(one['signal'], one['signal'])}  {one_line(one['prompt'])}"
+            )
+        )
     return "\n".join(lines)
 
 

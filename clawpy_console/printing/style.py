@@ -73,7 +73,9 @@ def how_it_ended(session: Document, style: Style) -> str:
     check = session.get("check")
     if session["state"] == "succeeded" and check and (red := check["failed"] + check["errors"]):
         return style.wants(f"ran, {red} red")
-    paint = {"succeeded": style.good, "running": style.bold, "queued": style.dim}.get(session["state"], style.bad)
+    paint = {"succeeded": style.good, "discarded": style.dim, "running": style.bold, "queued": style.dim}.get(
+        session["state"], style.bad
+    )
     return paint(session["state"])
 
 

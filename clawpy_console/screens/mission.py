@@ -24,6 +24,9 @@ from clawpy_console.widgets.stack import CardStack
 from clawpy_console.widgets.transcript import Transcript
 from engine.values import AgentView, Card, FlushReport, Layer, Outcome, Refusal, SessionView, Status, Task, Waiting
 
+WHY = ("not now", "wrong", "done", "never here", "never")
+"""Why a card was dismissed, in a word or two, in the order of the keys."""
+
 LONG = 8
 """Agents beyond which those who never worked are folded."""
 
@@ -53,6 +56,7 @@ class Queue(Rows):
 class MissionScreen(ConsoleScreen):
     """The screen the console opens with."""
 
+    BINDINGS = bindings("mission")
     MODE = "mission"
     CSS_PATH = "mission.tcss"
     AUTO_FOCUS = "#stack"
@@ -100,7 +104,7 @@ class MissionScreen(ConsoleScreen):
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces"}:
             stack = self.query_one("#stack", CardStack)
             cards = self._filtered(self.app.deck.over(known.cards))
-            stack.show(cards, empty=self._empty_words(known), several=len(known.workspaces) > 1)
+            stack.show(cards, empty=self._empty_words(known), several=len(self._workspaces()) > 1)
         if self._held and not self.app.holds:
             self.trail("", "$grey")
         if not changed or changed & {"sessions"}:
@@ -162,6 +166,11 @@ class MissionScreen(ConsoleScreen):
         def pair(action: str, label: str, style: str = "$grey") -> Content:
             return Content.assemble((shown_key(f"stack.{action}", keys), "$accent"), " ", (label, style))
 
+        if stack.asks_why:
+            reasons = zip(("not_now", "wrong", "done", "never_here", "never"), WHY, strict=True)
+            return Content.assemble(("why?  ", "$faint"), Content("  ").join(pair(*one, "$faint") for one in reasons))
+        if not stack.has_focus:
+            return Content.assemble((shown_key("mission.back", keys), "$accent"), (" back to the cards", "$faint"))
         if stack.front is None:
             return Content("   ").join([pair("predict", "predict now"), pair("own", "a prompt of your own")])
         if stack.armed:
@@ -178,6 +187,11 @@ class MissionScreen(ConsoleScreen):
         behind = self.query_one("#stack", CardStack).cards[1:]
         self.query_one("#below", Drawn).show(lambda width: _below(behind, known, now, width))
 
+    def _workspaces(self) -> list[str]:
+        """Those that are looked after, and others that cards of the stack are about."""
+        stacked = sorted({one.assignment.workspace for one in self.app.deck.over(self.known.cards)})
+        return list(dict.fromkeys((*self.known.workspaces, *stacked)))
+
     def _filtered(self, cards: Iterable[Card]) -> tuple[Card, ...]:
         return tuple(one for one in cards if not self._workspace or one.assignment.workspace == self._workspace)
 
@@ -186,7 +200,9 @@ class MissionScreen(ConsoleScreen):
             return f"no cards kept from last time\n\nthe engine is {self.app.opening}"
         cycle = known.autonomy.next_cycle
         when = f"the next look is at {words.hour(cycle)}" if cycle else "no look is planned"
-        return f"✓ no cards\n\n{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
+        remark = known.autonomy.remark
+        said = "".join(f"{line}\n" for line in [*words.one_line(remark).split("; "), ""] if remark)
+        return f"✓ no cards\n\n{said}{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
 
     # What the operator was away for, and the first run
 
@@ -215,7 +231,11 @@ class MissionScreen(ConsoleScreen):
         room = self.query_one("#trail").size.width - len(said) - len(undo) - 1
         self.trail(f"{said} {words.crop(words.one_line(card.assignment.prompt), max(12, room))}{undo}", "$grey")
         self._begun = card.id if message.how == "approve" else ""
-        self.app.deck.decide(card, message.how, self._refused)
+        self.app.deck.decide(card, message.how, self._refused, lambda note: self.trail(f"{note}{undo}", "$wants"))
+
+    @on(CardStack.Explained)
+    def _explained(self, message: CardStack.Explained) -> None:
+        self.app.deck.explain(message.card_id, message.reason, self.trail)
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
         # Of no card, and over as soon as the hold is lifted; the settings or the API may have stopped it as well.
@@ -252,11 +272,19 @@ class MissionScreen(ConsoleScreen):
             case "predict":
                 self.app.deck.predict(self.trail)
             case "filter":
-                choices = ["", *self.known.workspaces]
+                choices = ["", *self._workspaces()]
                 here = choices.index(self._workspace) if self._workspace in choices else 0
                 self._workspace = choices[(here + 1) % len(choices)]
                 self.refresh_known(frozenset({"cards"}))
                 self.trail(f"cards of {words.name(self._workspace) if self._workspace else 'all workspaces'}", "$grey")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Back is offered where there is something to come back from."""
+        return self.pane != "stack" if action == "back" else super().check_action(action, parameters)
+
+    def action_back(self) -> None:
+        """Back to the cards."""
+        self.go_to("stack")
 
     def output_grew(self, sessions: frozenset[str]) -> None:
         live = self.query_one("#live", Transcript)
@@ -439,7 +467,7 @@ def _next_line(card: Card, width: int, place: int) -> Content:
 def _past_line(card: Card, session: SessionView | None, now: datetime, width: int) -> Content:
     glyph, style = {
         Outcome.SUCCEEDED: ("✓", "$grey"), Outcome.FAILED: ("✗", "$wrong"), Outcome.CANCELLED: ("✗", "$grey"),
-        Outcome.BLOCKED: ("✗", "$wrong"),
+        Outcome.BLOCKED: ("✗", "$wrong"), Outcome.DISCARDED: ("✗", "$grey"),
     }.get(card.outcome or Outcome.WITHDRAWN, ("·", "$faint"))  # fmt: skip
     word = (
         card.outcome.value

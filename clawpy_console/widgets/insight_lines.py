@@ -41,6 +41,8 @@ def head(read: Insights, width: int) -> list[Content]:
     found = read.metrics
     place = words.name(read.workspace) if read.workspace else "all workspaces"
     counts = [f"{found.approved:,} approved", f"{found.rejected:,} dismissed", f"{found.expired:,} expired"]
+    if found.discarded:
+        counts.insert(2, f"{found.discarded:,} discarded")
     if found.withdrawn:
         counts.append(f"{found.withdrawn:,} withdrawn")
     if found.undecided:

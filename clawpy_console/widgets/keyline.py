@@ -12,8 +12,8 @@ from clawpy_console.actions import BY_ID, shown_key
 
 ORDER = (
     "stack", "details", "prompt", "reply", "asked", "xray", "edit", "recalled", "moving", "member", "work", "hierarchy",
-    "tree", "memory", "deciding", "candidates", "learnings", "safety", "rails", "insights", "queue", "rows", "lines",
-    "panes", "app",
+    "tree", "memory", "deciding", "candidates", "learnings", "safety", "rails", "insights", "queue", "mission", "rows",
+    "lines", "panes", "app",
 )  # fmt: skip
 """Groups of actions, those that matter most first."""
 

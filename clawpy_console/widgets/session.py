@@ -32,6 +32,8 @@ def waits(change: ChangeSet | None) -> bool:
 def ended(session: SessionView) -> tuple[str, str, str]:
     """Glyph, colour and word of how a session stands. One that ran to its end and found red tests says so."""
     check = session.check
+    if session.discarded_at is not None:
+        return "✗", "grey", "discarded"
     if session.state is SessionState.SUCCEEDED and check is not None and check.failed + check.errors:
         return "▲", "wants", f"ran, {check.failed + check.errors} red"
     glyph, style = STATES[session.state]
@@ -47,7 +49,7 @@ def session_row(
     if session.state is SessionState.RUNNING and session.started_at:
         right = words.running(now - session.started_at)
     else:
-        right = words.span(now - (session.ended_at or session.created_at))
+        right = words.span(now - (session.discarded_at or session.ended_at or session.created_at))
     place = f"{words.name(session.workspace)}: " if placed else ""
     text = f"{place}{words.one_line(session.prompt)}"
     return Row(session.id, text, mark, right, "ink" if waits or not session.state.over else "grey", style)

@@ -21,17 +21,20 @@ from textual.widgets import Static
 from clawpy_console import words
 from clawpy_console.actions import bindings
 from clawpy_console.widgets.card import CardView
-from engine.values import Card
+from engine.values import Card, DismissReason
 
 STEADY = 0.15
 """Seconds for which keys are ignored after the card changed under the operator's hands."""
+
+WHY = 4.0
+"""Seconds after a dismissal in which one more key may say why."""
 
 FLIGHT = 0.18
 """Seconds that a card takes to leave."""
 
 
 class CardStack(Widget, can_focus=True):
-    """Cards in rank order, the first in front."""
+    """Cards in rank order, one of them in front, the first to begin with."""
 
     BINDINGS = bindings("stack")
     DEFAULT_CSS = """
@@ -54,6 +57,13 @@ class CardStack(Widget, can_focus=True):
         how: str
 
     @dataclass
+    class Explained(Message):
+        """The operator said why he dismissed a card."""
+
+        card_id: str
+        reason: DismissReason
+
+    @dataclass
     class Wanted(Message):
         """The operator wants something else: "details", "undo", "own", "predict", "filter"; `card` is in front."""
 
@@ -66,8 +76,9 @@ class CardStack(Widget, can_focus=True):
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
         super().__init__(id=id)
         self.clock = clock
-        self._cards: tuple[Card, ...] = ()
-        self._passed: set[str] = set()  # decided in this sitting: what "3 of 5" counts
+        self._cards: tuple[Card, ...] = ()  # as the engine ranks them
+        self._at = 0  # the one in front
+        self._dismissed: tuple[str, float] = ("", 0.0)  # the last card that was dismissed here, and when
         self._changed_at = float("-inf")
         self._armed = ""
         self._empty = Content("")
@@ -80,18 +91,24 @@ class CardStack(Widget, can_focus=True):
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The cards that wait, the front one first."""
-        return self._cards
+        """The cards that wait, the front one first, those that follow it after it."""
+        return (*self._cards[self._at :], *self._cards[: self._at])
 
     @property
     def front(self) -> Card | None:
         """The card on screen."""
-        return self._cards[0] if self._cards else None
+        return self._cards[self._at] if self._cards else None
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where one is in this sitting: the third of five, when two of five were decided and three are left."""
-        return len(self._passed) + 1, len(self._passed) + len(self._cards)
+        """The place of the front card among those that wait, and how many these are: the third of five."""
+        return self._at + 1, len(self._cards)
+
+    @property
+    def asks_why(self) -> str:
+        """The id of the card that was just dismissed, while a key may still say why; "" for none."""
+        card_id, at = self._dismissed
+        return card_id if card_id and self.clock() - at < WHY else ""
 
     @property
     def armed(self) -> bool:
@@ -104,12 +121,11 @@ class CardStack(Widget, can_focus=True):
         if several != self._several:
             self._several = several
             self.refresh_bindings()
-        left = list(cards)
-        self._passed -= {card.id for card in left}  # taken back
         before = self.front
-        if before is not None and before.id in {card.id for card in left}:
-            left.sort(key=lambda card: card.id != before.id)
-        self._replace(tuple(left), own=False)
+        ids = [card.id for card in cards]
+        kept = before is not None and before.id in ids
+        at = ids.index(before.id) if before is not None and kept else self._at
+        self._replace(tuple(cards), at, own=False)
         said = Content(empty)
         if said != self._empty:
             self._empty = said
@@ -117,24 +133,27 @@ class CardStack(Widget, can_focus=True):
 
     def bring_back(self, card: Card, note: str) -> None:
         """Put `card` in front again: it was taken back, or the engine refused and `note` says why."""
-        self._passed.discard(card.id)
+        if self._dismissed[0] == card.id:
+            self._dismissed = ("", 0.0)
         again = dataclasses.replace(card, note=note or card.note)
-        self._replace((again, *(one for one in self._cards if one.id != card.id)), own=True)
+        others = [one for one in self._cards if one.id != card.id]
+        at = min(self._at, len(others))
+        self._replace((*others[:at], again, *others[at:]), at, own=True)
 
     def leave(self, card: Card) -> None:
         """`card` was approved in its details, or could not be taken back: it leaves here too."""
-        if card.id in {one.id for one in self._cards}:
-            self._passed.add(card.id)
+        ids = [one.id for one in self._cards]
+        if card.id in ids:
             if self.front is not None and self.front.id == card.id:
                 self._fly(card, Offset(1, 0))
-            self._replace(tuple(one for one in self._cards if one.id != card.id), own=True)
+            at = self._at - (ids.index(card.id) < self._at)
+            self._replace(tuple(one for one in self._cards if one.id != card.id), at, own=True)
 
-    def _replace(self, cards: tuple[Card, ...], *, own: bool) -> None:
+    def _replace(self, cards: tuple[Card, ...], at: int, *, own: bool) -> None:
         before = self.front
         self._cards = cards
+        self._at = at if at < len(cards) else 0
         after = self.front
-        if after is None:
-            self._passed.clear()
         if (before.id if before else "") != (after.id if after else ""):
             self._armed = ""
             if not own and before is not None:
@@ -156,6 +175,10 @@ class CardStack(Widget, can_focus=True):
         """Keys that can do nothing now are not offered."""
         if action in ("approve", "dismiss", "snooze", "details"):
             return self.front is not None
+        if action == "turn":
+            return len(self._cards) > 1
+        if action == "why":
+            return bool(self.asks_why)
         if action == "filter":
             return self._several
         return super().check_action(action, parameters)
@@ -167,10 +190,18 @@ class CardStack(Widget, can_focus=True):
         card = self.front
         if card is None or not self._steady():
             return
-        self._passed.add(card.id)
         self._fly(card, direction)
-        self._replace(self._cards[1:], own=True)
+        self._dismissed = (card.id, self.clock()) if how == "dismiss" else ("", 0.0)
+        self._replace(tuple(one for one in self._cards if one.id != card.id), self._at, own=True)
         self.post_message(self.Decided(card, how))
+        if how == "dismiss":
+            self.set_timer(WHY, self._asked_why)
+        self.refresh_bindings()
+
+    def _asked_why(self) -> None:
+        if self.is_attached and not self.asks_why:
+            self.refresh_bindings()
+            self.post_message(self.Turned())
 
     def _fly(self, card: Card, direction: Offset) -> None:
         """Let a picture of `card` leave in `direction`; the next card already stands below it."""
@@ -209,6 +240,18 @@ class CardStack(Widget, can_focus=True):
     def action_snooze(self) -> None:
         self._decide("snooze", Offset(0, -1))
 
+    def action_turn(self, by: int) -> None:
+        """Another card in front; nothing is decided."""
+        self._replace(self._cards, (self._at + by) % len(self._cards), own=True)
+
+    def action_why(self, reason: str) -> None:
+        card_id = self.asks_why
+        if card_id:
+            self._dismissed = ("", 0.0)
+            self.refresh_bindings()
+            self.post_message(self.Explained(card_id, DismissReason(reason)))
+            self.post_message(self.Turned())
+
     def action_details(self) -> None:
         if self.front is not None:
             self.post_message(self.Wanted("details", self.front))
@@ -224,6 +267,9 @@ class CardStack(Widget, can_focus=True):
 
     def action_filter(self) -> None:
         self.post_message(self.Wanted("filter", self.front))
+
+    def on_focus(self) -> None:
+        self.post_message(self.Turned())
 
     def on_blur(self) -> None:
         self._armed = ""

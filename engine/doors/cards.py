@@ -1,4 +1,4 @@
-"""The verbs of cards: predict, cards, propose, approve, dismiss, snooze, undo (SPEC 9.8)."""
+"""The verbs of cards: predict, cards, propose, approve, dismiss, muted, snooze, undo (SPEC 9.8)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from engine.doors import wire
 from engine.doors.arguments import Arguments
-from engine.doors.find import find
+from engine.doors.find import find, match
 from engine.doors.wire import Document
 from engine.doors.working import TAIL, shown, with_transcript
-from engine.values import Refusal
+from engine.values import Card, DecidedBy, DismissReason, Refusal, Status
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -84,10 +84,28 @@ def approve(engine: Engine, arguments: Arguments) -> Document:
 
 
 def dismiss(engine: Engine, arguments: Arguments) -> Document:
-    """Turn a card down."""
+    """Turn a card down; of one that was turned down already, say why."""
     card_id = find(engine, arguments.needed("id")).card_id
-    engine.cards.dismiss(card_id)
-    return _about(engine, card_id)
+    said = arguments.choice("reason", ("", *DismissReason), "")
+    return told(engine, turn_down(engine, card_id, DismissReason(said) if said else None))
+
+
+def turn_down(
+    engine: Engine, card_id: str, reason: DismissReason | None, *, by: DecidedBy = DecidedBy.OPERATOR
+) -> Card:
+    """Dismiss a card; of one that was dismissed already, say why."""
+    if reason is not None and engine.cards.get(card_id).status is Status.REJECTED:
+        return engine.cards.explain(card_id, reason)
+    return engine.cards.dismiss(card_id, reason=reason, by=by)
+
+
+def muted(engine: Engine, arguments: Arguments) -> Document:
+    """list what stays away because it was dismissed; lift one, so that it may come back."""
+    if arguments.choice("action", ("list", "lift"), "list") == "list":
+        return {"muted": [wire.mute(one) for one in engine.cards.muted()]}
+    known = [one.id for one in engine.cards.muted()]
+    mute_id = match(arguments.needed("id"), known, what="mute", see="clawpy muted")
+    return {"muted": [wire.mute(engine.cards.lift(mute_id))]}
 
 
 def snooze(engine: Engine, arguments: Arguments) -> Document:
@@ -103,6 +121,12 @@ def undo(engine: Engine, arguments: Arguments) -> Document:
     card_id = find(engine, arguments.needed("id")).card_id
     engine.cards.undo(card_id)
     return _about(engine, card_id)
+
+
+def told(engine: Engine, card: Card) -> Document:
+    """A card that was decided, with what the decision itself had to say."""
+    found = _about(engine, card.id)
+    return found | {"prediction": found["prediction"] | {"note": card.note}} if card.note else found
 
 
 def _about(engine: Engine, card_id: str) -> Document:

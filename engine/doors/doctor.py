@@ -379,6 +379,8 @@ def _coding_agents(home: Home, settings: Settings) -> list[Check]:
 def _workspace(path: str) -> Check:
     from engine.execution.runners.flows.common import mending
     from engine.execution.runners.toolchain import detect_all
+    from engine.execution.runners.toolchains.below import manifests_below
+    from engine.prediction.context import ToolFound
 
     try:
         root = repository_root(Path(path))
@@ -390,6 +392,8 @@ def _workspace(path: str) -> Check:
     tools = [tool.name for tool in detect_all(root, root, looked)]
     if not tools:
         reasons = f" ({'; '.join(looked)})" if looked else ""
+        remark = ToolFound("", below=manifests_below(root)).remark
+        reasons += f"; {remark}" if remark else ""
         return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(root))
     return Check("workspace", OK, f"{root}: tests with {', '.join(tools)}")
 

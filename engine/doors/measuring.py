@@ -29,6 +29,7 @@ def metrics(engine: Engine, arguments: Arguments) -> Document:
         "totalPredictions": found.total,
         "approved": found.approved,
         "rejected": found.rejected,
+        "discarded": found.discarded,
         "expired": found.expired,
         "withdrawn": found.withdrawn,
         "waiting": found.undecided,

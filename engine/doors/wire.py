@@ -15,6 +15,7 @@ from engine.values import (
     CheckResult,
     CostState,
     Hold,
+    Mute,
     RailVerdict,
     Refusal,
     SessionView,
@@ -87,6 +88,24 @@ def card(one: Card) -> Document:
     }
 
 
+def mute(one: Mute) -> Document:
+    """What stays away because it was dismissed; `until` null is until it is lifted, `workspace` null everywhere, and
+    `subject` null the whole kind."""
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "workspace": one.workspace or None,
+        "subject": one.subject or None,
+        "dismissals": one.dismissals,
+        "since": instant(one.at),
+        "until": instant(one.until),
+        "reason": None if one.reason is None else one.reason.value,
+        "why": one.why,
+        "prediction": one.card,
+        "prompt": one.prompt,
+    }
+
+
 def signal(one: Signal) -> Document:
     """What one collector found."""
     return {
@@ -133,7 +152,7 @@ def session(one: SessionView | None) -> Document | None:
         "targetAgent": one.agent,
         "runner": one.runner,
         "flow": one.flow,
-        "state": one.state.value,
+        "state": "discarded" if one.discarded_at else one.state.value,
         "mode": one.mode,
         "sandbox": one.sandbox,
         "cwd": one.cwd,
@@ -141,6 +160,7 @@ def session(one: SessionView | None) -> Document | None:
         "createdAt": instant(one.created_at),
         "startedAt": instant(one.started_at),
         "endedAt": instant(one.ended_at),
+        "discardedAt": instant(one.discarded_at),
         "tokens": one.tokens,
         "cost": dollars(one.cost),
         "summary": one.summary,

@@ -49,6 +49,20 @@ class PredictionRejected(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DismissalExplained(Event):
+    """The operator said why he dismissed a card, in the words of `DismissReason`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MuteLifted(Event):
+    """What was muted by dismissals may come back; `card_kind` is the kind of its cards."""
+
+    card_kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionSnoozed(Event):
     until: str
 

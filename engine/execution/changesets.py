@@ -29,12 +29,14 @@ from engine.execution.change_reading import ChangeReader
 from engine.execution.change_rows import NEXT, ChangeSetRow, checked
 from engine.execution.continuing import with_changes_of
 from engine.execution.sandbox import Sandbox
+from engine.execution.sessions_store import SessionRow
 from engine.execution.snapshots import shown
 from engine.execution.worktrees import EVERYWHERE, Onto, WorkspaceLocks, Worktree, Worktrees
 from engine.home import Home
 from engine.storage import intents
 from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
+from engine.storage.quick import load
 from engine.values import (
     ChangeSet,
     ChangeState,
@@ -235,14 +237,7 @@ class ChangeSets(ChangeReader):
     def discard(self, change_set_id: str) -> ChangeSet:
         """Throw it away, its worktree and its objects too. Raises `already_decided`, `unknown_change_set`."""
         with self._locks.holding(self._row(change_set_id).workspace):
-            changed = self._database.write(
-                lambda tx: self._move(
-                    tx,
-                    change_set_id,
-                    ChangeState.DISCARDED,
-                    lambda row: ChangeSetDiscarded(subject=row.id, workspace=row.workspace, session_id=row.session_id),
-                )
-            )
+            changed = self._database.write(lambda tx: self._throw_away(tx, change_set_id))
         self._step("discarded")
         self._clear_away(changed)
         return changed
@@ -376,6 +371,18 @@ class ChangeSets(ChangeReader):
         tx.session.add(row)
         tx.session.flush()
         return row.view()
+
+    def _throw_away(self, tx: Transaction, change_set_id: str) -> ChangeSet:
+        changed = self._move(
+            tx,
+            change_set_id,
+            ChangeState.DISCARDED,
+            lambda row: ChangeSetDiscarded(subject=row.id, workspace=row.workspace, session_id=row.session_id),
+        )
+        session = load(tx.session, SessionRow, changed.session_id)
+        if session is not None:
+            session.discarded_at = tx.now
+        return changed
 
     def _settle(self, workspace: str) -> None:
         """Take back what an earlier change of this workspace could not, before beginning another."""

@@ -116,6 +116,8 @@ class SessionRow(Row, table=True):
     facts: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     change_set_id: str | None = None
     lines: int = 0
+    discarded_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    """When the operator threw away what it changed."""
 
     @property
     def assignment(self) -> Assignment:
@@ -149,6 +151,7 @@ class SessionRow(Row, table=True):
             change_set_id=self.change_set_id,
             lines=self.lines,
             next_step=str(self.facts.get("next") or ""),
+            discarded_at=self.discarded_at,
             not_begun=bool(self.facts.get(NOT_BEGUN)),
         )
 

@@ -166,8 +166,9 @@ class Decisions:
         """Grows with each change that was committed, so that a learner knows when to learn anew."""
         return self._version
 
-    def record(self, tx: Transaction, signal: DecisionSignal, card: DecidedCard) -> None:
-        """Store a signal. An earlier one of the same card is replaced; an edit also stores its original as rejected.
+    def record(self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, *, at: datetime | None = None) -> None:
+        """Store a signal, given `at` that time, now unless said. An earlier one of the same card is replaced; an edit
+        also stores its original as rejected.
 
         An approval makes a pair with the most recent rejection of the last hour on another channel (SPEC 8.2).
         """
@@ -179,13 +180,24 @@ class Decisions:
             tx.session.add(self._row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
             pairs.pair_of_edit(tx, card)
             card = replace(card, seen=b"", raw=None)  # what was seen and stated was the original's
-        row = self._row(tx, signal, card, card.prompt)
+        row = self._row(tx, signal, card, card.prompt, at)
         row.edited = edited
         tx.session.add(row)
         if partner is not None:
             rejected = pairs.side(partner.prompt, partner.channel)
             pairs.pair_with_rejection(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)
         self._changed(tx, retired)
+
+    def weigh(self, tx: Transaction, prediction_id: str, weight: float) -> None:
+        """Let the signal that counts for this card speak as loudly as `weight`, in (0, 1]: the operator said why."""
+        changed = []
+        for row in found(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
+            if row.signal != DecisionSignal.ORIGINAL and row.weight != weight:
+                row.weight = weight
+                tx.session.add(row)
+                assert row.id is not None
+                changed.append(row.id)
+        self._changed(tx, changed)
 
     def take_back(self, tx: Transaction, prediction_id: str) -> None:
         """The decision on this card was undone before anything came of it: its signals and pairs count no more."""
@@ -273,10 +285,12 @@ class Decisions:
         found = Counter({DecisionSignal(signal): int(count) for signal, count in rows})
         return {signal: found[signal] for signal in DecisionSignal}
 
-    def _row(self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str) -> Decision:
-        meaning = MEANINGS[signal]
-        local = tx.now.astimezone(self._clock.local().tzinfo)
-        waited = None if card.evidence_at is None else max((tx.now - card.evidence_at).total_seconds() / 3600, 0.0)
+    def _row(
+        self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str, at: datetime | None = None
+    ) -> Decision:
+        meaning, at = MEANINGS[signal], at or tx.now
+        local = at.astimezone(self._clock.local().tzinfo)
+        waited = None if card.evidence_at is None else max((at - card.evidence_at).total_seconds() / 3600, 0.0)
         return Decision(
             prediction_id=card.prediction_id,
             signal=signal.value,
@@ -292,7 +306,7 @@ class Decisions:
             part=part_of_day(local).value,
             weekend=is_weekend(local),
             waited_hours=waited,
-            decided_at=tx.now,
+            decided_at=at,
             seen=card.seen,
             raw=card.raw,
             hour=local.hour,

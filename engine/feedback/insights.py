@@ -14,6 +14,7 @@ from engine.clock import Clock
 from engine.feedback.drift import EARLIER, OF, Stated, drift
 from engine.feedback.metrics import (
     APPROVED,
+    DISCARDED,
     EXPIRED,
     REJECTED,
     WITHDRAWN,
@@ -34,6 +35,7 @@ CARDS = table(
     *(column(name) for name in ("kind", "workspace")),
     column("created_at", UtcDateTime()),
     column("decided_at", UtcDateTime()),
+    column("discarded_at", UtcDateTime()),
 )
 COSTS = table("cost_entries", column("prediction_id"), column("amount_microusd"), column("state"))
 SIGNALS = table("decisions", column("prediction_id"), column("signal"), column("taken_back_at"))
@@ -111,19 +113,19 @@ def _cards(session: Session, since: datetime | None, workspace: str, zone: tzinf
     wanted = sqlalchemy.select(
         CARDS.c.source, CARDS.c.target_channel, CARDS.c.confidence, CARDS.c.status, CARDS.c.outcome,
         CARDS.c.decided_by, CARDS.c.id.in_(taken_back), AT, spent, CARDS.c.kind,
+        CARDS.c.discarded_at.is_not(None),
     ).order_by(AT)  # fmt: skip
     if since is not None:
         wanted = wanted.where(since <= AT)
     if workspace:
         wanted = wanted.where(CARDS.c.workspace == workspace)
     itself = DecidedBy.AUTONOMY.value
-    return [
-        Decided(
-            source, channel, confidence, _word(status, outcome), by == itself, bool(undone), local_time(at, zone), cost,
-            kind, confidence != COLD_START,
-        )
-        for source, channel, confidence, status, outcome, by, undone, at, cost, kind in session.execute(wanted)
-    ]  # fmt: skip
+    found = []
+    for source, channel, confidence, status, outcome, by, undone, at, cost, kind, discarded in session.execute(wanted):
+        word = DISCARDED if discarded else _word(status, outcome)
+        when, stated = local_time(at, zone), confidence != COLD_START
+        found.append(Decided(source, channel, confidence, word, by == itself, bool(undone), when, cost, kind, stated))
+    return found
 
 
 def _newest(session: Session, workspace: str) -> list[Stated]:

@@ -33,13 +33,14 @@ SLICES = 31
 """At most so many slices."""
 
 APPROVED, REJECTED, EXPIRED, WITHDRAWN = "approved", "rejected", "expired", "withdrawn"
+DISCARDED = "discarded"
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One card as metrics see it. `word` is approved, rejected, expired or withdrawn, "" while it is pending; `undone`
-    when its work was taken back or thrown away. `stated` is False when its confidence was that of a cold start. `cost`
-    in micro-dollars."""
+    """One card as metrics see it. `word` is approved, rejected, discarded, expired or withdrawn, "" while it is
+    pending; `undone` when its work was taken back or thrown away. `stated` is False when its confidence was that of a
+    cold start. `cost` in micro-dollars."""
 
     source: str
     channel: str
@@ -64,7 +65,7 @@ def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
     persons = by_person(made)
     approved = [one for one in persons if one.word == APPROVED]
     rejected = [one for one in persons if one.word == REJECTED]
-    auto = [one for one in made if one.itself and one.word == APPROVED]
+    auto = [one for one in made if one.itself and one.word in (APPROVED, DISCARDED)]
     undone = sum(one.undone for one in auto)
 
     def local(one: Decided) -> datetime:
@@ -74,6 +75,7 @@ def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
         total=len(made),
         approved=len(approved),
         rejected=len(rejected),
+        discarded=sum(one.word == DISCARDED for one in persons),
         expired=sum(one.word == EXPIRED for one in made),
         withdrawn=sum(one.word == WITHDRAWN for one in made),
         undecided=sum(not one.word for one in made),
@@ -103,8 +105,8 @@ def local_time(at: datetime, zone: tzinfo) -> datetime:
 
 
 def by_person(cards: Iterable[Decided]) -> list[Decided]:
-    """Predictions that a person approved or rejected."""
-    return [one for one in cards if one.word in (APPROVED, REJECTED) and not one.itself and not one.own]
+    """Predictions that a person approved or rejected; also those that he approved and whose work he threw away."""
+    return [one for one in cards if one.word in (APPROVED, REJECTED, DISCARDED) and not one.itself and not one.own]
 
 
 def bucket(low: float, high: float, persons: Iterable[Decided]) -> ConfidenceBucket:
@@ -160,7 +162,8 @@ def _groups(cards: Iterable[Decided], by: Callable[[Decided], str]) -> list[Grou
     groups = []
     for name, these in found.items():
         persons = [one for one in these if not one.itself]
-        approved, rejected = (sum(one.word == word for one in persons) for word in (APPROVED, REJECTED))
+        approved = sum(one.word == APPROVED for one in persons)
+        rejected = sum(one.word in (REJECTED, DISCARDED) for one in persons)
         groups.append(Group(name, len(these), approved, rejected, _share(approved, approved + rejected), _cost(these)))
     return groups
 

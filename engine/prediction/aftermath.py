@@ -88,7 +88,9 @@ class Aftermath:
 
     def _take_in(self, tx: Transaction, facts: Sequence[Fact]) -> None:
         for fact in facts:
+            if fact.payload.get("continued_in"):
+                continue  # nobody threw it away: it lives on in what went on with it
             session_id = fact.payload["session_id"]
             row = tx.session.exec(select(Prediction).where(col(Prediction.session_id) == session_id)).first()
             if row is not None:
-                self._transitions.turn_down(tx, row, TURNED_DOWN[fact.kind])
+                self._transitions.turn_down(tx, row, TURNED_DOWN[fact.kind], fact.at)

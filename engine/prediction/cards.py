@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import PurePath
 from typing import Any
 
 from sqlmodel import col, desc, select
 
 from engine.clock import Clock
 from engine.config import Autonomy, SettingsSource
+from engine.events import MuteLifted
 from engine.prediction import limits
 from engine.prediction.aftermath import Aftermath
 from engine.prediction.approving import Approving, Asked, link_session
@@ -27,6 +29,7 @@ from engine.prediction.cards_store import (
     find,
     last_triggered,
 )
+from engine.prediction.dismissals import Dismissals
 from engine.prediction.flow_names import named_flow
 from engine.prediction.intake import Intake
 from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
@@ -46,6 +49,8 @@ from engine.values import (
     ConfidenceParts,
     DecidedBy,
     DecisionSignal,
+    DismissReason,
+    Mute,
     Permit,
     Proposal,
     RailVerdict,
@@ -90,10 +95,12 @@ class Cards:
         session: Callable[[str], SessionView] = unknown_session,
         secrets: Callable[[], Iterable[str]] = tuple,
         estimate: Callable[[Proposal, Assignment], tuple[ConfidenceParts, Seen]],
+        deleted: Callable[[str], bool] = lambda workspace: False,
     ) -> None:
         """`flows`: names that a prompt of one's own may call. `session` finds one by its id; `secrets` are values that
-        no prompt may hold; `estimate` says how sure a suggestion is. `on_decision` is called inside the transaction of
-        each decision by a person (the rails count rejections)."""
+        no prompt may hold; `estimate` says how sure a suggestion is; `deleted` whether a workspace is gone from the
+        disk. `on_decision` is called inside the transaction of each decision by a person (the rails count
+        rejections)."""
         self._database = database
         self._clock = clock
         self._settings = settings
@@ -106,10 +113,13 @@ class Cards:
         self._session = session
         self._secrets = secrets
         self._estimate = estimate
-        self._transitions = Transitions(rails, history, settings, active_time, on_decision)
+        self._deleted = deleted
+        self.dismissals = Dismissals(database)
+        """What the operator turned down, and what is muted by it."""
+        self._transitions = Transitions(rails, history, self.dismissals, settings, active_time, on_decision)
         self._deciding = Deciding(database)
         self._stack: Kept[list[tuple[limits.Seat, Card]]] = Kept(database, Prediction)
-        self.intake = Intake(database, self._transitions, settings, randomness, active_time)
+        self.intake = Intake(database, self._transitions, self.dismissals, settings, randomness, active_time)
         """What the cycle does to cards."""
         self.approving = Approving(
             database,
@@ -136,7 +146,7 @@ class Cards:
         now = self._clock.now()
         cards = {seat.id: (seat, card) for seat, card in self._stack.get("", self._read_stack) if not card.due(now)}
         seats = [seat for seat, _ in cards.values()]
-        asleep = limits.overdue_for_a_seat(seats, now, self._settings.current.max_pending_cards)
+        asleep = limits.overdue_for_a_seat(seats, now, limits.Caps.of(self._settings.current))
         return [
             card
             for seat, card in (cards[seat.id] for seat in limits.order(seats))
@@ -200,9 +210,46 @@ class Cards:
         `force` skips the rate alone (SPEC 3.2). Raises `Refusal` as `approve` does; the card is then pending."""
         return self.approve(card_id, by=DecidedBy.AUTONOMY, asked=Asked(force))
 
-    def dismiss(self, card_id: str, *, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
-        """Turn down. The same evidence stays away for 7 days. Raises `Refusal` `unknown_card`, `already_decided`."""
-        return self._deciding.change(card_id, lambda tx, row: self._transitions.reject(tx, row, by))
+    def dismiss(self, card_id: str, *, reason: DismissReason | None = None, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
+        """Turn down. What it is about stays away for 7 days, twice as long after each further time (SPEC 2.9). The card
+        that is returned says in its note when this switched its kind off.
+
+        Raises `Refusal` `unknown_card`, `already_decided`."""
+        card = self._deciding.change(card_id, lambda tx, row: self._transitions.reject(tx, row, by, reason))
+        return self._with_switch(card)
+
+    def explain(self, card_id: str, reason: DismissReason) -> Card:
+        """Say why a card was dismissed; the last word counts. The note is as that of `dismiss`.
+
+        Raises `Refusal` `unknown_card`, `not_dismissed`."""
+        return self._with_switch(
+            self._deciding.change(card_id, lambda tx, row: self._transitions.explain(tx, row, reason))
+        )
+
+    def _with_switch(self, card: Card) -> Card:
+        """A dismissed card, with a note when all cards of its kind are switched off now."""
+        here = (card.assignment.workspace, "")
+        kinds = (one for one in self.muted() if not one.subject and one.kind == card.kind and one.workspace in here)
+        off = next(kinds, None)
+        return card if off is None else replace(card, note=_switched_off(off))
+
+    def muted(self) -> list[Mute]:
+        """What stays away because it was dismissed (SPEC 2.9), the newest first."""
+        with self._database.read() as session:
+            return self.dismissals.mutes(session, self._clock.now())
+
+    def lift(self, mute_id: str) -> Mute:
+        """Let what is muted come back, at the next cycle. Raises `Refusal` `unknown_mute`."""
+
+        def work(tx: Transaction) -> Mute:
+            mute = next((one for one in self.dismissals.mutes(tx.session, tx.now) if one.id == mute_id), None)
+            if mute is None:
+                raise Refusal("unknown_mute", f"nothing is muted as {mute_id}", "clawpy muted lists what is")
+            self.dismissals.lift(tx, mute)
+            tx.record(MuteLifted(subject=mute.id, workspace=mute.workspace, card_kind=mute.kind))
+            return mute
+
+        return self._database.write(work)
 
     def snooze(self, card_id: str, *, span: timedelta = limits.SNOOZE) -> Card:
         """Put off for `span`, in (0, 30 days]; its 24 h begin anew when it wakes. No signal.
@@ -232,7 +279,7 @@ class Cards:
             if row.status == Status.EXECUTED:
                 self._reverse(row)
                 return self._deciding.change(
-                    card_id, lambda tx, row: self._transitions.turn_down(tx, row, DecisionSignal.UNDONE)
+                    card_id, lambda tx, row: self._transitions.turn_down(tx, row, DecisionSignal.UNDONE, tx.now)
                 )
             return self._deciding.change(card_id, self._bring_back)
 
@@ -245,7 +292,7 @@ class Cards:
         def work(tx: Transaction) -> Card:
             row = find(tx.session, card_id)
             for other in all_pending(tx.session):
-                if other.fingerprint == row.fingerprint:
+                if (other.workspace, other.kind, other.subject) == (row.workspace, row.kind, row.subject):
                     return card_of(other)
             copy = again(row, new_id, tx.now, expires_at, note)
             tx.session.add(copy)
@@ -267,7 +314,7 @@ class Cards:
         named, with its conversation and its changes (SPEC 9.4); it is prose, whatever it says.
 
         Raises `Refusal` `empty_prompt`, `secret_in_text`, `unknown_channel`, `bad_parameters`, `unknown_session`,
-        `still_running`; for a suggestion `too_many_cards`, `autonomy_off`.
+        `still_running`; for a suggestion `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
         """
         prompt = checked(text, self._secrets())
         now, channels = self._clock.now(), self._settings.current.channels
@@ -312,7 +359,7 @@ class Cards:
 
         def work(tx: Transaction) -> Card:
             if reasoning:
-                self._check_room(tx, row)
+                self._check_suggestion(tx, row)
             tx.session.add(row)
             tx.record(created(row))
             if reasoning:
@@ -321,7 +368,7 @@ class Cards:
 
         return self._database.write(work)
 
-    def _check_room(self, tx: Transaction, row: Prediction) -> None:
+    def _check_suggestion(self, tx: Transaction, row: Prediction) -> None:
         if self._is_off(row.workspace, Source(row.source)):
             raise Refusal(
                 "autonomy_off", "autonomy is off in this workspace: it gets no cards", "the operator can set `cards`"
@@ -329,6 +376,11 @@ class Cards:
         if sum(one.kind == limits.SUGGESTED for one in all_pending(tx.session)) >= limits.SUGGESTED_MOST:
             told = f"{limits.SUGGESTED_MOST} cards of agents and programs wait already"
             raise Refusal("too_many_cards", told, "the operator decides them first")
+        if self.dismissals.muted(tx.session, tx.now).covers(row.workspace, row.kind, row.subject):
+            raise Refusal("muted", "the operator turned this down, or every suggestion here", "clawpy muted lists it")
+        others = self._transitions.others(tx, row)
+        if others:
+            raise Refusal("already_pending", f"card {others} says the same already", "the operator decides it first")
 
     def _finished(self, session_id: str) -> SessionView:
         former = self._session(session_id)
@@ -353,17 +405,23 @@ class Cards:
             self._database.write(work)
 
     def expire_due(self) -> int:
-        """Expire every card whose time is over, and withdraw those of workspaces that were switched off since; returns
-        how many. One that was never shown gives no signal."""
+        """Expire every card whose time is over, and withdraw those of workspaces that were switched off or deleted
+        since; returns how many. One that was never shown gives no signal."""
         now = self._clock.now()
         stack = self._stack.get("", self._read_stack)
-        if not any(card.due(now) or self._is_off(card.assignment.workspace, card.source) for _, card in stack):
+        gone = {one for one in {card.assignment.workspace for _, card in stack} if self._deleted(one)}
+        if not any(
+            card.due(now) or card.assignment.workspace in gone or self._is_off(card.assignment.workspace, card.source)
+            for _, card in stack
+        ):
             return 0
 
         def work(tx: Transaction) -> int:
             over = 0
             for row in all_pending(tx.session):
-                if row.due(tx.now):
+                if row.workspace in gone:
+                    self._transitions.withdraw(tx, row, "its workspace was deleted")
+                elif row.due(tx.now):
                     self._transitions.expire(tx, row)
                 elif self._is_off(row.workspace, Source(row.source)):
                     self._transitions.withdraw(tx, row, "autonomy is off in this workspace")
@@ -440,3 +498,9 @@ def _ask_undo(tx: Transaction, card_id: str) -> Prediction:
     if row.status == Status.CONFIRMED:
         row.undo_requested_at = tx.now
     return row
+
+
+def _switched_off(mute: Mute) -> str:
+    """What a dismissal came to, in words."""
+    where = f"in {PurePath(mute.workspace).name}" if mute.workspace else "everywhere"
+    return f"“{mute.kind}” cards are switched off {where} ({mute.why})"

@@ -40,6 +40,10 @@ LOCAL_USER = "local"
 """The `user_id` of every row: one home, one operator."""
 
 
+ENDS = tuple(one for one in Outcome if one is not Outcome.DISCARDED)
+"""How work ends. That it was thrown away later is an instant of its own (`discarded_at`)."""
+
+
 def _one_of(column: str, words: Any, *, nullable: bool = False) -> str:
     rule = f"{column} IN ({', '.join(repr(str(word)) for word in words)})"
     return f"{column} IS NULL OR {rule}" if nullable else rule
@@ -54,13 +58,18 @@ class Prediction(Row, table=True):
         CheckConstraint(_one_of("status", Status), name="status_known"),
         CheckConstraint(_one_of("source", Source), name="source_known"),
         CheckConstraint(_one_of("decided_by", DecidedBy, nullable=True), name="decided_by_known"),
-        CheckConstraint(_one_of("outcome", Outcome, nullable=True), name="outcome_known"),
+        CheckConstraint(_one_of("outcome", ENDS, nullable=True), name="outcome_known"),
         CheckConstraint(_one_of("trigger_type", TriggerType, nullable=True), name="trigger_type_known"),
         CheckConstraint("estimate_microusd >= 0", name="estimate_range"),
         Index("idx_predictions_status", "status"),
         Index("idx_predictions_user", "user_id", text("created_at DESC")),
         Index("ix_predictions_fingerprint", "fingerprint", "closed_at"),
-        Index("ux_predictions_pending", "fingerprint", unique=True, sqlite_where=text("status = 'pending'")),
+        Index(
+            "ux_predictions_pending",
+            *("workspace", "kind", "subject"),
+            unique=True,
+            sqlite_where=text("status = 'pending'"),
+        ),
         Index("ix_predictions_session", "session_id"),
         Index("ix_predictions_triggered", "target_channel", "confirmed_at"),
     )
@@ -86,6 +95,7 @@ class Prediction(Row, table=True):
     flow: str | None = None
     parameters: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     original_prompt: str = ""
+    subject: str = Field(sa_column_kwargs={"server_default": ""})
     fingerprint: str
     facts: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     signals: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
@@ -112,6 +122,8 @@ class Prediction(Row, table=True):
     outcome: str | None = None
     closed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     """When it was dismissed, executed, expired or withdrawn: cool-downs count from here."""
+    discarded_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    """When the operator threw away what came of it."""
     undo_requested_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     note: str = ""
     served: str = Field(default="", sa_column_kwargs={"server_default": ""})
@@ -131,6 +143,7 @@ class Prediction(Row, table=True):
         """What the limits look at."""
         return Seat(
             id=self.id,
+            workspace=self.workspace,
             source=Source(self.source),
             snoozed_until=self.snoozed_until,
             shown=self.shown_at is not None,
@@ -176,9 +189,9 @@ def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, no
     kept = row.model_dump(
         include={
             "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind",
-            "workspace", "runner", "flow", "parameters", "original_prompt", "fingerprint", "facts", "signals", "parts",
-            "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served", "novel", "rank", "urgency",
-            "from_channel", "evidence_at",
+            "workspace", "runner", "flow", "parameters", "original_prompt", "subject", "fingerprint", "facts",
+            "signals", "parts", "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served",
+            "novel", "rank", "urgency", "from_channel", "evidence_at",
         }
     )  # fmt: skip
     return Prediction(id=card_id, created_at=now, expires_at=expires_at, note=note, **kept)
@@ -187,6 +200,12 @@ def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, no
 def is_novel(verdicts: tuple[RailVerdict, ...]) -> bool:
     """The human gate found a pair of channels that never ran before: the NEW badge (SPEC 3.6)."""
     return any("novel-pair" in verdict.rule.split(",") for verdict in verdicts)
+
+
+def _outcome(row: Prediction) -> Outcome | None:
+    if row.discarded_at is not None:
+        return Outcome.DISCARDED
+    return None if row.outcome is None else Outcome(row.outcome)
 
 
 def card_of(row: Prediction) -> Card:
@@ -220,7 +239,7 @@ def card_of(row: Prediction) -> Card:
         shown_at=row.shown_at,
         decided_by=None if row.decided_by is None else DecidedBy(row.decided_by),
         decided_at=row.decided_at,
-        outcome=None if row.outcome is None else Outcome(row.outcome),
+        outcome=_outcome(row),
         session_id=row.session_id,
         task_id=row.task_id,
         note=row.note,
@@ -327,6 +346,7 @@ _SEATS = (
         col(Prediction.urgency),
         col(Prediction.created_at),
         col(Prediction.kind),
+        col(Prediction.subject),
     )
     .where(col(Prediction.status) == Status.PENDING.value)
     .order_by(col(Prediction.created_at), col(Prediction.id))
@@ -338,17 +358,32 @@ class Seated:
     """A pending card as the cycle looks at it: its seat, and the evidence it stands and falls with."""
 
     seat: Seat
-    workspace: str
     fingerprint: str
     kind: str
+    subject: str
 
 
 def all_seated(session: Session) -> list[Seated]:
     """`all_pending` for who asks often: without the half of a row that is prose and JSON."""
     return [
-        Seated(Seat(id, Source(source), snoozed, shown is not None, (rank, urgency), at), workspace, fingerprint, kind)
-        for id, workspace, fingerprint, source, snoozed, shown, rank, urgency, at, kind in ask(session, _SEATS)
+        Seated(
+            Seat(id, workspace, Source(source), snoozed, shown is not None, (rank, urgency), at),
+            fingerprint,
+            kind,
+            subject,
+        )
+        for id, workspace, fingerprint, source, snoozed, shown, rank, urgency, at, kind, subject in ask(session, _SEATS)
     ]
+
+
+def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:
+    """Sessions that the operator began there with prompts of his own, approved since."""
+    query = sqlalchemy.select(col(Prediction.session_id)).where(
+        col(Prediction.workspace) == workspace,
+        col(Prediction.source) == Source.OPERATOR.value,
+        col(Prediction.confirmed_at) >= since,
+    )
+    return {str(one) for one in session.execute(query).scalars() if one}
 
 
 _LAST_TRIGGERED = (

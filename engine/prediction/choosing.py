@@ -16,7 +16,7 @@ from engine.prediction.intake import Draft
 from engine.values import Band, Randomness
 
 MOST_ALIKE = 4
-"""So many cards of one kind are pending at most: never five of the five."""
+"""So many cards of one kind are pending in a workspace at most: never five of the five."""
 
 SAMENESS = 0.15
 """What a draft loses for each of its kind that comes before it."""

@@ -58,6 +58,17 @@ class ToolFound:
     lint_suffixes: tuple[str, ...] = ()
     where: str = ""
     installs: str = ""
+    below: tuple[str, ...] = ()
+    """Folders with a manifest of their own, where the top of the repository has none."""
+
+    @property
+    def remark(self) -> str:
+        """That projects were found which are not worked with, "" for none."""
+        if not self.below:
+            return ""
+        named = ", ".join(plain(one, 40) for one in self.below[:3])
+        more = f" and {len(self.below) - 3} more" if len(self.below) > 3 else ""
+        return f"manifests found in {named}{more}; this version looks at the top of a repository only"
 
     def tests(self, path: str) -> bool:
         """Whether a change of `path` can change what the tests say."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -128,6 +128,7 @@ class Predictions:
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._signals: dict[str, tuple[Signal, ...]] = {}
+        self._remarks: dict[str, str] = {}
         self._told: set[str] = set()
         self._follow_ups = FollowUps(database, clock, facts=facts, session=session, offer=self._offer_next)
 
@@ -172,6 +173,10 @@ class Predictions:
     def signals(self, workspace: str) -> tuple[Signal, ...]:
         """The six signals of the workspace as the last cycle saw them; empty before the first one."""
         return self._signals.get(workspace, ())
+
+    def remarks(self) -> dict[str, str]:
+        """By workspace what the last cycle had to say of it, where that is anything: why there may be no cards."""
+        return {workspace: said for workspace, said in self._remarks.items() if said}
 
     def follow_up(self) -> list[Card]:
         """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped."""
@@ -224,15 +229,17 @@ class Predictions:
                 for one in sensed
                 if one.context.git is not None and not one.context.git.head
             ]
+            errors += [f"{path}: {said}" for path, said in self.remarks().items() if path in wanted]
         contexts = {one.context.workspace: one.context for one in sensed}
-        found = [one.fingerprint for one in proposals]
         with self._database.read() as session:
             now, intake = self._clock.now(), self._cards.intake
-            seats = intake.seats_after(session, sensed, now)
-            if requested and not seats and not intake.unavailable(session, found, now).issuperset(found):
-                most = count(settings.max_pending_cards, "card")
-                errors.append(f"more is found, but {most} at most wait at once (maxPendingCards): decide on some first")
-        rows, blocked = self._judge(proposals, contexts, errors, seats=seats)
+            leaving = intake.leaving(session, sensed, now)
+            room = intake.room(session, leaving, now)
+            if requested and not room.most(wanted):
+                taken = intake.unavailable(session, proposals, now, leaving)
+                if any(one.fingerprint not in taken for one in proposals):
+                    errors.append(_full(settings))
+        rows, blocked = self._judge(proposals, contexts, errors, room=room, leaving=leaving)
         created, withdrawn = self._database.write(
             lambda tx: self._cards.intake.apply(
                 tx, sensed, rows, blocked, tuple(errors), self._clock.monotonic() - began
@@ -246,12 +253,16 @@ class Predictions:
             return None
         errors: list[str] = []
         sensed, proposals = self._sense([workspace], errors)
-        chosen = choose(proposals)
+        chosen = choose(self._not_muted(proposals))
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
         if chosen is not None:
             contexts = {one.context.workspace: one.context for one in sensed}
-            rows, blocked = self._judge([replace(chosen, source=Source.FOLLOW_UP)], contexts, errors, seats=1)
+            chosen = replace(chosen, source=Source.FOLLOW_UP)
+            with self._database.read() as session:
+                older = self._cards.intake.other_evidence(session, chosen)
+            room = limits.Room(limits.Caps(1, 1), ())  # a follow-up takes no place
+            rows, blocked = self._judge([chosen], contexts, errors, room=room, leaving=older)
         for row in rows:
             row.from_channel = after
         for error in errors:
@@ -260,12 +271,19 @@ class Predictions:
             return None
         return self._database.write(lambda tx: self._cards.intake.seat_follow_up(tx, rows, blocked))
 
+    def _not_muted(self, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """Those that the operator did not dismiss: what follows in their place may be offered."""
+        with self._database.read() as session:
+            muted = self._cards.dismissals.muted(session, self._clock.now())
+        return [one for one in proposals if not muted.covers(one.workspace, one.kind, one.subject)]
+
     def _sense(self, workspaces: Sequence[str], errors: list[str]) -> tuple[list[Sensed], list[Proposal]]:
         """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""
         sensed: list[Sensed] = []
         every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._signals[context.workspace] = context.signals
+            self._remarks[context.workspace] = context.tool.remark if context.tool else ""
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
             complete = context.git is not None and not context.errors
             proposals: list[Proposal] = []
@@ -276,20 +294,31 @@ class Predictions:
                     log.exception("nothing was proposed for %s", context.workspace)
                     errors.append(f"{context.workspace}: {type(error).__name__}: {sanitise(str(error))}")
                     complete = False
-            sensed.append(Sensed(context, frozenset(one.fingerprint for one in proposals), complete))
+            evidence = frozenset(one.fingerprint for one in proposals)
+            subjects = frozenset((one.kind, one.subject) for one in proposals)
+            sensed.append(Sensed(context, evidence, subjects, complete))
             every.extend(proposals)
         return sensed, every
 
     def _judge(
-        self, proposals: Sequence[Proposal], contexts: dict[str, WorkspaceContext], errors: list[str], *, seats: int
+        self,
+        proposals: Sequence[Proposal],
+        contexts: dict[str, WorkspaceContext],
+        errors: list[str],
+        *,
+        room: limits.Room,
+        leaving: Collection[str],
     ) -> tuple[list[Prediction], list[TriggerBlocked]]:
-        """The rows that may become cards, best first, with the rails' verdicts, at most as many as there are `seats`;
-        and what the content rail blocked. With a full stack nothing is judged: nobody would see it."""
-        if seats == 0 or not proposals:
+        """The rows that may become cards, best first, with the rails' verdicts, at most as many as there is `room` for;
+        and what the content rail blocked. With a full stack nothing is judged: nobody would see it. `leaving`: ids of
+        the pending cards that will be withdrawn."""
+        proposals = [one for one in proposals if room.left(one.workspace)]
+        if not proposals:
             return [], []
+        seats = room.most({one.workspace for one in proposals})
         with self._database.read() as session:
             now = self._clock.now()
-            taken = self._cards.intake.unavailable(session, [one.fingerprint for one in proposals], now)
+            taken = self._cards.intake.unavailable(session, proposals, now, leaving)
             if taken.issuperset(one.fingerprint for one in proposals):
                 return [], []
             this = _Round(
@@ -310,25 +339,29 @@ class Predictions:
                     errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
                     continue
                 drafts.append(draft)
-            stay = {one.fingerprint for one in proposals}
             pending = Counter(
-                one.kind
+                (one.seat.workspace, one.kind)
                 for one in self._cards.intake.seated(session)
-                if limits.counts(one.seat, now) and (one.fingerprint in stay or one.workspace not in contexts)
+                if limits.counts(one.seat, now) and one.seat.id not in leaving
             )
             chosen = in_turn(drafts, seats, learning=this.phase.number > 0, randomness=self._randomness)
-            return self._seatable(session, chosen, pending, this, seats)
+            return self._seatable(session, chosen, pending, this, room)
 
     def _seatable(
-        self, session: Session, drafts: Sequence[Draft], alike: Counter[str], this: _Round, seats: int
+        self,
+        session: Session,
+        drafts: Sequence[Draft],
+        alike: Counter[tuple[str, str]],
+        this: _Round,
+        room: limits.Room,
     ) -> tuple[list[Prediction], list[TriggerBlocked]]:
-        """Ask the rails, best draft first, until the seats are taken; `alike` counts the cards of each kind."""
+        """Ask the rails, best draft first, until the places are taken; `alike` counts the cards of each workspace and
+        kind."""
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
         for draft in drafts:
-            if len(rows) == seats:
-                break
-            if alike[draft.proposal.kind] >= MOST_ALIKE:
+            of_kind = (draft.proposal.workspace, draft.proposal.kind)
+            if alike[of_kind] >= MOST_ALIKE or not room.left(draft.proposal.workspace):
                 continue
             row = self._cards.intake.prepare(draft, this.now)
             like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
@@ -357,8 +390,9 @@ class Predictions:
                     )
                 continue
             row.judge(verdicts)
+            room.take(row.workspace)
             rows.append(row)
-            alike[row.kind] += 1
+            alike[of_kind] += 1
         return rows, blocked
 
     def _draft(self, proposal: Proposal, this: _Round, around: WorkspaceContext | None) -> Draft:
@@ -404,3 +438,12 @@ class Predictions:
             note=otherwise,
             seen=seen.packed(),
         )
+
+
+def _full(settings: Settings) -> str:
+    """Why nothing is offered although something was found."""
+    here, in_all = count(settings.max_pending_cards, "card"), settings.max_pending_cards_in_all
+    return (
+        f"more is found, but at most {here} wait in a workspace (maxPendingCards) and {in_all} in all "
+        "(maxPendingCardsInAll): decide on some first"
+    )

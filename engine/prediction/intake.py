@@ -14,8 +14,9 @@ from sqlmodel import Session, col
 from engine.config import SettingsSource
 from engine.events import CycleFinished, TriggerBlocked
 from engine.prediction import limits
-from engine.prediction.cards_store import Prediction, Seated, all_seated, card_of, created, find
+from engine.prediction.cards_store import Prediction, Seated, all_seated, card_of, created, find, own_sessions
 from engine.prediction.context import WorkspaceContext
+from engine.prediction.dismissals import Dismissals
 from engine.prediction.handled import Made, did_himself
 from engine.prediction.ports import ActiveTime
 from engine.prediction.transitions import Transitions
@@ -70,11 +71,12 @@ _SAME_EVIDENCE = sqlalchemy.select(
 
 @dataclass(frozen=True, slots=True)
 class Sensed:
-    """What the cycle found in one workspace. `complete` is False when a collector failed: then nothing is withdrawn,
-    since what was not seen is not gone."""
+    """What the cycle found in one workspace: the evidence, and what it is about as (kind, subject). `complete` is False
+    when a collector failed: then nothing is withdrawn, since what was not seen is not gone."""
 
     context: WorkspaceContext
     fingerprints: frozenset[str]
+    subjects: frozenset[tuple[str, str]]
     complete: bool
 
 
@@ -116,6 +118,7 @@ class Draft:
             runner=assignment.runner,
             flow=assignment.flow,
             parameters=dict(assignment.parameters),
+            subject=proposal.subject,
             fingerprint=proposal.fingerprint,
             facts=dict(proposal.facts),
             signals=[flat(signal) for signal in proposal.signals],
@@ -141,6 +144,7 @@ class Intake:
         self,
         database: Database,
         transitions: Transitions,
+        dismissals: Dismissals,
         settings: SettingsSource,
         randomness: Randomness,
         active_time: ActiveTime,
@@ -149,6 +153,7 @@ class Intake:
         self._same_evidence: Kept[Rows] = Kept(database, Prediction)
         self._rejected: Kept[Rows] = Kept(database, Prediction)
         self._transitions = transitions
+        self._dismissals = dismissals
         self._settings = settings
         self._randomness = randomness
         self._active_time = active_time
@@ -161,18 +166,46 @@ class Intake:
         """Every pending card, oldest first."""
         return self._seated.seen(session, "", all_seated)
 
-    def unavailable(self, session: Session, fingerprints: Collection[str], now: datetime) -> set[str]:
-        """Which of these have a card that is pending or under way, or cool down (SPEC 2.9)."""
-        asked = tuple(sorted(set(fingerprints)))
+    def unavailable(
+        self,
+        session: Session,
+        wanted: Sequence[Proposal] | Sequence[Prediction],
+        now: datetime,
+        leaving: Collection[str] = (),
+    ) -> set[str]:
+        """Fingerprints of those for which there is no card now (SPEC 2.9): the operator dismissed their subject or
+        their kind, a card about the subject is pending, or the same evidence is under way or cools down. `leaving` are
+        ids of pending cards that are about to go."""
+        muted = self._dismissals.muted(session, now)
+        pending = {
+            (one.seat.workspace, one.kind, one.subject) for one in self.seated(session) if one.seat.id not in leaving
+        }
+        subjects = {one.fingerprint: (one.workspace, one.kind, one.subject) for one in wanted}
+        away = {mark for mark, one in subjects.items() if one in pending or muted.covers(*one)}
+        asked = tuple(sorted(subjects))
         values = {"fingerprints": json.dumps(asked), "since": now - LONGEST_COOL_DOWN}
         # What is kept may be from before: then it has more rows, whose time is over by now.
         rows = self._same_evidence.seen(session, asked, lambda seen: ask(seen, _SAME_EVIDENCE, values))
-        return {fingerprint for fingerprint, *row in rows if _holds(*row, now=now)}
+        return away | {fingerprint for fingerprint, *row in rows if _holds(*row, now=now)}
 
-    def seats_after(self, session: Session, sensed: Sequence[Sensed], now: datetime) -> int:
-        """How many new cards the stack will take once what is over was withdrawn."""
-        pending = self.seated(session)
-        return self._free(pending, {one.seat.id for one in _over(pending, sensed)}, now)
+    def other_evidence(self, session: Session, wanted: Proposal | Prediction) -> set[str]:
+        """Ids of pending cards about the same subject that are for other evidence."""
+        subject = (wanted.workspace, wanted.kind, wanted.subject)
+        return {
+            one.seat.id
+            for one in self.seated(session)
+            if (one.seat.workspace, one.kind, one.subject) == subject and one.fingerprint != wanted.fingerprint
+        }
+
+    def leaving(self, session: Session, sensed: Sequence[Sensed], now: datetime) -> set[str]:
+        """Ids of the pending cards that `apply` will withdraw, since what they are about is no longer so."""
+        return {one.seat.id for one in _over(self.seated(session), sensed, now)}
+
+    def room(self, session: Session, leaving: Collection[str], now: datetime) -> limits.Room:
+        """How many new cards the stack takes once `leaving` are gone; woken cards that wait for a seat come first."""
+        staying = [one.seat for one in self.seated(session) if one.seat.id not in leaving]
+        caps = limits.Caps.of(self._settings.current)
+        return limits.Room(caps, [one.workspace for one in staying if limits.counts(one, now)])
 
     def apply(
         self,
@@ -188,16 +221,14 @@ class Intake:
         withdrawn = self._withdraw(tx, pending, sensed)
         self._note_evidence(tx, sensed)
         tx.session.flush()
-        taken = self.unavailable(tx.session, [row.fingerprint for row in rows], tx.now) if rows else set()
-        seats = self._free(pending, withdrawn, tx.now)
-        cards = []
+        taken = self.unavailable(tx.session, rows, tx.now) if rows else set()
+        room = self.room(tx.session, (), tx.now)
+        cards, subjects = [], set[tuple[str, str, str]]()
         for row in rows:
-            if seats == 0:
-                break
-            if row.fingerprint in taken:
+            subject = (row.workspace, row.kind, row.subject)
+            if row.fingerprint in taken or subject in subjects or not room.take(row.workspace):
                 continue
-            taken.add(row.fingerprint)
-            seats -= 1
+            subjects.add(subject)
             tx.session.add(row)
             tx.record(created(row))
             cards.append(card_of(row))
@@ -209,27 +240,31 @@ class Intake:
     def seat_follow_up(
         self, tx: Transaction, rows: Sequence[Prediction], blocked: Sequence[TriggerBlocked]
     ) -> Card | None:
-        """Store a follow-up, which needs no seat (SPEC 2.9); None when a card for the same is there or cools down."""
+        """Store a follow-up, which needs no seat (SPEC 2.9), in the place of a card about the same that knows less;
+        None when a card for the same evidence is there, or when it cools down or was dismissed."""
         for fact in blocked:
             tx.record(fact)
         for row in rows:
-            if row.fingerprint not in self.unavailable(tx.session, [row.fingerprint], tx.now):
+            older = self.other_evidence(tx.session, row)
+            if row.fingerprint not in self.unavailable(tx.session, [row], tx.now, older):
+                for card_id in older:
+                    self._transitions.withdraw(
+                        tx, find(tx.session, card_id), "made room for a newer card about the same"
+                    )
+                tx.session.flush()
                 tx.session.add(row)
                 tx.record(created(row))
                 return card_of(row)
         return None
 
-    def _free(self, pending: Sequence[Seated], gone: Collection[str], now: datetime) -> int:
-        """How many more cards the stack takes; woken cards that wait for a seat come before new ones."""
-        taken = sum(one.seat.id not in gone and limits.counts(one.seat, now) for one in pending)
-        return max(0, self._settings.current.max_pending_cards - taken)
-
     def _withdraw(self, tx: Transaction, pending: Sequence[Seated], sensed: Sequence[Sensed]) -> list[str]:
         contexts = {one.context.workspace: one.context for one in sensed}
         withdrawn = []
-        for one in _over(pending, sensed):
+        for one in _over(pending, sensed, tx.now):
             row = find(tx.session, one.seat.id)
-            himself = did_himself(Made(row.kind, row.facts, row.parameters, row.created_at), contexts[row.workspace])
+            made = Made(row.kind, row.facts, row.parameters, row.created_at)
+            own = own_sessions(tx.session, row.workspace, row.created_at)
+            himself = did_himself(made, contexts[row.workspace], own)
             reason = "you did it yourself" if himself else "what it was about is no longer so"
             self._transitions.withdraw(tx, row, reason, did_himself=himself)
             withdrawn.append(row.id)
@@ -246,13 +281,17 @@ class Intake:
                 find(tx.session, card_id).evidence_gone = not was_gone
 
 
-def _over(pending: Sequence[Seated], sensed: Sequence[Sensed]) -> list[Seated]:
-    """Those whose evidence is gone. Where a collector failed nothing is: what was not seen is not gone."""
-    seen = {one.context.workspace: one.fingerprints for one in sensed if one.complete}
+def _over(pending: Sequence[Seated], sensed: Sequence[Sensed], now: datetime) -> list[Seated]:
+    """Those whose evidence is gone. Where a collector failed nothing is: what was not seen is not gone. A card that the
+    operator put off sleeps on while its subject is still there: new facts would bring it back before its time."""
+    seen = {one.context.workspace: one for one in sensed if one.complete}
     return [
         one
         for one in pending
-        if one.seat.source in BOUND_TO_EVIDENCE and one.workspace in seen and one.fingerprint not in seen[one.workspace]
+        if one.seat.source in BOUND_TO_EVIDENCE
+        and (found := seen.get(one.seat.workspace)) is not None
+        and one.fingerprint not in found.fingerprints
+        and not (limits.is_snoozed(one.seat, now) and (one.kind, one.subject) in found.subjects)
     ]
 
 

@@ -1,11 +1,13 @@
-"""What keeps the stack quiet (SPEC 2.9): how many cards, one a fingerprint, cool-downs. Pure."""
+"""What keeps the stack quiet (SPEC 2.9): how many cards in a workspace and in all, cool-downs of work. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from engine.config import Settings
 from engine.values import Outcome, Source, Status
 
 LIFE = timedelta(hours=24)
@@ -21,7 +23,7 @@ SUGGESTED = "suggested"
 """The kind of what an agent or a program put there: like each other, and like nothing that the engine predicts."""
 
 SUGGESTED_MOST = 3
-"""So many of these are pending at most: the five are not theirs alone."""
+"""So many of these are pending at most: the places are not theirs alone."""
 
 _EXEMPT = (Source.OPERATOR, Source.FOLLOW_UP)
 
@@ -31,11 +33,50 @@ class Seat:
     """What the limit needs to know of a pending card. `rank` is the sum of its signals' shares, then its urgency."""
 
     id: str
+    workspace: str
     source: Source
     snoozed_until: datetime | None
     shown: bool
     rank: tuple[float, float]
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """How many cards may be pending: in one workspace, and in all."""
+
+    workspace: int
+    in_all: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Caps:
+        """As the settings have them."""
+        return cls(settings.max_pending_cards, settings.max_pending_cards_in_all)
+
+
+class Room:
+    """How many more cards the stack takes, workspace by workspace. `taken` names the workspace of each that counts."""
+
+    def __init__(self, caps: Caps, taken: Collection[str]) -> None:
+        self._caps = caps
+        self._taken = Counter(taken)
+
+    def left(self, workspace: str) -> int:
+        """How many more cards of this workspace fit."""
+        in_all = self._caps.in_all - self._taken.total()
+        return max(0, min(self._caps.workspace - self._taken[workspace], in_all))
+
+    def most(self, workspaces: Collection[str]) -> int:
+        """How many more cards of all these workspaces together fit at most."""
+        in_all = max(0, self._caps.in_all - self._taken.total())
+        return min(in_all, sum(self.left(one) for one in set(workspaces)))
+
+    def take(self, workspace: str) -> bool:
+        """Take a place for a card of this workspace; False when there is none."""
+        if not self.left(workspace):
+            return False
+        self._taken[workspace] += 1
+        return True
 
 
 def is_snoozed(seat: Seat, now: datetime) -> bool:
@@ -44,7 +85,7 @@ def is_snoozed(seat: Seat, now: datetime) -> bool:
 
 
 def counts(seat: Seat, now: datetime) -> bool:
-    """True for a card that is one of the five: not snoozed, not the operator's own, not a follow-up."""
+    """True for a card that takes a place: not snoozed, not the operator's own, not a follow-up."""
     return seat.source not in _EXEMPT and not is_snoozed(seat, now)
 
 
@@ -59,39 +100,39 @@ def order(seats: Sequence[Seat]) -> list[Seat]:
     ]
 
 
-def overdue_for_a_seat(seats: Sequence[Seat], now: datetime, most: int) -> set[str]:
-    """Ids of woken cards for which there is no seat yet: they stay asleep until one of the `most` is decided.
+def overdue_for_a_seat(seats: Sequence[Seat], now: datetime, caps: Caps) -> set[str]:
+    """Ids of woken cards for which there is no seat yet: they stay asleep until a card is decided.
 
     Cards that never slept keep their seats; of the woken ones the highest ranked sit down first.
     """
     counted = [seat for seat in order(seats) if counts(seat, now)]
-    awake = [seat for seat in counted if seat.snoozed_until is None]
-    woken = [seat for seat in counted if seat.snoozed_until is not None]
-    return {seat.id for seat in woken[max(0, most - len(awake)) :]}
+    room = Room(caps, [seat.workspace for seat in counted if seat.snoozed_until is None])
+    return {seat.id for seat in counted if seat.snoozed_until is not None and not room.take(seat.workspace)}
 
 
-def makes_room(seats: Sequence[Seat], returning: str, now: datetime, most: int) -> list[str]:
+def makes_room(seats: Sequence[Seat], returning: str, now: datetime, caps: Caps) -> list[str]:
     """Whom a card that the operator brings back (`returning`, already among `seats`) displaces: the lowest ranked of
-    the others, unseen ones first, so that at most `most` are left. Woken cards without a seat are not displaced."""
-    waiting = overdue_for_a_seat(seats, now, most)
+    the others, unseen ones first, of its own workspace while that has too many. Woken cards without a seat are not
+    displaced."""
+    waiting = overdue_for_a_seat(seats, now, caps)
     counted = [seat for seat in order(seats) if counts(seat, now) and seat.id not in waiting]
-    excess = len(counted) - most
-    if excess <= 0:
-        return []
-    others = [seat for seat in reversed(counted) if seat.id != returning]
-    return [seat.id for seat in sorted(others, key=lambda seat: seat.shown)[:excess]]
+    home = next((seat.workspace for seat in counted if seat.id == returning), None)
+    here = sum(seat.workspace == home for seat in counted)
+    others = sorted((seat for seat in reversed(counted) if seat.id != returning), key=lambda seat: seat.shown)
+    own = [seat.id for seat in others if seat.workspace == home][: max(0, here - caps.workspace)]
+    rest = [seat.id for seat in others if seat.id not in own]
+    return own + rest[: max(0, len(counted) - len(own) - caps.in_all)]
 
 
 def cool_down(status: Status, outcome: Outcome | None, *, shown: bool, undone: bool) -> timedelta:
-    """How long the same evidence stays away after a card for it is over; new facts are new evidence and come at once.
+    """How long the same evidence stays away after work on it, or after a card for it expired; new facts are new
+    evidence and come at once. Dismissals keep whole subjects away: see `muting.py`.
 
-    Turned down (dismissed, or executed and undone): 7 days. Done: 7 days as well, since the same facts would ask for
-    the same work again. Failed, cancelled or blocked: a day. Ignored until it expired: a day; never seen: none.
+    Done, or done and undone: 7 days, since the same facts would ask for the same work again. Failed, cancelled or
+    blocked: a day. Ignored until it expired: a day; never seen: none.
     """
-    if status is Status.REJECTED or undone:
-        return timedelta(days=7)
     if status is Status.EXECUTED:
-        return timedelta(days=7) if outcome is Outcome.SUCCEEDED else timedelta(days=1)
+        return timedelta(days=7) if undone or outcome is Outcome.SUCCEEDED else timedelta(days=1)
     if status is Status.EXPIRED and outcome is not Outcome.WITHDRAWN and shown:
         return timedelta(days=1)
     return timedelta(0)

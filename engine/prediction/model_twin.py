@@ -21,6 +21,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.flow_names import named_flow
 from engine.prediction.own_prompts import implied
 from engine.values import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
+from engine.values.text import mark
 
 log = logging.getLogger(__name__)
 
@@ -207,6 +208,7 @@ def said_proposal(
         workspace=context.workspace,
         prompt=prompt,
         reasoning=reasoning,
+        subject=mark(prompt),
         facts={"prompt": prompt},
         flow=flow,
         parameters=implied(flow, context.local) if flow else {},

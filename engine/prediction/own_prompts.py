@@ -14,6 +14,7 @@ from engine.prediction.query import Seen
 from engine.prediction.templates.history import day_begin
 from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
 from engine.values.secrets import refuse_secret
+from engine.values.text import mark
 
 LONGEST = 20_000
 """Characters that a prompt may have."""
@@ -64,6 +65,7 @@ def own_row(
         runner=assignment.runner,
         flow=assignment.flow,
         parameters=dict(assignment.parameters),
+        subject=card_id,
         fingerprint=card_id,
         estimate_microusd=info.estimate,
         check_only=info.check_only,
@@ -83,6 +85,7 @@ def suggestion(assignment: Assignment, reasoning: str, now: datetime) -> Proposa
         workspace=assignment.workspace,
         prompt=assignment.prompt,
         reasoning=reasoning,
+        subject=mark(assignment.prompt),
         facts={"prompt": assignment.prompt},
         flow=assignment.flow,
         evidence_at=now,
@@ -95,5 +98,6 @@ def suggest(row: Prediction, proposal: Proposal, parts: ConfidenceParts, seen: S
     and ranks it, for no signals speak for it, and no decision on it counts as one on what he wrote himself. It is
     shown whatever its confidence: somebody asked for it, and is told what became of it."""
     row.source, row.kind, row.reasoning = proposal.source.value, proposal.kind, proposal.reasoning
+    row.subject = proposal.subject
     row.confidence, row.rank, row.urgency = parts.total, parts.total, parts.urgency
     row.parts, row.seen = asdict(parts), seen.packed()

@@ -13,6 +13,7 @@ from sqlmodel import col, select
 
 from engine.config import SettingsSource
 from engine.events import (
+    DismissalExplained,
     PredictionConfirmed,
     PredictionExecuted,
     PredictionExpired,
@@ -22,6 +23,7 @@ from engine.events import (
 )
 from engine.prediction import limits
 from engine.prediction.cards_store import Prediction, all_pending, card_of, decided, find
+from engine.prediction.dismissals import Dismissals
 from engine.prediction.lifecycle import OUTCOMES, Move, after
 from engine.prediction.ports import ActiveTime, History, Rails
 from engine.storage.database import Database, Transaction
@@ -29,11 +31,13 @@ from engine.values import (
     Card,
     DecidedBy,
     DecisionSignal,
+    DismissReason,
     Outcome,
     Permit,
     Refusal,
     SessionState,
     SessionView,
+    Source,
     Status,
 )
 
@@ -71,6 +75,10 @@ class Deciding:
             return self._database.write(work)
 
 
+NOT_NOW = 0.5
+"""How loudly "not now" speaks against a card: it was only the wrong moment. Any other dismissal counts in full."""
+
+
 class Transitions:
     """One method a transition."""
 
@@ -78,12 +86,14 @@ class Transitions:
         self,
         rails: Rails,
         history: History,
+        dismissals: Dismissals,
         settings: SettingsSource,
         active_time: ActiveTime,
         on_decision: Callable[[Transaction], object],
     ) -> None:
         self._rails = rails
         self._history = history
+        self._dismissals = dismissals
         self._settings = settings
         self._active_time = active_time
         self._on_decision = on_decision
@@ -99,18 +109,43 @@ class Transitions:
         row.note = ""
         if by is not DecidedBy.AUTONOMY:
             self._history.record(tx, DecisionSignal.APPROVED, decided(row, by))
+            self._dismissals.approved(tx, row.workspace, row.kind)
             self._on_decision(tx)
         tx.record(PredictionConfirmed(subject=row.id, workspace=row.workspace, decided_by=by.value, edited=row.edited))
 
-    def reject(self, tx: Transaction, row: Prediction, by: DecidedBy) -> None:
-        """Dismissed."""
+    def reject(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
+        """Dismissed: its subject stays away (SPEC 2.9)."""
         row.status = moved(row, Move.DISMISS, tx.now)
         row.decided_by = by.value
         row.decided_at = row.closed_at = tx.now
         row.snoozed_until = None
-        self._history.record(tx, DecisionSignal.DISMISSED, decided(row, by))
-        self._on_decision(tx)
         tx.record(PredictionRejected(subject=row.id, workspace=row.workspace, decided_by=by.value))
+        self._turned_down(tx, row, by, reason)
+
+    def explain(self, tx: Transaction, row: Prediction, reason: DismissReason) -> None:
+        """Why it was dismissed. Raises `Refusal` `not_dismissed`."""
+        if row.status != Status.REJECTED or row.decided_by is None:
+            raise Refusal("not_dismissed", f"card {row.id} is {row.status}, not dismissed", "a reason follows ←")
+        tx.record(DismissalExplained(subject=row.id, workspace=row.workspace, reason=reason.value))
+        self._turned_down(tx, row, DecidedBy(row.decided_by), reason)
+
+    def _turned_down(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
+        """Learn from a dismissal, and take further cards away that it switches off."""
+        if reason is DismissReason.ALREADY_DONE:
+            self._history.take_back(tx, row.id)  # it was worth doing
+        else:
+            if self._history.standing(tx.session, row.id) is None:
+                self._history.record(tx, DecisionSignal.DISMISSED, decided(row, by))
+            if reason is not None:
+                self._history.weigh(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
+        self._on_decision(tx)
+        if row.source == Source.OPERATOR:
+            return  # a prompt of his own is nothing that would be offered again
+        self._dismissals.add(tx, row, reason)
+        muted = self._dismissals.muted(tx.session, tx.now)
+        for other in all_pending(tx.session):
+            if muted.covers(other.workspace, other.kind, other.subject):
+                self.withdraw(tx, other, "its kind was switched off: clawpy muted")
 
     def snooze(self, tx: Transaction, row: Prediction, span: timedelta) -> None:
         """Asleep for `span`; its 24 h begin anew when it wakes. No signal."""
@@ -161,6 +196,7 @@ class Transitions:
             row.expires_at = self._active_time(tx.now, limits.LIFE)
         self._rails.revoke(tx, row.id)
         self._history.take_back(tx, row.id)
+        self._dismissals.remove(tx, row.id)
         tx.record(PredictionReopened(subject=row.id, workspace=row.workspace, was=was.value))
         self.make_room(tx, row)
 
@@ -170,7 +206,7 @@ class Transitions:
         if row.undo_requested_at is not None and view.started_at is None:
             self.reopen(tx, row, "undone before it started")
             return
-        if view.not_begun and row.undo_requested_at is None and not self._others(tx, row):
+        if view.not_begun and row.undo_requested_at is None and not self.others(tx, row):
             self.reopen(tx, row, f"not done: {view.error}")
             return
         row.status = after(row.id, Status(row.status), Move.EXECUTE).value
@@ -183,32 +219,39 @@ class Transitions:
             self._history.record(tx, DecisionSignal.UNDONE, decided(row, DecidedBy.OPERATOR))
         tx.record(PredictionExecuted(subject=row.id, workspace=row.workspace, outcome=row.outcome))
 
-    def turn_down(self, tx: Transaction, row: Prediction, signal: DecisionSignal) -> None:
-        """The operator undid or discarded what came of it: his later word replaces the approval, once."""
+    def turn_down(self, tx: Transaction, row: Prediction, signal: DecisionSignal, at: datetime) -> None:
+        """The operator undid or discarded what came of it, `at` that time: his later word replaces the approval,
+        once."""
         if self._history.standing(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
             return
-        row.undo_requested_at = row.undo_requested_at or tx.now
-        self._history.record(tx, signal, decided(row, DecidedBy.OPERATOR))
+        row.undo_requested_at = row.undo_requested_at or at
+        if signal is DecisionSignal.DISCARDED:
+            row.discarded_at = at
+        self._history.record(tx, signal, decided(row, DecidedBy.OPERATOR), at=at)
 
     def make_room(self, tx: Transaction, returning: Prediction) -> None:
-        """At most five, also after a card came back or was suggested: the lowest ranked of the others goes, without
-        signal and without cool-down."""
+        """No more than fit (SPEC 2.9), also after a card came back or was suggested: the lowest ranked of the others
+        goes, without signal and without cool-down."""
         tx.session.flush()
         rows = {row.id: row for row in all_pending(tx.session)}
         seats = [row.seat for row in rows.values()]
-        for card_id in limits.makes_room(seats, returning.id, tx.now, self._settings.current.max_pending_cards):
+        caps = limits.Caps.of(self._settings.current)
+        for card_id in limits.makes_room(seats, returning.id, tx.now, caps):
             self.withdraw(tx, rows[card_id], "made room for another card")
 
     def _check_alone(self, tx: Transaction, row: Prediction) -> None:
-        other = self._others(tx, row)
+        other = self.others(tx, row)
         if other:
             raise Refusal("nothing_to_undo", f"card {other} for the same thing is pending already", "decide that one")
 
     @staticmethod
-    def _others(tx: Transaction, row: Prediction) -> str:
+    def others(tx: Transaction, row: Prediction) -> str:
         """A card for the same thing that is pending, "" for none."""
         query = select(col(Prediction.id)).where(
-            col(Prediction.fingerprint) == row.fingerprint, col(Prediction.status) == Status.PENDING.value
+            col(Prediction.workspace) == row.workspace,
+            col(Prediction.kind) == row.kind,
+            col(Prediction.subject) == row.subject,
+            col(Prediction.status) == Status.PENDING.value,
         )
         return tx.session.exec(query).first() or ""
 

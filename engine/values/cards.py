@@ -32,6 +32,50 @@ class Outcome(StrEnum):
     CANCELLED = "cancelled"
     BLOCKED = "blocked"
     WITHDRAWN = "withdrawn"
+    DISCARDED = "discarded"  # the operator threw away what came of it
+
+
+class DismissReason(StrEnum):
+    """Why the operator turned a card down, when he says so (SPEC 2.9)."""
+
+    NOT_NOW = "not-now"
+    WRONG = "wrong"
+    ALREADY_DONE = "already-done"
+    NEVER_HERE = "never-here"  # this kind, in this workspace
+    NEVER_ANYWHERE = "never-anywhere"  # this kind, in every workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Mute:
+    """What stays away because the operator dismissed it (SPEC 2.9).
+
+    `subject` "" is the whole kind, `workspace` "" is everywhere. `until` None is until it is lifted. `dismissals` is
+    how many led to it, `at` the last of them with its `reason`; `card` is the card that was dismissed last, `prompt`
+    what it said.
+    """
+
+    id: str
+    kind: str
+    workspace: str
+    subject: str
+    dismissals: int
+    at: datetime
+    until: datetime | None
+    reason: DismissReason | None = None
+    card: str = ""
+    prompt: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why, in words."""
+        match self.reason:
+            case DismissReason.NEVER_HERE if not self.subject:
+                return "never here, you said"
+            case DismissReason.NEVER_ANYWHERE if not self.subject:
+                return "never anywhere, you said"
+        times = {1: "once", 2: "twice"}.get(self.dismissals, f"{self.dismissals} times")
+        said = f", the last time as “{self.reason.value.replace('-', ' ')}”" if self.reason else ""
+        return f"dismissed {times}{said}"
 
 
 class Source(StrEnum):
@@ -90,7 +134,10 @@ class ConfidenceParts:
 class Proposal:
     """A piece of work that the state of a workspace suggests, before it is a card (SPEC 2.1, 2.3c).
 
-    `facts` identify the evidence: same workspace, kind and facts = same fingerprint = same card (SPEC 2.9).
+    `subject` is what the work is about (a branch, a test, a file, a tag): it stays the same while facts move on, and a
+    dismissal is remembered by it (SPEC 2.9). Free text goes in as a mark of its words (`engine.values.text.mark`).
+    `facts` identify the evidence: same workspace, kind and facts = same fingerprint. New facts are a reason to ask
+    again about work that was done, not about a subject that was dismissed.
     `evidence_at` is when the evidence arose, `usual_hours` how long the like usually waits: urgency (SPEC 2.5).
     `channel` is the task's channel affinity, "" if it has none.
     """
@@ -99,6 +146,7 @@ class Proposal:
     workspace: str
     prompt: str
     reasoning: str
+    subject: str
     facts: Mapping[str, Any]
     flow: str | None
     parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -65,13 +65,15 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """SPEC 8.5 in one value. Of `withdrawn` ones the evidence went, `undecided` wait still; `own` prompts were typed by
+    """SPEC 8.5 in one value. Of `discarded` ones the operator threw the work
+    away, of `withdrawn` ones the evidence went, `undecided` wait still; `own` prompts were typed by
     the operator: they are no predictions, and beside what they cost they count nowhere else but among the sources and
     the channels."""
 
     total: int
     approved: int
     rejected: int
+    discarded: int
     expired: int
     withdrawn: int
     undecided: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 # Text from agents, models, files and git is hostile: escapes and control characters never reach a terminal.
@@ -40,3 +41,9 @@ _PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")
 def prompt_words(prompt: str) -> frozenset[str]:
     """The words by which prompts are compared: lower case, three characters or more."""
     return frozenset(_PROMPT_WORD.findall(prompt.lower()))
+
+
+def mark(text: str) -> str:
+    """A short mark of free text: the same for the same words, whatever their case and the space between them. It holds
+    none of them, so that what is to be forgotten does not live on in it."""
+    return hashlib.sha256(" ".join(text.lower().split()).encode()).hexdigest()[:16]

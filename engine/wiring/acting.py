@@ -78,6 +78,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrat
             core.cards.expire_due,
             core.cards.look_again,
             core.predictions.follow_up,
+            core.cards.aftermath.catch_up,
             core.knowledge.housekeeping,
             core.learnings.housekeeping,
             lambda: core.gateway.follow(),

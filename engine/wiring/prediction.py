@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.adapters import Brakes, Landings, Meanings, OurFolders, find_tool, top_folder
@@ -51,6 +52,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         on_decision=core.safety.kill_switch.decided,
         session=core.sessions.get,
         secrets=core.keys.secrets,
+        deleted=lambda workspace: not Path(workspace).is_dir(),
         estimate=lambda proposal, assignment: core.predictions.estimate(proposal, assignment),
         history=core.feedback,
         calibrator=calibrator,

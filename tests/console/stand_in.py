@@ -22,10 +22,12 @@ from engine.values import (
     ChangeState,
     CycleReport,
     DecidedBy,
+    DismissReason,
     FileDiff,
     LandPreview,
     LocalModels,
     ModelCall,
+    Mute,
     PermissionAnswer,
     PermissionRequest,
     PromptPart,
@@ -73,6 +75,7 @@ class Cards(Port):
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
         self.all = {one.id: one for one in [*cards(), *recent()]}
+        self.mutes: list[Mute] = []
 
     def pending(self, *, workspace: str | None = None, channel: str | None = None, include_snoozed: bool = False):
         return [one for one in self.all.values() if one.status is Status.PENDING and one.snoozed_until is None]
@@ -100,9 +103,22 @@ class Cards(Port):
         self.note("approve", id, edit if edit is not None else parameters)
         return self._decide(id, Status.CONFIRMED)
 
-    def dismiss(self, id: str, *, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
+    def dismiss(self, id: str, *, reason: DismissReason | None = None, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
         self.note("dismiss", id)
         return self._decide(id, Status.REJECTED)
+
+    def explain(self, id: str, reason: DismissReason) -> Card:
+        self.note("explain", id, reason.value)
+        return self.all[id]
+
+    def muted(self) -> list[Mute]:
+        return self.mutes
+
+    def lift(self, id: str) -> Mute:
+        self.note("lift", id)
+        lifted = next(one for one in self.mutes if one.id == id)
+        self.mutes = [one for one in self.mutes if one.id != id]
+        return lifted
 
     def snooze(self, id: str, *, span: timedelta = timedelta(hours=2)) -> Card:
         self.note("snooze", id)
@@ -336,6 +352,7 @@ class StandIn:
         )
         self.predictions = SimpleNamespace(
             run_cycle=self._run_cycle,
+            remarks=dict,
             phase=lambda: SimpleNamespace(number=1, decisions=34, reason="34 decisions, calibration not proven yet"),
         )
 

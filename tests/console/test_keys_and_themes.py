@@ -54,7 +54,7 @@ def test_the_keys_as_shipped_do_not_clash() -> None:
         ({"stack.approve": ""}, "names no key"),
         ({"stack.approve": "u"}, "stack.undo"),
         ({"work.land": "b"}, "work.branch"),
-        ({"stack.undo": "1"}, "app.mission"),
+        ({"stack.undo": "6"}, "app.safety"),
     ],
 )
 def test_what_cannot_be_used_is_named(keys: dict[str, str], named: str) -> None:

@@ -160,7 +160,7 @@ async def test_undo_takes_back_the_last_decision_then_the_one_before(console: Co
         await pilot.press("left")
         await pilot.press("left")
         await until(pilot, lambda: len(named(engine, "dismiss")) == 2)
-        assert "CARDS  3 of 5" in screen_text(console)
+        assert "CARDS  1 of 3" in screen_text(console)
         await pilot.press("u")
         await pilot.press("u")
         await until(pilot, lambda: len(named(engine, "undo")) == 2)
@@ -202,7 +202,7 @@ async def test_an_undo_that_is_refused_leaves_again_with_its_reason(console: Con
         await pilot.press("u")
         await until(pilot, lambda: front(console) == SECOND)
         assert "it ran to its end already" in screen_text(console)
-        assert "CARDS  2 of 5" in screen_text(console)
+        assert "CARDS  1 of 4" in screen_text(console)
 
 
 async def test_a_risky_card_needs_its_own_second_key_and_never_enter(console: ConsoleApp, engine: StandIn) -> None:

@@ -101,7 +101,7 @@ def session(database: Database, id: str, state: str) -> None:
 
 
 def card(database: Database, id: str, status: str) -> None:
-    put(database, "predictions", id=id, status=status, source="operator", fingerprint=id, decided_by=None)
+    put(database, "predictions", id=id, status=status, source="operator", subject=id, fingerprint=id, decided_by=None)
 
 
 def digested(database: Database, seq: int = 100) -> None:

@@ -28,6 +28,8 @@ from engine.values import (
     ChangeSet,
     ChangeState,
     CostState,
+    DecidedBy,
+    DismissReason,
     FileChange,
     Hold,
     RailVerdict,
@@ -107,7 +109,7 @@ class Cards(Shelf):
     def approve(self, card_id: str, *, edit: str | None = None, parameters: Any = None) -> Card:
         return self._become(card_id, status=Status.CONFIRMED, session_id="sess_aaa", note=edit or "")
 
-    def dismiss(self, card_id: str) -> Card:
+    def dismiss(self, card_id: str, *, reason: DismissReason | None, by: DecidedBy) -> Card:
         return self._become(card_id, status=Status.REJECTED)
 
     def snooze(self, card_id: str, *, span: timedelta) -> Card:

@@ -25,7 +25,7 @@ def test_the_beginning_of_an_old_card_is_found_among_thousands(
             Prediction(
                 id=one, prompt="p", target_agent="a", target_channel="koji-core", confidence=0.4, kind="lint",
                 created_at=clock.now() + timedelta(seconds=number), workspace=world.workspace, runner="flow",
-                fingerprint=one, expires_at=clock.now() + timedelta(days=9),
+                subject=one, fingerprint=one, expires_at=clock.now() + timedelta(days=9),
             )
             for number, one in enumerate(ids)
         ]  # fmt: skip

@@ -43,7 +43,7 @@ def decide(database: Database, clock: FakeClock) -> Decide:
                 "prompt": "run", "target_agent": "a", "target_channel": "koji-core", "confidence": 0.7,
                 "status": Status.EXECUTED, "source": Source.TEMPLATE, "created_at": at, "decided_at": at,
                 "decided_by": DecidedBy.OPERATOR, "kind": "run_tests", "workspace": SHOP, "runner": "flow",
-                "fingerprint": str(add.made), "expires_at": at,  # type: ignore[attr-defined]
+                "subject": str(add.made), "fingerprint": str(add.made), "expires_at": at,  # type: ignore[attr-defined]
             }  # fmt: skip
             row = Prediction(**(fields | more))
             database.write(lambda tx, row=row: tx.session.add(row))  # type: ignore[misc]

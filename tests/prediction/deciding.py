@@ -176,6 +176,7 @@ def proposal(
     given: dict[str, Any] = {
         "prompt": f"run the tests of {name}",
         "reasoning": f"{name} changed",
+        "subject": name,
         "facts": {"name": name},
         "flow": kind,
         "parameters": {"paths": [name]},

@@ -63,11 +63,11 @@ def test_what_cannot_be_is_refused(database: Database, clock: FakeClock, bad: di
         database.write(spoil)
 
 
-def test_two_pending_cards_never_share_a_fingerprint(database: Database, clock: FakeClock) -> None:
+def test_two_pending_cards_are_never_about_the_same(database: Database, clock: FakeClock) -> None:
     first, second = World(database, clock).see(proposal("a"), proposal("b"))
 
     def spoil(tx: Any) -> None:
-        tx.session.get(Prediction, second.id).fingerprint = tx.session.get(Prediction, first.id).fingerprint
+        tx.session.get(Prediction, second.id).subject = tx.session.get(Prediction, first.id).subject
         tx.session.flush()
 
     with pytest.raises(IntegrityError):

@@ -123,7 +123,7 @@ class MachineWorld(RuleBasedStateMachine):
         row = Prediction(
             id=f"pred_{number}", prompt=prompt or f"{kind} {number}", target_agent="backend_builder",
             target_channel=channel, confidence=confidence, created_at=now, kind=kind, workspace=self.workspace,
-            runner="flow", flow=kind, parameters={"paths": []}, fingerprint=f"{number}",
+            runner="flow", flow=kind, parameters={"paths": []}, subject=f"{number}", fingerprint=f"{number}",
             expires_at=now + timedelta(hours=24), from_channel=after,
             source=(Source.TEMPLATE if after == "owner" else Source.FOLLOW_UP).value,
         )  # fmt: skip

@@ -181,9 +181,9 @@ def _router(desk: Desk) -> APIRouter:
         return Reply(desk.confirm(card_id, asked.edit, asked.parameters))
 
     @router.post("/predictions/{id}/reject", **decided)
-    def reject(card_id: CardId) -> Any:
-        """Dismiss."""
-        return Reply(desk.reject(card_id))
+    def reject(card_id: CardId, body: Annotated[bodies.RejectBody | None, Body()] = None) -> Any:
+        """Dismiss. A reason may come with it, or later in a call of its own."""
+        return Reply(desk.reject(card_id, (body or bodies.RejectBody()).reason))
 
     @router.post("/predictions/{id}/snooze", **decided)
     def snooze(card_id: CardId, body: Annotated[bodies.SnoozeBody | None, Body()] = None) -> Any:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from engine.values import DismissReason
+
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pred_7k2m9x4qd1ab"])]
 Line = Annotated[str, Field(min_length=1, max_length=100)]
 Prose = Annotated[str, Field(min_length=1, max_length=20_000)]
@@ -57,6 +59,13 @@ class ConfirmBody(Asked):
 
     edit: Prose | None = None
     parameters: Annotated[dict[str, Any], Field(max_length=50)] | None = None
+
+
+class RejectBody(Asked):
+    """Why, if anything is to be said about it: it teaches, and `never-here` and `never-anywhere` switch the kind of
+    card off."""
+
+    reason: DismissReason | None = None
 
 
 class SnoozeBody(Asked):

@@ -13,12 +13,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from engine.doors import crosspoll, wire
+from engine.doors.cards import told, turn_down
 from engine.doors.find import find
 from engine.doors.verbs import dispatch
 from engine.doors.wire import Document
 from engine.doors.working import shown
 from engine.prediction.model_twin import Unusable
-from engine.values import Card, DecidedBy, NoAnswer, Refusal, sanitise
+from engine.values import Card, DecidedBy, DismissReason, NoAnswer, Refusal, sanitise
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -90,9 +91,9 @@ class Desk:
             lambda: self._engine.cards.approve(card_id, edit=edit, parameters=parameters, by=DecidedBy.API),
         )
 
-    def reject(self, card_id: str) -> Document:
-        """Turn down."""
-        return self._decide(card_id, "reject", lambda: self._engine.cards.dismiss(card_id, by=DecidedBy.API))
+    def reject(self, card_id: str, reason: DismissReason | None = None) -> Document:
+        """Turn down; of one that was turned down already, say why."""
+        return self._decide(card_id, "reject", lambda: turn_down(self._engine, card_id, reason, by=DecidedBy.API))
 
     def snooze(self, card_id: str, seconds: int) -> Document:
         """Put off."""
@@ -106,8 +107,7 @@ class Desk:
     def _decide(self, card_id: str, what: str, act: Callable[[], Card]) -> Document:
         self._engine.cards.get(card_id)  # the whole id, or nothing: a phone does not guess
         self._engine.autonomy.heard(f"gateway {what}")
-        act()
-        return self._about(card_id)
+        return told(self._engine, act())
 
     def _about(self, card_id: str) -> Document:
         return shown(find(self._engine, card_id))

@@ -179,6 +179,7 @@ class Metrics(Told):
     total_predictions: int
     approved: int
     rejected: int
+    discarded: int
     expired: int
     auto_executed: int
     auto_executed_undone: int

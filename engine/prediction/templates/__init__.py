@@ -2,6 +2,7 @@
 
 One module a subject, one function a flow. A template offers nothing when its precondition does not hold. `facts` name
 the evidence and never the time of day, so that the same state is the same card and a changed state is a new one.
+`subject` names what the work is about and stays the same from commit to commit: a dismissal is remembered by it.
 """
 
 from __future__ import annotations

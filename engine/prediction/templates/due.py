@@ -45,6 +45,7 @@ def _card(context: WorkspaceContext, task: Task) -> Proposal:
         HEARTBEAT,
         task.title,
         f"Due since {moment(task.created_at, context.local)}, by the heartbeat of its agent.",
+        subject=task.id,
         facts={"task": task.id},
         parameters=parameters,
         activities=(Activity.REPAIR,),

@@ -10,9 +10,10 @@ from engine.prediction.collectors.calendar import nearest
 from engine.prediction.collectors.git import Commit, GitState
 from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import WorkspaceContext, result_words
-from engine.prediction.templates.making import offer, oldest, usable
+from engine.prediction.templates.making import branch_of, offer, oldest, usable
 from engine.prediction.words import count, moment, plain
 from engine.values import PartOfDay, Proposal
+from engine.values.text import mark
 
 UNTAGGED_AT_MOST = 300
 """Without any tag, a change log from the beginning is offered up to so many commits."""
@@ -65,6 +66,7 @@ def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
             "draft_changelog",
             prompt,
             reasoning,
+            subject=f"{since or 'the beginning'} to {until}",
             facts={"since": since, "until": until, "head": git.head},
             parameters={"since": since, "until": until},
             activities=(Activity.SUMMARY,),
@@ -104,6 +106,7 @@ def review_unpushed(context: WorkspaceContext) -> list[Proposal]:
             "review_unpushed",
             f"Review {_the(number)} {missing.format(plain(against, 30))}",
             f"Conflict markers, debug prints, secrets: better found before others see “{plain(newest.subject, 40)}”.",
+            subject=f"{branch_of(git)} against {against}",
             facts={"upstream": against, "upstream_tip": tip, "head": git.head},
             parameters={"upstream": against},
             activities=(Activity.REVIEW,),
@@ -189,7 +192,8 @@ def prepare_meeting(context: WorkspaceContext) -> list[Proposal]:
         (Activity.REVIEW, Activity.SUMMARY),
     )
     facts = {"meeting": meeting.name, "begins": meeting.begins.isoformat()}
-    return [replace(summary, kind="prepare_meeting", facts=facts, evidence_at=context.now, usual_hours=0.5)]
+    about = replace(summary, kind="prepare_meeting", subject=mark(meeting.name), facts=facts)
+    return [replace(about, evidence_at=context.now, usual_hours=0.5)]
 
 
 def _summary(
@@ -206,6 +210,7 @@ def _summary(
         "summarise_day",
         prompt,
         reasoning,
+        subject=f"{since:%Y-%m-%d}",
         facts={"since": since.isoformat(), "head": git.head},
         parameters={"since": since.isoformat(), **_beside_git(context, since)},
         activities=activities,

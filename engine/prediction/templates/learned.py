@@ -54,6 +54,7 @@ def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
         work.name,
         work.prompt,
         f"{ran} There is {state}; agents ran these commands one after the other again and again.",
+        subject=work.name,
         facts={"flow": work.name, "head": git.head, "dirty": bool(dirty)},
         parameters={},
         activities=(Activity.WORK,),

@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from engine.prediction.collectors import signal
+from engine.prediction.collectors.git import GitState
 from engine.prediction.collectors.tasks import related_task, tasks_signal
 from engine.prediction.collectors.time_of_day import Activity, time_signal
 from engine.prediction.context import WorkspaceContext
+from engine.prediction.words import plain
 from engine.values import Proposal, sanitise
 
 MOST_PATHS = 50
@@ -22,6 +24,7 @@ def offer(
     prompt: str,
     reasoning: str,
     *,
+    subject: str,
     facts: Mapping[str, Any],
     parameters: Mapping[str, Any],
     activities: Collection[Activity],
@@ -33,7 +36,7 @@ def offer(
     continues: Collection[str] = (),
     about: str = "",
 ) -> Proposal:
-    """One proposal with its own six signals.
+    """One proposal with its own six signals. `subject`: see `Proposal`; it names no commit and no time.
 
     Time is judged by `activities` (the best fitting counts), git by `strength` in [0, 1] and `evidence`, conversations
     by the flows whose thread this `continues`, tasks by the words they share with `about` (default: the prompt).
@@ -55,6 +58,7 @@ def offer(
         workspace=context.workspace,
         prompt=prompt,
         reasoning=reasoning,
+        subject=subject,
         facts=facts,
         flow=kind,
         parameters=parameters,
@@ -64,6 +68,11 @@ def offer(
         signals=signals,
         task_id=task.id if task else None,
     )
+
+
+def branch_of(git: GitState) -> str:
+    """The branch that work is on, as the subject of a card."""
+    return plain(git.branch, 200) or "detached HEAD"
 
 
 def usable(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import MOST_PATHS, offer, oldest, usable_names
+from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable_names
 from engine.prediction.words import count, counted, listing, moment, plain
 from engine.values import Proposal, SessionState, SessionView
 
@@ -61,6 +61,7 @@ def lint(context: WorkspaceContext) -> list[Proposal]:
             "lint",
             f"Lint the whole project with {linter}: {count(len(paths), 'file')} changed" if whole else prompt,
             reasoning,
+            subject=branch_of(git) if paths else "whole project",
             facts={"paths": paths, "head": git.head},
             parameters={"paths": [] if whole else paths},
             activities=activities,
@@ -104,6 +105,7 @@ def fix_lint(context: WorkspaceContext) -> list[Proposal]:
             f"Let {linter} mend what it found"
             + (f" in {counted(paths, 'uncommitted file')}" if paths else " where that is safe"),
             f"{count(found, 'finding')} at {moment(ended, context.local)}; what it changes waits as a diff.",
+            subject=f"{linter} on {branch_of(git)}",
             facts={"lint": last.id, "paths": paths},
             parameters={"paths": paths},
             activities=(Activity.WORK,),

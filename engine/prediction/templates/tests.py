@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import Run, ToolFound, WorkspaceContext, result_words
-from engine.prediction.templates.making import MOST_PATHS, offer, oldest, usable, usable_names
+from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable, usable_names
 from engine.prediction.words import count, counted, listing, moment, plain
 from engine.values import Proposal, SessionState
 
@@ -41,6 +41,7 @@ def _run(
     prompt: str,
     reasoning: str,
     *,
+    subject: str,
     facts: Mapping[str, Any],
     paths: Sequence[str],
     strength: float,
@@ -53,6 +54,7 @@ def _run(
         "run_tests",
         prompt,
         reasoning,
+        subject=subject,
         facts=facts,
         parameters={"paths": list(paths)},
         activities=activities,
@@ -75,6 +77,7 @@ def _first_run(context: WorkspaceContext, tool: ToolFound) -> Proposal:
         context,
         "Run the test suite once, so that later runs have something to compare with",
         told,
+        subject="first run",
         # An environment made since, where the tests could not run, is worth another look.
         facts={"scope": "first", "tool": tool.name, "where": tool.where},
         paths=(),
@@ -109,6 +112,7 @@ def _changed_files(context: WorkspaceContext) -> list[Proposal]:
             context,
             prompt,
             f"{listing(paths)} changed since {when} ({result_words(last.check)}).",
+            subject=f"changes on {branch_of(git)}",
             facts={"paths": paths, "head": git.head, "run": last.session_id or last.ran_at.isoformat()},
             paths=paths if len(paths) <= MOST_PATHS else (),
             strength=min(1.0, 0.5 + 0.1 * len(paths)),
@@ -129,6 +133,7 @@ def _failing_ci(context: WorkspaceContext) -> list[Proposal]:
             context,
             f"CI fails on {plain(git.branch, 30)}: run the whole suite here",
             f"The check “{plain(checks[0], 40)}” failed on the server.",
+            subject=f"CI of {branch_of(git)}",
             facts={"ci": sorted(checks), "head": git.head},
             paths=(),
             strength=0.9,
@@ -152,6 +157,7 @@ def _full_run(context: WorkspaceContext) -> list[Proposal]:
             context,
             "Run the whole suite on the present HEAD",
             f"Only parts ran since HEAD moved; {since}.",
+            subject=f"whole suite on {branch_of(git)}",
             facts={"scope": "full", "head": git.head},
             paths=(),
             strength=0.4,
@@ -233,6 +239,7 @@ def _from_green(context: WorkspaceContext) -> list[Proposal]:
                 f"HEAD is red since {moment(since, context.local)}: bisect `{short_test(test)}`",
                 f"It passed at {good.head[:7]} ({moment(good.ran_at, context.local)}) and fails at HEAD"
                 + (f", with {count(others, 'other')}." if others else "."),
+                subject=test,
                 facts={"test": test, "good": good.head, "bad": git.head},
                 parameters={"test": test, "good": good.head, "bad": git.head},
                 activities=(Activity.REPAIR,),
@@ -269,6 +276,7 @@ def _from_tag(context: WorkspaceContext) -> list[Proposal]:
             "bisect",
             f"HEAD is red: look back to {tag} for what broke `{short_test(test)}`",
             f"It fails at HEAD{beside}, no green run of it is known; if it passes at {tag}, {since} since broke it.",
+            subject=test,
             facts={"test": test, "good": git.tag, "bad": git.head},
             parameters={"test": test, "good": git.tag, "bad": git.head},
             activities=(Activity.REPAIR,),
@@ -314,6 +322,7 @@ def hunt_flakes(context: WorkspaceContext) -> list[Proposal]:
             "hunt_flakes",
             f"Rerun {which} {times} times for flakiness",
             f"{short_test(tests[0])} took {slowest[0][1]:.1f} s; slow tests tend to depend on timing.",
+            subject="slowest tests",
             facts={"tests": sorted(tests)},
             parameters={"tests": tests, "times": times},
             activities=(Activity.WORK,),
@@ -340,6 +349,7 @@ def _failing(context: WorkspaceContext) -> list[Proposal]:
             "hunt_flakes",
             f"Rerun {which} {TIMES_RED} times: broken or unreliable?",
             f"{result_words(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
+            subject=" ".join(sorted(tests)),
             facts={"tests": sorted(tests), "tree": last.tree or last.head},
             parameters={"tests": tests, "times": TIMES_RED},
             activities=(Activity.REPAIR,),
@@ -363,6 +373,7 @@ def _unreliable(context: WorkspaceContext, tests: list[str], tree: str) -> Propo
         "hunt_flakes",
         f"{which} failed and passed on the same files: rerun {again} {TIMES} times",
         f"Two runs of the same files disagree about {listing((short_test(test) for test in tests), 2, 40)}.",
+        subject=" ".join(sorted(tests)),
         facts={"tests": sorted(tests), "tree": tree},
         parameters={"tests": tests, "times": TIMES},
         activities=(Activity.REPAIR,),
@@ -403,6 +414,7 @@ def check_clean_head(context: WorkspaceContext) -> list[Proposal]:
             "check_clean_head",
             f"Does HEAD pass without {which}?",
             f"{listing(files)}: others get {plain(git.branch, 30) or 'HEAD'} without {again}.",
+            subject=branch_of(git),
             facts={"head": git.head, "files": files},
             parameters={"files": files[: 4 * MOST_PATHS]},
             activities=(Activity.REPAIR,) if red else (Activity.WORK, Activity.REVIEW),

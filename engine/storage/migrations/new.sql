@@ -1,10 +1,10 @@
--- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025
+-- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026
 BEGIN IMMEDIATE;
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES ('0025');
+INSERT INTO "alembic_version" VALUES ('0026');
 CREATE TABLE chain_links (
 	id INTEGER NOT NULL, 
 	from_channel VARCHAR NOT NULL, 
@@ -216,7 +216,7 @@ CREATE TABLE predictions (
 	outcome VARCHAR, 
 	closed_at VARCHAR(32), 
 	undo_requested_at VARCHAR(32), 
-	note VARCHAR NOT NULL, served VARCHAR DEFAULT '' NOT NULL, seen BLOB DEFAULT (x'') NOT NULL, 
+	note VARCHAR NOT NULL, served VARCHAR DEFAULT '' NOT NULL, seen BLOB DEFAULT (x'') NOT NULL, subject VARCHAR DEFAULT '' NOT NULL, discarded_at VARCHAR(32), 
 	PRIMARY KEY (id), 
 	CONSTRAINT decided_by_known CHECK (decided_by IS NULL OR decided_by IN ('operator', 'autonomy', 'api')), 
 	CONSTRAINT outcome_known CHECK (outcome IS NULL OR outcome IN ('succeeded', 'failed', 'cancelled', 'blocked', 'withdrawn')), 
@@ -230,7 +230,6 @@ CREATE INDEX idx_predictions_status ON predictions (status);
 CREATE INDEX ix_predictions_fingerprint ON predictions (fingerprint, closed_at);
 CREATE INDEX ix_predictions_session ON predictions (session_id);
 CREATE INDEX ix_predictions_triggered ON predictions (target_channel, confirmed_at);
-CREATE UNIQUE INDEX ux_predictions_pending ON predictions (fingerprint) WHERE status = 'pending';
 CREATE TABLE sessions (
 	id VARCHAR NOT NULL, 
 	prediction_id VARCHAR NOT NULL, 
@@ -257,7 +256,7 @@ CREATE TABLE sessions (
 	check_result JSON, 
 	facts JSON NOT NULL, 
 	change_set_id VARCHAR, 
-	lines INTEGER NOT NULL, 
+	lines INTEGER NOT NULL, discarded_at VARCHAR(32), 
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_sessions_mode CHECK (mode IN ('approved', 'autonomous')), 
 	CONSTRAINT ck_sessions_state CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled', 'blocked', 'interrupted')), 
@@ -560,8 +559,8 @@ CREATE TABLE "dpo_pairs" (
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_dpo_pairs_weight CHECK (weight > 0 AND weight <= 1)
 );
-CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
+CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
 CREATE TABLE training_runs (
 	id VARCHAR NOT NULL, 
@@ -725,4 +724,18 @@ CREATE TABLE table_days (
 	PRIMARY KEY ("table", day, workspace, kind)
 )
  WITHOUT ROWID;
+CREATE UNIQUE INDEX ux_predictions_pending ON predictions (workspace, kind, subject) WHERE status = 'pending';
+CREATE TABLE dismissals (
+	prediction_id VARCHAR NOT NULL, 
+	workspace VARCHAR NOT NULL, 
+	kind VARCHAR NOT NULL, 
+	subject VARCHAR NOT NULL, 
+	reason VARCHAR, 
+	dismissed_at VARCHAR(32) NOT NULL, 
+	subject_lifted_at VARCHAR(32), 
+	kind_lifted_at VARCHAR(32), 
+	PRIMARY KEY (prediction_id), 
+	CONSTRAINT dismissal_reason_known CHECK (reason IS NULL OR reason IN ('not-now','wrong','already-done','never-here','never-anywhere'))
+);
+CREATE INDEX ix_dismissals_kind ON dismissals (workspace, kind);
 COMMIT;

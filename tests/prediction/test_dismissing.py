@@ -1,0 +1,189 @@
+"""What a dismissal does to the stack, to what is learnt, and how it is taken back (SPEC 2.9, 8.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.storage.database import Database
+from engine.values import Card, DismissReason, Outcome, Source, Status
+from tests.prediction.deciding import SHOP, World, proposal, refusal
+
+SITE, DAY = "/site", timedelta(days=1)
+
+
+@pytest.fixture
+def world(database: Database, clock: FakeClock) -> World:
+    return World(database, clock)
+
+
+def dismiss(world: World, *names: str, reason: DismissReason | None = None, kind: str = "lint") -> list[Card]:
+    return [world.cards.dismiss(world.one(name, kind=kind).id, reason=reason) for name in names]
+
+
+def test_a_dismissed_subject_stays_away_while_its_facts_move_on(world: World, clock: FakeClock) -> None:
+    dismiss(world, "main")
+    for commit in range(6):
+        assert world.see(proposal("main", kind="lint", facts={"head": commit})) == [], "a commit is no reason to ask"
+        clock.advance(DAY)
+    clock.advance(DAY - timedelta(minutes=1))
+    assert world.see(proposal("main", kind="lint", facts={"head": 7})) == []
+    clock.advance(timedelta(minutes=1))
+    again = world.one("main", kind="lint", facts={"head": 8})
+    world.cards.dismiss(again.id)
+    clock.advance(14 * DAY - timedelta(minutes=1))
+    assert world.see(proposal("main", kind="lint", facts={"head": 9})) == []
+    clock.advance(timedelta(minutes=1))
+    assert len(world.see(proposal("main", kind="lint", facts={"head": 10}))) == 1
+
+
+def test_other_subjects_kinds_and_workspaces_go_on(world: World) -> None:
+    world.workspaces = [SHOP, SITE]
+    dismiss(world, "main")
+    assert len(world.see(proposal("next", kind="lint"), proposal("main"), proposal("main", workspace=SITE))) == 3
+
+
+def test_a_card_about_the_same_takes_the_place_of_one_that_knows_less(world: World) -> None:
+    old = world.one("main", facts={"head": 1})
+    (new,) = world.see(proposal("main", facts={"head": 2}))
+    assert world.cards.get(old.id).outcome is Outcome.WITHDRAWN
+    assert [card.id for card in world.cards.pending()] == [new.id]
+
+
+def test_new_facts_do_not_wake_what_was_put_off(world: World, clock: FakeClock) -> None:
+    card = world.one("main", facts={"head": 1})
+    world.cards.snooze(card.id)
+    clock.advance(timedelta(hours=2) - timedelta(minutes=1))
+    assert world.see(proposal("main", facts={"head": 2})) == []
+    assert world.cards.pending() == []
+    clock.advance(timedelta(minutes=1))
+    assert len(world.see(proposal("main", facts={"head": 2}))) == 1
+
+
+def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World, clock: FakeClock) -> None:
+    first, second, third = dismiss(world, "a", "b", "c")
+    assert (first.note, second.note) == ("", "")
+    assert third.note == "“lint” cards are switched off in shop (dismissed 3 times)"
+    clock.advance(400 * DAY)
+    assert world.see(proposal("d", kind="lint")) == []
+    (kind,) = world.cards.muted()
+    assert (kind.kind, kind.workspace, kind.subject, kind.until) == ("lint", SHOP, "", None)
+
+
+def test_undo_switches_the_kind_on_again(world: World) -> None:
+    third = dismiss(world, "a", "b", "c")[-1]
+    world.seen = [proposal("c", kind="lint")]
+    world.cards.undo(third.id)
+    assert world.cards.get(third.id).status is Status.PENDING
+    assert [one.subject for one in world.cards.muted()] == ["b", "a"]
+    assert len(world.see(*world.seen, proposal("d", kind="lint"))) == 1
+
+
+def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: World) -> None:
+    first, second, other = world.see(proposal("a", kind="lint"), proposal("b", kind="lint"), proposal("c"))
+    world.cards.dismiss(first.id, reason=DismissReason.NEVER_HERE)
+    assert [card.id for card in world.cards.pending()] == [other.id]
+    assert world.cards.get(second.id).outcome is Outcome.WITHDRAWN
+    assert world.signals() == ["dismissed"], "a card that was taken away says nothing"
+
+
+def test_an_approval_between_begins_the_count_anew(world: World) -> None:
+    dismiss(world, "a", "b")
+    world.cards.approve(world.one("c", kind="lint").id)
+    assert dismiss(world, "d")[0].note == ""
+
+
+@pytest.mark.parametrize(("reason", "elsewhere"), [("never-here", 1), ("never-anywhere", 0)])
+def test_never(world: World, reason: str, elsewhere: int) -> None:
+    world.workspaces = [SHOP, SITE]
+    (card,) = dismiss(world, "a", reason=DismissReason(reason))
+    assert "switched off" in card.note
+    assert world.see(proposal("b", kind="lint")) == []
+    assert len(world.see(proposal("b", kind="lint", workspace=SITE))) == elsewhere
+
+
+@pytest.mark.parametrize(
+    ("reason", "weights"),
+    [("not-now", [0.5]), ("wrong", [1.0]), ("already-done", []), ("never-here", [1.0]), (None, [1.0])],
+)
+@pytest.mark.parametrize("later", [False, True])
+def test_what_a_reason_teaches(world: World, reason: str | None, weights: list[float], later: bool) -> None:
+    said = None if reason is None else DismissReason(reason)
+    card = world.one("a")
+    world.cards.dismiss(card.id, reason=None if later else said)
+    if later and said is not None:
+        world.cards.explain(card.id, said)
+    assert [one.weight for one in world.decisions.recent()] == weights
+    assert [one.reason for one in world.cards.muted() if one.subject] == [said]
+
+
+def test_a_reason_can_be_put_right_and_the_last_word_counts(world: World) -> None:
+    card = world.one("a")
+    world.cards.dismiss(card.id)
+    for reason in (DismissReason.ALREADY_DONE, DismissReason.NOT_NOW, DismissReason.NEVER_HERE, DismissReason.WRONG):
+        world.cards.explain(card.id, reason)
+    assert [(one.subject, one.reason) for one in world.cards.muted()] == [("a", DismissReason.WRONG)]
+    assert [one.weight for one in world.decisions.recent()] == [1.0]
+
+
+def test_only_what_was_dismissed_has_a_reason(world: World) -> None:
+    card = world.one("a")
+    world.cards.approve(card.id)
+    assert refusal(world.cards.explain, card.id, DismissReason.WRONG) == "not_dismissed"
+    other = world.one("b")
+    world.cards.dismiss(other.id)
+    assert refusal(world.cards.dismiss, other.id) == "already_decided"
+
+
+def test_what_is_muted_can_be_lifted_one_by_one(world: World) -> None:
+    dismiss(world, "a", "b", "c")
+    kind = next(one for one in world.cards.muted() if not one.subject)
+    assert world.cards.lift(kind.id) == kind
+    assert len(world.see(proposal("d", kind="lint"))) == 1
+    assert world.see(proposal("a", kind="lint")) == [], "the subject has a mute of its own"
+    own = next(one for one in world.cards.muted() if one.subject == "a")
+    world.cards.lift(own.id)
+    assert len(world.see(proposal("a", kind="lint"))) == 1
+    assert refusal(world.cards.lift, own.id) == "unknown_mute"
+
+
+def test_a_prompt_of_his_own_mutes_nothing(world: World) -> None:
+    for number in range(4):
+        world.cards.dismiss(world.cards.propose(f"look at {number}", workspace=SHOP).id)
+    assert world.cards.muted() == []
+
+
+def test_a_program_does_not_suggest_again_what_was_turned_down(world: World) -> None:
+    said = {"workspace": SHOP, "reasoning": "an agent says so"}
+    card = world.cards.propose("tidy up the cart", **said)
+    assert refusal(world.cards.propose, "Tidy  up the cart", **said) == "already_pending"
+    world.cards.dismiss(card.id)
+    assert refusal(world.cards.propose, "tidy up the cart", **said) == "muted"
+    assert world.cards.propose("tidy up the shelf", **said).source is Source.PREDICTOR_HOOK
+
+
+def test_five_in_a_workspace_and_twelve_in_all(world: World) -> None:
+    world.workspaces = [SHOP, SITE, "/tool", "/docs"]
+    kinds = ["lint", "run_tests", "bisect"]
+    for _ in range(2):
+        world.see(*(proposal(str(n), kind=kinds[n % 3], workspace=one) for one in world.workspaces for n in range(7)))
+        found = Counter(card.assignment.workspace for card in world.cards.pending())
+        assert found.total() == 12
+        assert max(found.values()) == 5
+
+
+def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world: World) -> None:
+    gone: set[str] = set()
+    world.cards._deleted = gone.__contains__
+    world.workspaces = [SHOP, SITE]
+    kept, lost = world.see(proposal("a"), proposal("b", workspace=SITE))
+    own = world.cards.propose("look around", workspace=SITE)
+    gone.add(SITE)
+    world.workspaces = [SHOP]
+    world.see(proposal("a"))
+    assert [card.id for card in world.cards.pending()] == [kept.id]
+    assert {world.cards.get(one.id).note for one in (lost, own)} == {"its workspace was deleted"}
+    assert world.signals() == []

@@ -1,0 +1,130 @@
+"""What stays away after a dismissal, and for how long (SPEC 2.9)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.prediction.muting import Dismissal, Muted, away_for, mutes
+from engine.values import DismissReason
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+SHOP, SITE = "/shop", "/site"
+
+
+def dismissed(
+    number: int = 0,
+    *,
+    at: datetime = NOW,
+    kind: str = "bisect",
+    subject: str = "test_cart",
+    workspace: str = SHOP,
+    reason: DismissReason | None = None,
+    subject_counts: bool = True,
+    kind_counts: bool = True,
+) -> Dismissal:
+    return Dismissal(f"pred_{number}", workspace, kind, subject, at, reason, subject_counts, kind_counts)
+
+
+def covered(those: list[Dismissal], now: datetime, *about: str) -> bool:
+    workspace, kind, subject = about or (SHOP, "bisect", "test_cart")
+    return Muted(mutes(those, now)).covers(workspace, kind, subject)
+
+
+@pytest.mark.parametrize(("times", "days"), [(1, 7), (2, 14), (3, 28), (4, 56)])
+def test_each_further_dismissal_doubles(times: int, days: int) -> None:
+    assert away_for(times) == timedelta(days=days)
+
+
+@pytest.mark.parametrize(("times", "days"), [(1, 7), (2, 14), (3, 28)])
+def test_a_subject_stays_away_until_the_very_minute(times: int, days: int) -> None:
+    those = [dismissed(number, at=NOW - number * DAY, kind_counts=False) for number in range(times)]
+    assert covered(those, NOW + days * DAY - MINUTE)
+    assert not covered(those, NOW + days * DAY)
+
+
+@pytest.mark.parametrize(
+    "other", [(SITE, "bisect", "test_cart"), (SHOP, "lint", "test_cart"), (SHOP, "bisect", "test_b")]
+)
+def test_another_workspace_kind_or_subject_is_not_concerned(other: tuple[str, str, str]) -> None:
+    assert not covered([dismissed()], NOW, *other)
+
+
+def test_the_third_of_a_kind_switches_it_off_in_its_workspace() -> None:
+    two = [dismissed(number, subject=f"test_{number}") for number in range(2)]
+    three = [*two, dismissed(2, subject="test_2")]
+    later = NOW + 400 * DAY
+    assert not covered(two, later, SHOP, "bisect", "test_9")
+    assert covered(three, later, SHOP, "bisect", "test_9")
+    assert not covered(three, later, SITE, "bisect", "test_9")
+    assert not covered(three, later, SHOP, "lint", "test_9")
+
+
+def test_work_already_done_is_no_rejection() -> None:
+    done = [dismissed(number, reason=DismissReason.ALREADY_DONE) for number in range(5)]
+    assert covered(done, NOW + 7 * DAY - MINUTE)
+    assert not covered(done, NOW + 7 * DAY), "nothing doubles"
+    assert not covered(done, NOW, SHOP, "bisect", "another"), "the kind stays on"
+
+
+@pytest.mark.parametrize(
+    ("reason", "elsewhere"), [(DismissReason.NEVER_HERE, False), (DismissReason.NEVER_ANYWHERE, True)]
+)
+def test_never_switches_the_kind_off_at_once(reason: DismissReason, elsewhere: bool) -> None:
+    those = [dismissed(reason=reason)]
+    assert covered(those, NOW + 4000 * DAY, SHOP, "bisect", "another")
+    assert covered(those, NOW, SITE, "bisect", "another") is elsewhere
+    assert not covered([dismissed(reason=reason, kind_counts=False)], NOW, SHOP, "bisect", "another"), "lifted"
+
+
+def test_the_mutes_of_a_subject_and_of_its_kind_are_lifted_each_for_itself() -> None:
+    those = [dismissed(number, kind_counts=False) for number in range(3)]
+    assert [one.subject for one in mutes(those, NOW)] == ["test_cart"]
+    those = [dismissed(number, subject_counts=False) for number in range(3)]
+    assert [one.subject for one in mutes(those, NOW)] == [""]
+
+
+DISMISSALS = st.lists(
+    st.builds(
+        dismissed,
+        st.integers(0, 10_000),
+        at=st.integers(0, 100).map(lambda days: NOW - days * DAY),
+        kind=st.sampled_from(["bisect", "lint"]),
+        subject=st.sampled_from(["a", "b", "c"]),
+        workspace=st.sampled_from([SHOP, SITE]),
+        reason=st.sampled_from([None, *DismissReason]),
+        subject_counts=st.booleans(),
+        kind_counts=st.booleans(),
+    ),
+    max_size=12,
+    unique_by=lambda one: one.card,
+)
+
+
+@given(DISMISSALS, st.randoms(use_true_random=False))
+def test_the_order_of_rows_says_nothing(those: list[Dismissal], random: object) -> None:
+    mixed = list(those)
+    random.shuffle(mixed)  # type: ignore[attr-defined]
+    assert mutes(mixed, NOW) == mutes(those, NOW)
+
+
+@given(DISMISSALS)
+def test_each_mute_has_an_id_of_its_own_and_covers_what_it_names(those: list[Dismissal]) -> None:
+    found = mutes(those, NOW)
+    assert len({one.id for one in found}) == len(found)
+    for one in found:
+        assert one.until is None or one.until > NOW
+        assert (one.until is None) is (one.subject == "")
+        assert Muted([one]).covers(one.workspace or SITE, one.kind, one.subject or "anything")
+
+
+@given(DISMISSALS, st.integers(0, 5_000))
+def test_time_alone_only_brings_subjects_back(those: list[Dismissal], days: int) -> None:
+    now = {one.id for one in mutes(those, NOW)}
+    later = mutes(those, NOW + days * DAY)
+    assert {one.id for one in later} <= now
+    assert {one.id for one in mutes(those, NOW) if one.until is None} <= {one.id for one in later}
