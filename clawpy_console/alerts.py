@@ -21,15 +21,21 @@ TRAINED: dict[str, tuple[str, SeverityLevel]] = {
 """How a training ends, for one who did not watch it."""
 
 
+ENDED: dict[str, tuple[str, SeverityLevel]] = {
+    "succeeded": ("Done", "information"),
+    "failed": ("Failed", "error"),
+    "cannot_run": ("Could not run", "warning"),
+    "cancelled": ("Stopped", "warning"),
+}
+"""How a session ends, by its result."""
+
+
 def sentence(event: Any) -> tuple[str, SeverityLevel] | None:
     """What an event says to the operator and how grave it is, or None."""
     match event.kind:
-        case "SessionEnded" if event.state == "succeeded":
-            return words.one_line(f"done: {event.summary}"), "information"
-        case "SessionEnded" if event.state == "cancelled":
-            return words.one_line(f"stopped: {event.summary}"), "warning"
         case "SessionEnded":
-            return words.one_line(f"{event.state}: {event.summary}"), "error"
+            said, grave = ENDED.get(event.result, (event.result, "error"))
+            return words.one_line(f"{said}: {event.summary}"), grave
         case "ChangeSetReady":
             verb = "waits" if event.files == 1 else "wait"
             return f"{words.count(event.files, 'changed file')} {verb} to be landed  (2)", "warning"

@@ -198,12 +198,13 @@ def _tell(error: Refusal, where: Where) -> None:
 
 def _ask(options: argparse.Namespace, where: Where) -> int:
     """Ask the engine, print its document."""
-    from engine import call, failed
+    from engine import call, exit_status
 
     document = call(where.home, options.verb, options.build(options, where), workspaces=where.all(), opener=open_engine)
     _print(document, options, where)
-    refused = document.get("forgotten") is False or (options.verb == "approve" and failed(document))
-    return REFUSED if refused else DONE
+    if options.verb == "approve":
+        return exit_status(document)
+    return REFUSED if document.get("forgotten") is False else DONE
 
 
 def _print(document: dict[str, Any], options: argparse.Namespace, where: Where) -> None:

@@ -136,7 +136,9 @@ def parser() -> argparse.ArgumentParser:
     approve = with_id("approve", "approve a card, which starts its session", "clawpy approve 7k2m --wait")
     approve.add_argument("--edit", metavar="TEXT", help="another prompt, or KEY=VALUE parameters of a flow")
     approve.add_argument(
-        "--wait", action="store_true", help="until the session has ended; exit code 1 when it failed or left tests red"
+        "--wait",
+        action="store_true",
+        help="until the session has ended; exit code 1 when it failed, 3 when it could not run",
     )
     approve.set_defaults(build=lambda options, where: {"id": options.id, "edit": options.edit, "wait": options.wait})
     muted_parsers(add, with_id, plain)

@@ -12,7 +12,7 @@ from textual.content import Content
 from clawpy_console import hiring, words
 from clawpy_console.actions import shown_key
 from clawpy_console.printing.state import learnt
-from engine.values import SessionState
+from engine.values import Result
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -51,7 +51,7 @@ def since_then(engine: Engine, since: datetime, now: datetime) -> list[Content]:
     then = engine.since(since)
     if then.nothing:
         return []
-    well = sum(1 for one in then.ran if one.state is SessionState.SUCCEEDED and not one.discarded_at)
+    well = sum(1 for one in then.ran if one.result is Result.SUCCEEDED and not one.discarded_at)
     decisions = then.approved - then.approved_by_itself + then.rejected
     rails = ", ".join(f"{rail} {number}" for rail, number in Counter(one.rail for one in then.blocked).most_common())
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.home import Home
 
 if TYPE_CHECKING:
-    from engine.doors.calling import call, failed, stop, take_over, talk
+    from engine.doors.calling import call, exit_status, stop, take_over, talk
     from engine.doors.gateway.tokens import gateway_token
     from engine.doors.keys import keep_key
     from engine.doors.mcp import serve as mcp_serve
@@ -27,7 +27,7 @@ __all__ = [
     "Home",
     "Refusal",
     "call",
-    "failed",
+    "exit_status",
     "gateway_token",
     "keep_address",
     "keep_key",
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
         from engine import lock
 
         return getattr(lock, name)
-    if name in ("call", "failed", "stop", "take_over", "talk"):
+    if name in ("call", "exit_status", "stop", "take_over", "talk"):
         from engine.doors import calling
 
         return getattr(calling, name)

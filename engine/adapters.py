@@ -16,6 +16,7 @@ from pathlib import Path
 from engine.config import SettingsSource
 from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
+from engine.execution.runners.flows.draft_changelog import changelog_of
 from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.toolchain import detect_all, linters
 from engine.execution.runners.toolchains.below import manifests_below
@@ -349,5 +350,6 @@ def find_tool(folder: Path) -> ToolFound:
         lint_suffixes=tuple(suffix for linter in found for suffix in linter.suffixes),
         where=tools[0].where if tools else "",
         installs=environment_command(folder) if untested else "",
+        changelog=changelog_of(folder),
         below=() if tools or found else manifests_below(folder),
     )

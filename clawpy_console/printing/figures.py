@@ -30,7 +30,7 @@ def train(document: Document, options: Mapping[str, Any], style: Style) -> str:
     return "\n".join([*lines, clean(document["next"])])
 
 
-NUMBERED = ("discarded", "withdrawn", "waiting")
+NUMBERED = {"discarded": "discarded", "withdrawn": "withdrawn", "cannotRun": "could not run", "waiting": "waiting"}
 """Counts that are told where there are any."""
 
 
@@ -38,7 +38,7 @@ def metrics(document: Document, options: Mapping[str, Any], style: Style) -> str
     """Rates, calibration, trend; sources and channels as tables."""
     days = int(document["period"].removeprefix("last_").removesuffix("_days"))
     decided = f"{document['approved']:,} approved, {document['rejected']:,} dismissed, {document['expired']:,} expired"
-    decided += "".join(f", {document[name]:,} {name}" for name in NUMBERED if document[name])
+    decided += "".join(f", {document[name]:,} {word}" for name, word in NUMBERED.items() if document[name])
     lines = [
         f"last {count(days, 'day')}: {count(document['totalPredictions'], 'card')}, {decided}"
         + (f"; {count(document['ownPrompts'], 'prompt')} of your own beside" if document["ownPrompts"] else ""),

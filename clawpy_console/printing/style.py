@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from engine.values import sanitise
 from engine.values.text import count as count
+from engine.values.text import failures
 
 Document = Mapping[str, Any]
 
@@ -71,8 +72,10 @@ def indented(text: Any) -> list[str]:
 def how_it_ended(session: Document, style: Style) -> str:
     """The state of a session, coloured. One that ran to its end and found red tests says so, as on the screens."""
     check = session.get("check")
-    if session["state"] == "succeeded" and check and (red := check["failed"] + check["errors"]):
-        return style.wants(f"ran, {red} red")
+    if session["state"] == "succeeded" and session["result"] == "failed" and check:
+        return style.wants(failures(check["failed"], check["errors"]))
+    if session["state"] == "cannot_run":
+        return style.wants("could not run")
     paint = {"succeeded": style.good, "discarded": style.dim, "running": style.bold, "queued": style.dim}.get(
         session["state"], style.bad
     )

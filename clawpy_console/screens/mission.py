@@ -467,10 +467,10 @@ def _next_line(card: Card, width: int, place: int) -> Content:
 def _past_line(card: Card, session: SessionView | None, now: datetime, width: int) -> Content:
     glyph, style = {
         Outcome.SUCCEEDED: ("✓", "$grey"), Outcome.FAILED: ("✗", "$wrong"), Outcome.CANCELLED: ("✗", "$grey"),
-        Outcome.BLOCKED: ("✗", "$wrong"), Outcome.DISCARDED: ("✗", "$grey"),
+        Outcome.BLOCKED: ("✗", "$wrong"), Outcome.DISCARDED: ("✗", "$grey"), Outcome.CANNOT_RUN: ("○", "$wants"),
     }.get(card.outcome or Outcome.WITHDRAWN, ("·", "$faint"))  # fmt: skip
     word = (
-        card.outcome.value
+        card.outcome.value.replace("_", " ")
         if card.outcome
         else {Status.REJECTED: "dismissed", Status.CONFIRMED: "running"}.get(card.status, card.status.value)
     )

@@ -9,13 +9,15 @@ from textual.content import Content
 
 from clawpy_console import words
 from clawpy_console.widgets.rows import Row
-from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, ModelCall, SessionState, SessionView
+from engine.values import ChangeSet, ChangeState, CheckResult, FileChange, ModelCall, Result, SessionState, SessionView
+from engine.values.text import failures
 
 STATES: dict[SessionState, tuple[str, str]] = {
     SessionState.QUEUED: ("○", "faint"),
     SessionState.RUNNING: ("◐", "accent"),
     SessionState.SUCCEEDED: ("✓", "grey"),
     SessionState.FAILED: ("✗", "wrong"),
+    SessionState.CANNOT_RUN: ("○", "wants"),
     SessionState.CANCELLED: ("✗", "grey"),
     SessionState.BLOCKED: ("✗", "wrong"),
     SessionState.INTERRUPTED: ("✗", "wants"),
@@ -31,13 +33,12 @@ def waits(change: ChangeSet | None) -> bool:
 
 def ended(session: SessionView) -> tuple[str, str, str]:
     """Glyph, colour and word of how a session stands. One that ran to its end and found red tests says so."""
-    check = session.check
     if session.discarded_at is not None:
         return "✗", "grey", "discarded"
-    if session.state is SessionState.SUCCEEDED and check is not None and check.failed + check.errors:
-        return "▲", "wants", f"ran, {check.failed + check.errors} red"
+    if session.state is SessionState.SUCCEEDED and session.check and session.result is Result.FAILED:
+        return "▲", "wants", failures(session.check.failed, session.check.errors)
     glyph, style = STATES[session.state]
-    return glyph, style, session.state.value
+    return glyph, style, session.state.value.replace("_", " ")
 
 
 def session_row(

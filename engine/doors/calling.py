@@ -14,7 +14,7 @@ from engine.doors.wire import Document
 from engine.home import Home
 from engine.lock import held, is_free, read_holder
 from engine.safety.stop_file import request_stop
-from engine.values import Refusal, Status
+from engine.values import Refusal, Result, Status
 
 PATIENCE = 10.0
 """Seconds to wait for an engine that has the home but does not listen yet, or not any more."""
@@ -181,11 +181,11 @@ def _without_engine(home: Home, verb: str, arguments: Mapping[str, Any], workspa
     return dispatch(looking, verb, dict(arguments))
 
 
-def failed(document: Mapping[str, Any]) -> bool:
-    """True when a document tells of a session that ended badly or left tests red, or of a card that is given back
-    because nothing was done, so that `approve --wait` is honest (SPEC 9.8)."""
+def exit_status(document: Mapping[str, Any]) -> int:
+    """The exit status of `approve` (SPEC 9.8): 3 when something that the session needed was missing, 1 when it ended
+    badly or left tests red, or when the card waits again because nothing was done; else 0."""
     session, card = document.get("session") or {}, document.get("prediction") or {}
-    check = session.get("check") or {"failed": 0, "errors": 0}
-    badly = ("failed", "cancelled", "blocked", "interrupted")
-    red = check["failed"] + check["errors"] > 0
-    return card.get("status") == Status.PENDING or session.get("state") in badly or red
+    result = session.get("result")
+    if result == Result.CANNOT_RUN:
+        return 3
+    return int(card.get("status") == Status.PENDING or result in (Result.FAILED, Result.CANCELLED))

@@ -32,6 +32,7 @@ def metrics(engine: Engine, arguments: Arguments) -> Document:
         "discarded": found.discarded,
         "expired": found.expired,
         "withdrawn": found.withdrawn,
+        "cannotRun": found.cannot_run,
         "waiting": found.undecided,
         "ownPrompts": found.own,
         "autoExecuted": found.auto_executed,

@@ -136,6 +136,7 @@ def check(one: CheckResult | None) -> Document | None:
         "errors": one.errors,
         "seconds": round(one.seconds, 3),
         "failing": list(one.failing),
+        "counted": one.counted,
     }
 
 
@@ -153,6 +154,7 @@ def session(one: SessionView | None) -> Document | None:
         "runner": one.runner,
         "flow": one.flow,
         "state": "discarded" if one.discarded_at else one.state.value,
+        "result": None if one.result is None else one.result.value,
         "mode": one.mode,
         "sandbox": one.sandbox,
         "cwd": one.cwd,

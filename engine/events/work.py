@@ -31,10 +31,13 @@ class SessionOutput(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEnded(Event):
+    """`result` as `SessionView.result` has it."""
+
     prediction_id: str
     state: str
     summary: str
     cost: int
+    result: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

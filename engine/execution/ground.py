@@ -19,7 +19,7 @@ from engine.execution.changesets import Captured, ChangeSets
 from engine.execution.continuing import continued
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
-from engine.execution.runners.flow import FlowUnable, NotBegun, Place
+from engine.execution.runners.flow import CannotRun, NotBegun, Place
 from engine.execution.salvage import Salvage
 from engine.execution.snapshots import Snapshot
 from engine.execution.worktrees import Worktree, Worktrees
@@ -121,7 +121,7 @@ class Grounds:
         provider went away, somebody stopped it or the engine died. Half of the work is better than none, but not when
         the operator undid its card.
 
-        Raises `FlowUnable` when `setup` fails, `Refusal` when git cannot make a worktree."""
+        Raises `CannotRun` when `setup` fails, `Refusal` when git cannot make a worktree."""
         workspace = Path(live.assignment.workspace)
         git = Git(workspace)
         common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
@@ -214,7 +214,7 @@ class Grounds:
             return
         done = live.execute(["sh", "-c", setup], cwd=worktree.folder)
         if not done.ok:
-            raise FlowUnable(
+            raise CannotRun(
                 f"the workspace's setup command ended with exit code {done.exit_code}",
                 "mend `setup` of this workspace in config.toml; it has no network unless `network = true`",
             )

@@ -17,7 +17,8 @@ from engine.clock import Clock
 from engine.execution.channels import Limits
 from engine.execution.journal import Journal
 from engine.execution.processes import GroupClosed, Processes
-from engine.execution.runners.flow import OUTPUT_KEPT, CommandBlocked, CommandResult, FlowUnable, Stopped
+from engine.execution.runners.flow import OUTPUT_KEPT, CannotRun, CommandBlocked, CommandResult, Stopped
+from engine.execution.runners.toolchains.missing import Missing, fix_for
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
 from engine.execution.session_clock import SessionClock
 from engine.execution.session_git import SessionGit
@@ -342,7 +343,8 @@ class LiveSession:
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
         environment = session_environment(confinement, self.sandbox, self.id) | dict(env or {})
         if shutil.which(argv[0], path=environment.get("PATH")) is None and not (cwd / argv[0]).is_file():
-            raise FlowUnable(f"`{argv[0]}` is not there", "install it, or put it on the PATH")
+            missing = Missing("program", Path(argv[0]).name)
+            raise CannotRun(missing.sentence, fix_for(missing, ""))
         if not quiet:
             where = "" if cwd == self.folder else f"   (in {cwd})"
             self._record("command", [sanitise(command.replace("\n", " ")) + where])
@@ -395,8 +397,8 @@ class LiveSession:
         return self._time.seconds
 
 
-def _unstartable(argv: Sequence[str], error: OSError) -> FlowUnable:
-    return FlowUnable(f"`{shlex.join(argv)[:200]}` cannot be started: {error.strerror}")
+def _unstartable(argv: Sequence[str], error: OSError) -> CannotRun:
+    return CannotRun(f"`{shlex.join(argv)[:200]}` cannot be started: {error.strerror}")
 
 
 def _nothing() -> None:

@@ -147,6 +147,7 @@ class SessionRecords:
                     workspace=row.workspace,
                     prediction_id=row.prediction_id,
                     state=row.state,
+                    result=view.result or "",
                     summary=row.summary,
                     cost=row.cost_microusd,
                 )

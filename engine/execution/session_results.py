@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.execution.live import LiveSession, Stop
 from engine.execution.runners.base import RunnerResult
-from engine.execution.sessions_store import NOT_BEGUN, SessionResult, outcome_of
+from engine.execution.sessions_store import NOT_BEGUN, SessionResult
 from engine.values import UNDONE, SessionState, SessionView, sanitise
 from engine.values.secrets import redact, redact_json
 
@@ -28,8 +28,7 @@ def result_of(
         cost = live.cost_at_most
     if isinstance(outcome, RunnerResult):
         return SessionResult(
-            state=SessionState.SUCCEEDED,
-            outcome=outcome_of(SessionState.SUCCEEDED),
+            state=SessionState.SUCCEEDED if outcome.sound else SessionState.FAILED,
             summary=_told(outcome.summary, secrets),
             check=outcome.check,
             cost=cost,
@@ -39,7 +38,6 @@ def result_of(
         )
     return SessionResult(
         state=outcome.state,
-        outcome=outcome_of(outcome.state),
         summary=_told(outcome.reason, secrets),
         error=_told(outcome.reason, secrets),
         cost=cost,

@@ -14,14 +14,17 @@ from engine.storage.database import Transaction
 from engine.storage.quick import ask, load
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Assignment, CheckResult, Outcome, SessionState, SessionView
+from engine.values import Assignment, CheckResult, SessionState, SessionView
 
 LEGAL: dict[SessionState, frozenset[SessionState]] = {
-    SessionState.QUEUED: frozenset({SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED}),
+    SessionState.QUEUED: frozenset(
+        {SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED, SessionState.CANNOT_RUN}
+    ),
     SessionState.RUNNING: frozenset(
         {
             SessionState.SUCCEEDED,
             SessionState.FAILED,
+            SessionState.CANNOT_RUN,
             SessionState.CANCELLED,
             SessionState.BLOCKED,
             SessionState.INTERRUPTED,
@@ -39,20 +42,6 @@ def may_become(before: SessionState, after: SessionState) -> bool:
     return after in LEGAL.get(before, frozenset())
 
 
-def outcome_of(state: SessionState) -> Outcome:
-    """The outcome of the card whose session ended so (SPEC 2.7). Raises ValueError while it is not over."""
-    match state:
-        case SessionState.SUCCEEDED:
-            return Outcome.SUCCEEDED
-        case SessionState.FAILED | SessionState.INTERRUPTED:
-            return Outcome.FAILED
-        case SessionState.CANCELLED:
-            return Outcome.CANCELLED
-        case SessionState.BLOCKED:
-            return Outcome.BLOCKED
-    raise ValueError(f"a session that is {state} has no outcome yet")
-
-
 NOT_BEGUN = "not_begun"
 """The fact of a result that nothing was done, and that its card is given back."""
 
@@ -62,7 +51,6 @@ class SessionResult:
     """How a session ended. `cost` in micro-dollars, `seconds` from its start, 0 when it never started."""
 
     state: SessionState
-    outcome: Outcome
     summary: str
     error: str = ""
     check: CheckResult | None = None

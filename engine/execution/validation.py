@@ -315,6 +315,7 @@ class _Bench:
             parameters=RunTestsParameters(paths=paths),
             git=self._live.git(self._ground.git),
             bench=listener,
+            suspect_imports=True,
         )
 
 

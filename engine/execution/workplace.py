@@ -16,7 +16,7 @@ from engine.execution.admission import Admission
 from engine.execution.channels import Channels
 from engine.execution.live import CommandCheck, LiveSession, Purse, Stop
 from engine.execution.runners.base import RunnerResult
-from engine.execution.runners.flow import CommandBlocked, FlowUnable, NotBegun, Stopped
+from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
 from engine.execution.sandbox import Confinement, Sandbox, secret_places
 from engine.execution.session_records import SessionRecords
 from engine.execution.transcripts import TranscriptWriter
@@ -100,8 +100,8 @@ class Workplace:
         except CommandBlocked as error:
             outcome = Stop(SessionState.BLOCKED, str(error))
         except (FlowUnable, Refusal) as error:
-            not_begun = isinstance(error, NotBegun)
-            outcome = live.stop_requested or Stop(SessionState.FAILED, str(error), not_begun)
+            state = SessionState.CANNOT_RUN if isinstance(error, CannotRun) else SessionState.FAILED
+            outcome = live.stop_requested or Stop(state, str(error), isinstance(error, NotBegun))
         except Exception as error:
             if live.stop_requested is None:
                 log.exception("session %s failed", live.id)

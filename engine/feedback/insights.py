@@ -14,6 +14,7 @@ from engine.clock import Clock
 from engine.feedback.drift import EARLIER, OF, Stated, drift
 from engine.feedback.metrics import (
     APPROVED,
+    CANNOT_RUN,
     DISCARDED,
     EXPIRED,
     REJECTED,
@@ -149,6 +150,8 @@ def _newest(session: Session, workspace: str) -> list[Stated]:
 
 
 def _word(status: str, outcome: str | None) -> str:
+    if outcome == "cannot_run":
+        return CANNOT_RUN
     if status in ("confirmed", "executed"):
         return APPROVED
     return WITHDRAWN if outcome == "withdrawn" else {"rejected": REJECTED, "expired": EXPIRED}.get(status, "")

@@ -33,14 +33,14 @@ SLICES = 31
 """At most so many slices."""
 
 APPROVED, REJECTED, EXPIRED, WITHDRAWN = "approved", "rejected", "expired", "withdrawn"
-DISCARDED = "discarded"
+DISCARDED, CANNOT_RUN = "discarded", "cannot_run"
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One card as metrics see it. `word` is approved, rejected, discarded, expired or withdrawn, "" while it is
-    pending; `undone` when its work was taken back or thrown away. `stated` is False when its confidence was that of a
-    cold start. `cost` in micro-dollars."""
+    """One card as metrics see it. `word` is approved, rejected, discarded, expired, withdrawn or cannot_run, "" while
+    it is pending; `undone` when its work was taken back or thrown away. `stated` is False when its confidence was that
+    of a cold start. `cost` in micro-dollars."""
 
     source: str
     channel: str
@@ -78,6 +78,7 @@ def metrics(cards: Sequence[Decided], zone: tzinfo | None = None) -> Metrics:
         discarded=sum(one.word == DISCARDED for one in persons),
         expired=sum(one.word == EXPIRED for one in made),
         withdrawn=sum(one.word == WITHDRAWN for one in made),
+        cannot_run=sum(one.word == CANNOT_RUN for one in made),
         undecided=sum(not one.word for one in made),
         own=len(cards) - len(made),
         auto_executed=len(auto),

@@ -24,7 +24,7 @@ from engine.learnings.scopes import Scope, project_key
 from engine.learnings.store import Change, Forgotten, LearningFiles, added, texts_of
 from engine.learnings.temporal import RISK, assumptions, came_true, risks
 from engine.storage.facts_read import Fact
-from engine.values import EntrySource, LearningEntry, LearningKind, LearningStatus, NoAnswer
+from engine.values import EntrySource, LearningEntry, LearningKind, LearningStatus, NoAnswer, Result
 from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Extraction:
 
     def _end(self, session_id: str, ask: bool, forgotten: Forgotten) -> Extracted:
         record = self._records.of(session_id)
-        if record is None or record.view.not_begun:
+        if record is None or record.view.result is Result.CANNOT_RUN:
             return Extracted()
         lines = list(self._records.lines(session_id)) if record.view.flow is None else []
         every = [*found(record), *assumptions(lines, tuple(self._secrets()))]

@@ -70,7 +70,7 @@ def found(record: SessionRecord) -> list[Found]:
         every += of_fact(fact, record)
     for request in record.permissions:
         every += _answered(request, record)
-    if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED) and not view.not_begun:
+    if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED):
         every.append(
             _task(
                 f"Such work ended without a result: {_short(view.error)}",

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from engine.memory.capture import Remember, SessionBook
 from engine.storage.facts_read import Fact
-from engine.values import Capture, ChangeSet, Layer, NewMemory, Refusal, SessionView, sanitise
+from engine.values import Capture, ChangeSet, Layer, NewMemory, Refusal, Result, SessionView, sanitise
 from engine.values.text import count
 
 MOST_WORDS = 120
@@ -82,7 +82,7 @@ class ContextEngine:
             view = self._sessions.get(fact.subject)
         except Refusal:
             return
-        if view.not_begun or view.started_at is None:
+        if view.result is Result.CANNOT_RUN or view.started_at is None:
             return
         record = self.record(view)
         self._remember([as_memory(record, self.summary(record))])

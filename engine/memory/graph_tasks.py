@@ -11,15 +11,12 @@ from engine.memory.graph import TaskGraph
 from engine.memory.graph_score import similar
 from engine.storage.facts_read import Fact
 from engine.storage.following import NotYet
-from engine.values import GraphEdge, GraphNode, Refusal, Relation, SessionState, SessionView, Task
+from engine.values import GraphEdge, GraphNode, Refusal, Relation, Result, SessionView, Task
 
 log = logging.getLogger(__name__)
 
 KINDS = frozenset({"SessionStarted", "SessionEnded", "TaskAdded", "TaskChanged", "WorkOverlapped"})
 LINKED = frozenset({"SessionEnded"})
-
-OUTCOMES = {SessionState.SUCCEEDED: True, SessionState.FAILED: False, SessionState.BLOCKED: False}
-"""What was cancelled or interrupted neither succeeded nor failed."""
 
 
 class Work(Protocol):
@@ -71,7 +68,7 @@ class TaskProducer:
 
     def _session(self, session_id: str) -> None:
         view = self._work.session(session_id)
-        if view.started_at is None or view.not_begun:
+        if view.started_at is None or view.result is Result.CANNOT_RUN:
             return  # it was taken back before it began
         former = self._graph.latest_named(view.workspace, view.prompt)
         self._graph.put(
@@ -79,7 +76,7 @@ class TaskProducer:
                 task_id=view.id,
                 title=view.prompt,
                 timestamp=view.ended_at or view.started_at,
-                success=OUTCOMES.get(view.state),
+                success={Result.SUCCEEDED: True, Result.FAILED: False}.get(view.result) if view.result else None,
                 description=view.error or view.summary,
                 workspace=view.workspace,
                 agent=view.agent,
@@ -120,7 +117,7 @@ class TaskProducer:
             for edge in self._edges(waiting.id):
                 if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked(edge.source, needed):
                     self._graph.cut(edge.source, Relation.BLOCKS, waiting.id)
-        elif needed.session_id and OUTCOMES.get(self._work.session(needed.session_id).state) is False:
+        elif needed.session_id and self._work.session(needed.session_id).result is Result.FAILED:
             self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
 
     def _worked(self, session_id: str, task: Task) -> bool:

@@ -49,7 +49,8 @@ class ToolFound:
     """The project's own tools. `name` is what runs its tests, "" when nothing does; `suffixes`: files whose change
     matters to them (empty: any); `exact`: single tests can be named. `linter` is "" when there is none,
     `lint_suffixes` what it reads (empty: any). `where` is the environment that runs the tests, "" when told apart
-    by nothing. `installs`: the command that brings pytest to tests that nothing can run without it."""
+    by nothing. `installs`: the command that brings pytest to tests that nothing can run without it. `changelog`: the
+    file in which the project keeps its change log, "" when it keeps none."""
 
     name: str = ""
     suffixes: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class ToolFound:
     lint_suffixes: tuple[str, ...] = ()
     where: str = ""
     installs: str = ""
+    changelog: str = ""
     below: tuple[str, ...] = ()
     """Folders with a manifest of their own, where the top of the repository has none."""
 

@@ -36,6 +36,7 @@ TRANSITIONS: dict[tuple[Status, Move], Status] = {
 OUTCOMES: dict[SessionState, Outcome] = {
     SessionState.SUCCEEDED: Outcome.SUCCEEDED,
     SessionState.FAILED: Outcome.FAILED,
+    SessionState.CANNOT_RUN: Outcome.CANNOT_RUN,
     SessionState.CANCELLED: Outcome.CANCELLED,
     SessionState.BLOCKED: Outcome.BLOCKED,
     SessionState.INTERRUPTED: Outcome.FAILED,

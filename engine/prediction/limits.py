@@ -128,8 +128,8 @@ def cool_down(status: Status, outcome: Outcome | None, *, shown: bool, undone: b
     """How long the same evidence stays away after work on it, or after a card for it expired; new facts are new
     evidence and come at once. Dismissals keep whole subjects away: see `muting.py`.
 
-    Done, or done and undone: 7 days, since the same facts would ask for the same work again. Failed, cancelled or
-    blocked: a day. Ignored until it expired: a day; never seen: none.
+    Done, or done and undone: 7 days, since the same facts would ask for the same work again. Any other end: a day.
+    Ignored until it expired: a day; never seen: none.
     """
     if status is Status.EXECUTED:
         return timedelta(days=7) if undone or outcome is Outcome.SUCCEEDED else timedelta(days=1)

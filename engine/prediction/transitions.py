@@ -215,7 +215,9 @@ class Transitions:
         row.executed_at = row.closed_at = tx.now
         if view.state is SessionState.INTERRUPTED:
             row.note = "interrupted"
-        if row.undo_requested_at is not None:
+        if view.state is SessionState.CANNOT_RUN:
+            self._history.take_back(tx, row.id)  # what was missing says nothing about the card (SPEC 2.12)
+        elif row.undo_requested_at is not None:
             self._history.record(tx, DecisionSignal.UNDONE, decided(row, DecidedBy.OPERATOR))
         tx.record(PredictionExecuted(subject=row.id, workspace=row.workspace, outcome=row.outcome))
 

@@ -29,6 +29,7 @@ class Outcome(StrEnum):
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    CANNOT_RUN = "cannot_run"
     CANCELLED = "cancelled"
     BLOCKED = "blocked"
     WITHDRAWN = "withdrawn"

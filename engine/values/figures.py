@@ -65,10 +65,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """SPEC 8.5 in one value. Of `discarded` ones the operator threw the work
-    away, of `withdrawn` ones the evidence went, `undecided` wait still; `own` prompts were typed by
-    the operator: they are no predictions, and beside what they cost they count nowhere else but among the sources and
-    the channels."""
+    """SPEC 8.5 in one value. Of `discarded` ones the operator threw the work away, of `withdrawn` ones the evidence
+    went; `cannot_run` were approved and lacked something, which counts in no rate; `undecided` wait; `own` prompts
+    were typed by the operator: they are no predictions, and beside what they cost they count nowhere else but among the
+    sources and the channels."""
 
     total: int
     approved: int
@@ -76,6 +76,7 @@ class Metrics:
     discarded: int
     expired: int
     withdrawn: int
+    cannot_run: int
     undecided: int
     own: int
     auto_executed: int

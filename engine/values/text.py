@@ -43,6 +43,12 @@ def prompt_words(prompt: str) -> frozenset[str]:
     return frozenset(_PROMPT_WORD.findall(prompt.lower()))
 
 
+def failures(failed: int, errors: int) -> str:
+    """ "1 test failed", "2 tests failed, 1 error", "1 error"."""
+    tests = f"{count(failed, 'test')} failed" if failed or not errors else ""
+    return ", ".join(filter(None, [tests, count(errors, "error") if errors else ""]))
+
+
 def mark(text: str) -> str:
     """A short mark of free text: the same for the same words, whatever their case and the space between them. It holds
     none of them, so that what is to be forgotten does not live on in it."""

@@ -14,6 +14,7 @@ class SessionState(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    CANNOT_RUN = "cannot_run"
     CANCELLED = "cancelled"
     BLOCKED = "blocked"
     INTERRUPTED = "interrupted"
@@ -24,9 +25,19 @@ class SessionState(StrEnum):
         return self not in (SessionState.QUEUED, SessionState.RUNNING)
 
 
+class Result(StrEnum):
+    """What a finished session says about what it was to do (SPEC 2.12)."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # what was checked is not right, or the work was not done
+    CANNOT_RUN = "cannot_run"  # a program, package, permission or network was missing
+    CANCELLED = "cancelled"  # somebody, a rail or the end of the engine stopped it
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a run of the project's own tests said. `durations` are seconds by test id, slowest first."""
+    """What a run of the project's own tests said. `durations` are seconds by test id, slowest first. `counted` is False
+    when the output named no tests: then one `passed` or `failed` stands for how the command ended."""
 
     tool: str
     passed: int
@@ -36,6 +47,7 @@ class CheckResult:
     seconds: float = 0.0
     failing: tuple[str, ...] = ()
     durations: tuple[tuple[str, float], ...] = ()
+    counted: bool = True
 
     @property
     def green(self) -> bool:
@@ -79,6 +91,20 @@ class SessionView:
     """When the operator threw away what it changed; None when he did not."""
     not_begun: bool = False
     """It failed before anything was done, for want of something that may be there later; its card is pending again."""
+
+    @property
+    def result(self) -> Result | None:
+        """What it says in the end, None before. Red tests of a session that ran to its end are a failure."""
+        red = self.check is not None and self.check.failed + self.check.errors > 0
+        match self.state:
+            case SessionState.QUEUED | SessionState.RUNNING:
+                return None
+            case SessionState.SUCCEEDED:
+                return Result.FAILED if red else Result.SUCCEEDED
+            case SessionState.FAILED | SessionState.CANNOT_RUN:
+                return Result(self.state.value)
+        return Result.CANCELLED
+
     gone: str = ""
     """Why `cwd` is not there any more, and what became of the changes in it, in words; "" while it is there."""
 

@@ -62,6 +62,8 @@ class World:
         for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"):
             monkeypatch.setenv(name, two_days_ago)
         self.repository = Repository(tmp_path / "shop")
+        self.repository.commit("Begin", {"CHANGELOG.md": "# Changelog\n"})
+        self.repository.git("tag", "v1")
         for number in range(3):
             self.repository.commit(f"Add part {number}", {f"part{number}.py": f"x = {number}\n"})
         self.workspace = str(self.repository.path)

@@ -15,18 +15,18 @@ PLAIN = Style(False)
 
 
 @pytest.mark.parametrize(
-    ("state", "check", "word"),
+    ("state", "result", "check", "word"),
     [
-        ("succeeded", None, "succeeded"),
-        ("succeeded", {"failed": 0, "errors": 0}, "succeeded"),
-        ("succeeded", {"failed": 1, "errors": 1}, "ran, 2 red"),
-        ("failed", {"failed": 1, "errors": 0}, "failed"),
+        ("succeeded", "succeeded", None, "succeeded"),
+        ("succeeded", "succeeded", {"failed": 0, "errors": 0}, "succeeded"),
+        ("succeeded", "failed", {"failed": 1, "errors": 0}, "1 test failed"),
+        ("succeeded", "failed", {"failed": 2, "errors": 1}, "2 tests failed, 1 error"),
+        ("failed", "failed", {"failed": 1, "errors": 0}, "failed"),
+        ("cannot_run", "cannot_run", None, "could not run"),
     ],
 )
-def test_a_session_that_left_tests_red_is_not_told_as_a_success(
-    state: str, check: dict[str, Any] | None, word: str
-) -> None:
-    assert how_it_ended({"state": state, "check": check}, PLAIN) == word
+def test_how_a_session_ended_is_told(state: str, result: str, check: dict[str, Any] | None, word: str) -> None:
+    assert how_it_ended({"state": state, "result": result, "check": check}, PLAIN) == word
 
 
 def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:

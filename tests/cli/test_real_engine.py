@@ -124,7 +124,7 @@ def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
     assert f"{change} is undone already" in refused.err
     assert f"`clawpy land {change}` lands it again" in refused.err
     assert (project / "CHANGELOG.md").read_text() == before
-    assert "Draft the change log" in clawpy("tasks", "list").out
+    assert "to the unreleased section of CHANGELOG.md" in clawpy("tasks", "list").out
     again = clawpy("approve", card["id"], "--json")
     assert (again.code, again.document["error"]["code"]) == (1, "already_decided")
 
@@ -344,4 +344,4 @@ def test_what_another_verb_approved_runs_to_its_end(home: Home, project: Path) -
 
     call(home, "cards", {}, workspaces=[str(project)], opener=opener)
     after = call(home, "work", {"id": began[0]}, workspaces=[str(project)], opener=open_engine)
-    assert after["session"]["state"] in ("succeeded", "failed"), "it was cut short"
+    assert after["session"]["state"] in ("succeeded", "failed", "cannot_run"), "it was cut short"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.doors.calling import failed
+from engine.doors.calling import exit_status
 from engine.doors.find import match
 from engine.doors.verbs import VERBS, dispatch
 from engine.values import Refusal
@@ -249,14 +249,11 @@ def test_whatever_a_program_sends_is_answered(engine: StandIn, verb: str, argume
 
 
 def test_a_session_that_ended_badly_is_a_failure() -> None:
-    assert failed({"session": {"state": "failed"}})
-    assert not failed({"session": {"state": "succeeded"}})
-    assert failed({"session": {"state": "succeeded", "check": {"failed": 1, "errors": 0}}})
-    assert failed({"session": {"state": "succeeded", "check": {"failed": 0, "errors": 1}}})
-    assert not failed({"session": {"state": "succeeded", "check": {"failed": 0, "errors": 0}}})
-    assert not failed({"session": None})
-    assert failed({"session": None, "prediction": {"status": "pending", "note": "not done: the key was refused"}})
-    assert not failed({"session": None, "prediction": {"status": "confirmed"}})
+    for result, status in (("succeeded", 0), ("failed", 1), ("cancelled", 1), ("cannot_run", 3)):
+        assert exit_status({"session": {"result": result}}) == status
+    assert exit_status({"session": None}) == 0
+    assert exit_status({"session": None, "prediction": {"status": "pending", "note": "not done"}}) == 1
+    assert exit_status({"session": None, "prediction": {"status": "confirmed"}}) == 0
 
 
 def test_every_verb_says_what_it_does() -> None:

@@ -316,7 +316,7 @@ def test_setup_command_prepares_the_worktree(world: World) -> None:
     assert "prepared it" in world.transcript(view)
     world.settings_now = settings("exit 3")
     view = world.script(Place.WORKTREE, lambda job: FlowResult("not reached"))
-    assert view.state is SessionState.FAILED
+    assert view.state is SessionState.CANNOT_RUN
     assert "setup command ended with exit code 3" in view.summary
 
 
@@ -335,7 +335,7 @@ def test_real_flows_in_a_real_sandbox(world: World, monkeypatch: pytest.MonkeyPa
     assert view.check is not None
     assert (view.check.passed, view.check.failed) == (1, 1)
     assert world.repository.git("status", "--porcelain", "--ignored") == before
-    view = world.run("draft_changelog", since="")
+    view = world.run("draft_changelog", since="", create=True)
     assert view.state is SessionState.SUCCEEDED, world.transcript(view)
     assert view.change_set_id is not None
 

@@ -19,7 +19,7 @@ from engine.execution.processes import marked
 from engine.execution.sessions_store import SessionRow
 from engine.memory.ledger import append
 from engine.storage.database import Database, Transaction
-from engine.values import Outcome, Refusal, SessionState
+from engine.values import Refusal, SessionState
 from tests.execution.session_world import World, until
 
 CRASHER = """
@@ -68,7 +68,8 @@ def test_kill_minus_nine_loses_nothing_and_runs_nothing_twice(tmp_path: Path, cl
         view = world.sessions.get(row.id)
         assert view.state is SessionState.INTERRUPTED
         assert view.lines == len(world.sessions.transcript(row.id)) > 1
-    assert {result.outcome for view, result in world.watcher.ended if view.id != queued[0].id} == {Outcome.FAILED}
+    ended = {result.state for view, result in world.watcher.ended if view.id != queued[0].id}
+    assert ended == {SessionState.INTERRUPTED}
     assert world.sessions.wait(queued[0].id, 5).summary == "run after the crash"
     assert world.runner.begun == [queued[0].id]
     assert world.sessions.recover() == []
@@ -83,7 +84,7 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> Non
     assert view.state is SessionState.FAILED
     assert view.summary.startswith("it could not be started")
     assert world.runner.begun == []
-    assert world.watcher.ended[0][1].outcome is Outcome.FAILED
+    assert world.watcher.ended[0][1].state is SessionState.FAILED
 
 
 def test_an_observer_that_raises_costs_no_slot_and_is_told(world: World, bus: EventBus) -> None:

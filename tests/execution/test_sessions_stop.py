@@ -15,7 +15,7 @@ from engine.execution.runners.flow import FlowUnable
 from engine.git import Git
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database
-from engine.values import Outcome, SessionState
+from engine.values import SessionState
 from tests.execution.session_world import SLEEP, World, shell, until
 
 
@@ -46,7 +46,7 @@ def test_stop_ends_the_family_within_a_second(world: World) -> None:
     assert marked(view.id) == []
     assert ended.state is SessionState.CANCELLED
     assert ended.summary == "the operator said so"
-    assert world.watcher.ended[0][1].outcome is Outcome.CANCELLED
+    assert world.watcher.ended[0][1].state is SessionState.CANCELLED
     world.sessions.stop(view.id, "again")
     assert world.sessions.get(view.id).summary == "the operator said so"
 

@@ -105,42 +105,32 @@ def test_merged_and_stale_branches_are_reported(world: World, repository: Reposi
 # -- history --------------------------------------------------------------------------------------------------------
 
 
+KEEPS_ONE = ToolFound(name="pytest", changelog="CHANGELOG.md")
+
+
 def test_the_change_log_since_the_last_tag(world: World, repository: Repository) -> None:
+    world.tool = KEEPS_ONE
+    assert draft_changelog(world.sense()) == [], "no release, nothing to add to it"
     repository.git("tag", "v1.2")
     for number in range(5):
         dated_commit(repository, f"c{number}", {"cart.py": f"c{number}"}, NOW - DAY + timedelta(hours=number))
     proposal = only(draft_changelog(world.sense()))
-    assert proposal.prompt == "Draft the change log of the 5 commits since v1.2"
-    assert proposal.parameters == {"since": "v1.2", "until": "HEAD"}
+    assert proposal.prompt == "Add the 5 commits since v1.2 to the unreleased section of CHANGELOG.md"
+    assert proposal.parameters == {"since": "v1.2"}
     assert proposal.channel == "chronicle-hub"
     assert proposal.evidence_at == NOW - DAY
-    repository.git("tag", "v1.3", "HEAD~1")
-    assert only(draft_changelog(world.sense())).prompt == "Draft the change log of the commit since v1.3"
-
-
-def test_the_change_log_of_a_release_that_head_is(world: World, repository: Repository) -> None:
-    repository.git("tag", "v1")
-    assert draft_changelog(world.sense()) == []
-    repository.git("tag", "v0", "HEAD~1")
-    assert draft_changelog(world.sense()) == [], "nothing but one commit lies between"
-    repository.git("tag", "-d", "v1")
-    dated_commit(repository, "Release v1", {"version": "1"}, NOW - timedelta(hours=2))
-    repository.git("tag", "v1")
-    assert draft_changelog(world.sense()) == [], "one commit, and its release"
-    repository.git("tag", "-d", "v1")
-    dated_commit(repository, "Coupons", {"coupon.py": "1"}, NOW - timedelta(hours=1))
-    repository.git("tag", "v1")
-    proposal = only(draft_changelog(world.sense()))
-    assert proposal.prompt == "Draft the change log of v1, from v0 on"
-    assert proposal.parameters == {"since": "v0", "until": "v1"}
+    world.tool = ToolFound(name="pytest")
+    assert draft_changelog(world.sense()) == [], "a project that keeps none is offered none"
 
 
 def test_no_change_log_of_commits_that_only_release(world: World, repository: Repository) -> None:
+    world.tool = KEEPS_ONE
     repository.git("tag", "v1")
     dated_commit(repository, "Bump version to 1.1.0.dev0", {"version": "1.1"}, NOW - timedelta(hours=2))
     assert draft_changelog(world.sense()) == []
     dated_commit(repository, "Coupons", {"coupon.py": "1"}, NOW - timedelta(hours=1))
-    assert only(draft_changelog(world.sense())).prompt == "Draft the change log of the 2 commits since v1"
+    prompt = "Add the 2 commits since v1 to the unreleased section of CHANGELOG.md"
+    assert only(draft_changelog(world.sense())).prompt == prompt
 
 
 @pytest.mark.parametrize(
@@ -155,12 +145,6 @@ def test_no_change_log_of_commits_that_only_release(world: World, repository: Re
 )  # fmt: skip
 def test_what_is_only_a_release(subject: str, routine: bool) -> None:
     assert (ROUTINE.match(subject) is not None) is routine
-
-
-def test_a_first_change_log_without_tags(world: World) -> None:
-    proposal = only(draft_changelog(world.sense()))
-    assert proposal.prompt == "Draft a first change log from the 2 commits so far"
-    assert proposal.parameters == {"since": "", "until": "HEAD"}
 
 
 def test_unpushed_commits_are_reviewed(world: World, repository: Repository, tmp_path: Path) -> None:
@@ -296,7 +280,7 @@ def test_a_fresh_clone_has_three_to_eight_cards_at_any_hour(
         world.now = NOW.replace(hour=hour)
         kinds = [proposal.kind for proposal in propose(world.sense())]
         assert 3 <= len(kinds) <= 8
-        assert {"run_tests", "draft_changelog", "lint", "forecast_conflicts"} <= set(kinds)
+        assert {"run_tests", "lint", "forecast_conflicts"} <= set(kinds)
 
 
 def test_a_clone_with_nothing_but_one_commit_and_no_tools(repository: Repository) -> None:

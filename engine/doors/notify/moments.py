@@ -20,7 +20,7 @@ HIGH = 0.6
 KINDS = frozenset({"PredictionCreated", "PredictionConfirmed", "SessionEnded", "CostWarned", "StateChanged"})
 """The facts that may be told."""
 
-FAILURES = frozenset({SessionState.FAILED, SessionState.BLOCKED, SessionState.INTERRUPTED})
+FAILURES = frozenset({SessionState.FAILED, SessionState.CANNOT_RUN, SessionState.BLOCKED, SessionState.INTERRUPTED})
 
 CARDS = frozenset({Happening.NEW_MEDIUM, Happening.NEW_HIGH})
 
@@ -108,13 +108,15 @@ def moment(fact: Fact, cards: Cards, sessions: Sessions, now: datetime) -> Momen
 
 def _ended(told: Moment, fact: Fact, sessions: Sessions) -> Moment:
     word = "Done" if told.happening is Happening.COMPLETED else "Failed"
+    if fact.payload["state"] == SessionState.CANNOT_RUN:
+        word = "Could not run"
     try:
         session: SessionView | None = sessions.get(fact.subject)
     except Refusal:
         session = None
     check = session.check if session is not None else None
     if told.happening is Happening.COMPLETED and check is not None and not check.green:
-        word = "Ran to its end, tests are red"  # it did what was asked of it (SPEC 9.8), and the news is not good
+        word = "Tests failed"
     error = session.error if session is not None and told.happening is Happening.FAILED else ""
     result = error or fact.payload["summary"] or (session.prompt if session else "") or fact.payload["state"]
     return replace(

@@ -13,7 +13,7 @@ from engine.values import Assignment, CheckResult, RunnerInfo, SessionView
 
 @dataclass(frozen=True, slots=True)
 class RunnerResult:
-    """What work that ran to its end has to say.
+    """What work that ran to its end has to say; `sound` as in `FlowResult`.
 
     `closing` is what the transcript ends with, None for the summary: what an agent said stands there already.
     `write` puts what belongs to it into the session's last transaction, and returns the id of its change set or "".
@@ -21,6 +21,7 @@ class RunnerResult:
 
     summary: str
     check: CheckResult | None = None
+    sound: bool = True
     facts: Mapping[str, Any] = field(default_factory=dict)
     write: Callable[[Transaction], str] | None = None
     closing: str | None = None

@@ -40,9 +40,14 @@ class FlowUnable(Exception):
         self.fix = fix
 
 
-class NotBegun(FlowUnable):
-    """Nothing was done, and done later the same may succeed: what it needs is not to be had now. The session fails, and
-    its card is given back."""
+class CannotRun(FlowUnable):
+    """A program, package, permission or network that the work needs is missing (SPEC 2.12). The message names it, the
+    fix what brings it. The session ends as `cannot_run`, which is neither a failure nor a success."""
+
+
+class NotBegun(CannotRun):
+    """Nothing was done, and done later the same may succeed: what it needs is not to be had now. Its card is given
+    back."""
 
 
 class CommandBlocked(FlowUnable):
@@ -76,11 +81,13 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class FlowResult:
-    """What a flow that ran to its end found. `full`: `check` covers the whole suite. `facts` are JSON-able; `next`
-    among them names the flow that should follow (SPEC 2.10)."""
+    """What a flow that ran to its end found. `full`: `check` covers the whole suite. `sound` is False when what it
+    looked at is not right and `check` does not say so: a secret was found. `facts` are JSON-able; `next` among them
+    names the flow that should follow (SPEC 2.10)."""
 
     summary: str
     check: CheckResult | None = None
+    sound: bool = True
     facts: Mapping[str, Any] = field(default_factory=dict)
     full: bool = False
 
@@ -113,7 +120,8 @@ class Job:
 
     `workspace` is the operator's repository; `folder` is where to work: the same, or a worktree of it. `git` is on
     `folder`, unsandboxed but without hooks, and may check out any commit there when the place is a worktree; inside
-    the sandbox `.git` is read-only.
+    the sandbox `.git` is read-only. `suspect_imports`: an agent has just written here, and an import that fails is
+    more likely its mistake than a missing package.
     """
 
     workspace: Path
@@ -121,6 +129,7 @@ class Job:
     parameters: Any
     git: Git
     bench: Bench
+    suspect_imports: bool = False
 
     @property
     def scratch(self) -> Path:
@@ -151,8 +160,8 @@ class Job:
         `env` is added to the session's clean environment. `timeout` in seconds ends this command alone. `quiet`
         keeps command and output out of the transcript. With `allowed_codes`, any other exit code raises.
 
-        Raises `FlowUnable` when the program is not there or the exit code is not allowed, `CommandBlocked` when the
-        content filter says no, `Stopped` when the session is ending.
+        Raises `CannotRun` when the program is not there, `FlowUnable` when the exit code is not allowed,
+        `CommandBlocked` when the content filter says no, `Stopped` when the session is ending.
         """
         result = self.bench.execute(argv, cwd=cwd or self.folder, env=env, timeout=timeout, quiet=quiet)
         if allowed_codes is not None and result.exit_code not in allowed_codes:

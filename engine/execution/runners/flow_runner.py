@@ -13,6 +13,7 @@ from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Flow, Job, Place
 from engine.execution.runners.flows.learned import LearnedFlow
+from engine.execution.runners.flows.lint import Lint
 from engine.execution.runners.parameters import edited, validated
 from engine.values import Assignment, Refusal, RunnerInfo, SessionView
 
@@ -32,12 +33,13 @@ class FlowRunner:
         """Whether there is such a flow and it takes these parameters, and what it would leave behind."""
         try:
             flow, _ = self._resolve(assignment)
+            place = _place(flow, Path(assignment.workspace))
         except Refusal as refusal:
             return RunnerInfo(takes=False, reason=refusal.message)
         return RunnerInfo(
             takes=True,
-            check_only=flow.place is not Place.CHANGE_SET,
-            undo_note=UNDO_NOTES[flow.place],
+            check_only=place is not Place.CHANGE_SET,
+            undo_note=UNDO_NOTES[place],
             own_estimate=0,  # it asks no model
             does=flow.words if isinstance(flow, LearnedFlow) else "",
         )
@@ -56,7 +58,8 @@ class FlowRunner:
         """Run the flow to its end, or raise why not."""
         flow, parameters = self._resolve(live.assignment)
         live.say(f"{flow.title} · sandbox: {live.sandbox.describe(network=live.confinement.network)}")
-        with self._grounds.take(live, flow.place) as ground:
+        place = _place(flow, Path(live.assignment.workspace))
+        with self._grounds.take(live, place) as ground:
             job = Job(
                 workspace=Path(live.assignment.workspace),
                 folder=ground.folder,
@@ -65,9 +68,9 @@ class FlowRunner:
                 bench=live,
             )
             result = flow.run(job)
-            write = self._grounds.keep(live, view, ground, flow.place, check=result.check, full=result.full)
+            write = self._grounds.keep(live, view, ground, place, check=result.check, full=result.full)
         check = result.check and bounded(result.check, live.without_secrets)
-        return RunnerResult(summary=result.summary, check=check, facts=result.facts, write=write)
+        return RunnerResult(result.summary, check, result.sound, result.facts, write)
 
     def _flow(self, assignment: Assignment) -> Flow:
         if assignment.flow is None:
@@ -84,3 +87,8 @@ class FlowRunner:
     def _resolve(self, assignment: Assignment) -> tuple[Flow, BaseModel]:
         flow = self._flow(assignment)
         return flow, validated(flow.name, flow.parameters, assignment.parameters)
+
+
+def _place(flow: Flow, workspace: Path) -> Place:
+    """Where a flow works in this workspace."""
+    return flow.place_in(workspace) if isinstance(flow, Lint) else flow.place

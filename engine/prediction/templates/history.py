@@ -15,12 +15,6 @@ from engine.prediction.words import count, moment, plain
 from engine.values import PartOfDay, Proposal
 from engine.values.text import mark
 
-UNTAGGED_AT_MOST = 300
-"""Without any tag, a change log from the beginning is offered up to so many commits."""
-
-FEWEST_RELEASED = 2
-"""A released version's change log is offered from so many telling commits on."""
-
 ROUTINE = re.compile(
     r"""(?ix) \s* (?: (?:chore|build|ci) (?:\([^)]*\))? !? :\s* )?
     (?: (?:prepare|cut|tag|make|start|begin)\b .* \b(?:release|version)\b
@@ -30,54 +24,42 @@ ROUTINE = re.compile(
 )
 """Subjects of commits that only release, raise a version's number or merge: no change log speaks of them."""
 
+_BLAMED = re.compile(r"([0-9a-f]{10}) “")
+"""The commit in the summary of a bisect that found one."""
+
 DAY_BEGINS = timedelta(hours=5)
 """Work before five in the morning belongs to the day before, as `part_of_day` has it."""
 
 
 def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
-    """Commits since the last tag; at a tag, what went into it; without tags, a first change log of a young project.
+    """The unreleased commits since the last tag, for a project that keeps a change log.
 
     Offered only where something can come of it: not for commits that only release, bump or merge.
     """
-    git = context.git
-    if git is None or not git.head or git.operation:
+    git, tool = context.git, context.tool
+    if git is None or not git.head or git.operation or tool is None or not tool.changelog:
         return []
-    number, until = git.commits_since_tag, "HEAD"
-    telling = sum(not ROUTINE.match(subject) for subject in git.subjects)
-    if git.tag and number and telling:
-        since = git.tag
-        prompt = f"Draft the change log of {_the(number)} since {plain(since, 30)}"
-        reasoning = f"The latest is “{plain(git.recent[0].subject, 60)}”."
-    elif git.tag and git.previous_tag and not number and telling >= FEWEST_RELEASED:
-        since, until, number = git.previous_tag, git.tag, 1
-        prompt = f"Draft the change log of {plain(until, 30)}, from {plain(since, 30)} on"
-        reasoning = f"HEAD is {plain(until, 30)}, released {moment(git.recent[0].at, context.local)}."
-    elif not git.tag and 1 < number <= UNTAGGED_AT_MOST and not git.shallow:
-        since = ""
-        prompt = f"Draft a first change log from the {count(number, 'commit')} so far"
-        reasoning = "No commit is tagged as a release yet."
-    else:
+    number, since = git.commits_since_tag, git.tag
+    if not since or not number or not usable(since) or all(ROUTINE.match(subject) for subject in git.subjects):
         return []
-    if (since and not usable(since)) or not usable(until):
-        return []
+    prompt = f"Add {_the(number)} since {plain(since, 30)} to the unreleased section of {plain(tool.changelog, 30)}"
+    reasoning = f"The latest is “{plain(git.recent[0].subject, 60)}”."
     return [
         offer(
             context,
             "draft_changelog",
             prompt,
             reasoning,
-            subject=f"{since or 'the beginning'} to {until}",
-            facts={"since": since, "until": until, "head": git.head},
-            parameters={"since": since, "until": until},
+            subject=f"since {since}",
+            facts={"since": since, "head": git.head},
+            parameters={"since": since},
             activities=(Activity.SUMMARY,),
             strength=min(1.0, number / 20),
-            evidence=f"{count(git.commits_since_tag, 'commit')} since {plain(git.tag, 30)}"
-            if git.tag
-            else "no tag yet",
+            evidence=f"{count(number, 'commit')} since {plain(since, 30)}",
             channel="chronicle-hub",
             evidence_at=git.recent[min(number, len(git.recent)) - 1].at,
             usual_hours=72.0,
-            about=" ".join(["change log release", since, until]),
+            about=f"change log release {since}",
         )
     ]
 
@@ -100,6 +82,7 @@ def review_unpushed(context: WorkspaceContext) -> list[Proposal]:
     if number == 0 or not usable(against):
         return []
     newest = git.recent[0]
+    broken = _broken(context, git, number)
     return [
         offer(
             context,
@@ -108,7 +91,7 @@ def review_unpushed(context: WorkspaceContext) -> list[Proposal]:
             f"Conflict markers, debug prints, secrets: better found before others see “{plain(newest.subject, 40)}”.",
             subject=f"{branch_of(git)} against {against}",
             facts={"upstream": against, "upstream_tip": tip, "head": git.head},
-            parameters={"upstream": against},
+            parameters={"upstream": against} | ({"broken": broken} if broken else {}),
             activities=(Activity.REVIEW,),
             strength=min(1.0, 0.3 + 0.1 * number),
             evidence=count(number, "unpushed commit") if git.upstream else f"{count(number, 'commit')} of its own",
@@ -118,6 +101,20 @@ def review_unpushed(context: WorkspaceContext) -> list[Proposal]:
             about=" ".join(commit.subject for commit in git.recent[: min(number, 10)]),
         )
     ]
+
+
+def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
+    """What is known to be broken in the newest `number` commits: commits that a bisect blamed, red tests of HEAD."""
+    unpushed = [commit.id for commit in git.recent[:number]]
+    told = []
+    for session in context.sessions:
+        found = _BLAMED.match(session.summary) if session.flow == "bisect" else None
+        if found and any(sha.startswith(found[1]) for sha in unpushed):
+            told.append(f"{found[1]} broke a test: {plain(session.prompt, 80)}")
+    red = next((run for run in context.runs if run.head == git.head and run.clean), None)
+    if red is not None and red.check.failed + red.check.errors:
+        told.append(f"the tests of HEAD are red: {result_words(red.check)} at {moment(red.ran_at, context.local)}")
+    return list(dict.fromkeys(told))[:20]
 
 
 def summarise_day(context: WorkspaceContext) -> list[Proposal]:
@@ -144,6 +141,7 @@ def summarise_day(context: WorkspaceContext) -> list[Proposal]:
             day,
             commits,
             (Activity.REVIEW,),
+            until=day_begin(day + timedelta(hours=36)),
         )
     ]
 
@@ -204,6 +202,7 @@ def _summary(
     since: datetime,
     commits: list[Commit],
     activities: tuple[Activity, ...],
+    until: datetime | None = None,
 ) -> Proposal:
     return offer(
         context,
@@ -212,7 +211,11 @@ def _summary(
         reasoning,
         subject=f"{since:%Y-%m-%d}",
         facts={"since": since.isoformat(), "head": git.head},
-        parameters={"since": since.isoformat(), **_beside_git(context, since)},
+        parameters={
+            "since": since.isoformat(),
+            **({"until": until.isoformat()} if until is not None else {}),
+            **_beside_git(context, since, until),
+        },
         activities=activities,
         strength=min(1.0, 0.1 * len(commits)),
         evidence=f"{_number_of(commits, git)} that day",
@@ -223,15 +226,19 @@ def _summary(
     )
 
 
-def _beside_git(context: WorkspaceContext, since: datetime) -> dict[str, list[str]]:
+def _beside_git(context: WorkspaceContext, since: datetime, until: datetime | None) -> dict[str, list[str]]:
     """What the engine knows of that time and git does not: sessions and test runs, a line each, oldest first."""
+
+    def within(at: datetime) -> bool:
+        return at >= since and (until is None or at < until)
+
     sessions = [
         f"{plain(session.prompt, 80)}: {plain(session.summary, 80) or session.state.value}"
         for session in context.sessions
-        if session.created_at >= since and session.state.over
+        if session.state.over and within(session.created_at)
     ]
     checks = [
-        f"{moment(run.ran_at, context.local)} {result_words(run.check)}" for run in context.runs if run.ran_at >= since
+        f"{moment(run.ran_at, context.local)} {result_words(run.check)}" for run in context.runs if within(run.ran_at)
     ]
     return {"sessions": sessions[::-1], "checks": checks[::-1]}
 

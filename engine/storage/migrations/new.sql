@@ -1,10 +1,10 @@
--- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026
+-- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0030
 BEGIN IMMEDIATE;
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES ('0026');
+INSERT INTO "alembic_version" VALUES ('0030');
 CREATE TABLE chain_links (
 	id INTEGER NOT NULL, 
 	from_channel VARCHAR NOT NULL, 
@@ -219,7 +219,7 @@ CREATE TABLE predictions (
 	note VARCHAR NOT NULL, served VARCHAR DEFAULT '' NOT NULL, seen BLOB DEFAULT (x'') NOT NULL, subject VARCHAR DEFAULT '' NOT NULL, discarded_at VARCHAR(32), 
 	PRIMARY KEY (id), 
 	CONSTRAINT decided_by_known CHECK (decided_by IS NULL OR decided_by IN ('operator', 'autonomy', 'api')), 
-	CONSTRAINT outcome_known CHECK (outcome IS NULL OR outcome IN ('succeeded', 'failed', 'cancelled', 'blocked', 'withdrawn')), 
+	CONSTRAINT outcome_known CHECK (outcome IS NULL OR outcome IN ('succeeded', 'failed', 'cannot_run', 'cancelled', 'blocked', 'withdrawn')), 
 	CONSTRAINT source_known CHECK (source IN ('template', 'twin-model', 'predictor-hook', 'embedded-twin', 'operator', 'follow-up')), 
 	CONSTRAINT status_known CHECK (status IN ('pending', 'confirmed', 'rejected', 'expired', 'executed')), 
 	CONSTRAINT trigger_type_known CHECK (trigger_type IS NULL OR trigger_type IN ('manual', 'autonomous', 'cron', 'follow-up', 'heartbeat', 'retry')), 
@@ -259,7 +259,7 @@ CREATE TABLE sessions (
 	lines INTEGER NOT NULL, discarded_at VARCHAR(32), 
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_sessions_mode CHECK (mode IN ('approved', 'autonomous')), 
-	CONSTRAINT ck_sessions_state CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled', 'blocked', 'interrupted')), 
+	CONSTRAINT ck_sessions_state CHECK (state IN ('queued', 'running', 'succeeded', 'failed', 'cannot_run', 'cancelled', 'blocked', 'interrupted')), 
 	CONSTRAINT ck_sessions_counts CHECK (cost_microusd >= 0 AND tokens >= 0 AND lines >= 0), 
 	UNIQUE (permit_id)
 );

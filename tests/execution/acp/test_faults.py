@@ -47,7 +47,7 @@ def said(world: AcpWorld, view: SessionView, text: str) -> bool:
 def test_an_agent_that_does_not_begin_says_why(make: Make, database: Database, mode: str, words: str) -> None:
     world = make(modes=[mode], start_seconds=2 if mode == "--silent" else 20, command=())
     view = world.run({"say": "never"})
-    assert view.state is SessionState.FAILED
+    assert view.state is SessionState.CANNOT_RUN
     assert words in view.error or words in str(world.texts(view, ["error"]))
     assert world.calls.begun == []
     (erred,) = Ledger(database).latest(kinds=("AgentErred",))

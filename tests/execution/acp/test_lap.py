@@ -186,7 +186,7 @@ def test_a_terminal_that_is_not_allowed_or_elsewhere_does_not_run(world: AcpWorl
     assert "not allowed" in said[0]
     assert "no folder of this session" in said[1]
     assert told(world, view)[0]["exitCode"] == 126
-    assert "not there" in told(world, view)[1]["output"]
+    assert "`no-such-program` is not installed" in told(world, view)[1]["output"]
 
 
 def test_the_content_filter_stands_behind_a_permission(make: Make) -> None:

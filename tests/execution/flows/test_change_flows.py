@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.flow import FlowUnable
+from engine.execution.runners.flow import CannotRun, FlowUnable
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -24,7 +24,9 @@ def test_a_new_change_log(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("feat(cart): totals are rounded", {"a.txt": "2"})
     repository.commit("Fix the tax of gifts.", {"a.txt": "3"})
     repository.commit("chore: format", {"a.txt": "4"})
-    ran = run_flow("draft_changelog", since="v1.0")
+    with pytest.raises(CannotRun, match="keeps no change log"):
+        run_flow("draft_changelog", since="v1.0")
+    ran = run_flow("draft_changelog", since="v1.0", create=True)
     text = (ran.folder / "CHANGELOG.md").read_text()
     assert text.endswith(
         "## [Unreleased]\n\n### Added\n\n- Cart: totals are rounded\n\n### Fixed\n\n- Fix the tax of gifts\n"
@@ -34,27 +36,28 @@ def test_a_new_change_log(repository: Repository, run_flow: RunFlow) -> None:
     assert ran.result.facts["left_out"] == ["chore: format"]
 
 
-def test_a_released_version_has_its_own_heading(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("begin", {"a.txt": "1"})
-    repository.git("tag", "v1.0")
-    repository.commit("fix: the tax of gifts", {"a.txt": "2"})
+def test_a_finished_section_is_not_written_into(repository: Repository, run_flow: RunFlow) -> None:
+    log = "# Log\n\n## 1.1\n\n### Features\n\n- Gifts\n\n### Bug fixes\n\n- Tax\n"
+    repository.commit("begin", {"CHANGELOG.md": log})
     repository.git("tag", "v1.1")
-    ran = run_flow("draft_changelog", since="v1.0", until="v1.1")
-    assert ran.result.summary == "CHANGELOG.md: 1 entry under v1.1"
-    assert "## [1.1] - 20" in (ran.folder / "CHANGELOG.md").read_text()
+    repository.commit("feat: coupons", {"a.txt": "2"})
+    repository.commit("fix: rounding of totals", {"a.txt": "3"})
+    repository.commit("Bump to 1.2.0", {"a.txt": "4"})
+    text = (run_flow("draft_changelog").folder / "CHANGELOG.md").read_text()
+    new, _, old = text.partition("## 1.1")
+    added = ["## Unreleased", "### Features", "- Coupons", "### Bug fixes", "- Rounding of totals", ""]
+    assert new.split("\n\n")[1:] == added
+    assert "## 1.1" + old == log.removeprefix("# Log\n\n")
 
 
 def test_without_a_beginning_it_starts_at_the_tag_before(repository: Repository, run_flow: RunFlow) -> None:
-    """The tag of the last commit itself is not the one before; without any tag it starts at the first commit."""
+    """Without any tag it starts at the first commit."""
     repository.commit("add a.txt", {"a.txt": "1"})
-    assert run_flow("draft_changelog").result.facts["commits"] == 1
+    assert run_flow("draft_changelog", create=True).result.facts["commits"] == 1
     repository.git("tag", "v1.0")
-    repository.commit("fix: the tax of gifts", {"a.txt": "2"})
-    repository.git("tag", "v1.1")
     repository.commit("feat: ensure_bytes, a plain name", {"a.txt": "3"})
-    ran = run_flow("draft_changelog")
+    ran = run_flow("draft_changelog", create=True)
     assert ran.result.facts["entries"] == {"Added": ["ensure_bytes, a plain name"]}
-    assert run_flow("draft_changelog", until="v1.1").result.facts["entries"] == {"Fixed": ["The tax of gifts"]}
 
 
 def test_commits_already_mentioned_are_not_written_twice(repository: Repository, run_flow: RunFlow) -> None:
@@ -87,8 +90,8 @@ def test_a_lint_script_in_a_makefile(repository: Repository, run_flow: RunFlow) 
     repository.commit("begin", {"Makefile": "lint:\n\t@echo 'a.c:3: too long'; echo all is lost; exit 1\n"})
     assert run_flow("lint").result.summary == "make lint: 1 finding in 1 file (lint 1)"
     repository.commit("shorter", {"Makefile": "lint:\n\t@echo all is lost >&2; exit 1\n"})
-    ran = run_flow("lint")
-    assert ran.result.facts["findings"][0]["line"] == 0
+    with pytest.raises(CannotRun, match="make lint ended with exit code 2 and named no line"):
+        run_flow("lint")
     repository.commit("well", {"Makefile": "lint:\n\t@echo well\n"})
     assert run_flow("lint").result.summary == "make lint found nothing in the project"
 

@@ -74,7 +74,7 @@ def test_a_tool_that_did_not_run_is_no_red_test(project: Repository, run_flow: R
     """Exit code 1 without a report is something else's: what never ran has found nothing."""
     shop(project)
     project.write("conftest.py", "import os\nos._exit(1)\n")
-    with pytest.raises(FlowUnable, match="pytest did not run"):
+    with pytest.raises(FlowUnable, match="pytest ended with exit code 1: it printed nothing"):
         run_flow("run_tests")
 
 
@@ -88,7 +88,7 @@ def test_what_is_not_installed_is_no_red_test(project: Repository, run_flow: Run
     project.write(place, "import sqlalchemy_not_here\n")
     with pytest.raises(FlowUnable) as caught:
         run_flow("run_tests")
-    assert caught.value.message == "the tests need `sqlalchemy_not_here`, which is not installed"
+    assert caught.value.message == "pytest cannot run: the package `sqlalchemy_not_here` is not installed"
     assert caught.value.fix.endswith("bin/pip install pytest")
     project.write("pyproject.toml", UV + '[dependency-groups]\ndev = ["pytest"]\n')
     with pytest.raises(FlowUnable) as caught:
@@ -163,13 +163,13 @@ def test_make_is_the_last_resort(repository: Repository, run_flow: RunFlow) -> N
 def test_npm_without_its_packages(repository: Repository, run_flow: RunFlow) -> None:
     scripts = '{"test": "jest-not-here", "lint": "eslint-not-here ."}'
     repository.commit("jest", {"package.json": f'{{"name": "x", "scripts": {scripts}}}'})
-    with pytest.raises(FlowUnable, match=r"the tests need `jest-not-here`, which is not installed \(npm install\)"):
+    with pytest.raises(FlowUnable, match=r"npm test cannot run: `jest-not-here` is not installed \(npm install\)"):
         run_flow("run_tests")
-    lacks = r"npm run lint needs `eslint-not-here`, which is not installed \(npm install\)"
+    lacks = r"npm run lint cannot run: `eslint-not-here` is not installed \(npm install\)"
     with pytest.raises(FlowUnable, match=lacks):
         run_flow("lint")
     (repository.path / "node_modules").mkdir()
-    with pytest.raises(FlowUnable, match="npm run lint ended with exit code 127"):
+    with pytest.raises(FlowUnable, match="npm run lint cannot run: `eslint-not-here` is not installed"):
         run_flow("lint")
 
 

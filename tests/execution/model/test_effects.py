@@ -157,7 +157,7 @@ def test_an_approval_is_for_the_commands_that_the_card_told(world: ModelWorld) -
 
 RAILED = {
     "fails_early": (("false", "sh stamp.sh"), SessionState.FAILED, "step 1 of 2, `false`, ended with exit code 1"),
-    "not_there": (("nowhere_to_be_found --all",), SessionState.FAILED, "nowhere_to_be_found"),
+    "not_there": (("nowhere_to_be_found --all",), SessionState.CANNOT_RUN, "nowhere_to_be_found"),
     "destroys": (("rm -rf /",), SessionState.BLOCKED, "rm"),
     "quoted": (("echo 'one && two'",), SessionState.SUCCEEDED, ""),
 }

@@ -7,12 +7,11 @@ from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
-from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
     Parameters,
     Revision,
     TestId,
-    Unrunnable,
     clean,
     commit,
     count,
@@ -84,7 +83,7 @@ class Bisect:
         job.say(f"Good end: {commit(job.git, good)}")
         try:
             green = run_tests(job, tool, _asked(tool, job))
-        except Unrunnable as error:
+        except CannotRun as error:
             raise FlowUnable(
                 f"the test cannot run at {good[:10]}: {error.message}", "name a later good commit"
             ) from error
@@ -123,7 +122,7 @@ class Bisect:
         """good, bad or skip. A run that only broke counts as bad just when the bad end is broken the same way."""
         try:
             check = run_tests(job, tool, _asked(tool, job))
-        except Unrunnable as error:
+        except CannotRun as error:
             job.say(error.message)
             return "skip"
         if check.green:

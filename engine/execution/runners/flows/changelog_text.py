@@ -6,12 +6,23 @@ Pure functions; the flow `draft_changelog` fetches and writes.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 _UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)
 SECTIONS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
 """Keep a Changelog's own, in its order."""
+
+NAMES = {
+    "Added": ("Added", "Features", "New features", "New", "Additions", "Feature", "Enhancements"),
+    "Changed": ("Changed", "Changes", "Improvements", "Improved", "Other changes", "Enhancements", "Misc"),
+    "Deprecated": ("Deprecated", "Deprecations"),
+    "Removed": ("Removed", "Removals", "Backwards incompatible changes", "Breaking changes"),
+    "Fixed": ("Fixed", "Fixes", "Bug fixes", "Bugfixes", "Bugs", "Bug Fixes"),
+    "Security": ("Security", "Security fixes"),
+}
+"""How projects call each section."""
 
 _CONVENTIONAL = re.compile(r"^(?P<type>[a-zA-Z]+)(?:\((?P<scope>[^)]*)\))?(?P<breaking>!)?:\s+(?P<text>.+)$")
 _TYPES = {
@@ -28,58 +39,46 @@ _KEYWORDS = (
     ("Added", r"^(?:add\w*|introduc\w*|implement\w*|support\w*|new|allow\w*|create\w*)\b"),
 )
 _SILENT = re.compile(
-    r"^(?:merge (?:branch|pull|remote|tag|commit)\b|wip\b|fixup!|squash!|amend!|bump version|release v?\d"
-    r"|v?\d+\.\d+(?:\.\d+)*$|initial commit$|typo\b)",
+    r"^(?:merge\b|wip\b|fixup!|squash!|amend!|bump\b|release v?\d|prepare (?:for )?(?:release|v?\d)|version v?\d"
+    r"|v?\d+\.\d+(?:\.\d+)*$|initial commit$|(?:fix )?typos?\b|(?:re)?format|lint\b|whitespace|ci\b"
+    r"|(?:update|add|edit|fix)s? (?:the )?(?:readme|changelog|change log)"
+    r"|(?:add|update|fix)s? (?:the |a |some )?tests?\b|update (?:dependenc|snapshots?))",
     re.I,
 )
 _VERSION = r"\[?v?\d+\.\d+[\w.+-]*\]?|\[?unreleased\]?|next release|\[?upcoming\]?"
 _ATX = re.compile(rf"^(?P<marks>#{{1,3}})\s+(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
 _PLAIN = re.compile(rf"^(?P<text>(?:[\w-]+ )?(?:{_VERSION})(?:$|[\s(:,–—-].*))$", re.I)
 _RULE = re.compile(r"^(?P<mark>[=\-~^*+])(?P=mark){2,}\s*$")
-_GROUP = re.compile(rf"^(?P<before>#+\s+|\*\*|__|)(?P<name>{'|'.join(SECTIONS)})(?P<after>:?\*\*:?|:?__|:|)\s*$", re.I)
+_GROUP_NAMES = "|".join(sorted({name for names in NAMES.values() for name in names}, key=len, reverse=True))
+_GROUP = re.compile(
+    rf"^(?P<before>#+\s+|\*\*|__|)(?:[^\w\s*_#]+\s*)?(?P<name>{_GROUP_NAMES})(?P<after>:?\*\*:?|:?__|:|)\s*$", re.I
+)
 _BULLET = re.compile(r"^(?P<indent> {0,3})(?P<mark>[-*+])(?P<space> +)\S")
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    """The version that new entries belong to; without a name they are unreleased. `date` is an ISO date or ""."""
-
-    name: str = ""
-    date: str = ""
-
-
-UNRELEASED = Release()
-
-
-@dataclass(frozen=True, slots=True)
 class Style:
-    """How a file writes: `marks` before a version's heading, or `rule` under it; the newest release's own heading as
-    the `model` of the next; `group` makes a section ("" when the file has plain lists), `bullet` begins an entry."""
+    """How a file writes: `marks` before a version's heading, or `rule` under it; `bracketed`: versions stand in
+    brackets; `group` makes a section ("" when the file has plain lists), `names` are the sections' own names in this
+    file; `bullet` begins an entry."""
 
     marks: str
     rule: str
-    model: str
+    bracketed: bool
     group: str
     bullet: str
+    names: Mapping[str, str]
 
-    def heading(self, release: Release) -> list[str]:
-        """The lines of a version's heading."""
-        text = f"{self.marks} {self._title(release)}" if self.marks else self._title(release)
+    def heading(self) -> list[str]:
+        """The lines of the heading of what is unreleased."""
+        title = "[Unreleased]" if self.bracketed else "Unreleased"
+        text = f"{self.marks} {title}" if self.marks else title
         return [text, self.rule * len(text)] if self.rule else [text]
 
-    def _title(self, release: Release) -> str:
-        bracketed = "[" in self.model
-        if not release.name:
-            return "[Unreleased]" if bracketed else "Unreleased"
-        match = _MODEL.match(self.model)
-        word, v = (match["word"] or "", match["v"] or "") if match else ("", "")
-        name = v + release.name.removeprefix("v")
-        date = "" if not release.date else f" ({release.date})" if "(" in self.model else f" - {release.date}"
-        return word + (f"[{name}]" if bracketed else name) + date
 
-
-_MODEL = re.compile(r"^(?P<word>[A-Za-z][\w-]* )?\[?(?P<v>v)?\d")
-KEEP_A_CHANGELOG = Style(marks="##", rule="", model="[1.0.0] - 2000-01-01", group="### {}", bullet="- ")
+KEEP_A_CHANGELOG = Style(
+    marks="##", rule="", bracketed=True, group="### {}", bullet="- ", names={name: name for name in SECTIONS}
+)
 
 NEW_FILE = """# Changelog
 
@@ -135,17 +134,28 @@ def style_of(lines: Sequence[str]) -> Style:
     bullet = next((m["indent"] + m["mark"] + m["space"] for m in map(_BULLET.match, lines) if m), "- ")
     group = next((m["before"] + "{}" + m["after"] for m in map(_GROUP.match, lines) if m), None)
     if not heads:
-        return replace(KEEP_A_CHANGELOG, group=group or KEEP_A_CHANGELOG.group, bullet=bullet)
+        return replace(KEEP_A_CHANGELOG, group=group or KEEP_A_CHANGELOG.group, bullet=bullet, names=_own_names(lines))
     at, text, marks = heads[0]
-    released = [head[1] for head in heads if not _UNRELEASED.search(head[1])]
+    released = [head[1] for head in heads if not _UNRELEASED.search(head[1])] or [text]
     plain = group is None and any(map(_BULLET.match, lines[at:]))
     return Style(
         marks=marks,
         rule="" if marks else lines[at + 1].strip()[:1],
-        model=released[0] if released else text,
+        bracketed="[" in released[0],
         group="" if plain else group or (f"{marks}# {{}}" if marks else "**{}**"),
         bullet=bullet,
+        names=_own_names(lines),
     )
+
+
+def _own_names(lines: Sequence[str]) -> dict[str, str]:
+    """What the file calls each section: the name that it uses most, else Keep a Changelog's."""
+    used = Counter(match["name"] for match in map(_GROUP.match, lines) if match)
+    found = {}
+    for section, names in NAMES.items():
+        known = [name for name, _ in used.most_common() if name.lower() in {one.lower() for one in names}]
+        found[section] = next(iter(known), section)
+    return found
 
 
 def headings(lines: Sequence[str]) -> list[tuple[int, str, str]]:
@@ -163,9 +173,9 @@ def headings(lines: Sequence[str]) -> list[tuple[int, str, str]]:
     return found
 
 
-def extended(text: str, entries: Mapping[str, Sequence[str]], release: Release = UNRELEASED) -> str:
-    """`text` with `entries` (by section) under the heading of `release`, which is made when it is missing: above the
-    newest version, below what is unreleased.
+def extended(text: str, entries: Mapping[str, Sequence[str]]) -> str:
+    """`text` with `entries` (by section) in its unreleased section, which is made when it is missing, above the newest
+    version. A section of a released version is never written into.
 
     "" begins a new file. All that was there stays, byte for byte, but for the lines that are put in.
     """
@@ -173,7 +183,7 @@ def extended(text: str, entries: Mapping[str, Sequence[str]], release: Release =
     lines = (text or NEW_FILE).replace("\r\n", "\n").splitlines()
     style = style_of(lines) if text else KEEP_A_CHANGELOG
     heads = headings(lines)
-    found = next((index for index, head in enumerate(heads) if _is(head[1], release)), None)
+    found = next((index for index, head in enumerate(heads) if _UNRELEASED.search(head[1])), None)
     if found is not None:
         at, _, marks = heads[found]
         start = at + (1 if marks else 2)
@@ -182,20 +192,12 @@ def extended(text: str, entries: Mapping[str, Sequence[str]], release: Release =
         gap = [""] if lines[end:] else []
         lines = [*lines[:start], "", *body, *gap, *lines[end:]]
     else:
-        below_these = [head[0] for head in heads if not (release.name and _UNRELEASED.search(head[1]))]
-        at = below_these[0] if below_these else _tail(lines, 0)
+        at = heads[0][0] if heads else _tail(lines, 0)
         above = [""] if at and lines[at - 1].strip() else []
         below = [""] if lines[at:] else []
         body = _merged([], entries, style)
-        lines = [*lines[:at], *above, *style.heading(release), "", *body, *below, *lines[at:]]
+        lines = [*lines[:at], *above, *style.heading(), "", *body, *below, *lines[at:]]
     return newline.join(lines) + newline
-
-
-def _is(heading: str, release: Release) -> bool:
-    if not release.name:
-        return bool(_UNRELEASED.search(heading))
-    version = re.escape(release.name.removeprefix("v"))
-    return bool(re.search(rf"(?:^|[^\w.])v?{version}(?![\w.])", heading))
 
 
 def _tail(lines: Sequence[str], start: int) -> int:
@@ -219,13 +221,13 @@ def _merged(body: Sequence[str], entries: Mapping[str, Sequence[str]], style: St
         bullets = [f"{style.bullet}{entry}" for entry in entries.get(section, ())]
         if not bullets:
             continue
-        at = _end_of(lines, section) if style.group else len(lines)
+        at = _end_of(lines, style.names[section]) if style.group else len(lines)
         if at is not None:
             lines[at:at] = bullets
         else:
             gap = [""] if lines else []
             after = [""] if style.group.startswith("#") else []
-            lines += [*gap, style.group.format(section), *after, *bullets]
+            lines += [*gap, style.group.format(style.names[section]), *after, *bullets]
     return lines
 
 

@@ -6,11 +6,10 @@ from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
-from engine.execution.runners.flow import FlowResult, Job, Place
+from engine.execution.runners.flow import CannotRun, FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
     Parameters,
     RepoPath,
-    Unrunnable,
     clean,
     combined,
     commit,
@@ -90,7 +89,7 @@ class CheckCleanHead:
             return None
         try:
             again = run_tests(job, tool, tool.present(failing))
-        except Unrunnable as error:
+        except CannotRun as error:
             job.say(error.message)
             return None
         return [test for test in failing if test not in again.failing]

@@ -12,11 +12,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from engine.execution.runners.flow import CommandResult, FlowUnable, Job
+from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, Job
 from engine.execution.runners.toolchain import Command, Toolchain, detect_all
 from engine.execution.runners.toolchains.base import inside
+from engine.execution.runners.toolchains.missing import EXECUTION, SENTENCES, Missing, first_missing
 from engine.execution.runners.toolchains.python import environment_command, is_python_project
-from engine.git import Git, GitError
+from engine.git import Git
 from engine.values import CheckResult, sanitise
 
 SHOWN = 8
@@ -58,12 +59,11 @@ RepoPath = Annotated[str, AfterValidator(_path)]
 Revision = Annotated[str, AfterValidator(plain)]
 """A commit, tag or branch as git writes it; it cannot be an option."""
 
+Line = Annotated[str, AfterValidator(lambda text: clean(text))]
+"""One line of words that the engine knows."""
+
 TestId = Annotated[str, AfterValidator(plain)]
 """A test as its own tool names it, for instance `tests/test_cart.py::test_total`."""
-
-
-class Unrunnable(FlowUnable):
-    """The tests could not be run at all: the tool is broken, the test is not there, nothing was collected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def toolchains(job: Job) -> list[Toolchain]:
     if found:
         return found
     where = ", ".join(dict.fromkeys(looked)) or "a pytest, npm, cargo or go project, a Makefile with a target `test`"
-    raise FlowUnable(f"no way to run this project's tests: looked for {where}", mending(job.workspace))
+    raise CannotRun(f"no way to run this project's tests: looked for {where}", mending(job.workspace))
 
 
 def mending(folder: Path) -> str:
@@ -218,47 +218,60 @@ def exactly(tool: Toolchain) -> None:
 def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bool = False) -> CheckResult:
     """Run `tests` (all of them when there are none) and say what came out.
 
-    Raises `Unrunnable` when the tool could not do its work: an exit code of its own troubles, or nothing collected.
+    Raises `CannotRun` when that says nothing about the project: the tool broke, collected nothing, or all that failed
+    did so for want of something that is not there (SPEC 2.12).
     """
     report = job.scratch / f"report-{tool.name}.xml"
     report.unlink(missing_ok=True)
     command = tool.test_command(tests, report)
     done = run_command(job, command, quiet=quiet)
-    missing = _not_installed(job, tool, done)
-    if done.exit_code not in command.codes:
-        if missing:
-            raise missing
-        how = "was killed" if done.exit_code < 0 else f"ended with exit code {done.exit_code}"
-        raise Unrunnable(f"{tool.title} {how}: {last_line(done.output)}")
-    if command.report is not None and done.exit_code in (0, 1) and not report.exists():
-        # Whoever ran tests reports on them: this is the exit code of something else, a program that did not start.
-        raise Unrunnable(f"{tool.title} did not run: {last_line(done.output)}")
+    silent = command.report is not None and done.exit_code in (0, 1) and not report.exists()
+    if done.exit_code not in command.codes or silent:
+        # Who runs tests reports on them: otherwise this is the exit code of something else.
+        raise _broken(job, tool, done)
     check = tool.parse(report, done.output, done.exit_code)
-    ran = check.passed + check.failed + check.skipped
-    if missing and not ran and job.folder == job.workspace:
-        # Where nothing could even be imported no test is red. In a worktree it may be what a change asks for.
-        raise missing
-    if ran + check.errors == 0:
-        raise Unrunnable(f"{tool.title} found no tests", "name other tests, or write the first one")
+    if check.passed + check.failed + check.skipped + check.errors == 0:
+        raise CannotRun(f"{tool.title} found no tests", "name other tests, or write the first one")
+    if (lacks := _lacks(job, tool, check, report, done)) is not None:
+        raise lacks
     return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
 
 
-def _not_installed(job: Job, tool: Toolchain, done: CommandResult) -> Unrunnable | None:
-    """What a failed run says its environment lacks, and how the operator installs it; None when it was not that."""
-    name = tool.lacks(done.output) if done.exit_code else ""
-    if not name or _was_ours(job, name):
+def _broken(job: Job, tool: Toolchain, done: CommandResult) -> CannotRun:
+    """Why a tool did not come to run any test."""
+    if (missing := first_missing(done.output, lambda one: _believed(job, tool, one))) is not None:
+        return _without(tool, missing)
+    how = "was killed" if done.exit_code < 0 else f"ended with exit code {done.exit_code}" if done.exit_code else ""
+    return CannotRun(f"{tool.title} {how or 'did not run'}: {last_line(done.output)}")
+
+
+def _lacks(job: Job, tool: Toolchain, check: CheckResult, report: Path, done: CommandResult) -> CannotRun | None:
+    """What the environment lacked, when that alone is why `check` is red, or why nothing was tested; else None."""
+    if not check.counted:
+        kinds = EXECUTION if done.exit_code == 0 else frozenset(SENTENCES)
+        missing = first_missing(done.output, lambda one: one.kind in kinds and _believed(job, tool, one))
+        return None if missing is None else _without(tool, missing)
+    if check.green or not check.failing or len(check.failing) < check.failed + check.errors:
         return None
-    return Unrunnable(f"the tests need `{name}`, which is not installed", tool.installs())
+    texts = tool.failure_texts(report, done.output, check.failing)
+    if not check.passed and not any(texts.values()):  # it broke before any test began, and named none
+        texts = dict.fromkeys(check.failing, done.output)
+    found = [first_missing(texts.get(test, ""), lambda one: _believed(job, tool, one)) for test in check.failing]
+    named = [one for one in found if one is not None]
+    if len(named) < len(found):
+        if named:
+            job.say(f"{count(len(named), 'test')} of {len(found)} could not run: {named[0].sentence}")
+        return None  # something is red that has all it needs
+    ran = check.passed + check.failed + check.errors
+    return _without(tool, named[0], f"{len(named)} of {count(ran, 'test')} could not run" if check.passed else "")
 
 
-def _was_ours(job: Job, module: str) -> bool:
-    """Whether the project has had a Python module of this name: it was renamed or deleted, and can be installed by
-    nobody."""
-    paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
-    try:
-        return bool(Git(job.folder).text("log", "-1", "--format=%h", "--", *paths))
-    except GitError:  # nothing was ever committed
-        return False
+def _believed(job: Job, tool: Toolchain, missing: Missing) -> bool:
+    return tool.believes(missing) and not (job.suspect_imports and missing.kind == "package")
+
+
+def _without(tool: Toolchain, missing: Missing, scope: str = "") -> CannotRun:
+    return CannotRun(f"{scope or f'{tool.title} cannot run'}: {missing.sentence}", tool.fix(missing))
 
 
 def run_command(job: Job, command: Command, *, quiet: bool = False) -> CommandResult:
@@ -274,14 +287,14 @@ def run_command(job: Job, command: Command, *, quiet: bool = False) -> CommandRe
 def run_plan(job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]]) -> list[tuple[Toolchain, CheckResult]]:
     """Run each tool's tests (none = all of them) and say what came out. A tool that cannot run is told and left out.
 
-    Raises `Unrunnable` when none could run.
+    Raises `CannotRun` when none could run.
     """
     done: list[tuple[Toolchain, CheckResult]] = []
-    trouble: list[Unrunnable] = []
+    trouble: list[CannotRun] = []
     for tool, tests in plan:
         try:
             check = run_tests(job, tool, tests)
-        except Unrunnable as error:
+        except CannotRun as error:
             trouble.append(error)
             if len(plan) > 1:
                 job.say(error.message)
@@ -344,6 +357,9 @@ def in_words(check: CheckResult) -> str:
     """A result in one sentence without a full stop."""
     skipped = f", {check.skipped} skipped" if check.skipped else ""
     took = f" in {check.seconds:.1f} s"
+    if not check.counted:
+        name = check.failing[0] if check.failing else check.tool
+        return f"{name} {'failed' if check.failed else 'succeeded'}{took}; its output names no tests"
     if check.failed or check.errors:
         # An error is no test that failed: a file that cannot be imported holds tests that nobody saw run.
         errors = count(check.errors, "error") if check.errors else ""

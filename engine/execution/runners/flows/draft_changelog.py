@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import re
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.changelog_text import SECTIONS, UNRELEASED, Release, classify, extended, mentioned
-from engine.execution.runners.flows.common import Parameters, Revision, clean, commit, count, plain, resolve
+from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.changelog_text import SECTIONS, classify, extended, mentioned
+from engine.execution.runners.flows.common import Parameters, clean, count, plain, resolve
 from engine.execution.runners.flows.lint import is_own_file
 
 FILES = ("CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst",
          "HISTORY.rst", "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md")  # fmt: skip
 MAX_COMMITS = 500
-_VERSION_TAG = re.compile(r"^v?\d+(?:\.\d+)+[\w.+-]*$")
+
+
+def changelog_of(folder: Path) -> str:
+    """The file in which a project keeps its change log, "" when it keeps none."""
+    return next((name for name in FILES if os.path.lexists(folder / name)), "")
 
 
 def _from(text: str) -> str:
@@ -24,10 +29,10 @@ def _from(text: str) -> str:
 
 
 class DraftChangelogParameters(Parameters):
-    """Between which commits."""
+    """Which commits, and whether a project that keeps no change log is to get one."""
 
-    since: Annotated[str, AfterValidator(_from)] = Field(default="", description='a tag or commit; "" = the tag before')
-    until: Revision = Field(default="HEAD", description="the last commit to speak of")
+    since: Annotated[str, AfterValidator(_from)] = Field(default="", description='a tag or commit; "" = the last tag')
+    create: bool = Field(default=False, description="make CHANGELOG.md where the project keeps no change log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class _Sorted:
 
 
 class DraftChangelog:
-    """Groups the commits and writes them above the newest section, in the file's own style."""
+    """Groups the commits and writes them into the unreleased section, under the file's own headings."""
 
     name: ClassVar = "draft_changelog"
     title: ClassVar = "Draft the change log"
@@ -53,12 +58,14 @@ class DraftChangelog:
 
     def describe(self, parameters: DraftChangelogParameters) -> str:
         since = clean(parameters.since) or "the last tag"
-        until = f" up to {clean(parameters.until)}" if parameters.until != "HEAD" else ""
-        return f"Draft the change log of the commits since {since}{until}"
+        return f"Draft the change log of the commits since {since}"
 
     def run(self, job: Job) -> FlowResult:
         commits = self._commits(job)
-        name = next((name for name in FILES if (job.folder / name).exists()), "CHANGELOG.md")
+        name = changelog_of(job.folder)
+        if not name and not job.parameters.create:
+            raise CannotRun("this project keeps no change log", "ask for one with create=true")
+        name = name or "CHANGELOG.md"
         file = job.folder / name
         if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, name):
             raise FlowUnable(f"{name} is no ordinary file of this repository", "make it one")
@@ -85,24 +92,12 @@ class DraftChangelog:
                 job.say(f"{words}: {'; '.join(subjects[:10])}" + (" …" if len(subjects) > 10 else ""))
         if not sorted_.number:
             return FlowResult(f"Nothing to add to {name}: {_why(sorted_, commits)}", facts=facts)
-        release = self._release(job)
-        file.write_bytes(extended(text, sorted_.entries, release).encode())
-        under = clean(release.name) or "Unreleased"
-        return FlowResult(f"{name}: {count(sorted_.number, 'entry', 'entries')} under {under}", facts=facts)
-
-    def _release(self, job: Job) -> Release:
-        """The version that the commits went into, when the last of them is named by a version's tag."""
-        until = job.parameters.until
-        tag = f"refs/tags/{until}"
-        if not _VERSION_TAG.match(until):
-            return UNRELEASED
-        if job.git.run("rev-parse", "--verify", "--quiet", "--end-of-options", tag, allowed=(0, 1, 128)).returncode:
-            return UNRELEASED
-        return Release(until, commit(job.git, resolve(job, until)).date[:10])
+        file.write_bytes(extended(text, sorted_.entries).encode())
+        return FlowResult(f"{name}: {count(sorted_.number, 'entry', 'entries')} under Unreleased", facts=facts)
 
     def _commits(self, job: Job) -> list[tuple[str, str]]:
         """Id and subject of each commit, oldest first, merges left out."""
-        until = resolve(job, job.parameters.until)
+        until = resolve(job, "HEAD")
         since = resolve(job, job.parameters.since) if job.parameters.since else self._tag_before(job, until)
         span = f"{since}..{until}" if since else until
         out = job.git.text(
@@ -112,8 +107,8 @@ class DraftChangelog:
         return [(sha, clean(subject)) for sha, _, subject in pairs]
 
     def _tag_before(self, job: Job, until: str) -> str:
-        """The newest tag in the history of `until`, itself left out; "" when there is none: from the beginning."""
-        done = job.git.run("describe", "--tags", "--abbrev=0", f"{until}^", allowed=(0, 128))
+        """The newest tag in the history of `until`; "" when there is none: from the beginning."""
+        done = job.git.run("describe", "--tags", "--abbrev=0", until, allowed=(0, 128))
         return done.stdout.decode(errors="surrogateescape").strip() if done.returncode == 0 else ""
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
-from engine.execution.runners.flow import CommandResult, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, CommandResult, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
     Parameters,
     RepoPath,
@@ -22,6 +22,7 @@ from engine.execution.runners.flows.common import (
     toolchains,
 )
 from engine.execution.runners.toolchain import Linter, LintResult, Toolchain, borrowed, linters
+from engine.execution.runners.toolchains.missing import first_missing
 from engine.execution.runners.toolchains.python import adding_command
 
 LOOKED_FOR = (
@@ -45,7 +46,7 @@ def _linters(job: Job) -> list[Linter]:
     fix = (
         adding_command(job.workspace, "ruff") if python else "install the project's linter where it looks for its tools"
     )
-    raise FlowUnable(f"no linter: looked for {LOOKED_FOR}", fix)
+    raise CannotRun(f"no linter: looked for {LOOKED_FOR}", fix)
 
 
 def _targets(job: Job, linter: Linter) -> list[str]:
@@ -68,12 +69,14 @@ def _borrowing(job: Job) -> list[Toolchain]:
         return []
 
 
-def _broken(linter: Linter, done: CommandResult) -> FlowUnable:
+def _broken(linter: Linter, done: CommandResult) -> CannotRun:
     """Why a linter could not do its work, and what mends that where it is known."""
-    missing, install = linter.lacks(done.output)
-    if missing:
-        return FlowUnable(f"{linter.name} needs `{missing}`, which is not installed", install)
-    return FlowUnable(f"{linter.name} ended with exit code {done.exit_code}: {last_line(done.output)}")
+    if (missing := first_missing(done.output, linter.believes)) is not None:
+        return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.fix(missing))
+    return CannotRun(
+        f"{linter.name} ended with exit code {done.exit_code} and named no line: {last_line(done.output)}",
+        "run it in a terminal to see why",
+    )
 
 
 class Lint:
@@ -84,6 +87,10 @@ class Lint:
     place: ClassVar = Place.OPERATOR_TREE
     parameters: ClassVar[type[BaseModel]] = LintParameters
 
+    def place_in(self, workspace: Path) -> Place:
+        """Where it works: a script that lints may write, and what it wrote then waits as a diff (SPEC 2.12)."""
+        return self.place if all(one.only_looks for one in linters(workspace)) else Place.CHANGE_SET
+
     def describe(self, parameters: LintParameters) -> str:
         if not parameters.paths:
             return "Lint the whole project"
@@ -92,12 +99,13 @@ class Lint:
     def run(self, job: Job) -> FlowResult:
         results: list[LintResult] = []
         looked_at = 0
-        for linter in _linters(job):
-            targets = _targets(job, linter)
-            if job.parameters.paths and not targets:
-                continue
-            looked_at += len(targets)
-            results.append(self._one(job, linter, targets))
+        with borrowed(_borrowing(job), job.folder, job.workspace):
+            for linter in _linters(job):
+                targets = _targets(job, linter)
+                if job.parameters.paths and not targets:
+                    continue
+                looked_at += len(targets)
+                results.append(self._one(job, linter, targets))
         if not results:
             return FlowResult("Nothing to lint: no given file is one that the project's linters read")
         return self._told(job, results, looked_at)

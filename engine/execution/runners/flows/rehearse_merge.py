@@ -7,11 +7,10 @@ from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
-from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
     Parameters,
     Revision,
-    Unrunnable,
     clean,
     combined,
     commit,
@@ -91,11 +90,13 @@ class RehearseMerge:
     ) -> FlowResult:
         try:
             tools = toolchains(job)
-        except FlowUnable as error:  # a merge that is clean is worth knowing even where nothing can be tested
-            job.say(f"{error.message} ({error.fix})")
-            return FlowResult(f"{names[0]} merges cleanly into {names[1]}; no tests could be run", facts=facts)
+            with borrowed(tools, job.folder, job.workspace):
+                done = run_plan(job, [(tool, []) for tool in tools])
+        except CannotRun as error:  # a merge that is clean is worth knowing even where nothing can be tested
+            job.say(str(error))
+            summary = f"{names[0]} merges cleanly into {names[1]}; its tests could not be run: {error.message}"
+            return FlowResult(summary, facts=facts)
         with borrowed(tools, job.folder, job.workspace):
-            done = run_plan(job, [(tool, []) for tool in tools])
             check = combined([check for _, check in done])
             if check.green:
                 summary = f"{names[0]} merges cleanly into {names[1]}, {in_words(check)}"
@@ -121,7 +122,7 @@ class RehearseMerge:
             job.say(f"The same {count(len(failing), 'test')} on {name} alone")
             try:
                 alone = run_tests(job, tool, there)
-            except Unrunnable as error:
+            except CannotRun as error:
                 job.say(error.message)
                 return {}
             for test in failing:

@@ -11,9 +11,10 @@ from typing import ClassVar
 from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
-from engine.execution.runners.flows.common import Parameters, Revision, clean, count, resolve
+from engine.execution.runners.flows.common import Line, Parameters, Revision, clean, count, resolve
 from engine.execution.runners.flows.leftovers import Leftover, look, look_at_name
 
+SECRET = "likely secret"
 LARGE = 1_000_000
 """Files over so many bytes are told."""
 MAX_COMMITS = 300
@@ -36,6 +37,7 @@ class ReviewUnpushedParameters(Parameters):
     """Against what."""
 
     upstream: Revision = Field(description="what the other side has, for instance origin/main")
+    broken: list[Line] = Field(default=[], max_length=20, description="what is known to be broken there, one line each")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,9 @@ class ReviewUnpushed:
             job.say(f"{place}  {one.kind}  in {one.sha[:10]}{gone}")
         if len(found) > SHOWN:
             job.say(f"and {len(found) - SHOWN} more")
-        return _told(found, number)
+        for line in job.parameters.broken:
+            job.say(line)
+        return _told(found, job.parameters.broken, number)
 
 
 def _judge(job: Job, head: str, patch: str) -> list[Found]:
@@ -110,7 +114,7 @@ def _judge(job: Job, head: str, patch: str) -> list[Found]:
             one = _placed(hit, added, texts[added.path])
             if one is not None:
                 found.setdefault((one.kind, one.path, one.line), one)
-    return sorted(found.values(), key=lambda one: (not one.kind.startswith("likely secret"), one.path, one.line))
+    return sorted(found.values(), key=lambda one: (not one.kind.startswith(SECRET), one.path, one.line))
 
 
 def _placed(hit: Leftover, added: Added, now: list[str]) -> Found | None:
@@ -191,7 +195,7 @@ def _large(job: Job, upstream: str, head: str) -> list[Found]:
     return list(found.values())
 
 
-def _told(found: list[Found], commits: int) -> FlowResult:
+def _told(found: list[Found], broken: list[str], commits: int) -> FlowResult:
     kinds = Counter(one.kind.partition(":")[0] for one in found)
     facts = {
         "commits": commits,
@@ -200,9 +204,18 @@ def _told(found: list[Found], commits: int) -> FlowResult:
             for one in found[:SHOWN]
         ],
     }
-    if not found:
+    if not found and not broken:
         return FlowResult(f"{count(commits, 'unpushed commit')}, nothing that should not be pushed", facts=facts)
-    words = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
-    return FlowResult(
-        f"{count(len(found), 'thing')} to look at in {count(commits, 'unpushed commit')}: {words}", facts=facts
-    )
+    secrets = sum(number for kind, number in kinds.items() if kind == SECRET)
+    if secrets:
+        first = next(one for one in found if one.kind.startswith(SECRET))
+        where = f"{clean(first.path)}:{first.line}" if first.line else clean(first.path)
+        told = [f"do not push: {count(secrets, 'likely secret')}, the first in {where}"]
+    else:
+        told = []
+    told += broken
+    rest = [f"{number} {kind}" for kind, number in kinds.most_common() if kind != SECRET]
+    told += [f"{', '.join(rest)} to look at"] if rest else []
+    words = "; ".join(told)
+    summary = f"{words[:1].upper()}{words[1:]} (in {count(commits, 'unpushed commit')})"
+    return FlowResult(summary, sound=not secrets and not broken, facts=facts)

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, ClassVar
+from datetime import datetime, timedelta, tzinfo
+from typing import ClassVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
-from engine.execution.runners.flows.common import Parameters, clean, count, listed, main_branch
+from engine.execution.runners.flows.common import Line, Parameters, clean, count, listed, main_branch
 
 MAX_COMMITS = 500
 
-Line = Annotated[str, AfterValidator(clean)]
+NIGHT = timedelta(hours=5)
+"""Work before five in the morning belongs to the day before."""
 
 
 class SummariseDayParameters(Parameters):
-    """Since when, and what the engine knows beside git."""
+    """Which time, and what the engine knows beside git."""
 
     since: AwareDatetime = Field(description="an ISO time with its offset, for instance 2026-01-05T00:00:00+01:00")
+    until: AwareDatetime | None = Field(default=None, description="the end of that time; none = now")
     sessions: list[Line] = Field(default=[], max_length=100, description="sessions that ran since, one line each")
     checks: list[Line] = Field(default=[], max_length=100, description="test runs since, one line each")
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One commit: its day in its author's own time, its branch, what it touched."""
+    """One commit: its working day in the operator's time, its branch, what it touched."""
 
     day: str
     branch: str
@@ -47,11 +49,13 @@ class SummariseDay:
     parameters: ClassVar[type[BaseModel]] = SummariseDayParameters
 
     def describe(self, parameters: SummariseDayParameters) -> str:
+        if parameters.until is not None:
+            return f"Summarise what was done on {parameters.since:%a %d %b}"
         return f"Summarise what was done since {parameters.since:%a %d %b %H:%M}"
 
     def run(self, job: Job) -> FlowResult:
         since: datetime = job.parameters.since
-        commits = _commits(job, since)
+        commits = _commits(job, since, job.parameters.until)
         waiting = _uncommitted(job)
         text = worded(commits, job.parameters.sessions, job.parameters.checks, waiting)
         for line in text.splitlines():
@@ -85,13 +89,14 @@ def worded(commits: Sequence[Done], sessions: Sequence[str], checks: Sequence[st
     return "\n".join(lines)
 
 
-def _commits(job: Job, since: datetime) -> list[Done]:
+def _commits(job: Job, since: datetime, until: datetime | None) -> list[Done]:
     """The commits of all local branches, newest first; one that the main branch has too counts as the main branch's."""
     span = [f"--max-count={MAX_COMMITS}", f"--since={since.isoformat()}"]
+    span += [f"--until={(until - timedelta(seconds=1)).isoformat()}"] if until is not None else []
     if not job.git.text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
         return []
     out = job.git.text(
-        "log", "--branches", "HEAD", "--source", "--no-merges", "--numstat", "-z", "--no-renames", *span,
+        "log", "--branches", "HEAD", "--source", "--numstat", "-z", "--no-renames", *span,
         "--format=%x01%H%x02%cI%x02%S%x02%an%x02%s%x02", "--",
     )  # fmt: skip
     records = out.split("\x01")[1:]
@@ -99,10 +104,10 @@ def _commits(job: Job, since: datetime) -> list[Done]:
         return []
     main = main_branch(job)
     shared = set(job.git.text("rev-list", *span, f"refs/heads/{main}").split()) if main else set()
-    return [_commit(record, main, shared) for record in records]
+    return [_commit(record, main, shared, since.tzinfo) for record in records]
 
 
-def _commit(record: str, main: str | None, shared: set[str]) -> Done:
+def _commit(record: str, main: str | None, shared: set[str], zone: tzinfo | None) -> Done:
     sha, date, source, author, subject, numbers = record.split("\x02", 5)
     files: set[str] = set()
     added = removed = 0
@@ -113,7 +118,8 @@ def _commit(record: str, main: str | None, shared: set[str]) -> Done:
             added += int(parts[0]) if parts[0].isdigit() else 0
             removed += int(parts[1]) if parts[1].isdigit() else 0
     branch = clean(main if main and sha in shared else source.removeprefix("refs/heads/"))
-    return Done(date[:10], branch, clean(author), clean(subject), frozenset(files), added, removed)
+    day = (datetime.fromisoformat(date).astimezone(zone) - NIGHT).date().isoformat()
+    return Done(day, branch, clean(author), clean(subject), frozenset(files), added, removed)
 
 
 def _uncommitted(job: Job) -> list[str]:

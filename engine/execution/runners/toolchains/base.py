@@ -6,9 +6,10 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from engine.execution.runners.toolchains.missing import Missing, failure_texts, fix_for
 from engine.values import CheckResult
 
 MAX_FAILING = 200
@@ -59,6 +60,8 @@ class Linter(ABC):
 
     name: str
     suffixes: tuple[str, ...] = ()
+    only_looks: bool = True
+    """Whether the command line of `lint` can write nothing; False for a script, which may do anything (SPEC 2.12)."""
 
     @abstractmethod
     def lint(self, paths: Sequence[str], scratch: Path) -> Command:
@@ -69,10 +72,13 @@ class Linter(ABC):
     def parse(self, output: str, exit_code: int) -> LintResult:
         """The findings in what `lint` printed. A tool that broke has no findings and an exit code not in `codes`."""
 
-    def lacks(self, output: str) -> tuple[str, str]:
-        """Of a `lint` that could not run: what is not installed, and the command that installs it; ("", "") when
-        that is not why."""
-        return "", ""
+    def fix(self, missing: Missing) -> str:
+        """What brings it."""
+        return fix_for(missing, "install what the project needs")
+
+    def believes(self, missing: Missing) -> bool:
+        """Whether what the output calls missing is not there, and no mistake in the project itself."""
+        return True
 
     @abstractmethod
     def fixes(self, paths: Sequence[str]) -> list[Command]:
@@ -125,13 +131,17 @@ class Toolchain(ABC):
         """What to run so that those of `tests` run that exist in this state of the files; [] when none does."""
         return list(tests)
 
-    def lacks(self, output: str) -> str:
-        """What is not installed where the tests ran and stopped them, by what they printed; "" when it was not that."""
-        return ""
+    def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
+        """What a finished run said about each of `failing`, "" where nothing is known."""
+        return failure_texts(output, failing)
 
-    def installs(self) -> str:
-        """The command with which the operator installs what the project needs."""
-        return "install what the project needs"
+    def believes(self, missing: Missing) -> bool:
+        """Whether what the output calls missing is not there, and no mistake in the project itself."""
+        return True
+
+    def fix(self, missing: Missing) -> str:
+        """What brings it."""
+        return fix_for(missing, "install what the project needs")
 
     def linter(self) -> Linter | None:
         """The project's own linter, or None."""
@@ -171,10 +181,10 @@ def result(
     )
 
 
-def complaint(output: str, exit_code: int) -> tuple[Finding, ...]:
-    """A red lint script whose output is none that we read, as one finding: its last line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return (Finding("", 0, "lint", lines[-1][:300] if lines else f"exit code {exit_code}"),) if exit_code else ()
+def uncounted(tool: str, title: str, exit_code: int) -> CheckResult:
+    """The result of a command whose output names no tests: all that is known is how it ended."""
+    red = exit_code != 0
+    return replace(result(tool, passed=int(not red), failed=int(red), failing=[title] if red else []), counted=False)
 
 
 def succeeds(argv: Sequence[str], folder: Path, limit: float = 10.0) -> bool:

@@ -13,14 +13,20 @@ from engine.execution.runners.toolchains.base import (
     Linter,
     LintResult,
     Toolchain,
-    complaint,
     read,
-    result,
+    uncounted,
 )
 from engine.execution.runners.toolchains.words import read_words
 from engine.values import CheckResult
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+SOURCE = (
+    ".py", ".pyi", ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".vue", ".svelte", ".go", ".rs", ".c", ".h", ".cc",
+    ".cpp", ".hpp", ".java", ".kt", ".scala", ".rb", ".php", ".ex", ".exs", ".cs", ".swift", ".lua", ".sh", ".bash",
+    ".pl", ".hs", ".ml", ".zig", ".dart", ".sql", ".css", ".scss",
+)  # fmt: skip
+"""Files that people write and linters read; not lock files, snapshots or settings."""
+
 _PLACE = re.compile(r"^(?P<path>[^:\s]+):(?P<line>\d+):(?:\d+:)? (?P<message>.+)$")
 
 
@@ -46,15 +52,7 @@ class Make(Toolchain):
         return Command(("make", self.target), {"PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1"}, codes=(0, 1, 2))
 
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
-        known = read_words("make", output, exit_code)
-        if known is not None:
-            return known
-        return result(
-            "make",
-            passed=int(exit_code == 0),
-            failed=int(exit_code != 0),
-            failing=[self.title] if exit_code else [],
-        )
+        return read_words("make", output, exit_code) or uncounted("make", self.title, exit_code)
 
     def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
         return {path: [] for path in paths}
@@ -67,6 +65,8 @@ class MakeLint(Linter):
     """`make lint`; lines that name a file and a line are findings."""
 
     name = "make lint"
+    only_looks = False
+    suffixes = SOURCE
 
     def lint(self, paths: Sequence[str], scratch: Path) -> Command:
         return Command(("make", "lint"), {"NO_COLOR": "1"}, codes=(0, 1, 2))
@@ -77,7 +77,7 @@ class MakeLint(Linter):
             for match in map(_PLACE.match, output.splitlines())
             if match and exit_code != 0
         ]
-        return LintResult(self.name, tuple(found) or complaint(output, exit_code))
+        return LintResult(self.name, tuple(found))
 
     def fixes(self, paths: Sequence[str]) -> list[Command]:
         return []

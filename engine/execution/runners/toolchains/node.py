@@ -16,11 +16,11 @@ from engine.execution.runners.toolchains.base import (
     Linter,
     LintResult,
     Toolchain,
-    complaint,
     operand,
     read,
-    result,
+    uncounted,
 )
+from engine.execution.runners.toolchains.missing import INSTALL_PROGRAM, Missing, fix_for
 from engine.execution.runners.toolchains.words import read_words
 from engine.values import CheckResult
 
@@ -32,7 +32,6 @@ INSTALL = "npm install"
 
 ESLINT_CONFIGS = ("eslint.config.js", "eslint.config.mjs", "eslint.config.cjs", "eslint.config.ts", ".eslintrc")
 _TEST_FILE = re.compile(r"(?:\.(?:test|spec)\.[cm]?[jt]sx?|(?:^|/)(?:test|tests|__tests__)/[^/]+\.[cm]?[jt]sx?)$")
-_NOT_INSTALLED = re.compile(r"^(?:.*\bsh: (?:\w+: )*)?([\w.@/-]+): (?:command )?not found$", re.MULTILINE)
 _STYLISH = re.compile(r"^ +(?P<line>\d+):\d+ +(?:error|warning) +(?P<message>.+?)(?:  +(?P<rule>[@\w/-]+))?$")
 _ENVIRONMENT = {"CI": "1", "NO_COLOR": "1", "FORCE_COLOR": "0", "npm_config_update_notifier": "false"}
 
@@ -65,17 +64,13 @@ class Npm(Toolchain):
         return [*whole, "--", *options[self.runner]]
 
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
-        known = read_words("npm", output, exit_code)
-        if known is not None:
-            return known
-        failing = ["npm test"] if exit_code else []
-        return result("npm", passed=int(exit_code == 0), failed=int(exit_code != 0), failing=failing)
+        return read_words("npm", output, exit_code) or uncounted("npm", self.title, exit_code)
 
-    def lacks(self, output: str) -> str:
-        return "" if (self.workspace / "node_modules").exists() else not_installed(output)
+    def believes(self, missing: Missing) -> bool:
+        return believes(self.workspace, missing)
 
-    def installs(self) -> str:
-        return INSTALL
+    def fix(self, missing: Missing) -> str:
+        return fix(self.workspace, missing)
 
     def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
         return {path: [] for path in paths}  # the script decides what it runs
@@ -87,10 +82,17 @@ class Npm(Toolchain):
         return ("node_modules",)
 
 
-def not_installed(output: str) -> str:
-    """The program that a script's shell did not find, "" when it found all."""
-    found = _NOT_INSTALLED.search(output)
-    return found[1] if found else ""
+def fix(workspace: Path, missing: Missing) -> str:
+    """Without installed packages a program that a script calls comes with them."""
+    alone = missing.kind == "program" and not (workspace / "node_modules").exists()
+    return INSTALL if alone and missing.what not in INSTALL_PROGRAM else fix_for(missing, INSTALL)
+
+
+def believes(workspace: Path, missing: Missing) -> bool:
+    """A package that package.json does not name, where the others are installed, is a mistake in the project."""
+    if missing.kind != "package" or not (workspace / "node_modules").exists():
+        return True
+    return f'"{missing.what}"' in read(workspace / "package.json")
 
 
 def runner_of(script: str) -> str:
@@ -122,14 +124,14 @@ class NodeLinter(Linter):
     suffixes = (*SUFFIXES[:-1],)
 
     def __init__(
-        self, *, eslint: str | None, prettier: str | None, scripts: Mapping[str, str], installed: bool = True
+        self, workspace: Path, *, eslint: str | None, prettier: str | None, scripts: Mapping[str, str]
     ) -> None:
-        """`installed`: there is a folder of installed packages."""
+        self.workspace = workspace
         self.eslint = eslint
         self.prettier = prettier
         self.scripts = scripts
-        self.installed = installed
         self.name = "eslint" if eslint else "npm run lint" if "lint" in scripts else "prettier"
+        self.only_looks = self.name != "npm run lint"
 
     def lint(self, paths: Sequence[str], scratch: Path) -> Command:
         targets = tuple(map(operand, paths)) or (".",)
@@ -144,13 +146,13 @@ class NodeLinter(Linter):
             names = re.findall(r"^\[warn\] (\S+\.\w+)$", output, re.M)
             return LintResult(self.name, tuple(Finding(name, 0, "format", "is not formatted") for name in names))
         found = tuple(read_stylish(output))
-        if not self.eslint and not found:
-            found = complaint(output, exit_code)
         return LintResult(self.name, found)
 
-    def lacks(self, output: str) -> tuple[str, str]:
-        missing = "" if self.installed else not_installed(output)
-        return (missing, INSTALL) if missing else ("", "")
+    def fix(self, missing: Missing) -> str:
+        return fix(self.workspace, missing)
+
+    def believes(self, missing: Missing) -> bool:
+        return believes(self.workspace, missing)
 
     def fixes(self, paths: Sequence[str]) -> list[Command]:
         targets = tuple(map(operand, paths)) or (".",)
@@ -186,8 +188,7 @@ def node_linter(folder: Path, workspace: Path, scripts: Mapping[str, str]) -> No
     prettier = str(programs / "prettier") if (programs / "prettier").exists() else None
     if not (eslint or prettier or "lint" in scripts):
         return None
-    installed = (workspace / "node_modules").exists()
-    return NodeLinter(eslint=eslint, prettier=prettier, scripts=scripts, installed=installed)
+    return NodeLinter(workspace, eslint=eslint, prettier=prettier, scripts=scripts)
 
 
 def package_scripts(folder: Path) -> dict[str, str]:

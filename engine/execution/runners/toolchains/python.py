@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -16,7 +16,9 @@ from xml.etree import ElementTree
 
 from engine.execution.own_environment import which
 from engine.execution.runners.toolchains.base import Command, Toolchain, answer, operand, read, result, succeeds
+from engine.execution.runners.toolchains.missing import Missing, fix_for
 from engine.execution.runners.toolchains.python_lint import PythonLinter
+from engine.git import Git, GitError
 from engine.values import CheckResult
 
 ENVIRONMENTS = (".venv", "venv", "env")
@@ -39,7 +41,8 @@ _HAS_PYTEST = "import importlib.util, sys; sys.exit(importlib.util.find_spec('py
 _REQUIRED = re.compile(r"""["']pytest\b|^pytest\s*=""", re.MULTILINE)
 """pytest among what a project needs; `[tool.pytest.ini_options]` alone brings none."""
 
-_NOT_INSTALLED = re.compile(r"^(?:E +)?ModuleNotFoundError: No module named '(\w+)", re.MULTILINE)
+LARGEST_REPORT = 50_000_000
+"""Characters of a report that are read."""
 
 USAGE_ERRORS = {2: "collection failed", 3: "pytest broke", 4: "pytest did not understand its arguments"}
 
@@ -148,7 +151,7 @@ class Pytest(Toolchain):
         return Command(argv, self.environment, codes=(0, 1, 2, 5), report=report)
 
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
-        return read_junit(read(report, 50_000_000), self.folder, exit_code)
+        return read_junit(read(report, LARGEST_REPORT), self.folder, exit_code)
 
     def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
         return related(paths, self._test_files)
@@ -157,15 +160,26 @@ class Pytest(Toolchain):
         files = dict.fromkeys(test.partition("::")[0] for test in tests)  # pytest stops at the first id it lacks
         return [file for file in files if (self.folder / file).is_file()]
 
-    def lacks(self, output: str) -> str:
-        roots = (self.folder, self.folder / "src", self.folder / "tests")
-        for module in _NOT_INSTALLED.findall(output):
-            if not any((root / module).is_dir() or (root / f"{module}.py").is_file() for root in roots):
-                return str(module)
-        return ""
+    def believes(self, missing: Missing) -> bool:
+        """A module that is the project's own, or was until it was renamed, can be installed by nobody."""
+        if missing.kind != "package":
+            return True
+        roots = [base / name for base in {self.folder, self.workspace} for name in ("", "src", "tests")]
+        own = any((root / missing.what).is_dir() or (root / f"{missing.what}.py").is_file() for root in roots)
+        return not own and not self._was_own(missing.what)
 
-    def installs(self) -> str:
-        return environment_command(self.workspace)
+    def _was_own(self, module: str) -> bool:
+        paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
+        try:
+            return bool(Git(self.folder).text("log", "-1", "--format=%h", "--", *paths))
+        except GitError:  # nothing was ever committed
+            return False
+
+    def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
+        return junit_texts(read(report, LARGEST_REPORT), self.folder)
+
+    def fix(self, missing: Missing) -> str:
+        return fix_for(missing, environment_command(self.workspace))
 
     @cached_property
     def _test_files(self) -> dict[str, str]:
@@ -213,6 +227,20 @@ def read_junit(text: str, folder: Path, exit_code: int) -> CheckResult:
         failing=bad,
         durations={node: seconds for node, seconds in durations.items() if node not in skipped},
     )
+
+
+def junit_texts(text: str, folder: Path) -> dict[str, str]:
+    """What pytest's JUnit report says about each test that failed or broke; {} without a readable report."""
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        return {}
+    texts: dict[str, str] = {}
+    for case in root.iter("testcase"):
+        for bad in (*case.findall("failure"), *case.findall("error")):
+            node = _node_id(case, folder)
+            texts[node] = f"{texts.get(node, '')}{bad.get('message') or ''}\n{bad.text or ''}\n"
+    return texts
 
 
 def _node_id(case: ElementTree.Element, folder: Path) -> str:
