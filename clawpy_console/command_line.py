@@ -137,7 +137,17 @@ def parser() -> argparse.ArgumentParser:
     approve.add_argument(
         "--wait", action="store_true", help="until the session has ended; exit code 1 when it failed or left tests red"
     )
-    approve.set_defaults(build=lambda options, where: {"id": options.id, "edit": options.edit, "wait": options.wait})
+    approve.add_argument(
+        "--without-sandbox", action="store_true", help="confirm that it runs unconfined where no sandbox works"
+    )
+    approve.set_defaults(
+        build=lambda options, where: {
+            "id": options.id,
+            "edit": options.edit,
+            "wait": options.wait,
+            "withoutSandbox": options.without_sandbox,
+        }
+    )
     with_id("dismiss", "dismiss a card", "clawpy dismiss 7k2m")
     snooze = with_id("snooze", "put a card off", "clawpy snooze 7k2m --for 30m")
     snooze.add_argument("--for", dest="seconds", metavar="SPAN", type=span, default=7200, help="2h by default")
