@@ -252,7 +252,9 @@ def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, dept
         return
     if base == "xargs" and simple.source is not None:
         fed = output_of(simple.source, 0)
-        if fed is not None:
+        if fed is not None and "{}" in " ".join(rest):
+            rest = [word.replace("{}", fed.strip()[:200]) for word in rest[:20]]
+        elif fed is not None:
             rest = rest + fed.split()[:200]
     _call(rest, simple, result, depth + 1, (*via, base))
 

@@ -120,7 +120,7 @@ def edits_in_place(args: list[str]) -> bool:
     return any(re.fullmatch(r"-[a-zA-Z]*i\S*|--in-place\S*", word) and word[:2] != "-I" for word in args[:6])
 
 
-_EVERYTHING = re.compile(r"(\./)?(\*|\*\*|\*\*/\*|\*\.\*)")
+_EVERYTHING = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
 
 
 def judge_edit(call: Call) -> Hit | None:
