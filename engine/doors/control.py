@@ -33,6 +33,9 @@ LARGEST_REQUEST = 4 * 1024 * 1024
 LARGEST_ANSWER = 64 * 1024 * 1024
 CLIENTS = 64
 """At a time; when one more comes, the one that has been silent longest is hung up on."""
+BACKLOG = 1024
+"""So many may wait to be taken at a moment: one more is told at once to try again, whoever it is."""
+
 IDLE_SECONDS = 60.0
 """So long a client may say nothing, or not read what it asked for; how long its verb takes does not matter."""
 
@@ -62,7 +65,7 @@ class ControlServer:
         self._dispatch = dispatch
         self._socket, self._path, self._temporary = _bind(home)
         self._path.chmod(0o600)
-        self._socket.listen(CLIENTS)
+        self._socket.listen(BACKLOG)
         self._clients: dict[socket.socket, bool] = {}  # and whether it is being answered; the longest silent first
         self._lock = threading.Lock()
         self._closed = threading.Event()
