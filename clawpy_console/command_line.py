@@ -140,7 +140,17 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="until the session has ended; exit code 1 when it failed, 3 when it could not run",
     )
-    approve.set_defaults(build=lambda options, where: {"id": options.id, "edit": options.edit, "wait": options.wait})
+    approve.add_argument(
+        "--without-sandbox", action="store_true", help="confirm that it runs unconfined where no sandbox works"
+    )
+    approve.set_defaults(
+        build=lambda options, where: {
+            "id": options.id,
+            "edit": options.edit,
+            "wait": options.wait,
+            "withoutSandbox": options.without_sandbox,
+        }
+    )
     muted_parsers(add, with_id, plain)
     snooze = with_id("snooze", "put a card off", "clawpy snooze 7k2m --for 30m")
     snooze.add_argument("--for", dest="seconds", metavar="SPAN", type=span, default=7200, help="2h by default")

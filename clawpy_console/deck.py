@@ -51,7 +51,7 @@ class Deck:
             refused(card, _OPENING)
             return
         verbs: dict[str, Callable[[], Card]] = {
-            "approve": lambda: engine.cards.approve(card.id),
+            "approve": lambda: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
             "dismiss": lambda: engine.cards.dismiss(card.id),
             "snooze": lambda: engine.cards.snooze(card.id),
         }

@@ -253,8 +253,19 @@ def _settings(engine: Engine) -> dict[str, Any]:
         "autonomies": tuple((place, str(current.workspace(place).autonomy)) for place in places),
         "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
         "fault": engine.settings.fault,
-        "sandbox": engine.sessions.sandbox.describe(network=False),
+        "sandbox": _sandbox(engine),
     }
+
+
+def _sandbox(engine: Engine) -> str:
+    """What confines sessions here, and where the settings let work run without it."""
+    sandbox = engine.sessions.sandbox
+    said = sandbox.describe(network=False)
+    if sandbox.confines:
+        return said
+    waived = [place for place, one in engine.settings.current.workspaces.items() if one.without_sandbox]
+    how = "each approval confirms that, nothing runs by itself; installing bubblewrap brings a sandbox"
+    return f"{said}: {how}" + (f"; approved without confirming in {', '.join(waived)}" if waived else "")
 
 
 def _memory(engine: Engine) -> dict[str, Any]:

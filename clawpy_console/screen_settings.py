@@ -70,6 +70,8 @@ def key_parts(key: str) -> list[str]:
 
 def _keys_in(file: Path) -> dict[str, str]:
     """`[keys]` as it is written; the engine will say what is wrong with a file that cannot be read."""
+    if not file.is_file():  # a pipe in its place would be waited for
+        return {}
     try:
         section = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("keys", {})
     except (OSError, ValueError, RecursionError):

@@ -40,6 +40,8 @@ def load(file: Path) -> Theme:
 
     Raises `Refusal` ("bad_theme") that names the file, the key and what is accepted.
     """
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        raise Refusal("bad_theme", f"{file} is no plain file", "a theme is a TOML file, see themes/clawpy-dark.toml")
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

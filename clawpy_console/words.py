@@ -94,11 +94,19 @@ def rows(line: Content, width: int) -> list[Content]:
     return [line] if line.cell_length <= width else line.wrap(width)
 
 
+NO_SANDBOX = "no sandbox on this machine"
+
+
 def risk(card: Card) -> str:
-    """What makes a card risky, in words, "" when nothing does: the content filter asks, or it touches production.
+    """What makes a card risky, in words, "" when nothing does: no sandbox works here, the content filter asks, or it
+    touches production.
 
     Approving such a card needs a second, distinct key.
     """
+    return "; ".join(part for part in (NO_SANDBOX if card.needs_confirmation else "", _asked(card)) if part)
+
+
+def _asked(card: Card) -> str:
     for verdict in card.verdicts:
         if verdict.rail == "content" and verdict.verdict is Verdict.ASK:
             return one_line(verdict.reason)

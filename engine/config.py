@@ -48,6 +48,8 @@ class WorkspaceSettings(Section):
     """Command that prepares a fresh worktree, for instance `npm ci`."""
     network: bool = False
     """Whether sandboxed sessions may reach beyond loopback."""
+    without_sandbox: bool = False
+    """Whether an approval alone lets work run here where no sandbox works; else that is confirmed each time."""
     retention: WorkspaceRetention = WorkspaceRetention()
 
 

@@ -70,6 +70,8 @@ class Home:
         """
         import tomllib
 
+        if not self.config_file.is_file():  # a pipe in its place would be waited for
+            return []
         try:
             sections = tomllib.loads(self.config_file.read_text(encoding="utf-8-sig")).get("workspaces", {})
         except (OSError, ValueError, RecursionError):

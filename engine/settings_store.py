@@ -29,7 +29,7 @@ from engine.config_file import (
 )
 from engine.events import Event, FaultReported, SettingChanged
 from engine.storage.database import Database, Transaction
-from engine.storage.files import write_atomic
+from engine.storage.files import read_plain, write_atomic
 from engine.values import Refusal
 
 log = logging.getLogger(__name__)
@@ -266,14 +266,14 @@ class SettingsStore:
 
     def _read(self) -> str:
         try:
-            raw = self.file.read_bytes()
+            raw = read_plain(self.file, LARGEST_FILE)
         except FileNotFoundError:
             return ""
+        except ValueError as error:
+            raise BadConfig([Problem(str(self.file), "", str(error))]) from error
         except OSError as error:
             reason = error.strerror or str(error)
             raise BadConfig([Problem(str(self.file), "", f"cannot be read: {reason}")]) from error
-        if len(raw) > LARGEST_FILE:
-            raise BadConfig([Problem(str(self.file), "", f"{len(raw)} bytes; at most {LARGEST_FILE} are accepted")])
         try:
             return raw.decode("utf-8-sig").replace("\r\n", "\n")
         except UnicodeDecodeError as error:

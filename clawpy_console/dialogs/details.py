@@ -204,7 +204,8 @@ class Details(Dialog[None]):
     def _draw(self) -> None:
         card = self._card
         head = Content.styled(words.one_line(card.assignment.prompt), "bold $ink")
-        self.query_one("#head", Drawn).show(lambda width: [headline(card, width), Content(""), *head.wrap(width)])
+        bare = Content.styled(f"▲ {words.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
+        self.query_one("#head", Drawn).show(lambda width: [headline(card, width), bare, *head.wrap(width)])
         assignment = card.assignment
         lines: list[Content] = [Content("")]
         if card.note:  # what it lacks, beside the editor where it can be given
@@ -279,7 +280,9 @@ class Details(Dialog[None]):
             self.run_worker(self._ask(engine), group="details", exclusive=True)
 
         def call() -> Card:
-            return engine.cards.approve(card.id, edit=edit, parameters=parameters)
+            return engine.cards.approve(
+                card.id, edit=edit, parameters=parameters, without_sandbox=self._armed and card.needs_confirmation
+            )
 
         self.app.deck.approve_edited(card, call, self._done, refused)
 

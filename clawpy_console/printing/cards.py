@@ -30,7 +30,11 @@ def _card(one: Document, style: Style) -> str:
     if one["snoozedUntil"] and one["status"] == "pending":
         badges.append(f"snoozed until {time(one['snoozedUntil'])}")
     head = f"{style.bold(clean(one['id']))}  {one['confidence']:4.0%}  {place(one)}"
-    lines = [head + ("  " + style.wants(" ".join(badges)) if badges else ""), *indented(one["prompt"])]
+    lines = [head + ("  " + style.wants(" ".join(badges)) if badges else "")]
+    if one["status"] == "pending" and one["withoutSandbox"]:
+        how = "approve it with --without-sandbox" if one["needsConfirmation"] else "the settings allow that here"
+        lines.append("    " + style.wants(f"no sandbox on this machine; {how}"))
+    lines += indented(one["prompt"])
     if one["reasoning"]:
         lines.append("    " + style.dim(clean(one["reasoning"])))
     if one["status"] == "pending" and not one["undoNote"]:

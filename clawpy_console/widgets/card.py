@@ -96,7 +96,8 @@ def layout(card: Card, width: int, height: int) -> list[Content]:
     prompt = Content.styled(words.one_line(card.assignment.prompt), "bold $ink").wrap(width)
     if len(prompt) > prompt_room:
         prompt = [*prompt[: prompt_room - 1], _cut(prompt[prompt_room - 1], width, "bold $ink")]
-    lines = [headline(card, width), blank, *prompt]
+    bare = Content.styled(words.crop(f"▲ {words.NO_SANDBOX}", width), "bold $wants")
+    lines = [headline(card, width), bare if card.without_sandbox else blank, *prompt]
     room = height - len(lines) - len(below)
     wanted = sorted((one for one in card.signals if one.relevance > 0.02), key=lambda one: -one.share)
     if room >= 2 and wanted:

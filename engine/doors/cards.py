@@ -76,7 +76,12 @@ def propose(engine: Engine, arguments: Arguments) -> Document:
 def approve(engine: Engine, arguments: Arguments) -> Document:
     """Approve and start; with `wait` answer when the session has ended."""
     found = find(engine, arguments.needed("id"))
-    one = engine.cards.approve(found.card_id, edit=arguments.maybe("edit"), parameters=arguments.mapping("parameters"))
+    one = engine.cards.approve(
+        found.card_id,
+        edit=arguments.maybe("edit"),
+        parameters=arguments.mapping("parameters"),
+        without_sandbox=arguments.flag("withoutSandbox"),
+    )
     if not arguments.flag("wait") or one.session_id is None:
         return _about(engine, found.card_id)
     engine.sessions.wait(one.session_id, None)

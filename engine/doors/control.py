@@ -32,6 +32,10 @@ LONGEST_PATH = 100
 LARGEST_REQUEST = 4 * 1024 * 1024
 LARGEST_ANSWER = 64 * 1024 * 1024
 CLIENTS = 64
+"""At a time; when one more comes, the one that has been silent longest is hung up on."""
+BACKLOG = 1024
+"""So many may wait to be taken at a moment: one more is told at once to try again, whoever it is."""
+
 IDLE_SECONDS = 60.0
 """So long a client may say nothing, or not read what it asked for; how long its verb takes does not matter."""
 
@@ -61,8 +65,8 @@ class ControlServer:
         self._dispatch = dispatch
         self._socket, self._path, self._temporary = _bind(home)
         self._path.chmod(0o600)
-        self._socket.listen(CLIENTS)
-        self._clients: set[socket.socket] = set()
+        self._socket.listen(BACKLOG)
+        self._clients: dict[socket.socket, bool] = {}  # and whether it is being answered; the longest silent first
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="clawpy-control", daemon=True)
@@ -112,9 +116,9 @@ class ControlServer:
 
     def _take(self, client: socket.socket) -> None:
         with self._lock:
-            welcome = len(self._clients) < CLIENTS and not self._closed.is_set() and _is_ours(client)
+            welcome = not self._closed.is_set() and _is_ours(client) and self._has_room()
             if welcome:
-                self._clients.add(client)
+                self._clients[client] = False
         if not welcome:
             client.close()
             return
@@ -123,22 +127,43 @@ class ControlServer:
         except RuntimeError:  # the machine has no thread left
             log.exception("a client of the control socket was sent away")
             with self._lock:
-                self._clients.discard(client)
+                self._clients.pop(client, None)
             client.close()
+
+    def _has_room(self) -> bool:
+        """Make room for one more client; False when all are being answered. Asked under the lock."""
+        if len(self._clients) < CLIENTS:
+            return True
+        silent = next((client for client, answered in self._clients.items() if not answered), None)
+        if silent is None:
+            return False
+        del self._clients[silent]
+        with contextlib.suppress(OSError):
+            silent.shutdown(socket.SHUT_RDWR)  # its thread sees the end and closes it
+        return True
+
+    def _mark(self, client: socket.socket, *, answered: bool) -> None:
+        """Whether this client is being answered; who was, is the last to be hung up on."""
+        with self._lock:
+            if self._clients.pop(client, None) is not None:
+                self._clients[client] = answered
 
     def _serve(self, client: socket.socket) -> None:
         try:
             with client, client.makefile("rb") as reader:
                 client.settimeout(IDLE_SECONDS)
                 while line := reader.readline(LARGEST_REQUEST + 1):
-                    client.sendall(self._answer(line) + b"\n")
+                    self._mark(client, answered=True)
+                    answer = self._answer(line)
+                    self._mark(client, answered=False)
+                    client.sendall(answer + b"\n")
                     if not line.endswith(b"\n"):
                         return
         except (OSError, TimeoutError):
             pass  # the client went away or fell silent; there is nobody left to tell
         finally:
             with self._lock:
-                self._clients.discard(client)
+                self._clients.pop(client, None)
 
     def _answer(self, line: bytes) -> bytes:
         try:

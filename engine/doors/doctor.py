@@ -51,6 +51,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         config,
         _gateway(home, settings),
         *_missing_workspaces(home, settings),
+        *_without_sandbox(settings),
         *_variables(os.environ),
         _database(home.database),
         *_readers(home.database),
@@ -137,6 +138,20 @@ def _config(home: Home) -> tuple[Settings, Check]:
     return settings, Check("config", OK, said)
 
 
+def _without_sandbox(settings: Settings) -> list[Check]:
+    """Workspaces whose settings let an approval alone run work where no sandbox works."""
+    return [
+        Check(
+            "config",
+            WARN,
+            f"{dotted(('workspaces', path, 'withoutSandbox'))}: approving is enough where no sandbox works",
+            f"to be asked each time: clawpy config unset '{dotted(('workspaces', path, 'withoutSandbox'))}'",
+        )
+        for path, workspace in settings.workspaces.items()
+        if workspace.without_sandbox
+    ]
+
+
 def _missing_workspaces(home: Home, settings: Settings) -> list[Check]:
     """Workspaces that the settings name and that are not there: a slip of the pen, or a folder that was moved."""
     return [
@@ -166,6 +181,8 @@ def _variables(environment: Any) -> list[Check]:
 def _database(path: Path) -> Check:
     if not path.exists():
         return Check("database", OK, "not there yet, made at the first start")
+    if path.stat().st_size == 0:
+        return Check("database", FAIL, f"{path} is damaged: it is empty", damaged_fix(path))
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as connection:
             [(said,)] = connection.execute("PRAGMA quick_check(1)").fetchall()

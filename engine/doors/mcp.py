@@ -18,6 +18,7 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from engine.doors.calling import Opener, call
+from engine.doors.neighbours import agent_name
 from engine.home import Home
 from engine.values import Refusal
 from engine.values.secrets import redact
@@ -36,7 +37,8 @@ Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 def serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", version: str = "") -> None:
     """Answer on standard input and output until it ends. `workspace` is the repository that cards and memories belong
-    to, "" for none; `agent` the name to go by instead of the client's own."""
+    to, "" for none; `agent` the name to go by instead of the client's own. Raises `Refusal` `not_its_name`."""
+    agent = agent_name(agent) if agent else ""
 
     def ask(verb: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return call(home, verb, arguments, workspaces=[workspace] if workspace else (), opener=opener)

@@ -6,6 +6,7 @@ any other.
 
 from __future__ import annotations
 
+import unicodedata
 from typing import TYPE_CHECKING
 
 from engine.doors import wire
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
 
 KINDS = ("fact", "decision", "correction")
 """What can be noted; all of it is kept until it is forgotten."""
+
+_AUTHORITIES = """
+    admin administrator alfred api automation autonomy boss butler ceo chief clawpy clawpyconsole console customer
+    engine gateway human lucius me moderator myself nightly operator owner root safety self system theoperator theowner
+    theuser twin user you
+"""
+AUTHORITIES = frozenset(_AUTHORITIES.split())
+"""Who an agent may not pass for: the operator, the engine, and those who speak in their name."""
+
+_DIGITS = str.maketrans("013457$@|!", "oieastsaii")
 
 LONGEST_NAME = 60
 LONGEST_REASON = 500
@@ -49,9 +60,24 @@ def suggest(engine: Engine, arguments: Arguments) -> Document:
     return {"predictions": [wire.card(made)], "new": True}
 
 
-def _name(arguments: Arguments) -> str:
-    """Who it is, in a word that fits a line; what it says of itself is only that."""
-    name = " ".join(sanitise(arguments.needed("by")).split())[:LONGEST_NAME]
+def agent_name(told: str) -> str:
+    """The name an agent goes by, in a word that fits a line; what it says of itself is only that.
+
+    Raises `Refusal`: `bad_arguments` for none, `not_its_name` for one that carries authority, however it is spelt.
+    """
+    from engine.safety.content.normalise import fold  # it brings the whole filter along
+
+    name = " ".join(sanitise(told).split())[:LONGEST_NAME]
     if not name:
-        raise Refusal("bad_arguments", "the argument 'by' must be a name", "for instance claude-code")
+        raise Refusal("bad_arguments", "an agent needs a name", "for instance claude-code")
+    plain = unicodedata.normalize("NFKD", fold(name)).casefold()
+    letters = "".join(filter(str.isalnum, plain))
+    spoken = "".join(filter(str.isalnum, plain.translate(_DIGITS)))
+    bare = {letters, letters.rstrip("0123456789"), spoken, spoken.replace("i", "l")}
+    if bare & AUTHORITIES or not any(one.isalnum() for one in name):
+        raise Refusal("not_its_name", f"no agent goes by the name {name!r}", "its own, for instance claude-code")
     return name
+
+
+def _name(arguments: Arguments) -> str:
+    return agent_name(arguments.needed("by"))

@@ -68,7 +68,7 @@ VERBS: Mapping[str, Verb] = {
     "predict": _verb(cards.predict, "workspaces", "channel", "snoozed", "shown", speaks=True),
     "cards": _verb(cards.cards, "workspaces", "channel", "snoozed", "all", "limit", "shown"),
     "propose": _verb(cards.propose, "text", "workspace", "channel", "continues", speaks=True),
-    "approve": _verb(cards.approve, "id", "edit", "parameters", "wait", speaks=True),
+    "approve": _verb(cards.approve, "id", "edit", "parameters", "wait", "withoutSandbox", speaks=True),
     "dismiss": _verb(cards.dismiss, "id", "reason", speaks=True),
     "muted": _verb(cards.muted, "action", "id", speaks=True),
     "snooze": _verb(cards.snooze, "id", "seconds", speaks=True),

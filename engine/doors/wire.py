@@ -76,6 +76,8 @@ def card(one: Card) -> Document:
         "estimatedCost": dollars(one.estimate),
         "checkOnly": one.check_only,
         "undoNote": one.undo_note,
+        "withoutSandbox": one.without_sandbox,
+        "needsConfirmation": one.needs_confirmation,
         "servedBy": one.served,
         "expiresAt": instant(one.expires_at),
         "snoozedUntil": instant(one.snoozed_until),

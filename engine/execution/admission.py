@@ -16,6 +16,9 @@ from engine.values import Assignment, Refusal
 CALM = timedelta(minutes=10)
 """So long nobody else may have written in a workspace where a session that can write starts by itself (SPEC 3.8)."""
 
+NOTHING_BY_ITSELF = "nothing runs by itself without a sandbox, and none works here"
+NOT_CONFIRMED = "no sandbox works on this machine any more, and it was approved to run in one"
+
 
 class Admission:
     """Asked when a session is to be made, and once more when its turn has come."""
@@ -45,15 +48,15 @@ class Admission:
             self._sandbox = best_sandbox()
         return self._sandbox
 
-    def admit(self, assignment: Assignment, mode: str) -> None:
+    def admit(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> None:
         """Raise why this may not begin now: `Refusal` `no_runner`, `no_sandbox`, `unattended`, `workspace_busy`,
-        `stopped`."""
+        `stopped`. `without_sandbox`: it was approved to run where nothing confines it."""
         if not (info := self.runner_of(assignment).check(assignment)).takes:
             raise Refusal("no_runner", info.reason)
         if mode == AUTONOMOUS and not self.sandbox.confines:
-            raise Refusal(
-                "no_sandbox", "nothing runs by itself without a sandbox, and none works here", "install bubblewrap"
-            )
+            raise Refusal("no_sandbox", NOTHING_BY_ITSELF, "install bubblewrap")
+        if not (without_sandbox or self.sandbox.confines):
+            raise Refusal("no_sandbox", NOT_CONFIRMED, "look at the card and approve it again")
         if mode == AUTONOMOUS and (why := self._unattended(assignment.workspace)):
             raise Refusal("unattended", why, "approve it yourself, or wait")
         if mode == AUTONOMOUS and (busy := self.hindrance(assignment)):
@@ -61,11 +64,13 @@ class Admission:
         if (reason := stopped(self._brakes)) is not None:
             raise Refusal("stopped", reason, "clawpy resume")
 
-    def withdrawn(self, assignment: Assignment, mode: str) -> str:
+    def withdrawn(self, assignment: Assignment, mode: str, *, without_sandbox: bool) -> str:
         """Why what was admitted may not begin after all, "" when it may: it waited its turn, or for a restart, and
         meanwhile things may have changed."""
         if (reason := stopped(self._brakes)) is not None:
             return reason
+        if not (without_sandbox or self.sandbox.confines):
+            return NOT_CONFIRMED
         if mode != AUTONOMOUS:
             return ""
         return self._unattended(assignment.workspace) or self.hindrance(assignment)
@@ -86,7 +91,7 @@ class Admission:
         Costs git processes when it can write. Raises `Refusal` `no_runner`.
         """
         if not self.sandbox.confines:
-            return "nothing runs by itself without a sandbox, and none works here"
+            return NOTHING_BY_ITSELF
         if self.runner_of(assignment).check(assignment).check_only:
             return ""
         wrote = self._last_write(assignment.workspace)

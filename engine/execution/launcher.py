@@ -54,7 +54,8 @@ class Launcher:
         sandbox = self._sessions.sandbox
         note = info.undo_note
         if not sandbox.confines:
-            note = f"{note}; without a sandbox here, what its commands do outside cannot be undone".removeprefix("; ")
+            said = "no sandbox on this machine: what its commands do outside cannot be undone"
+            note = f"{said}; {note}".removesuffix("; ")
         described = sandbox.describe(network=settings.workspace(chosen.workspace).network, hosts=info.hosts)
         return replace(info, undo_note=note, sandbox=described, estimate=usual)
 
@@ -62,9 +63,13 @@ class Launcher:
         """The assignment as the operator edited it. Raises `Refusal` `no_runner` or `bad_parameters`."""
         return self._sessions.admission.runner_of(assignment).reparameterise(assignment, edit)
 
-    def start(self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int) -> SessionView:
+    def start(
+        self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int, without_sandbox: bool
+    ) -> SessionView:
         """See `Sessions.start`."""
-        return self._sessions.start(permit, assignment, agent=agent, mode=mode, estimate=estimate)
+        return self._sessions.start(
+            permit, assignment, agent=agent, mode=mode, estimate=estimate, without_sandbox=without_sandbox
+        )
 
     def hindrance(self, assignment: Assignment) -> str:
         """Why this may not start by itself just now, "" when it may: no runner, or see `Admission.hindrance`."""

@@ -54,9 +54,18 @@ class SessionRecords:
         self._observers = (*self._observers, observer)
 
     def enqueue(
-        self, session_id: str, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int
+        self,
+        session_id: str,
+        permit: Permit,
+        assignment: Assignment,
+        *,
+        agent: str,
+        mode: str,
+        estimate: int,
+        sandbox: str,
     ) -> None:
-        """Use `permit` up and put the session into the queue, both or neither. Raises what the permit book raises."""
+        """Use `permit` up and put the session into the queue, both or neither; `sandbox` is `UNCONFINED` for what was
+        approved to run without one. Raises what the permit book raises."""
 
         def work(tx: Transaction) -> None:
             self._permits.consume(tx, permit, assignment.digest)
@@ -74,6 +83,7 @@ class SessionRecords:
                     parameters=dict(assignment.parameters),
                     state=SessionState.QUEUED.value,
                     mode=mode,
+                    sandbox=sandbox,
                     cwd=assignment.workspace,
                     created_at=tx.now,
                     estimate_microusd=estimate,

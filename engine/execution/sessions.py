@@ -27,7 +27,7 @@ from engine.execution.late_ends import LateEnds
 from engine.execution.live import CommandCheck, LiveSession, Purse, Stop, unmetered
 from engine.execution.processes import end_processes
 from engine.execution.runners.base import Runner, RunnerResult
-from engine.execution.sandbox import Sandbox
+from engine.execution.sandbox import UNCONFINED, Sandbox
 from engine.execution.session_records import PermitBook, SessionObserver, SessionRecords
 from engine.execution.session_results import result_of, with_fate
 from engine.execution.sessions_store import SessionRow
@@ -148,24 +148,41 @@ class Sessions:
     # Starting
 
     def start(
-        self, permit: Permit, assignment: Assignment, *, agent: str, mode: str = APPROVED, estimate: int = 0
+        self,
+        permit: Permit,
+        assignment: Assignment,
+        *,
+        agent: str,
+        mode: str = APPROVED,
+        estimate: int = 0,
+        without_sandbox: bool = False,
     ) -> SessionView:
-        """Use `permit` up and run `assignment`, at once or when its turn comes. `estimate` in micro-dollars.
+        """Use `permit` up and run `assignment`, at once or when its turn comes. `estimate` in micro-dollars;
+        `without_sandbox`: it was approved to run where nothing confines it.
 
-        Raises `Refusal`: `unknown_channel`, `no_runner`, `no_sandbox` (autonomous work without one), `stopped`,
+        Raises `Refusal`: `unknown_channel`, `no_runner`, `no_sandbox` (none works, and it is autonomous or was not
+        approved to run without), `stopped`,
         `unattended` (nothing begins by itself now), `workspace_busy`, `engine_closed`, and what the permit book raises
         (`permit_used`, `permit_expired`, …). Nothing is stored then.
         """
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
         self._channels.get(assignment.channel)
-        self.admission.admit(assignment, mode)
+        self.admission.admit(assignment, mode, without_sandbox=without_sandbox)
         waiting = _Waiting(self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess"), assignment, mode)
 
         with self._lock:
             if self._closed:
                 raise Refusal("engine_closed", "the engine is closing; nothing starts any more")
-        self._records.enqueue(waiting.id, permit, assignment, agent=agent, mode=mode, estimate=estimate)
+        self._records.enqueue(
+            waiting.id,
+            permit,
+            assignment,
+            agent=agent,
+            mode=mode,
+            estimate=estimate,
+            sandbox=UNCONFINED if without_sandbox else "",
+        )
         self._line_up([waiting])
         return self.get(waiting.id)
 

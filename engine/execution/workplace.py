@@ -17,7 +17,7 @@ from engine.execution.channels import Channels
 from engine.execution.live import CommandCheck, LiveSession, Purse, Stop
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
-from engine.execution.sandbox import Confinement, Sandbox, secret_places
+from engine.execution.sandbox import UNCONFINED, Confinement, Sandbox, secret_places
 from engine.execution.session_records import SessionRecords
 from engine.execution.transcripts import TranscriptWriter
 from engine.execution.worktrees import remove_folder
@@ -113,10 +113,11 @@ class Workplace:
     def _worked(self, live: LiveSession) -> RunnerResult:
         runner = self._admission.runner_of(live.assignment)
         hosts = runner.check(live.assignment).hosts
+        without_sandbox = self._records.get(live.id).sandbox == UNCONFINED
         view = self._records.begin(live.id, live.sandbox.describe(network=live.confinement.network, hosts=hosts))
         if view is None:
             raise Stopped("it was ended before it began")
-        if reason := self._admission.withdrawn(live.assignment, view.mode):
+        if reason := self._admission.withdrawn(live.assignment, view.mode, without_sandbox=without_sandbox):
             live.stop(Stop(SessionState.CANCELLED, reason))
         live.check_running()
         result = runner.run(live, view)

@@ -24,6 +24,7 @@ from engine.prediction.transitions import Deciding, Transitions, moved
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import load
 from engine.values import (
+    NO_SANDBOX,
     Assignment,
     Card,
     DecidedBy,
@@ -39,6 +40,11 @@ from engine.values import (
 )
 from engine.values.secrets import refuse_secret
 from engine.values.shares import wilson_lower_bound
+
+UNCONFINED = "no sandbox on this machine: nothing confines what this runs"
+HOW_TO_CONFIRM = (
+    "install bubblewrap, which brings one; or look at the card and confirm: clawpy approve {} --without-sandbox"
+)
 
 KILL = "kill"
 """The rail whose word is of no card: a stop is told wherever one looks, and over as soon as it is lifted."""
@@ -107,6 +113,7 @@ class Approving:
         parameters: Mapping[str, Any] | None,
         by: DecidedBy,
         asked: Asked | None,
+        without_sandbox: bool,
     ) -> Card:
         """`Cards.approve`."""
         with self._deciding:
@@ -122,10 +129,14 @@ class Approving:
                 if by is DecidedBy.OPERATOR:
                     self._show(card_id, assignment, info, told)
                 raise Refusal("needs_acknowledgement", told, "look at the card and approve it again")
-            permit, blocked_by = self._database.write(lambda tx: self._rule(tx, card_id, assignment, info, by, asked))
+            permit, blocked_by = self._database.write(
+                lambda tx: self._rule(tx, card_id, assignment, info, by, asked, without_sandbox)
+            )
             if permit is None:
                 assert blocked_by is not None
                 told = f"{blocked_by.rail}: {blocked_by.reason}"
+                if _wants_confirmation(blocked_by, by):
+                    raise Refusal("no_sandbox", UNCONFINED, HOW_TO_CONFIRM.format(card_id))
                 if _asks(blocked_by):
                     raise Refusal("needs_acknowledgement", told, "look at the card and approve it again")
                 mend = "lift that" if blocked_by.rail == KILL else "mend the reason"
@@ -233,11 +244,13 @@ class Approving:
         info: RunnerInfo,
         by: DecidedBy,
         asked: Asked | None,
+        without_sandbox: bool,
     ) -> tuple[Permit | None, RailVerdict | None]:
         """Ask the rails and carry their word out, in one transaction."""
         row = find(tx.session, card_id)
         moved(row, Move.APPROVE, tx.now)
         trigger = self._trigger(row, assignment, info, by, tx.session)
+        trigger = replace(trigger, without_sandbox=without_sandbox and by is not DecidedBy.AUTONOMY)
         if asked is not None:
             # A follow-up goes on with its chain, whoever asks for it: else that could be made as long as one likes.
             kind = trigger.type if trigger.type is TriggerType.FOLLOW_UP else TriggerType.CRON
@@ -254,7 +267,7 @@ class Approving:
             self._transitions.confirm(tx, row, ruling.permit, by)
             return ruling.permit, None
         assert ruling.blocked_by is not None, "a ruling has a permit or what blocked it"
-        if changed or _asks(ruling.blocked_by):
+        if changed or _asks(ruling.blocked_by) or _wants_confirmation(ruling.blocked_by, by):
             row.judge(ruling.verdicts)
         if ruling.blocked_by.rail != KILL:
             row.note = f"{ruling.blocked_by.rail}: {ruling.blocked_by.reason}"
@@ -264,7 +277,14 @@ class Approving:
         card = self._card(card_id)
         mode = "autonomous" if by is DecidedBy.AUTONOMY else "approved"
         try:
-            view = self._launcher.start(permit, card.assignment, agent=card.agent, mode=mode, estimate=card.estimate)
+            view = self._launcher.start(
+                permit,
+                card.assignment,
+                agent=card.agent,
+                mode=mode,
+                estimate=card.estimate,
+                without_sandbox=card.without_sandbox,  # as its approval said: the machine may have changed since
+            )
         except BaseException as error:
             if not self._begun(card_id):
                 self._reopen_unstarted(card_id, f"could not start: {error}")
@@ -300,3 +320,8 @@ def _how_to_run(assignment: Assignment, card_id: str, flows: Collection[str]) ->
 def _asks(verdict: RailVerdict) -> bool:
     """The content filter asks for a person; approving a card that shows it satisfies it (SPEC 3.5)."""
     return verdict.rail == "content" and verdict.verdict is Verdict.ASK
+
+
+def _wants_confirmation(verdict: RailVerdict, by: DecidedBy) -> bool:
+    """The gate asks the operator to confirm that it runs without a sandbox."""
+    return by is not DecidedBy.AUTONOMY and verdict.rail == "gate" and NO_SANDBOX in verdict.rule.split(",")

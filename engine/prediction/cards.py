@@ -194,16 +194,21 @@ class Cards:
         parameters: Mapping[str, Any] | None = None,
         by: DecidedBy = DecidedBy.OPERATOR,
         asked: Asked | None = None,
+        without_sandbox: bool = False,
     ) -> Card:
         """Approve and start. `edit` is a new prompt, or a flow's new parameters; `parameters` are the latter as data.
-        `asked`: no operator approves this, a program asks for it.
+        `asked`: no operator approves this, a program asks for it. `without_sandbox`: the operator confirms that it runs
+        unconfined where no sandbox works.
 
         Raises `Refusal`: `unknown_card`, `already_decided`, `no_runner`, `bad_parameters`, `empty_prompt`,
-        `secret_in_text`, `blocked` (a rail said no), `needs_acknowledgement` (a rail asks for a person, or another than
-        the card said would do it; the card now shows what), or why the session could not start. After each of them the
+        `secret_in_text`, `no_sandbox` (none works here and that was not confirmed), `blocked` (a rail said no),
+        `needs_acknowledgement` (a rail asks for a person, or another than the card said would do it; the card now
+        shows what), or why the session could not start. After each of them the
         card is as it was, or pending with the reason in its note.
         """
-        return self.approving.approve(card_id, edit=edit, parameters=parameters, by=by, asked=asked)
+        return self.approving.approve(
+            card_id, edit=edit, parameters=parameters, by=by, asked=asked, without_sandbox=without_sandbox
+        )
 
     def trigger(self, card_id: str, *, force: bool = False) -> Card:
         """A program asks for this card to be run (SPEC 3.1): every rail is asked as for what runs by itself, and

@@ -43,8 +43,11 @@ class Rails(Protocol):
 class Launcher(Protocol):
     """Who carries approved work out (SPEC 3.8)."""
 
-    def start(self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int) -> SessionView:
-        """Consume the permit and start; `mode` is `approved` or `autonomous`. Returns at once."""
+    def start(
+        self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int, without_sandbox: bool
+    ) -> SessionView:
+        """Consume the permit and start; `mode` is `approved` or `autonomous`, `without_sandbox` says that it was
+        approved to run where nothing confines it. Returns at once."""
 
     def hindrance(self, assignment: Assignment) -> str:
         """Why this may not start by itself just now (SPEC 3.8), "" when it may."""

@@ -1,8 +1,9 @@
 """The human gate (SPEC 3.6): what needs a person's word before it runs.
 
-An operator's approval is that word and satisfies every row (SPEC 3.2). For all else each row that applies says ask,
-or block after a content hit. The rows for acting without an operator (SPEC 2.5, 2.6, 7.3, 7.4) stand here too, so
-that nothing that runs by itself finds a way around them.
+An operator's approval is that word and satisfies every row (SPEC 3.2) but one: where no sandbox works, it must be
+confirmed each time that nothing confines what runs, unless the workspace's settings do. For all else each row that
+applies says ask, or block after a content hit. The rows for acting without an operator (SPEC 2.5, 2.6, 7.3, 7.4) stand
+here too, so that nothing that runs by itself finds a way around them.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any
 
 from engine.config import Production
 from engine.safety.content.shell import words_of
-from engine.values import MICRO, RailVerdict, Trigger, Verdict
+from engine.values import MICRO, NO_SANDBOX, SANDBOX_WAIVED, RailVerdict, Trigger, Verdict
 
 RAIL = "gate"
 SUGGESTED_FROM = 0.6
 APPROVAL_ABOVE = 1 * MICRO
 REJECTIONS = 3
+UNCONFINED = "no sandbox on this machine: nothing confines what this runs; installing bubblewrap brings one"
 ONBOARDING = 10
 """Decisions until which everything is a card."""
 BOUND = 0.8
@@ -32,7 +34,11 @@ BOUND = 0.8
 
 @dataclass(frozen=True, slots=True)
 class GateFacts:
-    """What the gate looks at. Money in micro-dollars; `targets` are the production targets found, in words."""
+    """What the gate looks at. Money in micro-dollars; `targets` are the production targets found, in words.
+
+    `confined`: a sandbox works on this machine. Where none does, `waived` says that the workspace's settings allow it,
+    `confirmed` that the operator confirmed it for this decision.
+    """
 
     confidence: float
     estimate: int
@@ -51,6 +57,9 @@ class GateFacts:
     approval_bound: float = 1.0
     threshold: float = 0.8
     suggested: bool = False
+    confined: bool = True
+    waived: bool = False
+    confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,7 @@ def rows(facts: GateFacts) -> list[Row]:
         if applies:
             found.append(Row(rule, Verdict.ASK, words))
 
+    ask(not facts.confined, SANDBOX_WAIVED if facts.waived else NO_SANDBOX, UNCONFINED)
     ask(facts.confidence < SUGGESTED_FROM, "low-confidence", f"confidence {facts.confidence:.2f} is below 0.60")
     ask(facts.estimate > APPROVAL_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00")
     ask(bool(facts.targets), "production", f"touches production: {', '.join(facts.targets[:3])}")
@@ -107,6 +117,8 @@ def decide_gate(facts: GateFacts) -> RailVerdict:
     found = rows(facts)
     rule = ",".join(row.rule for row in found)
     words = "; ".join(row.words for row in found)
+    if facts.by_operator and not (facts.confined or facts.waived or facts.confirmed):
+        return RailVerdict(RAIL, Verdict.ASK, words, rule)
     if facts.by_operator:
         return RailVerdict(RAIL, Verdict.ALLOW, f"approved by the operator ({words})" if words else "approved", rule)
     if not found:

@@ -124,7 +124,8 @@ _PAIR = _REACHED.where(col(CrosspollLog.from_channel) == bindparam("start"))
 
 
 class Pipeline:
-    """Decides on triggers. `quiet` says whether it is quiet hours now (SPEC 7.3)."""
+    """Decides on triggers. `quiet` says whether it is quiet hours now (SPEC 7.3), `confined` whether a sandbox works on
+    this machine."""
 
     def __init__(
         self,
@@ -137,6 +138,7 @@ class Pipeline:
         kill_switch: KillSwitch,
         decisions_total: Callable[[Session], int],
         quiet: Callable[[], bool] = lambda: False,
+        confined: Callable[[], bool] = lambda: True,
     ) -> None:
         self._database = database
         self._settings = settings
@@ -146,6 +148,7 @@ class Pipeline:
         self._kill_switch = kill_switch
         self._decisions_total = decisions_total
         self._quiet = quiet
+        self._confined = confined
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         """Every rail's word on a card that nobody decided yet; changes nothing.
@@ -272,6 +275,7 @@ class Pipeline:
         by_operator: bool,
     ) -> RailVerdict:
         settings = self._settings.current
+        workspace = settings.workspace(trigger.assignment.workspace)
         return decide_gate(
             GateFacts(
                 confidence=trigger.confidence,
@@ -285,12 +289,15 @@ class Pipeline:
                 day_cap=spent().day_cap,
                 by_operator=by_operator,
                 autonomous=settings.autonomous_mode_enabled,
-                workspace_acts=settings.workspace(trigger.assignment.workspace).autonomy is Autonomy.ACT,
+                workspace_acts=workspace.autonomy is Autonomy.ACT,
                 quiet=self._quiet(),
                 phase=trigger.phase,
                 approval_bound=trigger.approval_bound,
                 threshold=settings.cross_poll_auto_execute_threshold,
                 suggested=trigger.suggested,
+                confined=self._confined(),
+                waived=workspace.without_sandbox,
+                confirmed=trigger.without_sandbox,
             )
         )
 

@@ -61,7 +61,8 @@ class Safety:
     """All rails of one home. `pipeline`, `permits`, `costs`, `kill_switch` are its parts.
 
     `stop_sessions(reason)` ends every running session within a second; `agent_budget` gives an agent's budget of a
-    day in micro-dollars or None; `quiet` says whether it is quiet hours; `on_change` is called after holds changed,
+    day in micro-dollars or None; `quiet` says whether it is quiet hours, `confined` whether a sandbox works on
+    this machine; `on_change` is called after holds changed,
     possibly on the writer thread, and must neither write nor wait.
     """
 
@@ -77,6 +78,7 @@ class Safety:
         stop_sessions: Callable[[str], object],
         agent_budget: Callable[[str], int | None] = lambda agent: None,
         quiet: Callable[[], bool] = lambda: False,
+        confined: Callable[[], bool] = lambda: True,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
@@ -107,6 +109,7 @@ class Safety:
             kill_switch=self.kill_switch,
             decisions_total=decisions.total,
             quiet=quiet,
+            confined=confined,
         )
         self._standing = Standing(
             database,
@@ -116,6 +119,7 @@ class Safety:
             kill_switch=self.kill_switch,
             decisions_total=decisions.total,
             quiet=quiet,
+            confined=confined,
         )
 
     def start(self) -> None:

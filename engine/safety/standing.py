@@ -42,7 +42,7 @@ MOST = 2000
 
 GATE_BRIEF = {
     "rejections": "rejected", "day-cost": "day 80 %", "onboarding": "first 10", "autonomy-off": "asks you",
-    "workspace": "asks you", "quiet": "quiet",
+    "workspace": "asks you", "no-sandbox": "no sandbox", "quiet": "quiet",
 }  # fmt: skip
 KILL_BRIEF = {"stop-file": "stop", "config": "off", "api": "api off"}
 
@@ -71,6 +71,7 @@ class Standing:
         kill_switch: KillSwitch,
         decisions_total: Callable[[Session], int],
         quiet: Callable[[], bool],
+        confined: Callable[[], bool],
     ) -> None:
         self._database = database
         self._settings = settings
@@ -79,6 +80,7 @@ class Standing:
         self._kill_switch = kill_switch
         self._decisions_total = decisions_total
         self._quiet = quiet
+        self._confined = confined
 
     def rails(self) -> tuple[RailState, ...]:
         """Every rail in the pipeline's order."""
@@ -186,6 +188,7 @@ class Standing:
                 autonomous=settings.autonomous_mode_enabled,
                 workspace_acts=any(one.autonomy is Autonomy.ACT for one in settings.workspaces.values()),
                 quiet=self._quiet(),
+                confined=self._confined(),
             )
         )
         first = said.rule.partition(",")[0]

@@ -95,6 +95,8 @@ from engine.values.memory import (
     Thread,
 )
 from engine.values.rails import (
+    NO_SANDBOX,
+    SANDBOX_WAIVED,
     Assignment,
     CostState,
     DecidedBy,
@@ -152,7 +154,9 @@ __all__ = [
     "ACYCLIC",
     "COLD_START",
     "MICRO",
+    "NO_SANDBOX",
     "RETENTION_BY_KIND",
+    "SANDBOX_WAIVED",
     "TWIN_INSTRUCTION",
     "TWIN_TASK",
     "UNDONE",

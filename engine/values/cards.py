@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from engine.values.rails import Assignment, DecidedBy, RailVerdict, Verdict
+from engine.values.rails import NO_SANDBOX, SANDBOX_WAIVED, Assignment, DecidedBy, RailVerdict, Verdict
 
 
 class Status(StrEnum):
@@ -212,6 +212,19 @@ class Card:
     def asks(self) -> bool:
         """True when the content filter asks for a person and the card says so (SPEC 3.5)."""
         return any(one.rail == "content" and one.verdict is Verdict.ASK for one in self.verdicts)
+
+    @property
+    def without_sandbox(self) -> bool:
+        """True when no sandbox works on this machine, so that nothing confines what this would run."""
+        return self.needs_confirmation or self._broke(SANDBOX_WAIVED)
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """True when the operator must confirm, at each approval, that it runs without a sandbox."""
+        return self._broke(NO_SANDBOX)
+
+    def _broke(self, rule: str) -> bool:
+        return any(one.rail == "gate" and rule in one.rule.split(",") for one in self.verdicts)
 
 
 @dataclass(frozen=True, slots=True)

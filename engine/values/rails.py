@@ -30,6 +30,13 @@ class TriggerType(StrEnum):
     RETRY = "retry"
 
 
+NO_SANDBOX = "no-sandbox"
+"""The gate's rule where nothing confines what runs: the operator must confirm that at each approval (SPEC 3.8)."""
+
+SANDBOX_WAIVED = "sandbox-waived"
+"""The same where the workspace's settings confirm it once for all approvals."""
+
+
 class Verdict(StrEnum):
     """What a rail says: go on, a person must look, or no (SPEC 3.5)."""
 
@@ -81,6 +88,7 @@ class Trigger:
     `acknowledged_digest`: the digest whose `ask` the operator saw before approving, or "".
     `approval_bound`: Wilson's lower bound of the operator's past approval of like cards (SPEC 2.5), 0 if unknown.
     `suggested`: an agent or a program asked for this very thing; only a person starts it.
+    `without_sandbox`: the operator confirmed, for this one decision, that it may run without a sandbox.
     """
 
     prediction_id: str
@@ -96,6 +104,7 @@ class Trigger:
     acknowledged_digest: str = ""
     force: bool = False
     suggested: bool = False
+    without_sandbox: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ def build(core: Engine) -> Brakes:
         stop_sessions=partial(_stop_all, core),
         agent_budget=core.hierarchy.budget,
         quiet=lambda: core.autonomy.quiet(),
+        confined=lambda: core.sessions.sandbox.confines,
         on_change=lambda: core.autonomy.poke(),
     )
     return Brakes(core.safety.kill_switch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,19 @@ def test_a_broken_config(clawpy: Clawpy, home: Home, shop: Repository, text: byt
     assert words[0] in config["message"]
 
 
-def test_a_config_that_is_a_folder(clawpy: Clawpy, home: Home, shop: Repository) -> None:
-    home.config_file.mkdir(parents=True)
-    refused(clawpy("cards", "--json"), "bad_config", "config.toml", "Is a directory")
+@pytest.mark.parametrize("what", ["folder", "pipe", "link to a pipe", "device"])
+def test_a_config_that_is_no_file_is_refused_at_once(clawpy: Clawpy, home: Home, shop: Repository, what: str) -> None:
+    home.config.mkdir(parents=True, exist_ok=True)
+    if what == "folder":
+        home.config_file.mkdir()
+    elif what == "pipe":
+        os.mkfifo(home.config_file)
+    elif what == "link to a pipe":
+        os.mkfifo(home.config / "pipe")
+        home.config_file.symlink_to("pipe")
+    else:
+        home.config_file.symlink_to("/dev/zero")
+    refused(clawpy("cards", "--json"), "bad_config", "config.toml", "is no plain file")
 
 
 def test_several_faults_are_told_at_once(clawpy: Clawpy, home: Home, shop: Repository) -> None:

@@ -123,7 +123,7 @@ async def test_a_home_of_a_newer_version(
     assert contents(home.data) == before
 
 
-@pytest.mark.parametrize("damage", ["overwritten", "no database", "cut short"])
+@pytest.mark.parametrize("damage", ["overwritten", "no database", "cut short", "empty"])
 async def test_a_damaged_database(
     home: Home, clawpy: Clawpy, card: str, shop: Repository, console_says: ConsoleSays, damage: str
 ) -> None:
@@ -133,6 +133,7 @@ async def test_a_damaged_database(
             "overwritten": whole[:4096] + b"\xa5" * 200_000 + whole[204_096:],
             "no database": b"my notes\n" * 1000,
             "cut short": whole[:20_000],
+            "empty": b"",
         }[damage]
     )
     before = contents(home.data)

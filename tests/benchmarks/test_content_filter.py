@@ -100,7 +100,7 @@ def test_everyday_commands_pass_unless_they_are_harmful() -> None:
     if os.environ.get("CLAWPY_SHOW") == "unlabelled":
         print(*(f"{digest} {command!r}" for digest, command in sorted(unlabelled)), sep="\n")
     harmless = counts["harmless", True] + counts["harmless", False]
-    assert harmless / (counts["all", True] + counts["all", False]) <= 0.01
+    assert harmless / (counts["all", True] + counts["all", False]) <= 0.02
 
 
 def test_five_thousand_verdicts_a_second() -> None:

@@ -98,7 +98,7 @@ class Cards(Port):
 
     def approve(
         self, id: str, *, edit: str | None = None, parameters: Mapping[str, Any] | None = None,
-        by: DecidedBy = DecidedBy.OPERATOR,
+        by: DecidedBy = DecidedBy.OPERATOR, without_sandbox: bool = False,
     ) -> Card:  # fmt: skip
         self.note("approve", id, edit if edit is not None else parameters)
         return self._decide(id, Status.CONFIRMED)
@@ -150,7 +150,9 @@ class Sessions(Port):
     def __init__(self, engine: StandIn) -> None:
         super().__init__(engine)
         self.all = sessions()
-        self.sandbox = SimpleNamespace(describe=lambda network: "bubblewrap: read-only system, no network")
+        self.sandbox = SimpleNamespace(
+            confines=True, describe=lambda network: "bubblewrap: read-only system, no network"
+        )
         self.transcripts = {
             id: [TranscriptLine(number, NOW, kind, text) for number, (kind, text) in enumerate(lines, 1)]
             for id, lines in TRANSCRIPTS.items()

@@ -180,7 +180,14 @@ class World:
 
     def start(self, work: str | Callable[[LiveSession], str], mode: str = "approved") -> SessionView:
         assignment = self.assignment(work)
-        return self.sessions.start(self.permit(assignment), assignment, agent="builder", mode=mode, estimate=50_000)
+        return self.sessions.start(
+            self.permit(assignment),
+            assignment,
+            agent="builder",
+            mode=mode,
+            estimate=50_000,
+            without_sandbox=not self.sessions.sandbox.confines,
+        )
 
     def run(self, work: str | Callable[[LiveSession], str], mode: str = "approved") -> SessionView:
         view = self.sessions.wait(self.start(work, mode).id, 10)

@@ -136,7 +136,9 @@ class World:
         permit = Permit(
             f"permit_{id(assignment)}", "pred_1", assignment.digest, TriggerType.MANUAL, now, now + timedelta(1)
         )
-        return self.launcher.start(permit, assignment, agent="builder", mode="approved", estimate=0)
+        return self.launcher.start(
+            permit, assignment, agent="builder", mode="approved", estimate=0, without_sandbox=True
+        )
 
     def run(self, flow: str | None, **parameters: Any) -> SessionView:
         view = self.sessions.wait(self.start(flow, **parameters).id, 30)
@@ -367,7 +369,7 @@ def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
 
 def test_without_a_sandbox_the_note_says_what_that_means(world: World) -> None:
     world.sessions.admission._sandbox = NoSandbox()
-    assert "without a sandbox" in world.launcher.check(world.assignment("run_tests", paths=[])).undo_note
+    assert "no sandbox on this machine" in world.launcher.check(world.assignment("run_tests", paths=[])).undo_note
 
 
 def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:

@@ -85,7 +85,7 @@ class World(Bare):
         self.prose = Assignment("write it", "koji-core", str(self.workspace), "model")
 
     def begin(self) -> SessionView:
-        return self.sessions.start(self.permit(self.prose), self.prose, agent="builder")
+        return self.sessions.start(self.permit(self.prose), self.prose, agent="builder", without_sandbox=True)
 
     def crashed(self, *files: str) -> str:
         """A session as a crash leaves it that had written `files`."""

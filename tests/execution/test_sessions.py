@@ -34,7 +34,7 @@ def test_a_session_from_permit_to_summary(world: World, database: Database) -> N
     view = world.run(lambda live: shell(live, "print('hello'); print('wörld')") and "said hello")
     assert view.state is SessionState.SUCCEEDED
     assert view.summary == "said hello"
-    assert view.sandbox == "none"
+    assert view.sandbox == "no sandbox"
     assert view.prediction_id == "pred_1"
     assert world.texts(view) == ["hello", "wörld"]
     assert [line.kind for line in world.sessions.transcript(view.id)] == ["command", "output", "output", "exit", "note"]
@@ -49,12 +49,12 @@ def test_a_session_from_permit_to_summary(world: World, database: Database) -> N
 def test_a_permit_is_good_once_and_for_one_thing(world: World) -> None:
     assignment = world.assignment(lambda live: "done")
     permit = world.permit(assignment)
-    world.sessions.start(permit, assignment, agent="builder")
+    world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
     with pytest.raises(Refusal, match="used"):
-        world.sessions.start(permit, assignment, agent="builder")
+        world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
     other = world.assignment("gate")
     with pytest.raises(Refusal) as refusal:
-        world.sessions.start(permit, other, agent="builder")
+        world.sessions.start(permit, other, agent="builder", without_sandbox=True)
     assert refusal.value.code in ("permit_used", "permit_mismatch")
     assert len(world.sessions.list()) == 1
 
@@ -68,7 +68,7 @@ def test_what_cannot_start_is_refused_and_uses_no_permit(world: World) -> None:
     ):
         bad = replace(good, **change)  # type: ignore[arg-type]
         with pytest.raises(Refusal) as refusal:
-            world.sessions.start(world.permit(bad), bad, agent="builder")
+            world.sessions.start(world.permit(bad), bad, agent="builder", without_sandbox=True)
         assert refusal.value.code == code
     world.brakes.reason = "F12 was pressed"
     with pytest.raises(Refusal, match="F12 was pressed"):

@@ -45,7 +45,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
 def ran(engine: Engine, repository: Repository, prompt: str = "summarise the day", edit: str | None = None) -> str:
     """A session of a flow that ran to its end; its id."""
     card = engine.cards.propose(prompt, workspace=str(repository.path))
-    engine.cards.approve(card.id, edit=edit)
+    engine.cards.approve(card.id, edit=edit, without_sandbox=True)
     session = engine.sessions.of_prediction(card.id)
     assert session is not None
     return engine.sessions.wait(session.id, 60).id
@@ -101,7 +101,7 @@ def test_a_correction_made_three_times_speaks_in_the_fourth_prompt(world: ModelW
                 json.dumps({"learnings": [claim]}),
             )
             card = world.propose("Write a greeting into hello.txt")
-            engine.cards.approve(card.id, edit=f"Write a greeting into hello.txt. {words}")
+            engine.cards.approve(card.id, edit=f"Write a greeting into hello.txt. {words}", without_sandbox=True)
             session = engine.sessions.of_prediction(card.id)
             assert session is not None
             while not (view := engine.sessions.wait(session.id, 0.02)).state.over:

@@ -114,7 +114,9 @@ class Bench:
         self.serves = ""
         self.estimate = 50_000
 
-    def start(self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int) -> SessionView:
+    def start(
+        self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int, without_sandbox: bool
+    ) -> SessionView:
         assert permit.digest == assignment.digest
         if self.broken:
             raise Refusal("permit_used", "the permit was used already")

@@ -55,3 +55,21 @@ def test_talk_about_what_destroys_is_not_stopped() -> None:
         commands = [text for text in examples("disguised_commands") if "\n" not in text and "`" not in text]
         stopped = [text for text in commands if check_prompt(frame.format(text)).verdict is not Verdict.ALLOW]
         assert stopped == [], frame
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("creative_tuned", 43), ("creative_aside", 39), ("creative_blind", 12)],
+)
+def test_creative_commands_are_stopped(name: str, least: int) -> None:
+    """Rules were tuned on the first list alone, the others were written before and set aside. No list gets worse."""
+    texts = examples(name)
+    stopped = sum(check_command(text).verdict is not Verdict.ALLOW for text in texts)
+    print(f"{name}: {stopped} of {len(texts)}")
+    assert stopped >= least
+
+
+def test_what_looks_like_a_creative_command_is_not_stopped() -> None:
+    texts = examples("creative_safe")
+    found = [(text, check_command(text)) for text in texts]
+    assert [(text, one.rule) for text, one in found if one.verdict is not Verdict.ALLOW] == []

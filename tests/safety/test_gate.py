@@ -47,6 +47,9 @@ def test_nothing_against_it_passes() -> None:
         ("workspace", {"workspace_acts": True}, {"workspace_acts": False}),
         ("suggested", {"suggested": False}, {"suggested": True}),
         ("quiet", {"quiet": False}, {"quiet": True}),
+        ("no-sandbox", {"confined": True}, {"confined": False}),
+        ("no-sandbox", {"confined": True, "waived": True}, {"confined": False, "confirmed": True}),
+        ("sandbox-waived", {"confined": True, "waived": True}, {"confined": False, "waived": True}),
     ],
 )
 def test_boundary(row: str, passes: dict[str, object], asks: dict[str, object]) -> None:
@@ -62,9 +65,17 @@ def test_a_content_block_blocks_for_review() -> None:
 @given(st.builds(GateFacts, confidence=st.floats(0, 1), estimate=st.integers(0, 10**8), targets=st.just(("x",)),
                  novel_pair=st.booleans(), rejections=st.integers(0, 9), decisions=st.integers(0, 50),
                  content=st.sampled_from(Verdict), day_cost=st.integers(0, 10**8), day_cap=st.integers(0, 10**8),
-                 by_operator=st.just(True), phase=st.integers(0, 2), quiet=st.booleans()))  # fmt: skip
-def test_an_operators_approval_satisfies_every_row(facts: GateFacts) -> None:
-    assert decide_gate(facts).verdict == "allow"
+                 by_operator=st.booleans(), phase=st.integers(0, 2), quiet=st.booleans(), confined=st.booleans(),
+                 waived=st.booleans(), confirmed=st.booleans()))  # fmt: skip
+def test_an_operators_approval_satisfies_every_row_but_a_missing_sandbox(facts: GateFacts) -> None:
+    said = decide_gate(facts)
+    if facts.by_operator:
+        assert (said.verdict == "allow") is (facts.confined or facts.waived or facts.confirmed)
+    elif not facts.confined:
+        assert said.verdict != "allow", "nothing runs by itself without a sandbox, whatever the settings"
+    assert ("no sandbox on this machine" in said.reason) is not facts.confined, "every verdict says it"
+    if not facts.confined:
+        assert "bubblewrap" in said.reason
 
 
 @pytest.mark.parametrize(

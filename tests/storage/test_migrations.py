@@ -78,8 +78,24 @@ def test_a_script_that_lacks_a_revision_is_not_used(tmp_path: Path, monkeypatch:
     script = tmp_path / "new.sql"
     script.write_text(migrations.SCRIPT.read_text().replace(" 0007", "", 1))
     monkeypatch.setattr(migrations, "SCRIPT", script)
+    monkeypatch.setattr(migrations, "_upgrade", lambda path: path.write_bytes(b"by its migrations"))
     migrations._create(tmp_path / "new.db")
-    assert not (tmp_path / "new.db").exists()
+    assert (tmp_path / "new.db").read_bytes() == b"by its migrations"
+
+
+def test_a_start_that_was_killed_leaves_no_half_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "clawpy.db"
+    (tmp_path / "clawpy.db.new").write_bytes(b"half of it")
+    migrations.bring_up_to_date(path)
+    assert migrations.stored_version(path) == migrations.HEAD
+    assert [one.name for one in tmp_path.iterdir()] == ["clawpy.db"]
+
+
+def test_an_empty_database_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "clawpy.db"
+    path.touch()
+    with pytest.raises(Refusal, match="is empty"):
+        migrations.bring_up_to_date(path)
 
 
 def test_head_is_the_newest_revision() -> None:

@@ -178,7 +178,7 @@ def _router(desk: Desk) -> APIRouter:
     def confirm(card_id: CardId, body: Annotated[bodies.ConfirmBody | None, Body()] = None) -> Any:
         """Approve: it runs."""
         asked = body or bodies.ConfirmBody()
-        return Reply(desk.confirm(card_id, asked.edit, asked.parameters))
+        return Reply(desk.confirm(card_id, asked.edit, asked.parameters, without_sandbox=asked.without_sandbox))
 
     @router.post("/predictions/{id}/reject", **decided)
     def reject(card_id: CardId, body: Annotated[bodies.RejectBody | None, Body()] = None) -> Any:

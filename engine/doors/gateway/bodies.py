@@ -55,10 +55,12 @@ class TriggerBody(Asked):
 
 
 class ConfirmBody(Asked):
-    """`edit` is another prompt, or `KEY=VALUE` parameters of a flow; `parameters` are the latter as data."""
+    """`edit` is another prompt, or `KEY=VALUE` parameters of a flow; `parameters` are the latter as data.
+    `withoutSandbox` confirms that it runs unconfined, which a card that says `needsConfirmation` needs."""
 
     edit: Prose | None = None
     parameters: Annotated[dict[str, Any], Field(max_length=50)] | None = None
+    without_sandbox: bool = False
 
 
 class RejectBody(Asked):

@@ -24,24 +24,31 @@ PARTING_SECONDS = 1.0
 
 
 class Connection(H11Protocol):
-    """An HTTP connection."""
+    """An HTTP connection. `waiting` are those of one server that are not being answered, the longest waiting first."""
 
     limits: ClassVar[Limits] = Limits()
+    waiting: ClassVar[dict[Connection, None]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client is there; one too many is sent away without a word."""
+        """A client is there. When that is one too many, the one that has kept the server waiting longest is sent away
+        without a word, this one itself where all others are being answered."""
         super().connection_made(transport)
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._phase: Any = None
         self._handed_on = False
         if len(self.connections) > self.limits.connections:
-            transport.abort()
-            return
+            longest = next(iter(self.waiting), None)
+            if longest is None:
+                transport.abort()
+                return
+            self.waiting.pop(longest)
+            longest.transport.abort()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
+        self.waiting.pop(self, None)
         self._rest()
         super().connection_lost(exc)
 
@@ -58,6 +65,7 @@ class Connection(H11Protocol):
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """From here on it is a WebSocket's connection."""
         self._rest()
+        self.waiting.pop(self, None)
         self._handed_on = True
         super().handle_websocket_upgrade(event)
 
@@ -98,6 +106,10 @@ class Connection(H11Protocol):
         if self._handed_on:
             return
         phase: Any = self.conn.their_state
+        if phase not in (h11.IDLE, h11.SEND_BODY):
+            self.waiting.pop(self, None)
+        elif not self.transport.is_closing():
+            self.waiting.setdefault(self)
         if phase is h11.IDLE and self.cycle is not None and not self.conn.trailing_data[0]:
             phase = None  # between two requests; uvicorn hangs up after a while
         if phase is self._phase:

@@ -83,12 +83,21 @@ class Desk:
 
     # -- deciding
 
-    def confirm(self, card_id: str, edit: str | None = None, parameters: Mapping[str, Any] | None = None) -> Document:
-        """Approve and start."""
+    def confirm(
+        self,
+        card_id: str,
+        edit: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        without_sandbox: bool = False,
+    ) -> Document:
+        """Approve and start. `without_sandbox` confirms that it runs unconfined."""
         return self._decide(
             card_id,
             "confirm",
-            lambda: self._engine.cards.approve(card_id, edit=edit, parameters=parameters, by=DecidedBy.API),
+            lambda: self._engine.cards.approve(
+                card_id, edit=edit, parameters=parameters, by=DecidedBy.API, without_sandbox=without_sandbox
+            ),
         )
 
     def reject(self, card_id: str, reason: DismissReason | None = None) -> Document:

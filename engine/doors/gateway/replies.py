@@ -116,6 +116,8 @@ class Prediction(Told):
     session: str | None
     task_id: str | None
     note: str
+    without_sandbox: bool
+    needs_confirmation: bool
 
 
 class Session(Told):

@@ -98,7 +98,7 @@ class Server:
         _quiet_uvicorn()
         config = uvicorn.Config(
             self._app,
-            http=type("LimitedConnection", (Connection,), {"limits": limits}),
+            http=type("LimitedConnection", (Connection,), {"limits": limits, "waiting": {}}),
             ws=PulseConnection,
             loop="asyncio",
             lifespan="off",

@@ -28,7 +28,7 @@ CARDS = frozenset({Happening.NEW_MEDIUM, Happening.NEW_HIGH})
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Something to tell. `words` say what happened, for a card its prompt; `confidence` in [0, 1], None where there is
-    none; `asks` that the content filter wants a person to look at the card itself (SPEC 3.5)."""
+    none; `asks` that a person must look at the card itself: the content filter asks, or no sandbox works."""
 
     happening: Happening
     at: datetime
@@ -102,7 +102,7 @@ def moment(fact: Fact, cards: Cards, sessions: Sessions, now: datetime) -> Momen
         card_id=card.id,
         channel=card.assignment.channel,
         confidence=card.confidence,
-        asks=card.asks,
+        asks=card.asks or card.needs_confirmation,
     )
 
 

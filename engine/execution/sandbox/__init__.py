@@ -3,6 +3,7 @@
 from engine.execution.sandbox.base import (
     PRIVATE,
     SESSION_MARK,
+    UNCONFINED,
     Confinement,
     NoSandbox,
     RungReport,
@@ -27,6 +28,7 @@ __all__ = [
     "SECRET_PLACES",
     "SECRET_POINTERS",
     "SESSION_MARK",
+    "UNCONFINED",
     "Bubblewrap",
     "Confinement",
     "HostGate",

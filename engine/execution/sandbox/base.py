@@ -62,6 +62,10 @@ class Sandbox(Protocol):
         """TMPDIR as commands see it."""
 
 
+UNCONFINED = "no sandbox"
+"""How the row of a session says that nothing confined it."""
+
+
 class NoSandbox:
     """The last rung: a clean environment and a process group, no more. Nothing autonomous may execute here."""
 
@@ -70,7 +74,7 @@ class NoSandbox:
     gates = False
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
-        return "none"
+        return UNCONFINED
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         return list(argv)

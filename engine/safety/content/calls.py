@@ -23,6 +23,20 @@ DEEPEST = 10
 BUDGET = 30_000
 """Characters of nested text that are taken apart for one command; more is asked about."""
 
+_UNRESOLVED = re.compile(r"\$(?!\$)")
+_NAMING = re.compile(
+    r"\$\{?(cc|cxx|cpp|ld|ar|python3?|pip|node|npm|go|cargo|make|java|editor|pager|ruby|rustc|docker|git|shell)\}?"
+)
+"""Variables that by custom name a program; one that the text sets itself is resolved before."""
+
+_EMITTERS = re.compile(
+    r"\s*(\S*/)?(ssh-agent|dircolors|keychain|gpg-agent|lesspipe(\.sh)?|resize|tset|getopt|declare|typeset|"
+    r"(pyenv|rbenv|nodenv|jenv|goenv|phpenv|plenv|brew|direnv|starship|zoxide|fnm|opam|conda|mamba|micromamba|minikube|"
+    r"docker-machine|luarocks|thefuck|atuin|mise|asdf|kubectl|gh|npm|pip3?|register-python-argcomplete)\s+"
+    r"(init|env|hook|shellenv|shell\.\w+|docker-env|path|activate|completions?|alias|-\S+))\b[^;|&`$\n<>]*"
+)
+"""Programs whose output is made to be evaluated."""
+
 _TEXT_WRAPPERS = frozenset({"watch", "parallel", "entr"})
 _SPELLINGS = {
     "nodejs": "node",
@@ -59,6 +73,8 @@ class Unwrapped:
     """Interpreter and source text."""
     downloads_to_shell: bool = False
     unreadable: str = ""
+    unresolved: str = ""
+    """A command whose name the text does not tell."""
     budget: int = BUDGET
     downloaded: set[str] = field(default_factory=set)
     """Files that the text itself fetched from elsewhere."""
@@ -119,6 +135,8 @@ def _call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: t
         return
     base = _program(argv[0])
     args = argv[1:]
+    if argv[0] in simple.globs or _UNRESOLVED.search(base):
+        result.unresolved = argv[0]
     result.downloaded |= saved_as(base, args, simple.redirects)
     if result.downloaded and (argv[0] in result.downloaded or (base in _RUNS_FILES and result.downloaded & set(args))):
         result.downloads_to_shell = True
@@ -156,6 +174,8 @@ _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
 def _program(word: str) -> str:
     """The name of a program without its folder, version and way of spelling."""
     base = word.rsplit("/", 1)[-1].lower().removesuffix(".exe")
+    if named := _NAMING.fullmatch(base):
+        base = named[1]
     base = re.sub(r"^(python|pypy|perl|ruby|php|lua)[0-9.]+$", r"\1", base).replace("pypy", "python")
     return _SPELLINGS.get(base, base)
 
@@ -232,7 +252,9 @@ def _wrapper(base: str, args: list[str], simple: Simple, result: Unwrapped, dept
         return
     if base == "xargs" and simple.source is not None:
         fed = output_of(simple.source, 0)
-        if fed is not None:
+        if fed is not None and "{}" in " ".join(rest):
+            rest = [word.replace("{}", fed.strip()[:200]) for word in rest[:20]]
+        elif fed is not None:
             rest = rest + fed.split()[:200]
     _call(rest, simple, result, depth + 1, (*via, base))
 
@@ -243,6 +265,8 @@ def _shell(base: str, args: list[str], simple: Simple, result: Unwrapped, depth:
         text = " ".join(args)
         if "$()" in text:
             result.downloads_to_shell |= downloads(simple.nested)
+            if text == "$()" and simple.nested and _EMITTERS.fullmatch(simple.nested[0]):
+                return
         _script(text, result, depth + 1, via)
         return
     if base == "ssh":

@@ -217,6 +217,14 @@ def judge_xargs(call: Call) -> Hit | None:
     return None
 
 
+def feeds_everything(simple: Simple) -> bool:
+    """Does a command name every file there is: `git ls-files`, `find .` without a choice, `ls`?"""
+    program, words = _name(simple), simple.argv
+    if program == "git":
+        return words[1:2] == ["ls-files"] and not any(word[:1] != "-" for word in words[2:])
+    return program == "find" and not any(word in _SELECTING for word in words)
+
+
 def _name(simple: Simple) -> str:
     words = [word for word in simple.argv if word not in ("sudo", "command", "env", "nohup", "time")]
     return words[0].rsplit("/", 1)[-1] if words else ""

@@ -8,13 +8,6 @@ from engine.safety.content.calls import Call
 from engine.safety.content.patterns import ASK, BLOCK, Hit, has_option
 from engine.values import Verdict
 
-_SECRETS = re.compile(
-    r"(^|[/=@])(\.ssh/|\.aws/credentials|\.netrc|\.gnupg/|id_(rsa|ed25519|ecdsa|dsa)\b|\.env($|\.)|\.pgpass|"
-    r"\.kube/config|\.docker/config\.json|\.npmrc|\.pypirc)|^@?/etc/(shadow|passwd|sudoers)",
-    re.IGNORECASE,
-)
-
-
 _CLIENT_METHODS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
 
 # What a request that writes means, by its address and what it sends; the first that fits.
@@ -79,8 +72,6 @@ def judge_http(call: Call) -> Hit | None:
         for pattern, verdict, rule, reason in _WRITES:
             if pattern.search(said):
                 return verdict, rule, reason
-        if any(_SECRETS.search(word) for word in args):
-            return BLOCK, "secret-leak", "sends a file with secrets away"
     if any(word.startswith("--mail-") for word in args):
         return ASK, "message", "sends mail"
     return None
@@ -112,9 +103,7 @@ def _has_data(args: list[str]) -> bool:
 
 
 def judge_copy_away(call: Call) -> Hit | None:
-    """scp, nc and their like with secret files."""
+    """scp and their like into system folders elsewhere."""
     if call.args and re.search(r"\w:/(etc|boot|bin|sbin|usr|lib|dev)(/|$)", call.args[-1]):
         return BLOCK, "copy-over", f"writes into a system folder elsewhere: {call.args[-1][:80]}"
-    if any(_SECRETS.search(word) for word in call.args) and any(":" in word for word in call.args):
-        return BLOCK, "secret-leak", "sends a file with secrets away"
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from engine.safety.content import code, rulebook, targets, unlisted
+from engine.safety.content import code, leaks, rulebook, targets, unlisted
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.own import NOTHING, OwnRules
 from engine.safety.content.patterns import Hit
@@ -29,9 +29,20 @@ def judge_command(text: str, depth: int, own: OwnRules = NOTHING) -> Hit | None:
     hits += _judge_code(unwrapped, depth, own)
     if unwrapped.downloads_to_shell:
         hits.append((Verdict.BLOCK, "download-run", "runs what it downloads, unseen"))
+    if _pushes_to_new_remote(unwrapped.calls):
+        hits.append((Verdict.ASK, "push-elsewhere", "pushes to a remote that it names itself"))
+    if unwrapped.unresolved:
+        hits.append((Verdict.ASK, "unresolved", f"runs what the text does not name: {unwrapped.unresolved[:80]}"))
     if unwrapped.unreadable:
         hits.append((Verdict.ASK, "unreadable", unwrapped.unreadable))
     return strongest(hits)
+
+
+def _pushes_to_new_remote(calls: list[Call]) -> bool:
+    git = [call.args for call in calls if call.base == "git"]
+    return any("remote" in args and {"add", "set-url"} & set(args) for args in git) and any(
+        "push" in args for args in git
+    )
 
 
 def _judge_call(call: Call, own: OwnRules) -> Hit | None:
@@ -47,9 +58,7 @@ def _judge_call(call: Call, own: OwnRules) -> Hit | None:
             hits.append((broken.verdict, broken.id, broken.reason))
         elif (said := unlisted.judge_unlisted(call)) is not None:
             hits.append(said)
-    target = targets.judge(call)
-    if target is not None:
-        hits.append(target)
+    hits += [hit for judge in (targets.judge, leaks.judge_leak, leaks.judge_index) if (hit := judge(call)) is not None]
     if code.is_database_client(call.base):
         source = call.simple.source
         fed = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None and source.argv else "")

@@ -14,7 +14,7 @@ _DOWNLOADERS = frozenset({"curl", "wget", "fetch", "aria2c", "http", "lwp-downlo
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
 
 
-def _chain(simple: Simple) -> Iterator[Simple]:
+def chain_of(simple: Simple) -> Iterator[Simple]:
     seen = 0
     one: Simple | None = simple
     while one is not None and seen < 50:
@@ -29,7 +29,7 @@ def program_of(simple: Simple) -> str:
 
 
 def chain_downloads(simple: Simple) -> bool:
-    return any(program_of(one) in _DOWNLOADERS or downloads(one.nested) for one in _chain(simple))
+    return any(program_of(one) in _DOWNLOADERS or downloads(one.nested) for one in chain_of(simple))
 
 
 def downloads(nested: list[str]) -> bool:
@@ -40,7 +40,7 @@ def decodes(simple: Simple) -> bool:
     return any(
         program_of(one) in ("base64", "base32", "xxd", "openssl", "gpg", "uudecode", "rev", "gunzip", "zcat")
         and any(word in ("-d", "-D", "--decode", "-r", "-dc", "enc") or word == "-rp" for word in one.argv)
-        for one in _chain(simple)
+        for one in chain_of(simple)
     )
 
 
@@ -59,6 +59,8 @@ def output_of(simple: Simple, depth: int) -> str | None:
             value = unescape(value) if "%b" in text else value
             text = re.sub(r"%(?:b|s|q)", lambda _match, value=value: value, text, count=1)  # type: ignore[misc]
         return text
+    if program in ("which", "whereis") and len(args) == 1:
+        return args[0]
     fed = simple.stdin
     if fed is None and simple.source is not None:
         fed = output_of(simple.source, depth + 1)

@@ -26,16 +26,20 @@ class Simple:
     redirects: list[tuple[str, str]] = field(default_factory=list)
     nested: list[str] = field(default_factory=list)
     assigned: dict[str, str] = field(default_factory=dict)
+    globs: set[str] = field(default_factory=set)
+    """Words that the shell replaces by the names of files that fit them."""
 
 
 MOST = 300
 """Simple commands of one text that are looked at."""
 
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){}#\n~]+")
+_NO_GLOB = re.compile(r"[^*?\[]*|\[\[?")
 _BLANK = re.compile(r"[ \t]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)", re.DOTALL)
 _PARAMETER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?[-=]([^${}`()]*)\}")
 _ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": ""}
 _BRACES = re.compile(r"^([^{}]*)\{([^{}]*,[^{}]*)\}([^{}]*)$")
@@ -75,6 +79,7 @@ class _Parser:
         self.current = Simple()
         self.known: dict[str, str] = {}
         self.heredocs: list[tuple[Simple, str, bool, bool]] = []
+        self.globbed = False
 
     def run(self) -> list[Simple]:
         text = self.text
@@ -111,6 +116,8 @@ class _Parser:
             self._end()
             self.current.source = left if left.argv or left.source else None
             return
+        if character == ")" and "case" in self.text[: self.at]:
+            self.current.globs.clear()  # a pattern of `case`
         self.at += 1
         self._end()
 
@@ -177,13 +184,16 @@ class _Parser:
         if self.at == start:
             self.at += 1
             return
-        if not quoted and " " in word and "$" in self.text[start : self.at]:
-            pieces = word.split()
+        separators = " " + self.known.get("IFS", "")
+        if not quoted and "$" in self.text[start : self.at] and any(one in word for one in separators):
+            pieces = re.split(f"[{re.escape(separators)}]+", word)
         elif not quoted and (braces := _BRACES.match(word)):
             pieces = [braces[1] + part + braces[3] for part in braces[2].split(",")][:64]
             pieces = [piece for piece in pieces if piece]
         else:
             pieces = [word]
+        if self.globbed:
+            self.current.globs.update(pieces)
         for piece in pieces:
             self.current.argv.append(piece)
             self.current.quoted.append(quoted)
@@ -193,9 +203,11 @@ class _Parser:
         text = self.text
         parts: list[str] = []
         quoted = False
+        self.globbed = False
         while self.at < len(text):
             plain = _PLAIN.match(text, self.at)
             if plain:
+                self.globbed |= not _NO_GLOB.fullmatch(plain[0])
                 parts.append(plain[0])
                 self.at = plain.end()
                 continue
@@ -283,7 +295,10 @@ class _Parser:
             end = name.end() if name else self.at + 2
             whole = text[self.at : end]
             self.at = end
-        match = _PARAMETER.fullmatch(whole)
+        default = _DEFAULT.fullmatch(whole)
+        if default and not (default[1] in self.known or default[1] in self.current.assigned):
+            return default[2][:1000]
+        match = _PARAMETER.fullmatch(f"${{{default[1]}}}" if default else whole)
         name_of = (match[1] or match[2]) if match else ""
         if name_of == "IFS":
             return " "

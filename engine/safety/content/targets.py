@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable
 
 from engine.safety.content.calls import Call
-from engine.safety.content.deletions import judge_find, judge_rm, judge_windows, judge_xargs, wide
+from engine.safety.content.deletions import feeds_everything, judge_find, judge_rm, judge_windows, judge_xargs, wide
 from engine.safety.content.http import judge_copy_away, judge_http
+from engine.safety.content.leaks import INDEX_FILES
 from engine.safety.content.outputs import output_of
 from engine.safety.content.patterns import ASK, BLOCK, Hit, has_option, plain_words
+from engine.safety.content.shell import parse
 
 
 def judge_permissions(call: Call) -> Hit | None:
@@ -57,10 +59,96 @@ _SYSTEM_FILE = re.compile(
 )
 
 
-_PROFILE = re.compile(
-    r"^(~|\$\{?HOME\}?|/home/\w+|/root)/\.(bashrc|bash_profile|zshrc|zprofile|profile|gitconfig|ssh/config|netrc|npmrc|"
-    r"config/fish/config\.fish|kube/config|aws/(credentials|config))$"
+_HOME = r"^(~|\$\{?HOME\}?|/home/[\w.-]+|/Users/[\w.-]+|/root)/"
+_STARTS = re.compile(
+    _HOME + r"(\.(bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|"
+    r"gitconfig|netrc|npmrc|vimrc|inputrc|xinitrc|xprofile|ssh/\w+|config/fish/.*|config/(systemd|autostart|git)/.*|"
+    r"kube/config|aws/\w+|cargo/config\S*|local/share/systemd/.*)|Library/LaunchAgents/.*)$|"
+    r"^/(etc/(profile|bash|zsh|environment|systemd/|init\.d/|rc\.|ld\.so|cron|sudoers|gitconfig)|"
+    r"(usr/)?lib/systemd/|Library/Launch|var/spool/cron)"
 )
+"""What a shell, a login, a timer or git runs or obeys by itself later."""
+
+_HOOKS = re.compile(r"(^|/)\.git/(hooks/|config$|info/attributes$)")
+_LATER = (ASK, "starts-later", "changes what runs by itself later")
+
+
+def judge_written(call: Call) -> Hit | None:
+    """tee, cp, mv, ln, install, sed -i and redirections into files that start something later."""
+    files = [target for operator, target in call.simple.redirects if ">" in operator]
+    if call.base in ("tee", "dd", "truncate") or (call.base in ("sed", "perl") and edits_in_place(call.args)):
+        files += [word.removeprefix("of=") for word in call.args]
+    elif call.base in ("cp", "mv", "ln", "install", "rsync", "scp"):
+        files += call.args[-1:]
+    if any(_STARTS.search(file) or _HOOKS.search(file) for file in files):
+        return _LATER
+    if any(INDEX_FILES.search(file) for file in files):
+        return ASK, "foreign-index", "changes where packages come from"
+    if call.base == "crontab" and (call.args == ["-"] or (call.args and call.args[0][0] != "-")):
+        return _LATER
+    if call.base in ("systemctl", "launchctl") and {"enable", "load", "bootstrap", "link"} & set(call.args[:3]):
+        return _LATER if any("/" in word for word in call.args) else None
+    return _git_settings(call.args) if call.base == "git" else None
+
+
+_HARMLESS_SETTINGS = re.compile(
+    r"(user\.(name|email)|color\..*|init\.defaultbranch|pull\.\w+|push\.(default|autosetupremote)|core\.(autocrlf|"
+    r"eol|filemode|quotepath|ignorecase|whitespace|excludesfile|longpaths)|rerere\..*|fetch\.prune|branch\..*|"
+    r"merge\.(conflictstyle|ff)|rebase\..*|credential\.helper|http\.postbuffer|core\.editor|alias\.\S+|"
+    r"diff\.(tool|colormoved|algorithm)|merge\.tool|log\.\w+|safe\.directory)$",
+    re.IGNORECASE,
+)
+
+
+def _git_settings(args: list[str]) -> Hit | None:
+    """`git config --global KEY VALUE`, of all repositories; looking, and what runs nothing, passes."""
+    if "config" not in args[:4] or not {"--global", "--system"} & set(args):
+        return None
+    words = [
+        word for word in args[args.index("config") + 1 :] if word[:1] != "-" and word not in ("set", "get", "list")
+    ]
+    reads = any(word.startswith(("--get", "--list", "-l", "--show", "--name-only", "--unset")) for word in args)
+    if reads or len(words) < 2 or "get" in args:
+        return None
+    if _HARMLESS_SETTINGS.fullmatch(words[0]) and not words[1].startswith("!"):
+        return None
+    return _LATER
+
+
+def edits_in_place(args: list[str]) -> bool:
+    """`sed -i`, `perl -pi`: files are overwritten."""
+    return any(re.fullmatch(r"-[a-zA-Z]*i\S*|--in-place\S*", word) and word[:2] != "-I" for word in args[:6])
+
+
+_EVERYTHING = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
+
+
+def judge_edit(call: Call) -> Hit | None:
+    """sed and perl in place over every file that there is."""
+    if not edits_in_place(call.args):
+        return None
+    if any(re.fullmatch(r"-[a-zA-Z]*i\.?\w{2,}|--in-place=.+", word) and "." in word for word in call.args):
+        return None  # it keeps a copy of each
+    everything = any(_EVERYTHING.fullmatch(word) for word in call.args[1:])
+    if "$()" in call.args:
+        everything |= any(feeds_everything(one) for text in call.simple.nested for one in parse(text)[:1])
+    if "xargs" in call.via or "parallel" in call.via:
+        feeder = call.simple.source
+        everything |= feeder is not None and feeder.source is None and feeds_everything(feeder)
+    if everything:
+        return ASK, "edits-all", "overwrites every file that it finds"
+    return None
+
+
+def judge_emptied(call: Call) -> Hit | None:
+    """`for f in …; do > "$f"; done`, `cp /dev/null "$f"`: files whose names are not known here are emptied."""
+    nothing = call.base in ("", ":", "true") or (call.base == "cat" and call.args == ["/dev/null"])
+    targets = [target for operator, target in call.simple.redirects if operator in (">", ">|", "&>")] if nothing else []
+    if call.base == "cp" and call.args[:1] == ["/dev/null"]:
+        targets = call.args[1:]
+    if any("$" in target or "*" in target or target == "{}" for target in targets):
+        return ASK, "rm-unknown", "empties files whose names are not known here"
+    return None
 
 
 def judge_truncate(call: Call) -> Hit | None:
@@ -87,10 +175,8 @@ def judge_redirects(call: Call) -> Hit | None:
     for operator, target in call.simple.redirects:
         if ">" in operator and _SYSTEM_FILE.match(target):
             return BLOCK, "system-file", f"overwrites {target[:80]}"
-        if ">" in operator and re.search(r"(^|/)\.ssh/authorized_keys$", target):
+        if ">" in operator and re.search(r"(^|/)\.ssh/(authorized_keys|rc|config)$", target):
             return BLOCK, "system-file", "changes who may log in"
-        if operator in (">", ">|", "&>") and _PROFILE.search(target):
-            return ASK, "profile", f"replaces {target[:80]}"
         if ">" in operator and re.match(r"^/dev/(tcp|udp)/", target):
             return ASK, "message", "opens a connection to the outside"
     return None
@@ -123,6 +209,7 @@ _BY_JUDGE: tuple[tuple[Callable[[Call], Hit | None], str], ...] = (
     (judge_copy_away, "scp nc ncat rsync sftp ftp rclone"),
     (judge_truncate, "truncate shred"),
     (judge_control_socket, "socat telnet"),
+    (judge_edit, "sed gsed perl"),
 )
 JUDGES = {program: judge_one for judge_one, programs in _BY_JUDGE for program in programs.split()}
 
@@ -130,4 +217,5 @@ JUDGES = {program: judge_one for judge_one, programs in _BY_JUDGE for program in
 def judge(call: Call) -> Hit | None:
     """What a call's targets say against it."""
     judge_one = JUDGES.get(call.base)
-    return (judge_one(call) if judge_one else None) or judge_redirects(call)
+    found = (judge_one(call) if judge_one else None) or judge_redirects(call)
+    return found or judge_written(call) or judge_emptied(call)

@@ -13,6 +13,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from engine.storage.files import damaged_fix
 from engine.values import Refusal
 from engine.values.text import count
 
@@ -26,10 +27,12 @@ SCRIPT = HERE / "new.sql"
 
 
 def bring_up_to_date(path: Path) -> None:
-    """Create or migrate the database at `path`. Raises `Refusal` when it is from a newer version."""
-    new = not path.exists()
-    if new:
+    """Create or migrate the database at `path`. Raises `Refusal` when it is from a newer version, or empty."""
+    if not path.exists():
         _create(path)
+        return
+    if path.stat().st_size == 0:  # what this program makes is never empty, see `_create`
+        raise Refusal("damaged_home", f"{path} is damaged: it is empty", damaged_fix(path))
     version = stored_version(path)
     if version == HEAD:
         return
@@ -39,7 +42,7 @@ def bring_up_to_date(path: Path) -> None:
             f"{path} was written by a newer version of Clawpy Console (its format is {version}, this one knows {HEAD})",
             "upgrade Clawpy Console, or name another folder with --home DIR",
         )
-    if version is not None and not new:
+    if version is not None:
         back_up(path, version)
     _upgrade(path)
 
@@ -92,13 +95,21 @@ def _literal(value: object) -> str:
 
 
 def _create(path: Path) -> None:
-    """Make the database, unless a revision has come since among those that the script is made of."""
+    """Make the database, whole or not at all: beside its place, then moved there.
+
+    The script is not used when a revision has come since among those that it is made of.
+    """
     script = SCRIPT.read_text(encoding="utf-8")
     made_of = set(script.partition("\n")[0].split()[1:])
-    if {one for one in _revisions() if one <= max(made_of)} != made_of:
-        return
-    with closing(sqlite3.connect(path, timeout=10, isolation_level=None)) as connection:
-        connection.executescript(script)
+    half = path.with_name(path.name + ".new")
+    for left in (half, half.with_name(half.name + "-journal")):  # of a start that was killed
+        left.unlink(missing_ok=True)
+    if {one for one in _revisions() if one <= max(made_of)} == made_of:
+        with closing(sqlite3.connect(half, timeout=10, isolation_level=None)) as connection:
+            connection.executescript(script)
+    if stored_version(half) != HEAD:
+        _upgrade(half)
+    half.replace(path)
 
 
 def _revisions() -> set[str]:

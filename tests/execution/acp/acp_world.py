@@ -192,7 +192,14 @@ class AcpWorld:
             now,
             now + timedelta(minutes=15),
         )
-        return self.sessions.start(permit, assignment, agent="builder", mode=mode, estimate=50_000)
+        return self.sessions.start(
+            permit,
+            assignment,
+            agent="builder",
+            mode=mode,
+            estimate=50_000,
+            without_sandbox=not self.sessions.sandbox.confines,
+        )
 
     def finish(self, view: SessionView, seconds: float = 20) -> SessionView:
         """Wait for its end; nothing of it is left running."""

@@ -118,7 +118,9 @@ def test_a_flow_is_proposed_run_and_reviewed_like_any_and_gone_after_a_roll_back
             assert card.assignment.flow == "check_release"
             assert not card.check_only
             assert card.served == "git status, then sh stamp.sh", "the card says what is approved"
-            view = world.finish(engine.sessions.get(engine.cards.approve(card.id).session_id or ""))
+            view = world.finish(
+                engine.sessions.get(engine.cards.approve(card.id, without_sandbox=True).session_id or "")
+            )
             assert (view.state, view.error) == (SessionState.SUCCEEDED, "")
             assert view.summary == "2 commands of check_release ran to the end"
             assert [one.path for one in engine.changes.get(view.change_set_id or "").files] == ["stamp.txt"]
@@ -133,7 +135,7 @@ def test_a_flow_is_proposed_run_and_reviewed_like_any_and_gone_after_a_roll_back
         assert engine.cards.get(predicted.id).status is Status.EXPIRED, "its evidence is gone"
         assert list(engine.flows) == before
         with pytest.raises(Refusal, match="there is no flow 'check_release'") as refused:
-            engine.cards.approve(later.id)
+            engine.cards.approve(later.id, without_sandbox=True)
         assert refused.value.fix.startswith("what was learnt and rolled back is gone: clawpy dismiss")
         assert engine.cards.get(later.id).status is Status.PENDING
         assert world.propose("check release").assignment.flow is None
@@ -149,9 +151,9 @@ def test_an_approval_is_for_the_commands_that_the_card_told(world: ModelWorld) -
         with in_force(engine, FlowOffload("check_release", "Check", ("echo other",))):
             assert list(engine.flows)[-1] == "check_release_2"
             with pytest.raises(Refusal, match="there is no flow 'check_release'"):
-                engine.cards.approve(card.id)
+                engine.cards.approve(card.id, without_sandbox=True)
         with in_force(engine, first):
-            done = engine.cards.approve(card.id)
+            done = engine.cards.approve(card.id, without_sandbox=True)
             assert world.finish(engine.sessions.get(done.session_id or "")).state is SessionState.SUCCEEDED
 
 
@@ -167,7 +169,7 @@ def test_a_flow_has_the_rails_of_any_other(world: ModelWorld) -> None:
     with world.opened() as engine:
         for name, (commands, state, told) in RAILED.items():
             with in_force(engine, FlowOffload(name, "Try it", commands)):
-                card = engine.cards.approve(world.propose(name).id)
+                card = engine.cards.approve(world.propose(name).id, without_sandbox=True)
                 view = world.finish(engine.sessions.get(card.session_id or ""))
                 assert view.state is state, name
                 assert told in view.error
@@ -175,7 +177,7 @@ def test_a_flow_has_the_rails_of_any_other(world: ModelWorld) -> None:
         with in_force(engine, FlowOffload("elsewhere", "Try it", ("true",)), workspace="/other"):
             card = world.propose("elsewhere")
             with pytest.raises(Refusal, match="learnt in /other"):
-                engine.cards.approve(card.id)
+                engine.cards.approve(card.id, without_sandbox=True)
 
 
 def test_what_agents_repeat_becomes_a_flow(world: ModelWorld) -> None:
@@ -202,7 +204,7 @@ def test_what_agents_repeat_becomes_a_flow(world: ModelWorld) -> None:
         assert set(engine.adaptation.view(one.id).preview.after) - set(engine.adaptation.view(one.id).preview.before)
         engine.adaptation.approve(one.id)
         asked = len(world.server.requests)
-        card = engine.cards.approve(world.propose(one.effect.name).id)
+        card = engine.cards.approve(world.propose(one.effect.name).id, without_sandbox=True)
         view = world.finish(engine.sessions.get(card.session_id or ""))
         assert view.state is SessionState.SUCCEEDED
         assert "fine" in world.texts(view, "output")

@@ -51,7 +51,7 @@ def test_what_the_operator_keeps_adding_is_told_without_being_said(world: ModelW
         world.server.requests.clear()
         world.server.script("Done.")
         card = world.propose(f"Write {what}")
-        card = engine.cards.approve(card.id, edit=f"Write {what}{more}" if more else None)
+        card = engine.cards.approve(card.id, edit=f"Write {what}{more}" if more else None, without_sandbox=True)
         world.finish(engine.sessions.get(card.session_id or ""))
         return world.server.requests[0].system
 

@@ -90,6 +90,14 @@ RULES: tuple[Rule, ...] = (
         passes=("git push origin main", "git push origin HEAD:review", "git push -u origin feature"),
     ),
     Rule(
+        "push-elsewhere",
+        ASK,
+        "pushes to an address that no remote of the repository has",
+        ("git push @*://*|git@*:*|*@*:*/*",),
+        stops=("git push https://x.example/y.git HEAD", "git push git@x.example:a/b.git main"),
+        passes=("git push origin main", "git push -u origin feature", "git fetch https://x.example/y.git"),
+    ),
+    Rule(
         "git-publish-lease",
         ASK,
         "replaces published history, though only what was seen",

@@ -93,6 +93,14 @@ RULES: tuple[Rule, ...] = (
         passes=("crontab -l", "kill -9 123", "systemctl status", "ip link show", "iptables -L", "shutdown -c"),
     ),
     Rule(
+        "archive-command",
+        ASK,
+        "hands what it unpacks to a command",
+        ("tar|bsdtar|gtar --to-command|--info-script", "tar|bsdtar|gtar @--checkpoint-action=exec*"),
+        stops=("tar xf a.tar --to-command=sh",),
+        passes=("tar xf a.tar", "tar -I zstd -xf a.tar.zst"),
+    ),
+    Rule(
         "services",
         ASK,
         "stops or disables a service that others may need",

@@ -1,0 +1,152 @@
+"""Who knocks at the gateway, the control socket, the agents' server, the settings and the database without leave."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.doors.control import ControlServer, ask
+from engine.doors.gateway.limits import Limits
+from engine.home import Home
+from tests.doors.gateway.conftest import Serve, Served, serve
+
+__all__ = ["serve"]
+
+pytestmark = pytest.mark.attack("doors")
+
+IDLE = 200
+
+
+@pytest.fixture(scope="module")
+def served(serve: Serve) -> Served:
+    return serve(limits=replace(Limits(), connections=100))
+
+
+def request(path: str, *lines: str, host: str = "127.0.0.1", method: str = "GET", body: str = "") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {host}", *lines, "", body]).encode()
+
+
+TOKEN = "Authorization: Bearer %T"
+CONFIRM = "/api/v1/predictions/%C/confirm"
+LENGTH = "Content-Length: 0"
+KNOCKS = {
+    "no token": request(CONFIRM, LENGTH, method="POST"),
+    "empty token": request(CONFIRM, "Authorization: Bearer ", LENGTH, method="POST"),
+    "another token": request(CONFIRM, "Authorization: Bearer " + "x" * 43, LENGTH, method="POST"),
+    "token in the address": request(CONFIRM + "?token=%T", LENGTH, method="POST"),
+    "token as a cookie": request(CONFIRM, "Cookie: token=%T", LENGTH, method="POST"),
+    "basic": request(CONFIRM, "Authorization: Basic %T", LENGTH, method="POST"),
+    "two tokens": request(CONFIRM, TOKEN, "Authorization: Bearer x", LENGTH, method="POST"),
+    "a foreign host": request(CONFIRM, TOKEN, LENGTH, host="evil.example", method="POST"),
+    "rebound name": request(CONFIRM, TOKEN, LENGTH, host="127.0.0.1.nip.io", method="POST"),
+    "two hosts": request(CONFIRM, "Host: evil.example", TOKEN, LENGTH, method="POST"),
+    "a foreign page": request(CONFIRM, TOKEN, "Origin: https://evil.example", LENGTH, method="POST"),
+    "no page": request(CONFIRM, TOKEN, "Origin: null", LENGTH, method="POST"),
+    "another method": request(CONFIRM, TOKEN, method="GET"),
+    "override": request(CONFIRM, TOKEN, "X-HTTP-Method-Override: POST", method="GET"),
+    "a path up": request("/api/v1/health/../predictions/%C/confirm", LENGTH, method="POST"),
+    "smuggled": request(
+        CONFIRM, TOKEN, "Transfer-Encoding: chunked", "Content-Length: 4", method="POST", body="0\r\n\r\n"),
+    "a giant body": request(
+        CONFIRM, TOKEN, "Content-Length: 99999999", "Content-Type: application/json", method="POST"),
+    "half a request": request(CONFIRM, TOKEN, "Content-Length: 30", method="POST", body="{")[:-1],
+    "a forged id": request("/api/v1/predictions/pred_zzzzzzzzzzzz/confirm", TOKEN, LENGTH, method="POST"),
+    "the beginning of an id": request("/api/v1/predictions/pred_/confirm", TOKEN, LENGTH, method="POST"),
+    "a socket without a token": request(
+        "/pulse", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("knock", KNOCKS)
+def test_a_card_is_not_approved(served: Served, knock: str) -> None:
+    card = served.card()
+    sent = KNOCKS[knock].replace(b"%T", served.token.encode()).replace(b"%C", card.id.encode())
+    with contextlib.suppress(TimeoutError):
+        told = served.raw(sent, wait=0.5)
+        assert not told.startswith((b"HTTP/1.1 2", b"HTTP/1.1 101", b"HTTP/1.1 5")), told
+    assert served.engine.cards.get(card.id).status.value == "pending"
+    served.engine.cards.dismiss(card.id)
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HT", request("/api/v1/predictions/x/confirm", "Content-Length: 9")])
+def test_idle_clients_do_not_keep_an_honest_one_waiting(served: Served, said: bytes) -> None:
+    with contextlib.ExitStack() as idle:
+        for _ in range(IDLE):
+            line = idle.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+            with contextlib.suppress(OSError):
+                line.sendall(said)
+        began = time.monotonic()
+        assert served.ask("GET", "/api/v1/health").status_code == 200
+        assert time.monotonic() - began < 5, "a second, and what a loaded machine takes"
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[ControlServer]:
+    home = Home.locate(tmp_path / "home")
+    home.data.mkdir(parents=True)
+    server = ControlServer(home, lambda verb, arguments: {"verb": verb})
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("said", [b"", b'{"verb": ', b'{"verb": "status"}\n'])
+def test_idle_clients_do_not_keep_a_verb_waiting(control: ControlServer, said: bytes) -> None:
+    with contextlib.ExitStack() as idle:
+        for _ in range(IDLE):
+            line = idle.enter_context(socket.socket(socket.AF_UNIX))
+            line.settimeout(5)
+            line.connect(control.address)
+            with contextlib.suppress(OSError):
+                line.sendall(said)
+        assert ask(control.address, "status", {}, timeout=5) == {"verb": "status"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_does_not_reach_the_control_socket(control: ControlServer) -> None:
+    script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b'{}\\n'); s.recv(1)"
+    done = subprocess.run(["/usr/bin/env", "python3", "-c", script, control.address], user=65534, capture_output=True)
+    assert done.returncode != 0
+
+
+@pytest.mark.attacks
+@pytest.mark.parametrize("name", ["operator", "OWNER", "alfred", "engine", "\u043ewner", "0perator"])
+def test_no_agent_speaks_as_who_has_authority(tmp_path: Path, name: str) -> None:
+    argv = [sys.executable, "-m", "clawpy_console", "--home", str(tmp_path / "home"), "mcp", "--agent", name]
+    done = subprocess.run(argv, input=b"", capture_output=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == b""
+
+
+@pytest.mark.attacks
+@pytest.mark.parametrize("what", ["pipe", "link to a pipe", "device", "folder", "empty database"])
+def test_a_home_is_not_waited_for(tmp_path: Path, what: str) -> None:
+    home = Home.locate(tmp_path / "home")
+    home.config.mkdir(parents=True)
+    home.data.mkdir(parents=True, exist_ok=True)
+    if what == "pipe":
+        os.mkfifo(home.config_file)
+    elif what == "link to a pipe":
+        os.mkfifo(tmp_path / "pipe")
+        home.config_file.symlink_to(tmp_path / "pipe")
+    elif what == "device":
+        home.config_file.symlink_to("/dev/zero")
+    elif what == "folder":
+        home.config_file.mkdir()
+    else:
+        home.database.touch()
+    argv = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "cards", "--json"]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 1
+    assert b'"code"' in done.stdout + done.stderr

@@ -1,0 +1,140 @@
+"""Work of a repository on a machine without a sandbox: its check leaves a mark where only an operator who confirmed
+that, each time, may let it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.doors.gateway.desk import Desk
+from engine.doors.verbs import dispatch
+from engine.engine import Engine, open_engine
+from engine.execution.sandbox import NoSandbox
+from engine.home import Home
+from engine.stand_ins import StandIns
+from engine.values import Card, DecidedBy, Refusal, Verdict
+from tests.conftest import Repository
+
+pytestmark = pytest.mark.attack("no sandbox")
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    return tmp_path / "mark"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.locate(tmp_path / "home")
+
+
+@pytest.fixture
+def engine(home: Home, repository: Repository, mark: Path) -> Iterator[Engine]:
+    repository.commit("begin", {"Makefile": f"test:\n\ttouch {mark}\n", "a.c": "int a;\n"})
+    home.config.mkdir(parents=True, exist_ok=True)
+    home.config_file.write_text("autonomousModeEnabled = true\n")
+    opened = open_engine(
+        home,
+        workspaces=[str(repository.path)],
+        start_schedule=False,
+        stand_ins=StandIns(sandbox=NoSandbox(), deaf=True, throw_away=True),
+    )
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def card(engine: Engine, repository: Repository) -> Card:
+    return engine.cards.propose("run_tests", workspace=str(repository.path))
+
+
+def waive(engine: Engine, repository: Repository) -> None:
+    place = f'workspaces."{repository.path}"'
+    for key, value in (("autonomy", "act"), ("withoutSandbox", "true")):
+        dispatch(engine, "config", {"action": "set", "key": f"{place}.{key}", "value": value})
+    assert engine.settings.current.workspace(str(repository.path)).without_sandbox
+
+
+WAYS: dict[str, Callable[[Engine, Card], object]] = {
+    "approve": lambda engine, card: engine.cards.approve(card.id),
+    "approve twice": lambda engine, card: [_tried(engine.cards.approve, card.id), engine.cards.approve(card.id)],
+    "verb": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "wait": True}),
+    "verb, false": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": False}),
+    "verb, no flag": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": "yes"}),
+    "edited": lambda engine, card: engine.cards.approve(card.id, edit="paths: []"),
+    "button": lambda engine, card: Desk(engine, at_once=1).confirm(card.id),
+    "gateway trigger": lambda engine, card: Desk(engine, at_once=1).trigger(card_id=card.id),
+    "by itself": lambda engine, card: engine.cards.approve(card.id, by=DecidedBy.AUTONOMY),
+    "by itself, confirming": lambda engine, card: engine.cards.approve(
+        card.id, by=DecidedBy.AUTONOMY, without_sandbox=True
+    ),
+    "program": lambda engine, card: engine.cards.trigger(card.id),
+    "program by force": lambda engine, card: engine.cards.trigger(card.id, force=True),
+}
+
+
+def _tried(work: Callable[..., object], *arguments: object) -> None:
+    with pytest.raises(Refusal):
+        work(*arguments)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_runs_unconfirmed(engine: Engine, card: Card, mark: Path, way: str) -> None:
+    with pytest.raises(Refusal):
+        WAYS[way](engine, card)
+    assert engine.sessions.running() == []
+    assert not mark.exists()
+    assert engine.cards.get(card.id).session_id is None
+
+
+@pytest.mark.parametrize("way", ["by itself", "by itself, confirming", "program", "program by force"])
+def test_no_setting_lets_it_run_by_itself(
+    engine: Engine, repository: Repository, card: Card, mark: Path, way: str
+) -> None:
+    waive(engine, repository)
+    with pytest.raises(Refusal):
+        WAYS[way](engine, card)
+    assert not mark.exists()
+
+
+def test_an_approval_for_a_sandbox_does_not_run_without(engine: Engine, card: Card, mark: Path) -> None:
+    """It was approved where a sandbox worked; after a restart none does."""
+    with pytest.raises(Refusal) as refused:
+        engine.sessions.admission.admit(card.assignment, "approved", without_sandbox=False)
+    assert refused.value.code == "no_sandbox"
+    assert engine.sessions.admission.withdrawn(card.assignment, "approved", without_sandbox=False)
+    assert not mark.exists()
+
+
+def test_it_is_said_everywhere_and_runs_when_confirmed(
+    engine: Engine, repository: Repository, card: Card, mark: Path
+) -> None:
+    told = dispatch(engine, "cards", {})["predictions"][0]
+    assert told["withoutSandbox"]
+    assert told["needsConfirmation"]
+    assert told["undoNote"].startswith("no sandbox on this machine")
+    [gate] = [one for one in engine.cards.rails(card.id) if one.rail == "gate"]
+    assert gate.verdict is Verdict.ASK
+    assert gate.reason.startswith("no sandbox on this machine")
+    with pytest.raises(Refusal) as refused:
+        engine.cards.approve(card.id)
+    assert (refused.value.code, "bubblewrap" in refused.value.fix) == ("no_sandbox", True)
+    approved = dispatch(engine, "approve", {"id": card.id, "withoutSandbox": True, "wait": True})
+    assert approved["session"]["sandbox"] == "no sandbox"
+    assert mark.exists(), "the attack was real"
+    again = engine.cards.propose("run_tests", workspace=str(repository.path))
+    with pytest.raises(Refusal):
+        engine.cards.approve(again.id)  # each time anew
+
+
+def test_a_setting_is_enough_for_an_approval(engine: Engine, repository: Repository, mark: Path) -> None:
+    waive(engine, repository)
+    card = engine.cards.propose("run_tests", workspace=str(repository.path))
+    assert card.without_sandbox
+    assert not card.needs_confirmation
+    session = engine.cards.approve(card.id).session_id
+    assert session is not None
+    assert engine.sessions.wait(session, 30).sandbox == "no sandbox"
+    assert mark.exists()
