@@ -18,7 +18,7 @@ from engine.execution.channels import Limits
 from engine.execution.journal import Journal
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import OUTPUT_KEPT, CommandBlocked, CommandResult, FlowUnable, Stopped
-from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
+from engine.execution.sandbox import ANY_HOST, Confinement, HostGate, Sandbox, session_environment
 from engine.execution.session_clock import SessionClock
 from engine.execution.session_git import SessionGit
 from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
@@ -113,8 +113,8 @@ class LiveSession:
 
     @property
     def scratch(self) -> Path:
-        """A folder of the session's own, gone with it."""
-        return self._confinement.scratch
+        """A folder of the session's own, gone with it; its commands write there too."""
+        return self._confinement.files
 
     @property
     def folder(self) -> Path:
@@ -316,12 +316,13 @@ class LiveSession:
 
     @contextmanager
     def _gated(self, confinement: Confinement) -> Iterator[Confinement]:
-        """While a command runs that needs some hosts: the gate that leads to them. With the whole network allowed, or
-        in a sandbox that cannot hold anyone to a gate, there is none."""
-        if not confinement.hosts or confinement.network or not self.sandbox.gates:
+        """While a command runs that needs some hosts: the gate that leads to them, or to every public one where the
+        workspace allows the network. In a sandbox that cannot hold anyone to a gate there is none."""
+        hosts = (*confinement.hosts, ANY_HOST) if confinement.network else confinement.hosts
+        if not hosts or not self.sandbox.gates:
             yield confinement
             return
-        with HostGate(confinement.hosts, say=self.note) as gate:
+        with HostGate(hosts, say=self.note) as gate:
             yield replace(confinement, gate=gate.path)
 
     def _admit(
@@ -336,6 +337,8 @@ class LiveSession:
     ) -> dict[str, str]:
         """Let a command begin, or raise why not; returns its environment."""
         self.check_running()
+        if confinement.discards and not self.sandbox.overlays(confinement):
+            raise FlowUnable("nothing can be laid over your tree here, so no command runs in it")
         command = shlex.join(argv)
         verdict = self.judge(command, cwd)
         if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):

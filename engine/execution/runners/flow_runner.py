@@ -65,9 +65,11 @@ class FlowRunner:
                 bench=live,
             )
             result = flow.run(job)
+            wrote = self._grounds.discarded(live)
             write = self._grounds.keep(live, view, ground, flow.place, check=result.check, full=result.full)
         check = result.check and bounded(result.check, live.without_secrets)
-        return RunnerResult(summary=result.summary, check=check, facts=result.facts, write=write)
+        summary = f"{result.summary} · {wrote}" if wrote else result.summary
+        return RunnerResult(summary=summary, check=check, facts=result.facts, write=write)
 
     def _flow(self, assignment: Assignment) -> Flow:
         if assignment.flow is None:

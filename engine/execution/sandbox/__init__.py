@@ -9,6 +9,7 @@ from engine.execution.sandbox.base import (
     Sandbox,
 )
 from engine.execution.sandbox.bubblewrap import Bubblewrap
+from engine.execution.sandbox.caches import Caches
 from engine.execution.sandbox.environment import (
     PASSED,
     SECRET_PLACES,
@@ -17,17 +18,21 @@ from engine.execution.sandbox.environment import (
     session_environment,
 )
 from engine.execution.sandbox.gate import HostGate
-from engine.execution.sandbox.installations import tools_in
+from engine.execution.sandbox.hosts import ANY_HOST
 from engine.execution.sandbox.ladder import best_sandbox, ladder_reports
+from engine.execution.sandbox.layers import written
 from engine.execution.sandbox.limits import disk_shortage
+from engine.execution.sandbox.places import furnish
 
 __all__ = [
+    "ANY_HOST",
     "PASSED",
     "PRIVATE",
     "SECRET_PLACES",
     "SECRET_POINTERS",
     "SESSION_MARK",
     "Bubblewrap",
+    "Caches",
     "Confinement",
     "HostGate",
     "NoSandbox",
@@ -35,8 +40,9 @@ __all__ = [
     "Sandbox",
     "best_sandbox",
     "disk_shortage",
+    "furnish",
     "ladder_reports",
     "secret_places",
     "session_environment",
-    "tools_in",
+    "written",
 ]

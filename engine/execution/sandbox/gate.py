@@ -208,7 +208,9 @@ class HostGate:
     def _rule(self, request: _Request) -> HostRule:
         """The entry that lets it through."""
         for rule in self.rules:
-            if rule.matches(request.host, request.port) and (request.tunnel or rule.port != HTTPS):
+            if rule.matches(request.host, request.port) and (
+                request.tunnel or rule.port != HTTPS or (not rule.name and request.port != HTTPS)
+            ):
                 return rule
         listed = ", ".join(map(str, self.rules)) or "none"
         raise _Refused(f"{joined(request.host, request.port)} is not among the hosts of this session: {listed}")

@@ -1,6 +1,7 @@
 """Which hosts a session may reach, and which addresses they may have: decisions over values (SPEC 3.8).
 
-An entry is `name`, `*.domain`, `name:port`, an address, or `[address]:port`; without a port it is 443. A name that is
+An entry is `name`, `*.domain`, `name:port`, an address, or `[address]:port`; without a port it is 443. `*` alone is
+every public host at any port. A name that is
 listed may lie in a private network, since someone wrote it down; one that a `*` lets through may not. Loopback,
 link-local (where clouds keep credentials) and multicast are reached only by an address that is listed itself, or by
 `localhost`.
@@ -17,6 +18,9 @@ from engine.values import Refusal
 
 HTTPS = 443
 
+ANY_HOST = "*"
+"""Every public host, at any port."""
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
@@ -25,7 +29,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 @dataclass(frozen=True, slots=True)
 class HostRule:
-    """One entry. `name` is lower case, without the `*.` of a `wildcard`."""
+    """One entry. `name` is lower case, without the `*.` of a `wildcard`, and "" for every public host."""
 
     name: str
     port: int = HTTPS
@@ -38,6 +42,8 @@ class HostRule:
 
     def matches(self, host: str, port: int) -> bool:
         """Whether this entry lets `host` through, as `normal` has it."""
+        if not self.name:
+            return True
         if port != self.port:
             return False
         return host.endswith(f".{self.name}") if self.wildcard else host == self.name
@@ -54,6 +60,8 @@ class HostRule:
         return address.is_global or not (self.wildcard or address.is_reserved)
 
     def __str__(self) -> str:
+        if not self.name:
+            return "every public host"
         return f"{'*.' if self.wildcard else ''}{joined(self.name, self.port) if self.port != HTTPS else self.name}"
 
 
@@ -72,6 +80,8 @@ def local_hosts(entries: Iterable[str]) -> list[str]:
 
 
 def _rule(entry: str) -> HostRule:
+    if entry == ANY_HOST:
+        return HostRule("", wildcard=True)
     wildcard = entry.startswith("*.")
     target = entry.removeprefix("*.")
     whole = address_of(target.strip("[]"))

@@ -81,7 +81,7 @@ class Lint:
 
     name: ClassVar = "lint"
     title: ClassVar = "Lint"
-    place: ClassVar = Place.OPERATOR_TREE
+    place: ClassVar = Place.CHECK
     parameters: ClassVar[type[BaseModel]] = LintParameters
 
     def describe(self, parameters: LintParameters) -> str:
