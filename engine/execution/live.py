@@ -18,7 +18,7 @@ from engine.execution.channels import Limits
 from engine.execution.journal import Journal
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import OUTPUT_KEPT, CommandBlocked, CommandResult, FlowUnable, Stopped
-from engine.execution.sandbox import ANY_HOST, Confinement, HostGate, Sandbox, session_environment
+from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
 from engine.execution.session_clock import SessionClock
 from engine.execution.session_git import SessionGit
 from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
@@ -318,11 +318,10 @@ class LiveSession:
     def _gated(self, confinement: Confinement) -> Iterator[Confinement]:
         """While a command runs that needs some hosts: the gate that leads to them, or to every public one where the
         workspace allows the network. In a sandbox that cannot hold anyone to a gate there is none."""
-        hosts = (*confinement.hosts, ANY_HOST) if confinement.network else confinement.hosts
-        if not hosts or not self.sandbox.gates:
+        if not (confinement.hosts or confinement.network) or not self.sandbox.gates:
             yield confinement
             return
-        with HostGate(hosts, say=self.note) as gate:
+        with HostGate(confinement.hosts, say=self.note, public=confinement.network) as gate:
             yield replace(confinement, gate=gate.path)
 
     def _admit(

@@ -18,14 +18,12 @@ from engine.execution.sandbox.environment import (
     session_environment,
 )
 from engine.execution.sandbox.gate import HostGate
-from engine.execution.sandbox.hosts import ANY_HOST
 from engine.execution.sandbox.ladder import best_sandbox, ladder_reports
 from engine.execution.sandbox.layers import written
 from engine.execution.sandbox.limits import disk_shortage
 from engine.execution.sandbox.places import furnish
 
 __all__ = [
-    "ANY_HOST",
     "PASSED",
     "PRIVATE",
     "SECRET_PLACES",

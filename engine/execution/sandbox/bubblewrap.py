@@ -111,16 +111,17 @@ class Bubblewrap:
         return not self.fault
 
     def _launched(self, options: Sequence[str], command: Sequence[str], over: layers.Layers | None = None) -> list[str]:
-        """Limited, and with the filter on descriptor 9, which a shell opens: each start reads it from its beginning."""
+        """Limited, and with the filter on descriptor 9, which a shell opens: each start reads it from its beginning.
+        The overlays come after that, for in their namespace a user may not read what is this process's own."""
         bwrap = [self._program, *options]
         program = seccomp.filter_file()
         if program is not None:
             bwrap += ["--seccomp", "9"]
-        tail = [program or "/dev/null", *bwrap, "--", *command]
-        if over is None:
-            return ["/bin/sh", "-c", limits.limiting() + _LAUNCH, *tail]
-        script = f'cd "$1" || exit 125; shift; {over.script()}{limits.limiting()}{_LAUNCH}'
-        return [*layers.UNSHARE, "/bin/sh", "-c", script, tail[0], str(over.folder), *tail[1:]]
+        command = [*bwrap, "--", *command]
+        if over is not None:
+            script = f'cd "$0" || exit 125; {over.script()}exec "$@"'
+            command = [*layers.UNSHARE, "/bin/sh", "-c", script, str(over.folder), *command]
+        return ["/bin/sh", "-c", limits.limiting() + _LAUNCH, program or "/dev/null", *command]
 
     def _base(self) -> list[str]:
         # die-with-parent and the process namespace: nothing survives. new-session: no typing into our terminal.

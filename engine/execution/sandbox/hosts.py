@@ -1,7 +1,6 @@
 """Which hosts a session may reach, and which addresses they may have: decisions over values (SPEC 3.8).
 
-An entry is `name`, `*.domain`, `name:port`, an address, or `[address]:port`; without a port it is 443. `*` alone is
-every public host at any port. A name that is
+An entry is `name`, `*.domain`, `name:port`, an address, or `[address]:port`; without a port it is 443. A name that is
 listed may lie in a private network, since someone wrote it down; one that a `*` lets through may not. Loopback,
 link-local (where clouds keep credentials) and multicast are reached only by an address that is listed itself, or by
 `localhost`.
@@ -17,9 +16,6 @@ from dataclasses import dataclass
 from engine.values import Refusal
 
 HTTPS = 443
-
-ANY_HOST = "*"
-"""Every public host, at any port."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -65,6 +61,10 @@ class HostRule:
         return f"{'*.' if self.wildcard else ''}{joined(self.name, self.port) if self.port != HTTPS else self.name}"
 
 
+PUBLIC = HostRule("", wildcard=True)
+"""Every public host, at any port: what a workspace has whose network is allowed."""
+
+
 def host_rules(entries: Iterable[str]) -> tuple[HostRule, ...]:
     """Entries as they are configured. Raises `Refusal` `bad_host` for one that is none."""
     return tuple(_rule(entry) for entry in entries)
@@ -80,8 +80,6 @@ def local_hosts(entries: Iterable[str]) -> list[str]:
 
 
 def _rule(entry: str) -> HostRule:
-    if entry == ANY_HOST:
-        return HostRule("", wildcard=True)
     wildcard = entry.startswith("*.")
     target = entry.removeprefix("*.")
     whole = address_of(target.strip("[]"))

@@ -64,7 +64,7 @@ UNSHARE = (
 def layers_of(confinement: Confinement) -> Layers | None:
     """The overlays that belong to a confinement; None when it shows nothing of the operator's."""
     tree = confinement.tree
-    others = [place for place in confinement.readable if place.is_dir()]
+    others = [place for place in confinement.readable if os.access(f"{place}/", os.R_OK)]
     if tree is not None:
         others = [tree, *(place for place in others if not place.is_relative_to(tree))]
     return Layers(confinement.layers, tuple(dict.fromkeys(others)), confinement.discards) if others else None

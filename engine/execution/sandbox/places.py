@@ -90,11 +90,11 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
         found += [Path(named), *installed(Path(named), user)]
     for place in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
         for name in _VIRTUAL:
-            if (place / name / "pyvenv.cfg").is_file():
+            if _there(place / name / "pyvenv.cfg"):
                 found += [(place / name).resolve(), *_bases(place / name, user)]
     shown = []
     for place in dict.fromkeys(found):
-        if place != user and not user.is_relative_to(place) and place.exists():
+        if place != user and not user.is_relative_to(place) and _there(place):
             shown.append(place)
     return shown
 
@@ -116,7 +116,7 @@ def pieces(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         root = Path(named) if named.startswith("/") else user / tool.folder
         for piece in tool.pieces:
             place = root / piece
-            if place.exists() and not user.is_relative_to(place):
+            if _there(place) and not user.is_relative_to(place):
                 yield place, f"{tool.folder}/{piece}".rstrip("/")
 
 
@@ -166,6 +166,11 @@ def _collect_private(folder: str, found: list[Path], *, deep: bool) -> None:
             _collect_private(entry.path, found, deep=True)
 
 
+def _there(path: Path) -> bool:
+    """Whether it is there for us; `Path.exists` raises where we may not look."""
+    return os.access(path, os.F_OK)
+
+
 def _installation(program: Path, user: Path) -> list[Path]:
     """The folder that `program` needs: of `x/bin/program` that is `x` where `x` looks like an installation, else the
     folder of programs alone; of a script in an npm package the `node_modules` it lies in."""
@@ -173,13 +178,13 @@ def _installation(program: Path, user: Path) -> list[Path]:
         if parent.name == "node_modules":
             return [parent]
     folder = program.parent
-    if any(folder.is_relative_to(place) for place in SYSTEM) or not folder.is_dir():
+    if any(folder.is_relative_to(place) for place in SYSTEM) or not _there(folder):
         return []
     prefix = folder.parent
     if folder.name not in _PROGRAMS:
         return []
     shared = prefix in (user, user / ".local", Path("/"))
-    marked = any((prefix / mark).exists() for mark in _OF_INSTALLATIONS) or any(prefix.glob("lib/python3*"))
+    marked = any(_there(prefix / mark) for mark in _OF_INSTALLATIONS) or any(prefix.glob("lib/python3*"))
     return [prefix] if marked and not shared else [folder]
 
 
