@@ -75,7 +75,8 @@ class _Request:
 class HostGate:
     """The proxy of one session. Use it as a context manager, or `close` it; that cuts every connection.
 
-    `public`: every public host besides. `say` is told in one line each host that was refused, once each, from any thread. Raises `Refusal` `bad_host`.
+    `public`: every public host besides. `say` is told in one line each host that was refused, once each, from any
+    thread. Raises `Refusal` `bad_host`.
     """
 
     def __init__(
