@@ -137,15 +137,32 @@ def home_of(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HOME") or Path.home())
 
 
+_secrets: tuple[dict[str, int], list[Path]] = ({}, [])
+
+
 def system_secrets() -> list[Path]:
-    """What of the system commands do not see: what we may read and not everybody may."""
-    found: list[Path] = []
-    _collect_private("/etc", found, deep=True)
-    _collect_private("/opt", found, deep=False)
+    """What of the system commands do not see: what we may read and not everybody may. Looked for again when one of the
+    folders has changed."""
+    global _secrets
+    folders, found = _secrets
+    if not folders or any(_changed(folder) != time for folder, time in folders.items()):
+        folders, found = {}, []
+        _collect_private("/etc", folders, found, deep=True)
+        _collect_private("/opt", folders, found, deep=False)
+        _secrets = folders, found
     return found
 
 
-def _collect_private(folder: str, found: list[Path], *, deep: bool) -> None:
+def _changed(folder: str) -> int:
+    """When its entries last changed, in ns; 0 for one that is gone."""
+    try:
+        return os.stat(folder).st_mtime_ns  # noqa: PTH116  a path for each would cost more than the look
+    except OSError:
+        return 0
+
+
+def _collect_private(folder: str, folders: dict[str, int], found: list[Path], *, deep: bool) -> None:
+    folders[folder] = _changed(folder)
     try:
         entries = list(os.scandir(folder))
     except OSError:
@@ -163,7 +180,7 @@ def _collect_private(folder: str, found: list[Path], *, deep: bool) -> None:
             if os.access(entry.path, os.R_OK):
                 found.append(Path(entry.path))
         elif is_folder and deep:
-            _collect_private(entry.path, found, deep=True)
+            _collect_private(entry.path, folders, found, deep=True)
 
 
 def _there(path: Path) -> bool:
