@@ -47,7 +47,13 @@ class WorkspaceSettings(Section):
     setup: str = ""
     """Command that prepares a fresh worktree, for instance `npm ci`."""
     network: bool = False
-    """Whether sandboxed sessions may reach beyond loopback."""
+    """Whether sandboxed sessions may reach any public host."""
+    hosts: Annotated[tuple[str, ...], Field(description='a list of hosts, for instance ["localhost:5432"]')] = ()
+    """Hosts that sandboxed sessions may reach besides, "name" or "name:port", those on this machine among them."""
+    readable: Annotated[tuple[str, ...], Field(description='a list of folders, for instance ["~/data"]')] = ()
+    """What sandboxed sessions may read besides the system, installed tools and the workspace."""
+    environment: Annotated[tuple[str, ...], Field(description='a list of names, for instance ["CFLAGS"]')] = ()
+    """Environment variables that sandboxed sessions inherit besides the usual ones."""
     without_sandbox: bool = False
     """Whether an approval alone lets work run here where no sandbox works; else that is confirmed each time."""
     retention: WorkspaceRetention = WorkspaceRetention()

@@ -1,7 +1,8 @@
 """The place that a session works in, whichever runner works there (SPEC 3.8, 3.9).
 
-What only checks stands in the operator's tree; everything else in a worktree made from a snapshot of it, which is
-thrown away, or whose diff becomes a change set that waits for review.
+What only checks works over the operator's tree: what it writes there lies elsewhere and is thrown away. Everything
+else works in a worktree made from a snapshot of the tree, which is thrown away, or whose diff becomes a change set that
+waits for review.
 """
 
 from __future__ import annotations
@@ -21,20 +22,25 @@ from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, NotBegun, Place
 from engine.execution.salvage import Salvage
+from engine.execution.sandbox import Caches, written
 from engine.execution.snapshots import Snapshot
 from engine.execution.worktrees import Worktree, Worktrees
 from engine.git import Git
 from engine.storage.database import Transaction
-from engine.values import UNDONE, ChangeState, CheckResult, Refusal, SessionView
+from engine.values import UNDONE, ChangeState, CheckResult, Refusal, SessionView, sanitise
 
 log = logging.getLogger(__name__)
 
 UNDO_NOTES = {
-    Place.OPERATOR_TREE: "only checks, in your tree; nothing to undo",
+    Place.OPERATOR_TREE: "only looks at your tree; nothing to undo",
+    Place.CHECK: "only checks; what it writes into your tree is discarded, so there is nothing to undo",
     Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
     Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
 }
 """What a card says of each place (SPEC 9.2)."""
+
+NAMED_FILES = 50
+"""So many of the files that a check wrote are named in its transcript."""
 
 KEPT_DURATIONS = 50
 """So many of the slowest tests are kept with a result; a suite may have tens of thousands."""
@@ -86,6 +92,7 @@ class Grounds:
         worktrees: Worktrees,
         changes: ChangeSets,
         runs: RunBook,
+        caches: Caches,
         overlaps: Overlaps | None = None,
         left: Salvage | None = None,
     ) -> None:
@@ -96,10 +103,12 @@ class Grounds:
         self._worktrees = worktrees
         self._changes = changes
         self._runs = runs
+        self._caches = caches
 
     def recover(self) -> list[str]:
         """Keep what interrupted sessions had changed; finish or take back landings, clear away worktrees; see
         `Salvage.recover` and `ChangeSets.recover`."""
+        self._caches.sweep()
         if self._left is None:
             return self._changes.recover()
         words, spare = self._left.recover()
@@ -126,12 +135,15 @@ class Grounds:
         git = Git(workspace)
         common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
+        over = place is Place.CHECK and live.sandbox.overlays(live.confinement)
         # Nobody lands in files that commands of this session may write to.
         writes = place is Place.OPERATOR_TREE or not live.sandbox.confines
         with self._changes.writing(live.id, workspace, live.sandbox) if writes else nullcontext():
-            if place is Place.OPERATOR_TREE:
+            if over or place is Place.OPERATOR_TREE:
+                own = _with_state(Ground(workspace, git))
                 try:
-                    yield _with_state(Ground(workspace, git))
+                    with self._shared_caches(live, own) if over else nullcontext():
+                        yield own
                 finally:
                     live.processes.end(grace=0)
             else:
@@ -186,6 +198,33 @@ class Grounds:
         if captured is None and ground.worktree is not None:
             self._discard(live)
         return write
+
+    def discarded(self, live: LiveSession) -> str:
+        """What commands wrote over the operator's tree and goes with the session, in words, and by names in the
+        transcript; "" for nothing."""
+        if not live.confinement.discards:
+            return ""
+        names = sorted(written(live.confinement))
+        if not names:
+            return ""
+        for name in names[:NAMED_FILES]:
+            live.say(f"discarded: {sanitise(name)}")
+        return f"wrote {len(names)} {'file' if len(names) == 1 else 'files'}, discarded"
+
+    @contextmanager
+    def _shared_caches(self, live: LiveSession, ground: Ground) -> Iterator[None]:
+        head = ground.before.head if ground.before is not None else ""
+
+        def descends(former: str) -> bool:
+            done = ground.git.run("merge-base", "--is-ancestor", former, head, allowed=(0, 1, 128))
+            return done.returncode == 0
+
+        if not head:  # no commit yet, or git cannot tell: a cache of its own
+            yield
+            return
+        with self._caches.taken(live.assignment.workspace, head, descends) as caches:
+            live.confine(replace(live.confinement, caches=caches))
+            yield
 
     def _salvage(self, live: LiveSession, view: SessionView, ground: Ground, error: BaseException) -> bool:
         """Keep what a session that did not come to its end had changed; False when its folder may go."""

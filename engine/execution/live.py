@@ -114,8 +114,8 @@ class LiveSession:
 
     @property
     def scratch(self) -> Path:
-        """A folder of the session's own, gone with it."""
-        return self._confinement.scratch
+        """A folder of the session's own, gone with it; its commands write there too."""
+        return self._confinement.files
 
     @property
     def folder(self) -> Path:
@@ -317,12 +317,12 @@ class LiveSession:
 
     @contextmanager
     def _gated(self, confinement: Confinement) -> Iterator[Confinement]:
-        """While a command runs that needs some hosts: the gate that leads to them. With the whole network allowed, or
-        in a sandbox that cannot hold anyone to a gate, there is none."""
-        if not confinement.hosts or confinement.network or not self.sandbox.gates:
+        """While a command runs that needs some hosts: the gate that leads to them, or to every public one where the
+        workspace allows the network. In a sandbox that cannot hold anyone to a gate there is none."""
+        if not (confinement.hosts or confinement.network) or not self.sandbox.gates:
             yield confinement
             return
-        with HostGate(confinement.hosts, say=self.note) as gate:
+        with HostGate(confinement.hosts, say=self.note, public=confinement.network) as gate:
             yield replace(confinement, gate=gate.path)
 
     def _admit(
@@ -337,6 +337,8 @@ class LiveSession:
     ) -> dict[str, str]:
         """Let a command begin, or raise why not; returns its environment."""
         self.check_running()
+        if confinement.discards and not self.sandbox.overlays(confinement):
+            raise CannotRun("nothing can be laid over your tree here, so no command runs in it")
         command = shlex.join(argv)
         verdict = self.judge(command, cwd)
         if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):

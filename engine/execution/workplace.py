@@ -5,7 +5,6 @@ Of queues, threads and other sessions nothing is known here.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,7 +16,7 @@ from engine.execution.channels import Channels
 from engine.execution.live import CommandCheck, LiveSession, Purse, Stop
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
-from engine.execution.sandbox import UNCONFINED, Confinement, Sandbox, secret_places
+from engine.execution.sandbox import UNCONFINED, Confinement, Sandbox, furnish, secret_places
 from engine.execution.session_records import SessionRecords
 from engine.execution.transcripts import TranscriptWriter
 from engine.execution.worktrees import remove_folder
@@ -63,12 +62,22 @@ class Workplace:
 
     def prepare(self, session_id: str, assignment: Assignment, mode: str, sandbox: Sandbox) -> LiveSession:
         """The session, ready to begin, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
-        scratch = self._scratch / session_id
-        caches = self._home.cache / "build" / hashlib.sha256(assignment.workspace.encode()).hexdigest()[:16]
-        for folder in (scratch / "tmp", caches):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (scratch / "empty").touch()
         workspace = Path(assignment.workspace)
+        settings = self._settings.current.workspace(assignment.workspace)
+        scratch = self._scratch / session_id
+        confinement = Confinement(
+            folder=workspace,
+            scratch=scratch,
+            caches=scratch / "caches",
+            tree=workspace,
+            readable=tuple(Path(place).expanduser() for place in settings.readable),
+            hidden=secret_places(self._home),
+            network=settings.network,
+            hosts=settings.hosts,
+            variables=settings.environment,
+        )
+        confinement.make()
+        furnish(confinement.home)
         return LiveSession(
             session_id=session_id,
             assignment=assignment,
@@ -76,14 +85,7 @@ class Workplace:
             clock=self._clock,
             transcript=self.writer(session_id),
             sandbox=sandbox,
-            confinement=Confinement(
-                folder=workspace,
-                scratch=scratch,
-                caches=caches,
-                readable=(workspace,),
-                hidden=secret_places(self._home),
-                network=self._settings.current.workspace(assignment.workspace).network,
-            ),
+            confinement=confinement,
             check=self._check,
             purse=self._purse,
             secrets=self._secrets,
@@ -128,7 +130,7 @@ class Workplace:
 
     def sweep(self, live: LiveSession | None = None) -> None:
         """Remove the scratch of a session, or of all; what resists is left to the next start."""
-        scratch = self._scratch if live is None else live.scratch
+        scratch = self._scratch if live is None else live.confinement.scratch
         try:
             remove_folder(scratch)
         except OSError:

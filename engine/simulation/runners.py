@@ -47,6 +47,9 @@ class MadeSandbox:
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return "made up"
 
+    def overlays(self, confinement: Confinement) -> bool:
+        return True
+
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         raise AssertionError("nothing is executed in a simulation")
 

@@ -30,6 +30,7 @@ from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.model.history import Histories
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.salvage import Salvage
+from engine.execution.sandbox import Caches
 from engine.execution.sessions import Sessions
 from engine.execution.tools.belt import Toolbelts
 from engine.execution.validation import Validation
@@ -99,6 +100,7 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         worktrees=worktrees,
         changes=core.changes,
         runs=core.runs,
+        caches=Caches(home.cache / "build"),
         overlaps=core.overlaps,
     )
     flows = FlowRunner(core.flows, grounds=grounds)

@@ -26,7 +26,7 @@ from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.parameters import edited, validated
-from engine.execution.sandbox import NoSandbox, best_sandbox
+from engine.execution.sandbox import Caches, NoSandbox, best_sandbox
 from engine.execution.sessions import Sessions
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
@@ -106,7 +106,13 @@ class World:
             def current(self) -> Settings:
                 return world.settings_now
 
-        grounds = Grounds(settings=Source(), worktrees=self.worktrees, changes=self.changes, runs=self.runs)
+        grounds = Grounds(
+            settings=Source(),
+            worktrees=self.worktrees,
+            changes=self.changes,
+            runs=self.runs,
+            caches=Caches(self.home.cache / "build"),
+        )
         self.runner = FlowRunner(self.flows, grounds=grounds)
         self.sessions = Sessions(
             database,
@@ -180,7 +186,7 @@ def test_check_only_flow_works_in_the_operators_tree(world: World) -> None:
         assert job.git.text("rev-parse", "--abbrev-ref", "HEAD") == "main"
         return FlowResult("fine", check=CHECK, facts={"x": 1}, full=True)
 
-    view = world.script(Place.OPERATOR_TREE, work)
+    view = world.script(Place.CHECK, work)
     assert (view.state, view.summary, view.check) == (SessionState.SUCCEEDED, "fine", CHECK)
     assert seen[0].folder == seen[0].workspace == world.repository.path
     (run,) = world.runs.latest(str(world.repository.path))
@@ -196,7 +202,7 @@ def test_check_only_flow_works_in_the_operators_tree(world: World) -> None:
 def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: World) -> None:
     world.repository.write("cart.py", "total = 2\n")
     world.repository.write("new.py", "")
-    world.script(Place.OPERATOR_TREE, lambda job: FlowResult("fine", check=CHECK))
+    world.script(Place.CHECK, lambda job: FlowResult("fine", check=CHECK))
     (run,) = world.runs.latest(str(world.repository.path))
     assert not run.clean
     assert not run.full
@@ -209,7 +215,7 @@ def test_a_tree_that_changed_meanwhile_is_no_known_state(world: World) -> None:
         world.repository.write("cart.py", "total = 3\n")
         return FlowResult("fine", check=CHECK, full=True)
 
-    world.script(Place.OPERATOR_TREE, work)
+    world.script(Place.CHECK, work)
     (run,) = world.runs.latest(str(world.repository.path))
     assert (run.tree, run.clean) == ("", False)
 
@@ -292,7 +298,7 @@ def test_a_stopped_flow_leaves_nothing(world: World) -> None:
 
 
 def test_blocked_command(world: World) -> None:
-    view = world.script(Place.OPERATOR_TREE, lambda job: FlowResult(job.run(["rm", "-rf", "/"]).output))
+    view = world.script(Place.CHECK, lambda job: FlowResult(job.run(["rm", "-rf", "/"]).output))
     assert view.state is SessionState.BLOCKED
     assert "destructive" in view.summary
 
@@ -303,7 +309,7 @@ def test_allowed_codes(world: World) -> None:
         job.run(["sh", "-c", "echo the reason; exit 2"], allowed_codes=[0, 1])
         return FlowResult("not reached")
 
-    view = world.script(Place.OPERATOR_TREE, work)
+    view = world.script(Place.CHECK, work)
     assert view.state is SessionState.FAILED
     assert "exit code 2: the reason" in view.summary
 
@@ -361,7 +367,7 @@ def test_what_the_launcher_says_of_an_assignment(world: World) -> None:
     assert not world.launcher.check(replace(world.assignment("run_tests"), runner="acp")).takes
     with pytest.raises(Refusal, match="takes prose"):
         world.start(None)
-    world.script(Place.OPERATOR_TREE, lambda job: FlowResult("free"))
+    world.script(Place.CHECK, lambda job: FlowResult("free"))
     assert world.launcher.check(world.assignment("run_tests", paths=[])).estimate == 0
     assert world.launcher.session_of("pred_1") is not None
     assert world.launcher.session_of("pred_2") is None
@@ -373,7 +379,7 @@ def test_without_a_sandbox_the_note_says_what_that_means(world: World) -> None:
 
 
 def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
-    world.flows["scripted"] = Scripted("scripted", Place.OPERATOR_TREE, lambda job: FlowResult(""))
+    world.flows["scripted"] = Scripted("scripted", Place.CHECK, lambda job: FlowResult(""))
     before = world.assignment("scripted", tests=["a"])
     after = world.launcher.reparameterise(before, "times=5")
     assert after.prompt == "Rerun 1 tests 5 times"
@@ -388,7 +394,7 @@ def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
 
 
 def test_prose_is_told_which_flows_there_are(world: World) -> None:
-    world.flows["scripted"] = Scripted("scripted", Place.OPERATOR_TREE, lambda job: FlowResult(""))
+    world.flows["scripted"] = Scripted("scripted", Place.CHECK, lambda job: FlowResult(""))
     info = world.launcher.check(world.assignment(None))
     assert not info.takes
     assert info.reason.endswith(f"flows: {', '.join(world.flows)}")

@@ -18,6 +18,7 @@ from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Place
 from engine.execution.salvage import Salvage
+from engine.execution.sandbox import Caches
 from engine.execution.sessions_store import SessionRow
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.memory.validation_runs import ValidationRuns
@@ -79,6 +80,7 @@ class World(Bare):
             worktrees=self.worktrees,
             changes=self.changes,
             runs=ValidationRuns(database),
+            caches=Caches(self.home.cache / "build"),
             left=Salvage(database, worktrees=self.worktrees, changes=self.changes),
         )
         self.sessions.admission._runners = {"model": Agent(grounds, work)}

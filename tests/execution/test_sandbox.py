@@ -29,8 +29,8 @@ from engine.execution.sandbox import (
     limits,
     secret_places,
     session_environment,
-    tools_in,
 )
+from engine.execution.sandbox.places import readable_places
 from engine.home import Home
 from engine.storage.database import Database
 from engine.values import RunnerInfo, SessionState
@@ -41,10 +41,10 @@ needs_bubblewrap = pytest.mark.skipif(not best_sandbox().confines, reason="bubbl
 
 def confinement(root: Path, **changes: object) -> Confinement:
     folder, scratch, caches = root / "folder", root / "scratch", root / "caches"
-    for one in (folder, scratch / "tmp", caches):
-        one.mkdir(parents=True, exist_ok=True)
-    (scratch / "empty").touch()
-    return Confinement(folder, scratch, caches, **changes)  # type: ignore[arg-type]
+    folder.mkdir(parents=True, exist_ok=True)
+    made = Confinement(folder, scratch, caches, **changes)  # type: ignore[arg-type]
+    made.make()
+    return made
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ for path in sys.argv[1:]:
 
     view = world.run(work)
     assert view.summary.split() == ["yes"] * 4 + ["no"] * 5
-    assert (world.workspace / "made.txt").exists()
+    assert not (world.workspace / "made.txt").exists(), "what is written over the operator's tree is discarded"
     assert not Path("/tmp/made.txt").exists()
     assert not (world.home.data / "made.txt").exists()
     assert not hook.exists()
@@ -209,15 +209,23 @@ def _sleepers() -> list[str]:
 @needs_bubblewrap
 def test_polite_end_reaches_what_is_inside(world: World) -> None:
     script = (
-        "import signal,sys,time\n"
-        "def bye(*_): open('tidied', 'w').close(); sys.exit(0)\n"
+        "import os,signal,sys,time\n"
+        "def bye(*_): open(os.environ['COVERAGE_FILE'], 'w').close(); sys.exit(0)\n"
         "signal.signal(signal.SIGTERM, bye); print('ready', flush=True); time.sleep(60)"
     )
-    view = world.start(lambda live: shell(live, script))
+    tidied: list[bool] = []
+
+    def work(live: LiveSession) -> str:
+        try:
+            return shell(live, script)
+        finally:
+            tidied.append((live.scratch / "coverage").exists())
+
+    view = world.start(work)
     until(lambda: world.texts(view))
     world.sessions.stop(view.id, "enough")
     world.sessions.wait(view.id, 5)
-    assert (world.workspace / "tidied").exists()
+    assert tidied == [True]
 
 
 @needs_bubblewrap
@@ -235,14 +243,27 @@ def test_workspace_that_holds_secrets_or_lies_among_them(tmp_path: Path) -> None
 
 
 @needs_bubblewrap
-def test_network_where_the_operator_allows_it(tmp_path: Path) -> None:
+def test_with_network_commands_reach_public_hosts_through_the_gate_and_nothing_of_this_machine(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus
+) -> None:
+    allowed = {str(tmp_path / "work space ü"): WorkspaceSettings(network=True)}
+    world = World(tmp_path, database, clock, bus, sandbox=best_sandbox(), settings=Settings(workspaces=allowed))
     with socket.socket() as outside:
         outside.bind(("127.0.0.1", 0))
         outside.listen()
-        script = f"import socket; socket.create_connection({outside.getsockname()!r}, timeout=2)"
-        allowed = confinement(tmp_path, network=True)
-        argv = best_sandbox().wrap([PYTHON, "-c", script], allowed, cwd=allowed.folder)
-        assert subprocess.run(argv, capture_output=True).returncode == 0
+        port = outside.getsockname()[1]
+        script = f"""
+import os, socket, urllib.request
+try:
+    socket.create_connection(("127.0.0.1", {port}), timeout=2); print("reached")
+except OSError: print("not reached")
+try:
+    socket.create_connection(("127.0.0.1", int(os.environ["HTTP_PROXY"].rpartition(":")[2]))).close(); print("gate")
+except OSError: print("no gate")
+"""
+        view = world.run(lambda live: shell(live, script))
+    world.sessions.close()
+    assert world.texts(view) == ["not reached", "gate"]
     assert best_sandbox().describe(network=True) == "bubblewrap, with network"
 
 
@@ -257,6 +278,7 @@ def test_an_installation_under_tmp_is_seen_and_cannot_be_written(tmp_path: Path)
         tool.write_text(f"#!/bin/sh\ncat {environment}/data; ls {folder}; touch {environment}/data\n")
         tool.chmod(0o755)
         (environment / "data").write_text("its own data\n")
+        (environment / "pyvenv.cfg").touch()
         argv = best_sandbox().wrap([str(tool)], confinement(tmp_path), cwd=tmp_path / "folder")
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.stdout == "its own data\nenv\n"
@@ -268,26 +290,31 @@ def test_an_installation_under_tmp_is_seen_and_cannot_be_written(tmp_path: Path)
     [
         ("/place/env/bin/python", "", ["/place/env"]),
         ("/place/tool", "", ["/place/tool"]),
-        ("/place/link/bin/python", "", ["/place/env"]),
+        ("/place/link/bin/python", "", ["/place/link", "/place/env"]),
         ("/usr/bin/env", "/usr/bin", []),
         ("/usr/bin/env", "/place/env/bin:/usr/bin", ["/place/env"]),
-        ("/usr/bin/env", "/place/bin", []),
+        ("/usr/bin/env", "/place/project/bin", ["/place/project/bin"]),
+        ("/usr/bin/env", "/place/gone/bin", []),
     ],
 )
-def test_which_installations_of_a_private_place_are_shown(
-    tmp_path: Path, program: str, path: str, shown: list[str]
-) -> None:
-    for one in ("env/bin/python", "tool"):
+def test_which_installations_are_shown(tmp_path: Path, program: str, path: str, shown: list[str]) -> None:
+    """Of a folder of programs in a project only that: beside it lie the project's secrets."""
+    for one in ("env/bin/python", "tool", "project/bin/run"):
         file = tmp_path / one
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(mode=0o755)
-    (tmp_path / "bin").mkdir()
+    (tmp_path / "env" / "pyvenv.cfg").touch()
     (tmp_path / "link").symlink_to(tmp_path / "env")
 
     def here(text: str) -> str:
         return text.replace("/place", str(tmp_path))
 
-    assert tools_in([tmp_path], here(program), here(path)) == [Path(here(one)) for one in shown]
+    environment = {"HOME": "/nowhere", "PATH": here(path)}
+    found = readable_places(confinement(tmp_path / "session"), here(program), environment)
+    tops = [place for place in found if place.is_relative_to(tmp_path) and place.suffix == ""]
+    assert [place for place in tops if not any(place.is_relative_to(one) and place != one for one in tops)] == [
+        Path(here(one)) for one in shown
+    ]
 
 
 def test_a_bubblewrap_that_does_not_work_is_not_used(tmp_path: Path) -> None:
@@ -321,6 +348,7 @@ def test_environment_has_no_secret(tmp_path: Path, rung: Callable[[], NoSandbox 
     }
     environment = session_environment(confinement(tmp_path), rung(), "sess_1", inherited)
     assert {name for name in inherited if name in environment} == {"PATH", "HOME", "LC_ALL"}
+    assert environment["HOME"] == str(tmp_path / "scratch" / "home")
     assert environment[SESSION_MARK] == "sess_1"
     assert environment["PYTHONDONTWRITEBYTECODE"] == "1"
     assert environment["TMPDIR"] == ("/tmp" if rung is Bubblewrap else str(tmp_path / "scratch" / "tmp"))
@@ -377,6 +405,7 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
     (user / ".ssh").symlink_to(tmp_path / "keys")
     (tmp_path / "keys").mkdir()
     found = secret_places(home, {"HOME": str(user), "KUBECONFIG": f"{elsewhere}:{tmp_path / 'gone'}"})
+    found = tuple(place for place in found if place.is_relative_to(tmp_path))
     assert found == tuple(sorted([user / ".aws", tmp_path / "keys", elsewhere, home.data]))
     (user / ".gnupg").symlink_to(user)
     assert user not in secret_places(home, {"HOME": str(user)})

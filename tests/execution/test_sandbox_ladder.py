@@ -99,7 +99,7 @@ def test_a_sandbox_exec_that_holds_is_taken_on_macos_alone(tmp_path: Path, monke
 
 @pytest.fixture
 def confinement(tmp_path: Path) -> Confinement:
-    for name in ("home/folder/.git", "home/folder/deep/secret", "home/scratch/tmp", "home/caches", "home/.ssh"):
+    for name in ("home/folder/.git", "home/folder/deep/secret", "home/scratch", "home/caches", "home/.ssh"):
         (tmp_path / name).mkdir(parents=True)
     home = tmp_path / "home"
     return Confinement(
@@ -129,7 +129,7 @@ def test_the_profile_with_network_still_keeps_sockets_out(confinement: Confineme
 @pytest.mark.parametrize("name", ['a"b', "a\\b", 'a\\"b', '") (allow default) ("', "a b", "ü", "$(x)", ";c", "a)(b"])
 def test_hostile_paths_stay_inside_their_string(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
-    for one in (folder, tmp_path / "scratch" / "tmp", tmp_path / "caches"):
+    for one in (folder, tmp_path / "scratch", tmp_path / "caches"):
         one.mkdir(parents=True)
     text = profile(Confinement(folder, tmp_path / "scratch", tmp_path / "caches"))
     assert text.count("(deny default)") == 1

@@ -23,7 +23,7 @@ from engine.execution.overlaps import Overlaps
 from engine.execution.prompt.parts import HOW_TO_WORK
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import FlowUnable, Place
-from engine.execution.sandbox import best_sandbox
+from engine.execution.sandbox import Caches, best_sandbox
 from engine.execution.sessions import Sessions
 from engine.execution.validation import Attempt, Caps, Step, Validation, heal_prompt, next_step
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
@@ -114,6 +114,7 @@ class World:
             worktrees=worktrees,
             changes=self.changes,
             runs=self.runs,
+            caches=Caches(self.home.cache / "build"),
             overlaps=self.overlaps,
         )
         self._opened: list[Sessions] = []

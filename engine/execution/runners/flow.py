@@ -26,7 +26,8 @@ OUTPUT_KEPT = 256 * 1024
 class Place(StrEnum):
     """Where a flow works."""
 
-    OPERATOR_TREE = "operator-tree"  # checks only, in the operator's own tree
+    OPERATOR_TREE = "operator-tree"  # only looks, at the operator's own tree, and runs no command in it
+    CHECK = "check"  # runs commands over the operator's own tree; what they write there is discarded
     WORKTREE = "worktree"  # a throw-away worktree; nothing of it stays
     CHANGE_SET = "change-set"  # a worktree whose diff becomes a change set
 
@@ -118,7 +119,8 @@ class Bench(Protocol):
 class Job:
     """One run of a flow.
 
-    `workspace` is the operator's repository; `folder` is where to work: the same, or a worktree of it. `git` is on
+    `workspace` is the operator's repository; `folder` is where to work: the same, or a worktree of it. What commands
+    write in the operator's own is not seen outside them. `git` is on
     `folder`, unsandboxed but without hooks, and may check out any commit there when the place is a worktree; inside
     the sandbox `.git` is read-only. `suspect_imports`: an agent has just written here, and an import that fails is
     more likely its mistake than a missing package.

@@ -68,9 +68,11 @@ class FlowRunner:
                 bench=live,
             )
             result = flow.run(job)
+            wrote = self._grounds.discarded(live)
             write = self._grounds.keep(live, view, ground, place, check=result.check, full=result.full)
         check = result.check and bounded(result.check, live.without_secrets)
-        return RunnerResult(result.summary, check, result.sound, result.facts, write)
+        summary = f"{result.summary} · {wrote}" if wrote else result.summary
+        return RunnerResult(summary, check, result.sound, result.facts, write)
 
     def _flow(self, assignment: Assignment) -> Flow:
         if assignment.flow is None:

@@ -10,6 +10,7 @@ from engine.execution.sandbox.base import (
     Sandbox,
 )
 from engine.execution.sandbox.bubblewrap import Bubblewrap
+from engine.execution.sandbox.caches import Caches
 from engine.execution.sandbox.environment import (
     PASSED,
     SECRET_PLACES,
@@ -18,9 +19,10 @@ from engine.execution.sandbox.environment import (
     session_environment,
 )
 from engine.execution.sandbox.gate import HostGate
-from engine.execution.sandbox.installations import tools_in
 from engine.execution.sandbox.ladder import best_sandbox, ladder_reports
+from engine.execution.sandbox.layers import written
 from engine.execution.sandbox.limits import disk_shortage
+from engine.execution.sandbox.places import furnish
 
 __all__ = [
     "PASSED",
@@ -30,6 +32,7 @@ __all__ = [
     "SESSION_MARK",
     "UNCONFINED",
     "Bubblewrap",
+    "Caches",
     "Confinement",
     "HostGate",
     "NoSandbox",
@@ -37,8 +40,9 @@ __all__ = [
     "Sandbox",
     "best_sandbox",
     "disk_shortage",
+    "furnish",
     "ladder_reports",
     "secret_places",
     "session_environment",
-    "tools_in",
+    "written",
 ]

@@ -16,25 +16,61 @@ PRIVATE = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve(
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What one session's commands may touch; all paths absolute.
+    """What one session's commands may touch; all paths absolute. What is not named here and is no part of the system
+    or of an installed tool (see `places`) is not there for them.
 
-    `folder` is where it works, writable but for its `.git`. `readable` are shown read-only even where they lie in a
-    place that is otherwise private (/tmp). `scratch` goes with the session, `caches` stay for later sessions of the
-    same workspace. `writable` are further folders of the runner's own. `hidden` are secrets. `network` beyond loopback;
-    `hosts` are all that is needed of it, "name" or "name:port", when the runner can say so: empty is not known.
-    `gate` is the socket of the filter that leads to them and to nothing else (see `HostGate`), which takes the place
-    of the network.
+    `folder` is where it works, writable but for its `.git`. `tree` is the operator's own tree: read-only, and where it
+    is `folder` itself, written to as if it were writable and all that is discarded with the session. `scratch` goes
+    with the session and is never shown itself, only folders in it. `caches` are written. `readable` are further places
+    to read, `writable` to write. `hidden` are secrets, not seen even inside a place that is shown. `variables` names
+    environment variables that commands inherit besides the usual ones.
+
+    `network`: any public host; `hosts` are those that are needed, "name" or "name:port". `gate` is the socket of the
+    filter that leads to them and to nothing else (see `HostGate`); without it there is no way out.
     """
 
     folder: Path
     scratch: Path
     caches: Path
+    tree: Path | None = None
     readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     network: bool = False
     writable: tuple[Path, ...] = ()
     hosts: tuple[str, ...] = ()
     gate: Path | None = None
+    variables: tuple[str, ...] = ()
+
+    @property
+    def discards(self) -> bool:
+        """Whether what is written in `folder` is thrown away, because it is the operator's tree."""
+        return self.tree is not None and self.folder == self.tree
+
+    @property
+    def files(self) -> Path:
+        """Files of the session's own; commands write them under the same path."""
+        return self.scratch / "files"
+
+    @property
+    def tmp(self) -> Path:
+        """What commands have for /tmp, or TMPDIR where a rung cannot move places."""
+        return self.scratch / "tmp"
+
+    @property
+    def home(self) -> Path:
+        """HOME of the commands, empty but for links to what their tools read (see `places.furnish`)."""
+        return self.scratch / "home"
+
+    @property
+    def layers(self) -> Path:
+        """Where what is written over the operator's tree lies. Commands never see it."""
+        return self.scratch / "layers"
+
+    def make(self) -> None:
+        """Make the folders of the session's own. Raises OSError."""
+        for folder in (self.files, self.tmp, self.home, self.layers, self.caches):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self.layers / "empty").touch()
 
 
 class Sandbox(Protocol):
@@ -50,6 +86,10 @@ class Sandbox(Protocol):
     @property
     def gates(self) -> bool:
         """True when it can hold commands to the hosts of a `HostGate`."""
+
+    def overlays(self, confinement: Confinement) -> bool:
+        """Whether it can have commands write over `confinement.tree` so that nothing of it stays. Where it cannot, a
+        session that only checks works in a copy."""
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         """How a session's row says it, for instance "bubblewrap, network only to api.anthropic.com"."""
@@ -73,6 +113,9 @@ class NoSandbox:
     confines = False
     gates = False
 
+    def overlays(self, confinement: Confinement) -> bool:
+        return False
+
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return UNCONFINED
 
@@ -80,7 +123,7 @@ class NoSandbox:
         return list(argv)
 
     def temporary(self, confinement: Confinement) -> str:
-        return str(confinement.scratch / "tmp")
+        return str(confinement.tmp)
 
 
 def described(name: str, *, network: bool, hosts: Sequence[str]) -> str:

@@ -1,12 +1,8 @@
 """The rung of Linux namespaces: `bwrap`, unprivileged, about 10 ms a command (SPEC 3.8).
 
-A world of its own for each command: read-only but for the session's places, without secrets and without other
-programs' sockets, with its own processes, its own loopback and no other network, its own /tmp, /run and /dev. Nothing
-in it outlives it. A seccomp filter and resource limits close what namespaces leave open.
-
-Landlock inside it would add little: what it guards (files, ports, signals, abstract sockets) is not there to begin
-with, but for named pipes, which are hidden as sockets are; and to switch it on takes a program inside that costs more
-than all the rest.
+A world of its own for each command: nothing in it but the system, installed tools and the session's places, with its
+own processes, its own loopback and no other network, its own /tmp, /run and /dev. Nothing in it outlives it. A seccomp
+filter and resource limits close what namespaces leave open.
 """
 
 from __future__ import annotations
@@ -18,20 +14,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from engine.execution.sandbox import forward, limits, mounts, seccomp
+from engine.execution.sandbox import caches, forward, layers, limits, mounts, places, seccomp
 from engine.execution.sandbox.base import PRIVATE, Confinement, described
 from engine.execution.sandbox.hosts import local_hosts
-from engine.execution.sandbox.installations import tools_in
-from engine.execution.sandbox.listeners import listeners
-from engine.execution.sandbox.mounts import RUN, Kind
+from engine.execution.sandbox.mounts import Kind, Mount
 
 GATE_INSIDE = "/dev/clawpy-gate"
 """Where commands find the socket of their host gate; /dev is bubblewrap's own and is always there."""
 
 _LAUNCH = 'exec 9<"$0"; exec "$@"'
+
+_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/run", "/var/lock")
+"""System folders that are links on most machines, and are links inside as well."""
 
 
 # Root stays root as far as the owner of a file is concerned, and owns these.
@@ -59,28 +55,30 @@ class Bubblewrap:
     def temporary(self, confinement: Confinement) -> str:
         return "/tmp"
 
+    def overlays(self, confinement: Confinement) -> bool:
+        over = layers.layers_of(confinement)
+        return over is not None and not layers.fault(over)
+
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        mounts.check_sources(confinement)
         command = list(argv)
-        needed = tools_in(PRIVATE, argv[0])
+        readable = places.readable_places(confinement, argv[0])
         gate = confinement.gate
         if gate is not None:
             command = forward.command(Path(GATE_INSIDE), local_hosts(confinement.hosts), command)
-            needed += [*tools_in(PRIVATE, sys.executable), forward.SCRIPT]
-        seen = (confinement.folder, confinement.scratch, confinement.caches, *confinement.readable)
-        tools = [tool for tool in needed if not any(tool.is_relative_to(one) for one in seen)]
-        confinement = replace(confinement, readable=(*confinement.readable, *tools))
-        options = [*self._base(), *self._mounts(confinement)]
+            readable += [*places.installed(Path(sys.executable), places.home_of(os.environ)), forward.SCRIPT]
+        over = layers.layers_of(confinement)
+        if over is not None and layers.fault(over):
+            assert not confinement.discards, "the ground takes a copy where nothing can be laid over the tree"
+            over = None
+        options = [*self._base(), *self._mounts(confinement, readable, over)]
         if gate is not None:
             options += ["--bind", str(gate), GATE_INSIDE]
-        elif confinement.network:
-            options += ["--share-net"]
-        return self._launched([*options, "--chdir", str(cwd)], command)
+        return self._launched([*options, "--remount-ro", "/", "--chdir", str(cwd)], command, over)
 
     @functools.cached_property
     def fault(self) -> str:
         """Why it does not work here, in bwrap's words; "" when it does. Tried with every kind of option in use."""
-        options = [*self._base(), "--tmpfs", "/tmp", "--chdir", "/"]
+        options = [*self._base(), *_system(), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/"]
         try:
             done = subprocess.run(
                 self._launched(options, ["true"]),
@@ -112,49 +110,59 @@ class Bubblewrap:
         """Whether it really confines here, tried once."""
         return not self.fault
 
-    def _launched(self, options: Sequence[str], command: Sequence[str]) -> list[str]:
-        """Limited, and with the filter on descriptor 9, which a shell opens: each start reads it from its beginning."""
+    def _launched(self, options: Sequence[str], command: Sequence[str], over: layers.Layers | None = None) -> list[str]:
+        """Limited, and with the filter on descriptor 9, which a shell opens: each start reads it from its beginning.
+        The overlays come after that, for in their namespace a user may not read what is this process's own."""
         bwrap = [self._program, *options]
         program = seccomp.filter_file()
         if program is not None:
             bwrap += ["--seccomp", "9"]
-        return ["/bin/sh", "-c", limits.limiting() + _LAUNCH, program or "/dev/null", *bwrap, "--", *command]
+        command = [*bwrap, "--", *command]
+        if over is not None:
+            script = f'cd "$0" || exit 125; {over.script()}exec "$@"'
+            command = [*layers.UNSHARE, "/bin/sh", "-c", script, str(over.folder), *command]
+        return ["/bin/sh", "-c", limits.limiting() + _LAUNCH, program or "/dev/null", *command]
 
     def _base(self) -> list[str]:
         # die-with-parent and the process namespace: nothing survives. new-session: no typing into our terminal.
+        found = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+        if os.geteuid() != 0:
+            # Where the overlays took a namespace of their own, a user is root in it, and is herself again here.
+            found += ["--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())]
         return [
-            "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
-            "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
-            *_KERNEL_SETTINGS, *self._memory("/dev/shm", limits.SHARED_MEMORY_BYTES),
+            *found, "--proc", "/proc", *_KERNEL_SETTINGS, "--dev", "/dev",
+            *self._memory("/dev/shm", limits.SHARED_MEMORY_BYTES),
         ]  # fmt: skip
 
     def _memory(self, at: str, most: int = limits.PLACEHOLDER_BYTES) -> list[str]:
         """A folder in memory, of at most so many bytes where bwrap can tell."""
         return [*(("--size", str(most)) if _has_size(self._program) else ()), "--tmpfs", at]
 
-    def _mounts(self, confinement: Confinement) -> list[str]:
-        scratch, gate = confinement.scratch, confinement.gate
-        own_tmp, empty = str(scratch / "tmp"), str(scratch / "empty")
-        arguments = []
-        for place in PRIVATE:
-            if place.is_dir():
-                arguments += ["--bind", own_tmp, str(place)]
-        if RUN.is_dir():
-            arguments += [*self._memory(str(RUN)), *_kept_of_run(confinement.network and confinement.gate is None)]
-        for kind, path in mounts.plan(confinement, listeners([gate] if gate else [])):
-            at = str(path)
-            if kind is Kind.WRITE:
-                arguments += ["--bind", at, at]
-            elif kind is Kind.READ:
-                arguments += ["--ro-bind", at, at]
-            elif path.is_dir():
-                arguments += self._memory(at)
-            else:
-                arguments += ["--ro-bind", empty, at]
-            if path == scratch:
-                # Sources of the next command's mounts: as mount points they cannot be exchanged for links.
-                arguments += ["--bind", own_tmp, own_tmp, "--ro-bind", empty, empty]
+    def _mounts(self, confinement: Confinement, readable: Sequence[Path], over: layers.Layers | None) -> list[str]:
+        empty = str(confinement.layers / "empty")
+        moved = {place: confinement.tmp for place in PRIVATE if place.is_dir()}
+        if over is not None:
+            moved |= {place: over.source(place) for place in over.places}
+        if confinement.discards:
+            own_git = confinement.folder / ".git"
+            if own_git.exists() and not own_git.is_symlink():
+                moved[own_git] = moved[confinement.folder] / ".git"
+            moved |= caches.in_tree(confinement)
+        links = _links()
+        planned = mounts.plan(confinement, (path for path in readable if str(path) not in links), moved)
+        mounts.make_pinned((one for one in planned if one.kind is Kind.WRITE), confinement.tmp)
+        arguments = [*links, "--dir", "/run", "--dir", "/tmp", "--dir", "/var"]
+        for mount in planned:
+            arguments += self._mounted(mount, empty)
         return arguments
+
+    def _mounted(self, mount: Mount, empty: str) -> list[str]:
+        at, source = str(mount.at), str(mount.source)
+        if mount.kind is Kind.WRITE:
+            return ["--bind", source, at]
+        if mount.kind is Kind.READ:
+            return ["--ro-bind", source, at]
+        return self._memory(at) if mount.at.is_dir() else ["--ro-bind", empty, at]
 
 
 @functools.cache
@@ -167,14 +175,20 @@ def _has_size(program: str) -> bool:
     return "--size BYTES" in done.stdout + done.stderr
 
 
-def _kept_of_run(network: bool) -> list[str]:
-    """What programs need of /run, which is empty otherwise: NixOS' system, the resolver's file."""
-    kept = ["/run/current-system", "/run/opengl-driver"]
-    if network:
-        resolver = Path("/etc/resolv.conf").resolve()
-        if resolver.is_relative_to(RUN):
-            kept.append(str(resolver.parent))
-    return [word for path in kept if Path(path).exists() for word in ("--ro-bind", path, path)]
+@functools.cache
+def _links() -> list[str]:
+    """The system folders that are links, as such."""
+    found = []
+    for place in map(Path, _LINKS):
+        if place.is_symlink():  # a link cannot be mounted on
+            found += ["--symlink", str(place.readlink()), str(place)]
+    return found
+
+
+def _system() -> list[str]:
+    """The system alone, for a trial."""
+    shown = [str(place) for place in places.SYSTEM if place.is_dir() and not place.is_symlink()]
+    return [*_links(), *(word for place in shown for word in ("--ro-bind", place, place))]
 
 
 def found() -> Bubblewrap | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from engine.execution.own_environment import own_environment, without
 from engine.execution.sandbox.base import SESSION_MARK, Confinement, Sandbox
+from engine.execution.sandbox.places import home_of, system_secrets
 from engine.home import Home
 
 SECRET_PLACES = (
@@ -36,25 +37,22 @@ SECRET_POINTERS = (
 
 PASSED = frozenset(
     (
-        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX",
-        "PYENV_ROOT", "PYENV_VERSION", "PYTHONPATH", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "RUSTFLAGS",
-        "GOPATH", "GOROOT", "GOFLAGS", "GOTOOLCHAIN", "NVM_DIR", "NVM_BIN", "VOLTA_HOME", "FNM_DIR", "NODE_PATH",
-        "JAVA_HOME", "GEM_HOME", "GEM_PATH", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "HOMEBREW_PREFIX",
-        "NIX_PATH", "NIX_PROFILES", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "PKG_CONFIG_PATH", "MAKEFLAGS",
-        "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SDKROOT", "DEVELOPER_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
-        "DJANGO_SETTINGS_MODULE", "XDG_DATA_DIRS", "XDG_CONFIG_DIRS",
+        "PATH", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_VERSION",
+        "RUSTUP_TOOLCHAIN", "GOROOT", "GOTOOLCHAIN", "JAVA_HOME", "ASDF_DIR", "HOMEBREW_PREFIX", "NIX_PATH",
+        "NIX_PROFILES", "SDKROOT", "DEVELOPER_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_DATA_DIRS", "XDG_CONFIG_DIRS",
     )
 )  # fmt: skip
-"""The only variables of the engine's own environment that a session inherits, besides LC_*."""
+"""The variables of the engine's own environment that a session inherits, besides LC_* and those that the workspace's
+settings name. Those that say where a tool keeps things are not among them: it finds them in its HOME (see `places`)."""
 
 _CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
 
 
 def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """Everything that exists here and is to be hidden: the operator's secrets, and all that is the engine's own,
-    other sessions' worktrees, scratch and caches among it."""
-    user = Path(environment.get("HOME") or Path.home())
-    named = [*_secret_places_of(user)]
+    """Everything that exists here and is to be hidden where a place around it is shown: the operator's secrets, those
+    of the system, and all that is the engine's own, other sessions' worktrees, scratch and caches among it."""
+    user = home_of(environment)
+    named = [*_secret_places_of(user), *system_secrets()]
     for pointer in SECRET_POINTERS:
         named += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
     named += [home.config, home.data, home.cache, home.logs]
@@ -88,13 +86,15 @@ def session_environment(
     kept = {
         name: value
         for name, value in inherited.items()
-        if (name in PASSED or name.startswith("LC_")) and not _CREDENTIALS_IN_URL.search(value)
+        if (name in PASSED or name in confinement.variables or name.startswith("LC_"))
+        and not _CREDENTIALS_IN_URL.search(value)
     }
     kept = _with_own_virtual(kept, confinement)
     caches = confinement.caches
     temporary = sandbox.temporary(confinement)
     return kept | {
         SESSION_MARK: session_id,
+        "HOME": str(confinement.home),
         "TMPDIR": temporary,
         "TMP": temporary,
         "TEMP": temporary,
@@ -112,14 +112,16 @@ def session_environment(
         "GOCACHE": str(caches / "go-build"),
         "npm_config_cache": str(caches / "npm"),
         "npm_config_update_notifier": "false",
-        "COVERAGE_FILE": str(confinement.scratch / "coverage"),
+        "COVERAGE_FILE": str(confinement.files / "coverage"),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(caches / "hypothesis"),
+        # A Java machine takes the operator's home from the system's list of users.
+        "GRADLE_USER_HOME": str(confinement.home / ".gradle"),
     }
 
 
 def _with_own_virtual(variables: dict[str, str], confinement: Confinement) -> dict[str, str]:
     """`variables` with the project's virtual environment, if it has one, in place of the engine's."""
-    places = (*confinement.readable, confinement.folder)  # the operator's tree before a worktree of it
+    places = (confinement.tree or confinement.folder, confinement.folder)  # the operator's tree before a worktree of it
     own = next((place / ".venv" for place in places if (place / ".venv" / "bin" / "python").exists()), None)
     ours = own_environment()
     path = variables.get("PATH", "").split(os.pathsep)

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from engine.execution.sandbox.hosts import (
     HTTPS,
+    PUBLIC,
     Address,
     HostRule,
     address_of,
@@ -74,11 +75,14 @@ class _Request:
 class HostGate:
     """The proxy of one session. Use it as a context manager, or `close` it; that cuts every connection.
 
-    `say` is told in one line each host that was refused, once each, from any thread. Raises `Refusal` `bad_host`.
+    `public`: every public host besides. `say` is told in one line each host that was refused, once each, from any
+    thread. Raises `Refusal` `bad_host`.
     """
 
-    def __init__(self, hosts: Iterable[str], say: Callable[[str], None], resolve: Resolve = resolve) -> None:
-        self.rules: tuple[HostRule, ...] = host_rules(hosts)
+    def __init__(
+        self, hosts: Iterable[str], say: Callable[[str], None], resolve: Resolve = resolve, *, public: bool = False
+    ) -> None:
+        self.rules: tuple[HostRule, ...] = (*host_rules(hosts), *((PUBLIC,) if public else ()))
         self._say = say
         self._resolve = resolve
         self._told: set[str] = set()
@@ -208,7 +212,9 @@ class HostGate:
     def _rule(self, request: _Request) -> HostRule:
         """The entry that lets it through."""
         for rule in self.rules:
-            if rule.matches(request.host, request.port) and (request.tunnel or rule.port != HTTPS):
+            if rule.matches(request.host, request.port) and (
+                request.tunnel or rule.port != HTTPS or (not rule.name and request.port != HTTPS)
+            ):
                 return rule
         listed = ", ".join(map(str, self.rules)) or "none"
         raise _Refused(f"{joined(request.host, request.port)} is not among the hosts of this session: {listed}")

@@ -25,7 +25,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 @dataclass(frozen=True, slots=True)
 class HostRule:
-    """One entry. `name` is lower case, without the `*.` of a `wildcard`."""
+    """One entry. `name` is lower case, without the `*.` of a `wildcard`, and "" for every public host."""
 
     name: str
     port: int = HTTPS
@@ -38,6 +38,8 @@ class HostRule:
 
     def matches(self, host: str, port: int) -> bool:
         """Whether this entry lets `host` through, as `normal` has it."""
+        if not self.name:
+            return True
         if port != self.port:
             return False
         return host.endswith(f".{self.name}") if self.wildcard else host == self.name
@@ -54,7 +56,13 @@ class HostRule:
         return address.is_global or not (self.wildcard or address.is_reserved)
 
     def __str__(self) -> str:
+        if not self.name:
+            return "every public host"
         return f"{'*.' if self.wildcard else ''}{joined(self.name, self.port) if self.port != HTTPS else self.name}"
+
+
+PUBLIC = HostRule("", wildcard=True)
+"""Every public host, at any port: what a workspace has whose network is allowed."""
 
 
 def host_rules(entries: Iterable[str]) -> tuple[HostRule, ...]:

@@ -1,67 +1,85 @@
 """Which places of the file system a sandboxed command sees, and how: a plan over paths (SPEC 3.8).
 
-The world is read-only to begin with. On it come the session's own places, and over secrets something empty. The
+Nothing is there to begin with. On it come the places to read, the session's own, and over secrets something empty. The
 deeper path decides: what is shown inside a hidden folder is seen, what is hidden inside a writable one is not.
 
 Two rules keep a command from preparing the way for the next one, since each command's mounts are made anew by paths:
 what is mounted inside a writable place is pinned, with every folder on the way to it, because a mount point cannot be
-renamed or exchanged; and a source of a mount is never a link.
+renamed or exchanged; and a source of a mount is never a link that a command could have made.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from engine.execution.sandbox.base import PRIVATE, Confinement
+from engine.execution.sandbox.base import Confinement
 from engine.values import Refusal
 
 
 class Kind(Enum):
     """How a place is seen."""
 
-    COVERED = "covered"  # something empty of the session's own lies over it
     HIDDEN = "hidden"
     READ = "read"
     WRITE = "write"
 
 
-RUN = Path("/run").resolve()
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """`source` as it is outside, seen `at` a place inside."""
+
+    kind: Kind
+    at: Path
+    source: Path
 
 
-def plan(confinement: Confinement, listeners: Iterable[Path] = ()) -> list[tuple[Kind, Path]]:
-    """What to mount, in order. `listeners` are other programs' sockets and pipes. Looks at the disk only for `.git`."""
-    wanted: dict[Path, Kind] = {}
-    for path in (*confinement.hidden, *listeners):
-        wanted[path] = Kind.HIDDEN
-    for path in confinement.readable:
-        wanted[path] = Kind.READ
-    for path in (confinement.folder, confinement.scratch, confinement.caches, *confinement.writable):
-        wanted[path] = Kind.WRITE
-    git, git_pinned = protected(confinement.folder)
-    if not git_pinned and wanted[confinement.folder] is Kind.WRITE:
-        wanted[confinement.folder] = Kind.READ
-    for path in git:
-        wanted.setdefault(path, Kind.READ)
+def plan(confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path, Path] | None = None) -> list[Mount]:
+    """What to mount, in order. `readable` as `places.readable_places` has it. `moved` are places that are seen with
+    what lies elsewhere: place inside to source; those that are nothing else yet are written. Looks at the disk only
+    for `.git`."""
+    moved = dict(moved or {})
+    tree, folder = confinement.tree, confinement.folder
+    wanted = dict.fromkeys(confinement.hidden, Kind.HIDDEN)
+    wanted |= dict.fromkeys(moved, Kind.WRITE)
+    wanted |= {path: Kind.READ for path in readable if tree is None or not path.is_relative_to(tree)}
+    if tree is not None:
+        wanted[tree] = Kind.READ
+    own = [confinement.files, confinement.home, confinement.caches]
+    if confinement.tmp not in moved.values():
+        own.append(confinement.tmp)
+    wanted |= dict.fromkeys((folder, *own, *confinement.writable), Kind.WRITE)
+    if confinement.discards:
+        own_git = folder / ".git"
+        git = [] if own_git.is_symlink() or not own_git.exists() else [own_git]
+    else:
+        git, pinned = protected(folder)
+        if not pinned:
+            wanted[folder] = Kind.READ
+    wanted |= dict.fromkeys(git, Kind.READ)
 
-    mounts: dict[Path, Kind] = dict.fromkeys((*PRIVATE, RUN), Kind.COVERED)
+    mounts: dict[Path, Mount] = {}
     for path, kind in sorted(wanted.items(), key=lambda item: len(item[0].parts)):
-        above = next((one for one in path.parents if one in mounts), None)
-        surrounding = mounts[above] if above is not None else Kind.READ
-        if kind is Kind.HIDDEN and surrounding in (Kind.COVERED, Kind.HIDDEN):
-            continue  # it is not there
-        if kind is Kind.READ and surrounding is Kind.READ:
-            continue  # it is seen
-        if above is not None and surrounding is Kind.WRITE:
-            for between in reversed(path.relative_to(above).parents[:-1]):
-                mounts.setdefault(above / between, Kind.WRITE)
-        mounts[path] = kind
-    for path in (*PRIVATE, RUN):
-        del mounts[path]
-    return [(kind, path) for path, kind in mounts.items()]
+        source = moved.get(path, path)
+        above = next((mounts[one] for one in path.parents if one in mounts), None)
+        if above is not None:
+            inner = path.relative_to(above.at)
+            if kind is Kind.HIDDEN and (above.kind is Kind.HIDDEN or above.source.is_relative_to(confinement.tmp)):
+                continue  # it is not there
+            if kind is Kind.READ and above.kind is Kind.READ and source == above.source / inner:
+                continue  # it is seen
+            if above.kind is Kind.WRITE:
+                for between in reversed(inner.parents[:-1]):
+                    at = above.at / between
+                    mounts.setdefault(at, Mount(Kind.WRITE, at, above.source / between))
+        elif kind is Kind.HIDDEN:
+            continue
+        mounts[path] = Mount(kind, path, source)
+    return list(mounts.values())
 
 
 def protected(folder: Path) -> tuple[list[Path], bool]:
@@ -85,8 +103,16 @@ def protected(folder: Path) -> tuple[list[Path], bool]:
     return found, True
 
 
-def check_sources(confinement: Confinement) -> None:
-    """Raise `Refusal` when a folder that is about to be mounted was exchanged for a link or is gone."""
-    for path in (confinement.folder, confinement.scratch, confinement.scratch / "tmp", confinement.caches):
-        if path.is_symlink() or not path.is_dir():
-            raise Refusal("sandbox_tampered", f"{path} is no folder of its own any more", "run it again")
+def make_pinned(mounts: Iterable[Mount], root: Path) -> None:
+    """Make the folders among the sources that lie in `root` and are not there yet. Commands write in `root`: raises
+    `Refusal` when one of them put something else there, and OSError."""
+    for mount in mounts:
+        if not mount.source.is_relative_to(root) or mount.source == root:
+            continue
+        step = root
+        for part in mount.source.relative_to(root).parts:
+            step /= part
+            if not os.path.lexists(step):
+                step.mkdir()
+            elif step.is_symlink() or not step.is_dir():
+                raise Refusal("sandbox_tampered", f"{step} is no folder of its own any more", "run it again")

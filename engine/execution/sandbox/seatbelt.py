@@ -11,14 +11,17 @@ from __future__ import annotations
 import functools
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import mounts
+from engine.execution.sandbox import mounts, places
 from engine.execution.sandbox.base import PRIVATE, Confinement, described
 from engine.execution.sandbox.mounts import Kind
 
 PROGRAM = Path("/usr/bin/sandbox-exec")
+
+_OF_PEOPLE = tuple(map(Path, ("/Users", "/Volumes", "/private/var/root", "/private/var/folders", "/home", "/root")))
+"""Where files of people and of programs lie; the rest of a Mac is the system."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper")
 
@@ -37,11 +40,13 @@ class Seatbelt:
         return described(self.name, network=network, hosts=())
 
     def temporary(self, confinement: Confinement) -> str:
-        return str(confinement.scratch / "tmp")
+        return str(confinement.tmp)
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        mounts.check_sources(confinement)
-        return [str(self._program), "-p", profile(confinement), *argv]
+        return [str(self._program), "-p", profile(confinement, places.readable_places(confinement, argv[0])), *argv]
+
+    def overlays(self, confinement: Confinement) -> bool:
+        return False
 
     @functools.cached_property
     def fault(self) -> str:
@@ -50,12 +55,11 @@ class Seatbelt:
             return "sandbox-exec is not there"
         with tempfile.TemporaryDirectory(prefix="clawpy-try-") as name:
             root = Path(name).resolve()
-            for one in ("folder", "scratch/tmp", "caches", "hidden"):
+            for one in ("folder", "hidden"):
                 (root / one).mkdir(parents=True)
             (root / "hidden" / "key").write_text("found")
-            confinement = Confinement(
-                root / "folder", root / "scratch", root / "caches", readable=(root,), hidden=(root / "hidden",)
-            )
+            confinement = Confinement(root / "folder", root / "scratch", root / "caches")
+            confinement.make()
             script = 'touch "$0/folder/made" && ! cat "$0/hidden/key" && ! touch "$0/made"'
             try:
                 done = subprocess.run(
@@ -86,9 +90,9 @@ class Seatbelt:
         return not self.fault
 
 
-def profile(confinement: Confinement) -> str:
-    """The profile of a command. The last rule that matches decides, and so they come in the order of the plan: the
-    deeper path later."""
+def profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
+    """The profile of a command, which reads `readable`, and all but where files of people and of programs lie. The last
+    rule that matches decides, and so they come in the order of the plan: the deeper path later."""
     lines = [
         "(version 1)",
         "(deny default)",
@@ -101,9 +105,10 @@ def profile(confinement: Confinement) -> str:
         '(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))',
         "(allow file-read*)",
         "(allow file-write* " + " ".join(f"(literal {quoted(path)})" for path in _DEVICES) + ")",
-        *(f"(deny file-read-data file-write* (subpath {quoted(place)}))" for place in PRIVATE),
+        *(f"(deny file-read-data file-write* (subpath {quoted(place)}))" for place in (*PRIVATE, *_OF_PEOPLE)),
     ]
-    for kind, path in mounts.plan(confinement):
+    for mount in mounts.plan(confinement, readable):
+        kind, path = mount.kind, mount.at
         at = f"(subpath {quoted(path)})"
         if kind is Kind.WRITE:
             lines += [f"(allow file-read* file-write* {at})"]
@@ -126,8 +131,8 @@ def profile(confinement: Confinement) -> str:
 
 def _kept_in_place(path: Path, confinement: Confinement) -> list[str]:
     """No renaming of what lies between a writable place and something in it that is held."""
-    places = (confinement.folder, confinement.scratch, confinement.caches, *confinement.writable)
-    between = [one for one in path.parents if any(place in one.parents for place in places)]
+    own = (confinement.folder, confinement.scratch, confinement.caches, *confinement.writable)
+    between = [one for one in path.parents if any(place in one.parents for place in own)]
     return [f"(deny file-write-unlink (literal {quoted(one)}))" for one in between]
 
 

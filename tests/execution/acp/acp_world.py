@@ -19,7 +19,7 @@ from engine.execution.live import LiveSession
 from engine.execution.processes import marked
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow import Stopped
-from engine.execution.sandbox import NoSandbox, Sandbox
+from engine.execution.sandbox import Caches, NoSandbox, Sandbox
 from engine.execution.sessions import Sessions
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.home import Home
@@ -143,7 +143,11 @@ class AcpWorld:
             home=self.home, database=database, clock=clock, randomness=randomness, worktrees=worktrees, locks=locks
         )
         grounds = Grounds(
-            settings=self.settings, worktrees=worktrees, changes=self.changes, runs=ValidationRuns(database)
+            settings=self.settings,
+            worktrees=worktrees,
+            changes=self.changes,
+            runs=ValidationRuns(database),
+            caches=Caches(self.home.cache / "build"),
         )
         self.runner = AcpRunner(
             settings=self.settings,

@@ -20,6 +20,7 @@ from engine.execution.runners.acp.telling import Telling, command_of, diff_lines
 from engine.execution.runners.acp.terminals import argv_of
 from engine.execution.runners.acp.wire import parsed
 from engine.execution.sandbox import Confinement
+from engine.execution.sandbox.places import readable_places
 from engine.values import microusd
 from engine.values.secrets import redact
 
@@ -228,19 +229,18 @@ def test_of_the_operators_home_an_agent_sees_its_installation_alone(tmp_path: Pa
     path = os.pathsep.join(str(user / one) for one in (".local/bin", ".cargo/bin", ".npm-global/bin"))
     environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
     session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
-    own = house.confined(
-        session, place=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"], environment=environment
-    )
-    assert user in own.hidden
-    assert set(own.readable) == {
-        user / ".cargo",
+    own = house.confined(session, place=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
+    shown = readable_places(own, "claude-agent-acp", environment)
+    assert {one for one in shown if one.is_relative_to(user)} == {
+        user / ".cargo/bin",
         user / ".local/bin",
         user / ".npm-global",
+        user / ".npm-global/bin/claude-agent-acp",
         user / ".npm-global/lib/node_modules",
     }
     assert own.writable == (place,)
     assert own.hosts == ("api.anthropic.com",)
-    commands = house.of_commands(own, place=place)
+    commands = house.of_commands(own, session, place=place)
     assert (commands.writable, commands.hosts) == ((), ())
     added = house.agent_environment(place=place, names=["KEY", "GONE"], environment=environment)
     assert added == {"HOME": str(place), "CARGO_HOME": str(user / ".cargo"), "KEY": "k"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from engine.execution.sandbox import PRIVATE, Sandbox
 from engine.execution.sandbox.ladder import rungs
+from engine.execution.worktrees import remove_folder
 from tests.execution.escape.jail import Jail
 
 WORKING: list[Sandbox | None] = [rung for rung in rungs() if rung.confines]
@@ -30,4 +30,4 @@ def jail(request: pytest.FixtureRequest) -> Iterator[Jail]:
         pytest.skip("no folder outside /tmp can be written")
     root = Path(tempfile.mkdtemp(prefix=".clawpy-jail-", dir=outside[0]))
     yield Jail(root, request.param)
-    shutil.rmtree(root)
+    remove_folder(root)

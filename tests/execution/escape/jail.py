@@ -108,17 +108,16 @@ class Jail:
             (folder / "keep.txt").write_text("PRIVATE")
         worktree = self.home.worktrees / "sess_1"
         self.git("worktree", "add", "-q", "--detach", str(worktree))
-        scratch, caches = self.home.cache / "scratch" / "sess_1", self.home.cache / "build" / "mine"
-        for folder in (scratch / "tmp", caches):
-            folder.mkdir(parents=True)
-        (scratch / "empty").touch()
+        scratch = self.home.cache / "scratch" / "sess_1"
         self.confinement = Confinement(
             worktree,
             scratch,
-            caches,
-            readable=(self.project, self.project / ".git"),
+            scratch / "caches",
+            tree=self.project,
+            readable=(self.project / ".git",),
             hidden=secret_places(self.home, {"HOME": str(self.user)}),
         )
+        self.confinement.make()
 
     @property
     def others(self) -> tuple[Path, ...]:
@@ -152,7 +151,7 @@ class Jail:
             "user": str(self.user),
             "project": str(self.project),
             "folder": str(self.folder),
-            "scratch": str(self.confinement.scratch),
+            "scratch": str(self.confinement.files),
             "others": [str(path) for path in self.others],
             "home": [str(path) for path in (self.home.config, self.home.data, self.home.logs)],
             "engine": os.getpid(),

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.execution.sandbox import limits
+from engine.execution.sandbox import limits, places
 from tests.execution.escape.jail import Jail
 
 BOMB = """
@@ -37,14 +37,17 @@ def test_a_fork_bomb(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 1000 + len(psutil.pids())
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         root = Path(name)
-        for folder in (root / "folder", root / "scratch" / "tmp", root / "caches"):
-            folder.mkdir(parents=True)
-        (root / "scratch" / "empty").touch()
+        confinement = type(jail.confinement)(root / "folder", root / "scratch", root / "caches")
+        confinement.folder.mkdir()
+        confinement.make()
         with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("HOME", "/nowhere")
+            for tool in places.TOOLS:
+                patched.delenv(tool.variable, raising=False)
             patched.setenv("PATH", "/usr/bin:/bin")  # our own environment may lie where nobody else may look
             argv = jail.sandbox.wrap(
                 ["/usr/bin/python3", "-c", BOMB.format(most=most)],
-                type(jail.confinement)(root / "folder", root / "scratch", root / "caches"),
+                confinement,
                 cwd=root / "folder",
             )
         environment = {"PATH": "/usr/bin:/bin"}

@@ -114,8 +114,8 @@ def test_changing_modes_owners_and_times_outside(jail: Jail) -> None:
         "name = P['user'] + '/notes.txt'\n"
         "attempt(os.chmod, name, 0o777); attempt(os.chown, name, os.getuid(), os.getgid())\n"
         "attempt(os.utime, name, (1, 1)); attempt(os.setxattr, name, 'user.planted', b'x')\n"
-        "file = os.open(name, os.O_RDONLY); attempt(os.fchmod, file, 0o777)\n"
-        "folder = os.open(P['user'], os.O_RDONLY); attempt(os.chmod, 'notes.txt', 0o777, dir_fd=folder)"
+        "attempt(lambda: os.fchmod(os.open(name, os.O_RDONLY), 0o777))\n"
+        "attempt(lambda: os.chmod('notes.txt', 0o777, dir_fd=os.open(P['user'], os.O_RDONLY)))"
     )
     after = (jail.user / "notes.txt").stat()
     assert (before.st_mode, before.st_uid, before.st_mtime) == (after.st_mode, after.st_uid, after.st_mtime)
@@ -123,13 +123,14 @@ def test_changing_modes_owners_and_times_outside(jail: Jail) -> None:
 
 def test_exchanging_what_the_next_command_mounts(jail: Jail) -> None:
     """A command cannot put a link in the place of a folder that is mounted writable for the next one."""
-    for name in ("tmp", "empty"):
+    for name in ("files", "tmp", "home", "layers", "caches"):
         jail.tries(
-            f"name = P['scratch'] + '/{name}'\n"
+            f"name = P['scratch'] + '/../{name}'\n"
             "for act in (lambda: os.rename(name, name + '2'), lambda: os.rmdir(name), lambda: os.unlink(name),\n"
             "            lambda: os.symlink(P['user'], name)):\n"
             "    attempt(act)"
         )
+        assert (jail.confinement.scratch / name).is_dir()
         assert not (jail.confinement.scratch / name).is_symlink()
     jail.tries("write('/tmp/.bashrc'); write('/tmp/notes.txt')")
     assert (jail.user / ".bashrc").read_text() == "# the operator's\n"

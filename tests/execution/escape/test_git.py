@@ -62,7 +62,10 @@ def test_a_git_folder_that_is_a_link(jail: Jail) -> None:
     moved = jail.user / "project.git"
     (jail.project / ".git").rename(moved)
     (jail.project / ".git").symlink_to(moved)
-    jail.holds("attempt(os.unlink, '.git'); attempt(os.rename, '.git', 'old'); attempt(write, '.git/config')")
+    config = (moved / "config").read_bytes()
+    jail.tries("attempt(os.unlink, '.git'); attempt(os.rename, '.git', 'old'); attempt(write, '.git/config')")
+    assert (jail.project / ".git").readlink() == moved
+    assert (moved / "config").read_bytes() == config
 
 
 def test_writing_a_submodules_configuration(jail: Jail) -> None:
@@ -71,10 +74,12 @@ def test_writing_a_submodules_configuration(jail: Jail) -> None:
     subprocess.run(["git", "init", "-q"], cwd=inner, check=True)
     (jail.project / ".gitmodules").write_text('[submodule "inner"]\n\tpath = deep/inner\n\turl = ./inner\n')
     jail.in_the_operators_tree()
-    jail.holds(
+    before = [(jail.project / name).read_bytes() for name in ("deep/inner/.git/config", ".gitmodules")]
+    jail.tries(
         "attempt(write, 'deep/inner/.git/config'); attempt(os.rename, 'deep/inner/.git', 'old')\n"
         "attempt(os.rename, 'deep', 'moved'); attempt(write, '.gitmodules'); attempt(os.unlink, '.gitmodules')"
     )
+    assert before == [(jail.project / name).read_bytes() for name in ("deep/inner/.git/config", ".gitmodules")]
 
 
 def test_filters_and_attributes_planted_in_the_worktree(jail: Jail) -> None:

@@ -97,7 +97,7 @@ def run_flow(tmp_path: Path, repository: Repository) -> RunFlow:
         scratch = tmp_path / f"scratch-{number}"
         scratch.mkdir()
         folder = repository.path
-        if flow.place is not Place.OPERATOR_TREE:
+        if flow.place in (Place.WORKTREE, Place.CHANGE_SET):
             folder = _worktree(repository, tmp_path / f"worktree-{number}")
         bench = RealBench(scratch)
         job = Job(

@@ -46,9 +46,10 @@ class BeltWorld:
         self.folder = self.root / "work tree"
         self.outside = self.root / "outside"
         scratch, caches = self.root / "scratch", self.root / "caches"
-        for one in (self.folder, self.outside, scratch / "tmp", caches):
+        for one in (self.folder, self.outside):
             one.mkdir(parents=True)
-        (scratch / "empty").touch()
+        confinement = Confinement(folder=self.folder, scratch=scratch, caches=caches)
+        confinement.make()
         self.secret = self.outside / "secret.txt"
         self.secret.write_text(SECRET)
         (self.folder / ".git").write_text("gitdir: /somewhere\n")
@@ -63,7 +64,7 @@ class BeltWorld:
             clock=clock,
             transcript=TranscriptWriter(transcript, clock),
             sandbox=sandbox or NoSandbox(),
-            confinement=Confinement(folder=self.folder, scratch=scratch, caches=caches),
+            confinement=confinement,
             check=lambda command, cwd: check_command(command, cwd=Path(cwd), own=own),
         )
         self._transcript = transcript

@@ -143,10 +143,11 @@ class AcpRunner:
                 place=guest.place,
                 command=command,
                 hosts=guest.settings.hosts,
-                environment=self._environment,
             )
             telling = Telling(live.write, live.journal.erred, live.without_secrets)
-            terminals = Terminals(live, ground.folder, house.of_commands(confinement, place=guest.place))
+            terminals = Terminals(
+                live, ground.folder, house.of_commands(confinement, live.confinement, place=guest.place)
+            )
             counting = Counting(live, microusd(self._settings.current.cost_per_trigger))
             belt = self._belts.open(live, view, ground.folder)
             requests = Requests(live, belt, terminals, telling, on_usage=counting.update)

@@ -66,7 +66,7 @@ class HuntFlakes:
 
     name: ClassVar = "hunt_flakes"
     title: ClassVar = "Hunt flaky tests"
-    place: ClassVar = Place.OPERATOR_TREE
+    place: ClassVar = Place.CHECK
     parameters: ClassVar[type[BaseModel]] = HuntFlakesParameters
 
     def describe(self, parameters: HuntFlakesParameters) -> str:

@@ -84,7 +84,7 @@ class Lint:
 
     name: ClassVar = "lint"
     title: ClassVar = "Lint"
-    place: ClassVar = Place.OPERATOR_TREE
+    place: ClassVar = Place.CHECK
     parameters: ClassVar[type[BaseModel]] = LintParameters
 
     def place_in(self, workspace: Path) -> Place:

@@ -36,7 +36,7 @@ class RunTests:
 
     name: ClassVar = "run_tests"
     title: ClassVar = "Run tests"
-    place: ClassVar = Place.OPERATOR_TREE
+    place: ClassVar = Place.CHECK
     parameters: ClassVar[type[BaseModel]] = RunTestsParameters
 
     def describe(self, parameters: RunTestsParameters) -> str:

@@ -1,0 +1,115 @@
+"""Caches of a workspace that outlive a session, and who may see them (SPEC 3.8).
+
+A cache that one session filled is believed by the next one that reads it. So only sessions that check, without writing,
+share one, and only along one line of commits: a slot remembers the commit it was last used at, and is taken again for
+that commit and those that descend from it. Everybody else has an empty one that goes with the session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.execution.sandbox.base import Confinement
+from engine.execution.worktrees import remove_folder
+
+IN_TREE = (
+    (".pytest_cache", ""),
+    ("node_modules/.cache", "node_modules"),
+    ("target", "Cargo.toml"),
+    ("target", "pom.xml"),
+    (".gradle", "build.gradle"),
+    (".gradle", "build.gradle.kts"),
+    ("build", "build.gradle"),
+    ("build", "build.gradle.kts"),
+)
+"""What tools keep in the tree itself, and what has to be there for it."""
+
+
+def in_tree(confinement: Confinement) -> dict[Path, Path]:
+    """Where those caches lie of a session that works over the operator's tree: place in the tree to folder of the
+    cache, which is made. What the operator has there is seen instead."""
+    found = {}
+    for name, beside in IN_TREE:
+        at = confinement.folder / name
+        if at.exists() or at.is_symlink() or not (confinement.folder / beside).exists() or at.parent.is_symlink():
+            continue
+        # Beside what is shown: a source of a mount that a command could exchange for a link is none.
+        kept = confinement.caches.parent / "tree" / name
+        kept.mkdir(parents=True, exist_ok=True)
+        found[at] = kept
+    return found
+
+
+SLOTS = 3
+"""So many lines of commits of one workspace have a cache."""
+
+UNUSED_SECONDS = 30 * 86_400
+"""A cache that nobody took for so long goes."""
+
+
+@dataclass
+class _Use:
+    head: str
+    users: int = 0
+
+
+class Caches:
+    """The caches in `folder`, for one engine. From any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._uses: dict[Path, _Use] = {}
+
+    @contextmanager
+    def taken(self, workspace: str, head: str, descends: Callable[[str], bool]) -> Iterator[Path]:
+        """The folder, for `Confinement.caches`, of a session that checks `workspace` at the commit `head`, which
+        `descends` from others or not. Raises OSError."""
+        with self._lock:
+            slot = self._slot(self._of(workspace), head, descends)
+            self._uses.setdefault(slot, _Use(head)).users += 1
+            for name in ("files", "tree"):
+                (slot / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+            (slot / "head").write_text(head)
+        try:
+            yield slot / "files"
+        finally:
+            with self._lock:
+                self._uses[slot].users -= 1
+                if not self._uses[slot].users:
+                    del self._uses[slot]
+
+    def sweep(self) -> None:
+        """Remove what nobody uses any more. Raises OSError."""
+        now = time.time()
+        for workspace in self._folder.glob("*"):
+            for slot in workspace.iterdir():
+                used = slot / "head"
+                if not used.is_file() or now - used.stat().st_mtime > UNUSED_SECONDS:
+                    remove_folder(slot)
+            if not any(workspace.iterdir()):
+                workspace.rmdir()
+
+    def _of(self, workspace: str) -> Path:
+        return self._folder / hashlib.sha256(workspace.encode()).hexdigest()[:16]
+
+    def _slot(self, folder: Path, head: str, descends: Callable[[str], bool]) -> Path:
+        """One that was last used at `head`, else the latest at a commit it descends from, else an empty one."""
+        found = [path.parent for path in folder.glob("*/head")]
+        known = {slot: (slot / "head").read_text() for slot in found}
+        found.sort(key=lambda slot: (known[slot] == head, (slot / "head").stat().st_mtime), reverse=True)
+        for slot in found:
+            if known[slot] == head or (slot not in self._uses and known[slot] and descends(known[slot])):
+                return slot
+        free = [slot for slot in found if slot not in self._uses]
+        if len(found) >= SLOTS and free:
+            remove_folder(free[-1])
+            found.remove(free[-1])
+        names = {slot.name for slot in found}
+        return folder / next(name for name in map(str, range(len(found) + 1)) if name not in names)

@@ -1,0 +1,234 @@
+"""What commands may read besides their own folders: the system, and installed tools. An allow-list (SPEC 3.8).
+
+Nothing of the operator's home is in it but what a row of `TOOLS` names, and installations that lie on the PATH or that
+a command itself lies in. Commands have another HOME, in which links stand where the tools look.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.execution.sandbox.base import Confinement
+
+SYSTEM = tuple(
+    Path(place)
+    for place in (
+        "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/sys/devices/system",
+        "/nix/store", "/nix/var/nix/profiles", "/gnu/store", "/run/current-system", "/run/opengl-driver",
+        "/home/linuxbrew/.linuxbrew", "/var/lib/ca-certificates", "/var/cache/fontconfig", "/var/lib/texmf",
+        "/var/lib/gems",
+    )
+)  # fmt: skip
+"""What everybody on the machine reads. macOS has a list of its own (see `seatbelt`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Where a tool keeps what commands read: `pieces` of `folder`, which lies under the operator's home unless the
+    environment variable `variable` names another place."""
+
+    folder: str
+    pieces: tuple[str, ...] = ("",)
+    variable: str = ""
+
+
+TOOLS = (
+    Tool(".local", ("bin", "lib", "go", "pipx", "share/pipx", "share/uv", "share/virtualenv", "share/virtualenvs")),
+    Tool(".local", ("share/hatch/env", "share/pdm/venvs", "share/rtx", "share/gem", "share/julia")),
+    Tool(".pyenv", variable="PYENV_ROOT"),
+    Tool(".virtualenvs", variable="WORKON_HOME"),
+    Tool(".cache", ("pypoetry/virtualenvs", "uv", "pre-commit", "ms-playwright", "puppeteer", "coursier")),
+    Tool(".rye", ("py", "tools", "shims", "self")),
+    Tool("miniconda3"), Tool("anaconda3"), Tool("miniforge3"), Tool("mambaforge"), Tool(".conda", ("envs", "pkgs")),
+    Tool("micromamba", ("envs", "pkgs"), "MAMBA_ROOT_PREFIX"),
+    Tool(".cargo", ("bin", "registry", "git"), "CARGO_HOME"),
+    Tool(".rustup", variable="RUSTUP_HOME"),
+    Tool("go", ("bin", "pkg/mod"), "GOPATH"), Tool("sdk"),
+    Tool(".nvm", variable="NVM_DIR"), Tool(".volta", variable="VOLTA_HOME"),
+    Tool(".local/share/fnm", variable="FNM_DIR"), Tool(".nodenv"), Tool("n"),
+    Tool(".local/share/pnpm", variable="PNPM_HOME"), Tool(".bun", variable="BUN_INSTALL"),
+    Tool(".deno", ("bin",), "DENO_INSTALL"),
+    Tool(".asdf", variable="ASDF_DATA_DIR"), Tool(".asdfrc"), Tool(".tool-versions"),
+    Tool(".local/share/mise", variable="MISE_DATA_DIR"), Tool(".local/state/mise/trusted-configs"), Tool(".proto"),
+    Tool(".rbenv", variable="RBENV_ROOT"), Tool(".rvm"), Tool(".gem", ("ruby",)),
+    Tool(".m2", ("repository", "wrapper")), Tool(".gradle", ("wrapper", "jdks"), "GRADLE_USER_HOME"),
+    Tool(".sdkman", ("candidates",), "SDKMAN_DIR"), Tool(".jenv"), Tool(".ivy2", ("cache",)), Tool(".sbt", ("boot",)),
+    Tool(".dotnet", variable="DOTNET_ROOT"), Tool(".nuget", ("packages",)),
+    Tool(".ghcup"), Tool(".cabal", ("bin", "packages", "store")), Tool(".stack", ("programs", "snapshots")),
+    Tool(".opam"), Tool(".juliaup"), Tool(".julia", ("packages", "compiled", "artifacts", "registries")), Tool("R"),
+    Tool(".mix", ("archives", "elixir")), Tool(".hex", ("packages",)), Tool(".composer", ("vendor",)),
+    Tool(".config/composer", ("vendor",)), Tool(".nix-profile"), Tool(".linuxbrew"),
+)  # fmt: skip
+"""What of a home tools need to run and to find what they installed, never their settings with keys."""
+
+_PROGRAMS = ("bin", "sbin", "shims", "Scripts")
+_OF_INSTALLATIONS = (
+    "pyvenv.cfg", "conda-meta", "lib/node_modules", "include/node", "pkg/tool", "lib/rustlib", "lib/ruby",
+    "lib/jvm.cfg", "lib/modules", "lib/erlang",
+)  # fmt: skip
+_VIRTUAL = (".venv", "venv", "env", ".env")
+
+
+def readable_places(confinement: Confinement, program: str, environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """Everything that commands may read but not write, as far as it exists. `program` is what is run; `environment` is
+    the engine's."""
+    user = home_of(environment)
+    found = [*SYSTEM, *(piece for piece, _ in pieces(environment)), *confinement.readable]
+    if confinement.tree is not None:
+        found.append(confinement.tree)
+    path = environment.get("PATH", "")
+    for folder in path.split(os.pathsep):
+        if folder.startswith("/"):
+            found += _installation(Path(folder) / "program", user)
+    if named := shutil.which(program, path=path):
+        found += [Path(named), *installed(Path(named), user)]
+    for place in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
+        for name in _VIRTUAL:
+            if _there(place / name / "pyvenv.cfg"):
+                found += [(place / name).resolve(), *_bases(place / name, user)]
+    shown = []
+    for place in dict.fromkeys(found):
+        if place != user and not user.is_relative_to(place) and _there(place):
+            shown.append(place)
+    return shown
+
+
+def installed(program: Path, user: Path) -> Iterator[Path]:
+    """The installations that `program` needs: the one it lies in, that of what it is a link to, and of a virtual
+    environment the interpreter it was made with. What everybody reads is left out."""
+    for one in dict.fromkeys((program, program.parent.resolve() / program.name, program.resolve())):
+        for place in _installation(one, user):
+            yield place
+            yield from _bases(place, user)
+
+
+def pieces(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """What `TOOLS` names of this machine: where it is, and its name under a home."""
+    user = home_of(environment)
+    for tool in TOOLS:
+        named = environment.get(tool.variable, "") if tool.variable else ""
+        root = Path(named) if named.startswith("/") else user / tool.folder
+        for piece in tool.pieces:
+            place = root / piece
+            if _there(place) and not user.is_relative_to(place):
+                yield place, f"{tool.folder}/{piece}".rstrip("/")
+
+
+def furnish(home: Path, environment: Mapping[str, str] = os.environ) -> None:
+    """Put links to what tools read into a new `home`, where they look for it, and the operator's name for git."""
+    user = home_of(environment)
+    for place, name in pieces(environment):
+        link = home / name
+        if not os.path.lexists(link):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(place)
+    if identity := _identity(user / ".gitconfig") or _identity(user / ".config" / "git" / "config"):
+        (home / ".gitconfig").write_text(identity)
+
+
+def home_of(environment: Mapping[str, str]) -> Path:
+    """The operator's home."""
+    return Path(environment.get("HOME") or Path.home())
+
+
+_secrets: tuple[dict[str, int], list[Path]] = ({}, [])
+
+
+def system_secrets() -> list[Path]:
+    """What of the system commands do not see: what we may read and not everybody may. Looked for again when one of the
+    folders has changed."""
+    global _secrets
+    folders, found = _secrets
+    if not folders or any(_changed(folder) != time for folder, time in folders.items()):
+        folders, found = {}, []
+        _collect_private("/etc", folders, found, deep=True)
+        _collect_private("/opt", folders, found, deep=False)
+        _secrets = folders, found
+    return found
+
+
+def _changed(folder: str) -> int:
+    """When its entries last changed, in ns; 0 for one that is gone."""
+    try:
+        return os.stat(folder).st_mtime_ns  # noqa: PTH116  a path for each would cost more than the look
+    except OSError:
+        return 0
+
+
+def _collect_private(folder: str, folders: dict[str, int], found: list[Path], *, deep: bool) -> None:
+    folders[folder] = _changed(folder)
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return  # not for us either
+    for entry in entries:
+        if entry.is_symlink():
+            continue
+        is_folder = entry.is_dir(follow_symlinks=False)
+        wanted = stat.S_IROTH | stat.S_IXOTH if is_folder else stat.S_IROTH
+        try:
+            mode = entry.stat(follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            continue
+        if mode & wanted != wanted:
+            if os.access(entry.path, os.R_OK):
+                found.append(Path(entry.path))
+        elif is_folder and deep:
+            _collect_private(entry.path, folders, found, deep=True)
+
+
+def _there(path: Path) -> bool:
+    """Whether it is there for us; `Path.exists` raises where we may not look."""
+    return os.access(path, os.F_OK)
+
+
+def _installation(program: Path, user: Path) -> list[Path]:
+    """The folder that `program` needs: of `x/bin/program` that is `x` where `x` looks like an installation, else the
+    folder of programs alone; of a script in an npm package the `node_modules` it lies in."""
+    for parent in program.parents:
+        if parent.name == "node_modules":
+            return [parent]
+    folder = program.parent
+    if any(folder.is_relative_to(place) for place in SYSTEM) or not _there(folder):
+        return []
+    prefix = folder.parent
+    if folder.name not in _PROGRAMS:
+        return []
+    shared = prefix in (user, user / ".local", Path("/"))
+    marked = any(_there(prefix / mark) for mark in _OF_INSTALLATIONS) or any(prefix.glob("lib/python3*"))
+    return [prefix] if marked and not shared else [folder]
+
+
+def _bases(environment: Path, user: Path) -> Iterator[Path]:
+    """The interpreters that a virtual environment was made with."""
+    try:
+        told = (environment / "pyvenv.cfg").read_text(errors="replace")
+    except OSError:
+        return
+    if (home := re.search(r"^home\s*=\s*(/.*?)\s*$", told, re.MULTILINE)) is None:
+        return
+    for program in (Path(home[1]) / "python", environment / "bin" / "python"):
+        for one in (program, program.parent.resolve() / program.name, program.resolve()):
+            yield from _installation(one, user)
+
+
+def _identity(config: Path) -> str:
+    """The name and address of the operator for git, out of a file of settings that has secrets besides."""
+    try:
+        told = config.read_text(errors="replace")
+    except OSError:
+        return ""
+    found: dict[str, str] = {}
+    section = ""
+    for line in told.splitlines():
+        if header := re.match(r'\s*\[\s*([\w.]+)\s*(?:"[^"]*")?\s*\]', line):
+            section = header[1].lower() if '"' not in header[0] else ""
+        elif section == "user" and (entry := re.match(r"\s*(name|email)\s*=\s*(.*?)\s*$", line, re.IGNORECASE)):
+            found[entry[1].lower()] = entry[2]
+    return "[user]\n" + "".join(f"\t{name} = {value}\n" for name, value in found.items()) if found else ""

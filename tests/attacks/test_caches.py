@@ -1,0 +1,154 @@
+"""Attempts of one session to leave something in a cache that another one believes (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.execution.sandbox import Caches, Sandbox
+from tests.attacks.victim import Victim, canary, outside_folder, removed
+
+
+@pytest.fixture
+def victim(rung: Sandbox) -> Iterator[Victim]:
+    root = outside_folder()
+    yield Victim(root, rung)
+    removed(root)
+
+
+@pytest.fixture
+def caches(victim: Victim) -> Caches:
+    return Caches(victim.home.cache / "build")
+
+
+POISON = "import os; open(os.path.join(os.environ['XDG_CACHE_HOME'], 'poison'), 'w').write('x')"
+TASTE = """
+import os
+print("POISONED" if os.path.exists(os.path.join(os.environ["XDG_CACHE_HOME"], "poison")) else "clean")
+"""
+
+
+def descends(victim: Victim, head: str) -> Callable[[str], bool]:
+    def told(former: str) -> bool:
+        argv = ["git", "merge-base", "--is-ancestor", former, head]
+        return subprocess.run(argv, cwd=victim.project, capture_output=True, check=False).returncode == 0
+
+    return told
+
+
+def check(victim: Victim, caches: Caches, head: str, code: str, workspace: str = "") -> str:
+    """A session that checks at `head`."""
+    with caches.taken(workspace or str(victim.project), head, descends(victim, head)) as folder:
+        return victim.python(code, confinement=replace(victim.confinement, caches=folder))
+
+
+def branch(victim: Victim, name: str, onto: str) -> str:
+    subprocess.run(["git", "checkout", "-q", "-B", name, onto], cwd=victim.project, check=True)
+    return victim.commit(name)
+
+
+def test_a_check_of_the_same_commits_finds_its_cache(victim: Victim, caches: Caches) -> None:
+    first = victim.commit("one")
+    check(victim, caches, first, POISON)
+    assert "POISONED" in check(victim, caches, first, TASTE)
+    assert "POISONED" in check(victim, caches, victim.commit("two"), TASTE)
+
+
+@pytest.mark.attack("caches")
+@pytest.mark.parametrize("later", ["the commit before", "a sibling", "another root"])
+def test_a_hostile_commit(victim: Victim, caches: Caches, later: str) -> None:
+    """What the tests of a branch left in the cache is seen by no commit that is not built on it."""
+    start = victim.commit("start")
+    check(victim, caches, start, TASTE)
+    hostile = branch(victim, "hostile", start)
+    check(victim, caches, hostile, POISON)
+    if later == "another root":
+        subprocess.run(["git", "checkout", "-q", "--orphan", "fresh"], cwd=victim.project, check=True)
+        head = victim.commit("fresh")
+    else:
+        head = start if later == "the commit before" else branch(victim, "sibling", start)
+    assert "clean" in check(victim, caches, head, TASTE)
+
+
+@pytest.mark.attack("caches")
+def test_a_session_that_writes(victim: Victim, caches: Caches) -> None:
+    """An agent, a model and a fix have a cache of their own."""
+    head = victim.commit("one")
+    check(victim, caches, head, TASTE)
+    victim.python(POISON, confinement=victim.session("sess_9"))
+    assert "clean" in check(victim, caches, head, TASTE)
+    assert "clean" in victim.python(TASTE, confinement=victim.session("sess_10"))
+
+
+@pytest.mark.attack("caches")
+def test_a_check_beside_one_of_other_commits(victim: Victim, caches: Caches) -> None:
+    """A cache that is in use at one commit is not given to another, also not to one built on it."""
+    start = victim.commit("start")
+    workspace = str(victim.project)
+    with caches.taken(workspace, start, descends(victim, start)) as first:
+        hostile = branch(victim, "hostile", start)
+        check(victim, caches, hostile, POISON)
+        assert "clean" in victim.python(TASTE, confinement=replace(victim.confinement, caches=first))
+
+
+@pytest.mark.attack("caches")
+def test_another_workspace(victim: Victim, caches: Caches) -> None:
+    head = victim.commit("one")
+    check(victim, caches, head, POISON)
+    assert "clean" in check(victim, caches, head, TASTE, workspace="/srv/other")
+
+
+@pytest.mark.attack("caches")
+@pytest.mark.parametrize("name", ["head", "tree", "../1"])
+def test_what_lies_beside_a_cache(victim: Victim, caches: Caches, name: str) -> None:
+    """Neither the commit that a cache is for can be forged, nor a link be put where the next session mounts."""
+    head = victim.commit("one")
+    code = (
+        "import os, shutil\nat = os.path.join(os.environ['XDG_CACHE_HOME'], '..', " + repr(name) + ")\n"
+        "for act in (lambda: os.unlink(at), lambda: shutil.rmtree(at), lambda: os.makedirs(at),\n"
+        "            lambda: open(at, 'w').write('0'), lambda: os.symlink('/', at)):\n"
+        "    try: act()\n    except OSError as error: print(error)"
+    )
+    check(victim, caches, head, code)
+    slot = next((victim.home.cache / "build").glob("*/0"))
+    assert sorted(path.name for path in slot.iterdir()) == ["files", "head", "tree"]
+    assert (slot / "head").read_text() == head
+    assert [path.name for path in slot.parent.iterdir()] == ["0"]
+    assert not any(path.is_symlink() for path in slot.iterdir())
+
+
+@pytest.mark.attack("caches")
+def test_a_link_in_a_cache_of_the_tree(victim: Victim, caches: Caches) -> None:
+    """The folder that stands for .pytest_cache cannot be exchanged for a link that the next check follows."""
+    if not victim.confinement.discards:
+        pytest.skip(f"{victim.rung.name} lays nothing over the tree")
+    head, word = victim.commit("one"), canary()
+    victim.file(".ssh/id", word)
+    before = victim.state()
+    code = (
+        "import os\nfor act in (lambda: os.rmdir('.pytest_cache'), lambda: os.rename('.pytest_cache', 'x'),\n"
+        f"  lambda: os.symlink({str(victim.user / '.ssh')!r}, '.pytest_cache')):\n"
+        "    try: act()\n    except OSError as error: print(error)"
+    )
+    check(victim, caches, head, code)
+    look = "import os; print(os.popen('cat .pytest_cache/id; echo x > .pytest_cache/id').read())"
+    output = check(victim, caches, head, look)
+    assert word not in output
+    assert victim.state() == before
+
+
+def test_few_caches_are_kept_and_old_ones_go(tmp_path: Path) -> None:
+    caches = Caches(tmp_path / "build")
+    for head in "abcdef":
+        with caches.taken("/srv/shop", head, lambda former: False) as folder:
+            (folder / head).touch()
+    kept = sorted(path.name for path in tmp_path.glob("build/*/*/files/*"))
+    assert kept == ["d", "e", "f"]
+    (tmp_path / "build" / "left" / "mypy").mkdir(parents=True)
+    caches.sweep()
+    assert not (tmp_path / "build" / "left").exists()
+    assert sorted(path.name for path in tmp_path.glob("build/*/*/files/*")) == kept

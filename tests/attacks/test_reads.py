@@ -1,0 +1,139 @@
+"""Attempts to read what is none of a session's business (SPEC 3.8). One command tries all places and prints what it
+gets; what counts is whether a word comes out that only stands there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from engine.execution.sandbox import Sandbox
+from tests.attacks.victim import Victim, canary, outside_folder, removed
+
+HOME = [
+    ".ssh/id_ed25519", ".ssh/config", "work/other/.env", "work/other/.git/config", ".cache/huggingface/token",
+    ".config/github-copilot/hosts.json", ".config/github-copilot/apps.json", ".bitcoin/wallet.dat",
+    ".electrum/wallets/default_wallet", ".ethereum/keystore/key", ".config/solana/id.json",
+    ".mozilla/firefox/p.default/logins.json", ".config/google-chrome/Default/Login Data",
+    ".config/chromium/Default/Cookies", ".config/Code/User/globalStorage/state.vscdb",
+    ".config/Cursor/User/globalStorage/state.vscdb", ".config/JetBrains/options/recent.xml", ".viminfo",
+    ".local/share/nvim/shada/main.shada", ".emacs.d/auth-sources", ".bash_history", ".zsh_history", ".lesshst",
+    ".python_history", ".local/share/keyrings/login.keyring", ".gnupg/private-keys-v1.d/key", ".aws/credentials",
+    ".config/gcloud/credentials.db", ".kube/config", ".docker/config.json", ".netrc", ".git-credentials", ".gitconfig",
+    ".npmrc", ".pypirc", ".cargo/credentials.toml", ".cargo/config.toml", ".m2/settings.xml",
+    ".gradle/gradle.properties", ".terraform.d/credentials.tfrc.json", ".config/gh/hosts.yml", ".claude.json",
+    ".codex/auth.json", ".gemini/oauth_creds.json", ".local/share/opencode/auth.json", ".thunderbird/p/key4.db",
+    ".config/Slack/storage/token", ".local/share/TelegramDesktop/tdata/key", ".config/rclone/rclone.conf",
+    ".local/share/atuin/history.db", ".config/obsidian/notes.md", "Documents/tax.txt", "core.4711",
+    ".local/share/Trash/files/old.key", ".hex/hex.config", ".gem/credentials", ".config/pip/pip.conf",
+    ".config/uv/uv.toml", ".clawpy/config/config.toml", ".clawpy/data/clawpy.db", ".clawpy/logs/engine.log",
+    ".clawpy/cache/scratch/sess_2/files/notes", ".clawpy/cache/scratch/sess_2/home/.netrc",
+    ".clawpy/cache/worktrees/sess_2/.env", ".clawpy/cache/build/other/0/files/x", ".clawpy/cache/last_screen.json",
+]  # fmt: skip
+
+SYSTEM = [
+    "/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/sudoers", "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/security/opasswd", "/var/log/dpkg.log", "/var/log/auth.log", "/var/lib/dpkg/status", "/proc/kcore",
+    "/sys/class/dmi/id/product_uuid", "/sys/kernel/notes", "/boot/config", "/proc/kmsg", "/dev/mem",
+    "/dev/vda", "/dev/sda", "/dev/kmsg",
+]  # fmt: skip
+
+READ = """
+import os, sys
+for path in sys.argv[1:]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        sys.stdout.write(f"\\n>> {path}\\n" + os.read(descriptor, 400).decode("latin-1"))
+    except OSError:
+        pass
+for process in os.listdir("/proc"):
+    for name in ("environ", "cmdline", "root" + os.environ["CLAWPY_VICTIM"]):
+        try:
+            print(open(f"/proc/{process}/{name}", "rb").read(100_000).decode("latin-1"))
+        except OSError:
+            pass
+"""
+
+
+@dataclass
+class Reading:
+    """What one command got to see."""
+
+    words: dict[str, str]
+    output: str
+    process: str
+
+
+_seen: dict[str, Reading] = {}
+
+
+@pytest.fixture
+def reading(rung: Sandbox) -> Reading:
+    if rung.name not in _seen:
+        _seen[rung.name] = _read(rung)
+    return _seen[rung.name]
+
+
+def _read(rung: Sandbox) -> Reading:
+    root = outside_folder()
+    try:
+        victim = Victim(root, rung)
+        words = {name: canary() for name in HOME}
+        paths = [victim.file(name, f"[user]\n\tname = Ann\n[x]\n\ttoken = {word}\n") for name, word in words.items()]
+        victim.confinement = victim.session("sess_3")
+        named = canary()
+        other = subprocess.Popen(["sleep", "60"], env={"TOKEN": named, "PATH": os.environ["PATH"]})
+        try:
+            environ = [f"/proc/{other.pid}/environ", f"/proc/{os.getpid()}/environ", f"/proc/{os.getpid()}/maps"]
+            argv = [sys.executable, "-I", "-S", "-c", READ, *map(str, paths), *SYSTEM, *environ]
+            output = victim.run(argv, extra={"CLAWPY_VICTIM": str(paths[0])})
+        finally:
+            other.kill()
+            other.wait()
+        return Reading(words, output, named)
+    finally:
+        removed(root)
+
+
+@pytest.mark.attack("reads")
+@pytest.mark.parametrize("name", HOME)
+def test_the_operators_home_and_other_sessions(reading: Reading, name: str) -> None:
+    assert reading.words[name] not in reading.output
+
+
+@pytest.mark.attack("reads")
+@pytest.mark.parametrize("path", SYSTEM)
+def test_the_machine(reading: Reading, path: str) -> None:
+    """Whether anything of it came out; it may be there and be empty."""
+    _, found, rest = reading.output.partition(f"\n>> {path}\n")
+    text = rest.partition("\n>> ")[0].strip()
+    assert not found or not text
+
+
+@pytest.mark.attack("reads")
+def test_the_environment_of_another_process(reading: Reading) -> None:
+    assert reading.process not in reading.output
+
+
+@pytest.mark.attack("reads")
+@pytest.mark.parametrize("way", ["symlink", "hard link", "dots", "proc root", "proc cwd", "glob"])
+def test_a_key_by_another_way(rung: Sandbox, way: str) -> None:
+    root = outside_folder()
+    try:
+        victim = Victim(root, rung)
+        word = canary()
+        key = victim.file(".ssh/id_ed25519", word)
+        command = {
+            "symlink": f"ln -s {key} l; cat l",
+            "hard link": f"ln {key} l; cat l",
+            "dots": f"cat ../{key.relative_to(victim.user)} ../../../../../../..{key}",
+            "proc root": f"cat /proc/1/root{key} /proc/self/root{key} /proc/{os.getpid()}/root{key}",
+            "proc cwd": f"cat /proc/{os.getpid()}/cwd/{key} /proc/1/cwd/../.ssh/id_ed25519",
+            "glob": "cat ~/.ssh/* /home/*/.ssh/* /root/.ssh/* /*/*/.ssh/* /*/*/*/.ssh/*",
+        }[way]
+        assert word not in victim.run(["sh", "-c", command])
+    finally:
+        removed(root)

@@ -1,0 +1,190 @@
+"""Attempts to reach programs of the operator's by sockets and pipes (SPEC 3.8). What counts is whether the program that
+listens outside hears anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.execution.sandbox import HostGate, Sandbox
+from tests.attacks.victim import Victim, canary, outside_folder, removed
+
+CONNECT = """
+import os, socket, sys, time
+kind = socket.SOCK_DGRAM if sys.argv[1] == "datagram" else socket.SOCK_STREAM
+print("ready", flush=True)
+until = time.monotonic() + float(sys.argv[2])
+while True:
+    for name in sys.argv[3:]:
+        address = "\\0" + name[1:] if name.startswith("@") else name
+        try:
+            with socket.socket(socket.AF_UNIX, kind) as one:
+                one.settimeout(1)
+                one.connect(address)
+                one.send(b"run this")
+                print("reached", name, flush=True)
+        except OSError as error:
+            print(error, flush=True)
+    if time.monotonic() > until:
+        break
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def victim(rung: Sandbox) -> Iterator[Victim]:
+    root = outside_folder()
+    yield Victim(root, rung)
+    removed(root)
+
+
+@contextlib.contextmanager
+def listening(path: str, kind: int = socket.SOCK_STREAM) -> Iterator[socket.socket]:
+    """A program of the operator's."""
+    with socket.socket(socket.AF_UNIX, kind) as server:
+        folder = os.open(Path(path).parent, os.O_RDONLY) if path[0] != "@" else -1
+        # The room for a socket's path is short.
+        server.bind("\0" + path[1:] if folder < 0 else f"/proc/self/fd/{folder}/{Path(path).name}")
+        if folder >= 0:
+            os.close(folder)
+        if kind == socket.SOCK_STREAM:
+            server.listen()
+        try:
+            yield server
+        finally:
+            if path[0] != "@":
+                Path(path).unlink(missing_ok=True)
+
+
+def heard(server: socket.socket) -> bool:
+    return bool(select.select([server], [], [], 0)[0])
+
+
+def connect(victim: Victim, *paths: str, kind: str = "stream") -> None:
+    victim.python(CONNECT, kind, "0", *paths)
+
+
+PLACES: dict[str, Callable[[Victim], str]] = {
+    "home": lambda victim: f"{victim.user}/agent.sock",
+    "a hidden folder of home": lambda victim: f"{victim.user}/.gnupg.sock",
+    "the tree": lambda victim: f"{victim.project}/dev.sock",
+    "a folder of the tree": lambda victim: f"{victim.project}/src/vite.sock",
+    "git's own folder": lambda victim: f"{victim.project}/.git/fsmonitor--daemon.ipc",
+    "another repository": lambda victim: f"{victim.user}/other.sock",
+    "the engine's home": lambda victim: f"{victim.home.data}/control.sock",
+    "a terminal multiplexer": lambda victim: f"/tmp/tmux-{os.getpid()}.sock",
+    "a display": lambda victim: f"/tmp/.X11-unix-{os.getpid()}",
+    "another tmp": lambda victim: f"/var/tmp/clawpy-{os.getpid()}.sock",
+    "shared memory": lambda victim: f"/dev/shm/clawpy-{os.getpid()}.sock",
+    "an abstract name": lambda victim: f"@clawpy-{os.getpid()}-{id(victim)}",
+    "an abstract display": lambda victim: f"@/tmp/.X11-unix/X{os.getpid()}",
+}
+
+
+@pytest.mark.attack("sockets")
+@pytest.mark.parametrize("kind", ["stream", "datagram"])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_socket(victim: Victim, place: str, kind: str) -> None:
+    path = PLACES[place](victim)
+    with listening(path, socket.SOCK_STREAM if kind == "stream" else socket.SOCK_DGRAM) as server:
+        connect(victim, path, kind=kind)
+        assert not heard(server)
+
+
+@pytest.mark.attack("sockets")
+@pytest.mark.parametrize("place", ["home", "the tree", "a terminal multiplexer", "an abstract name", "shared memory"])
+def test_a_socket_that_is_made_while_the_command_runs(victim: Victim, place: str) -> None:
+    path = PLACES[place](victim)
+    process = victim.begin([sys.executable, "-I", "-S", "-c", CONNECT, "stream", "0.4", path])
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    with listening(path) as server:
+        output, _ = process.communicate(timeout=30)
+        assert not heard(server), output
+
+
+@pytest.mark.attack("sockets")
+@pytest.mark.parametrize("place", ["home", "the tree", "tmp"])
+def test_a_pipe_that_somebody_reads_commands_from(victim: Victim, place: str) -> None:
+    folder = {"home": victim.user, "the tree": victim.project, "tmp": Path(tempfile.gettempdir())}[place]
+    pipe = folder / "pipe"
+    if place == "tmp":
+        pipe = folder / f"clawpy-pipe-{os.getpid()}"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        code = "import os, sys\nos.write(os.open(sys.argv[1], os.O_RDWR | os.O_NONBLOCK), b'rm -rf ~')"
+        victim.python(code, pipe)
+        with contextlib.suppress(BlockingIOError):
+            assert os.read(reader, 100) == b""
+    finally:
+        os.close(reader)
+        pipe.unlink()
+
+
+@pytest.mark.attack("sockets")
+@pytest.mark.parametrize(
+    "way", ["direct", "any address", "gate", "gate by name", "gate by another spelling", "abstract"]
+)
+def test_this_machine_where_the_network_is_allowed(victim: Victim, way: str) -> None:
+    """An allowed network is the world's, not this machine's."""
+    if not victim.rung.gates:
+        pytest.skip(f"{victim.rung.name} has no gate")
+    name = f"@clawpy-net-{os.getpid()}-{id(victim)}"
+    with (
+        socket.socket() as service,
+        listening(name) as abstract,
+        HostGate((), say=lambda told: None, public=True) as gate,
+    ):
+        service.bind(("127.0.0.1", 0))
+        service.listen()
+        port = service.getsockname()[1]
+        held = replace(victim.confinement, network=True, gate=gate.path)
+        target = {
+            "gate": f"127.0.0.1:{port}",
+            "gate by name": f"localhost:{port}",
+            "gate by another spelling": f"[::ffff:127.0.0.1]:{port}",
+        }.get(way, "")
+        code = f"""
+import os, socket
+def proxy():
+    one = socket.create_connection(("127.0.0.1", int(os.environ["HTTP_PROXY"].rpartition(":")[2])), timeout=5)
+    one.sendall(b"CONNECT {target} HTTP/1.1\\r\\n\\r\\n")
+    print(one.recv(1000))
+    one.sendall(b"hello")
+def direct(host):
+    socket.create_connection((host, {port}), timeout=5).sendall(b"hello")
+def abstract():
+    one = socket.socket(socket.AF_UNIX)
+    one.connect("\\0" + {name[1:]!r})
+print({{"direct": lambda: direct("127.0.0.1"), "any address": lambda: direct("0.0.0.0"),
+  "abstract": abstract}}.get({way!r}, proxy)())
+"""
+        victim.python(code, confinement=held)
+        assert not heard(service)
+        assert not heard(abstract)
+
+
+@pytest.mark.attack("sockets")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/run/docker.sock", "/var/run/docker.sock", "/run/dbus/system_bus_socket", "/run/systemd/private",
+        f"/run/user/{os.getuid()}/bus", f"/run/user/{os.getuid()}/gnupg/S.gpg-agent", "/run/containerd/containerd.sock",
+        "/run/snapd.socket", "/run/podman/podman.sock", "/run/systemd/journal/socket", "/dev/log",
+    ],
+)  # fmt: skip
+def test_a_service_of_the_machine(victim: Victim, path: str) -> None:
+    """Nothing is there, whether this machine has it or not."""
+    word = canary()
+    output = victim.run(["sh", "-c", f"test -S {path} && echo {word[:6]}{word[6:]}; true"])
+    assert word not in output
