@@ -113,5 +113,5 @@ class Keeper:
                 continue
             if reason is not None:
                 self._end(live, Stop(SessionState.CANCELLED, reason))
-            elif over := live.over_limit() or disk_shortage(live.scratch, live.folder):
+            elif over := live.over_limit() or disk_shortage(live.scratch, live.folder) or live.processes.over_limit():
                 self._end(live, Stop(SessionState.FAILED, over))
