@@ -126,8 +126,8 @@ def stop(home: Home, reason: str) -> Document:
 
     The file comes first: the engine finds it within a tenth of a second, or at its next start. Then the engine is
     asked, unless it is itself stopped. Processes of sessions that are left after a second are ended here: `killed`
-    counts all that died, `left` names what did not. Raises `Refusal` `unwritable_home` when the file cannot be written (a full
-    disk) and no engine answers either; sessions are ended all the same.
+    counts all that died, `left` names what did not. Raises `Refusal` `unwritable_home` when the file cannot be written
+    (a full disk) and no engine answers either; sessions are ended all the same.
     """
     from engine.execution import traces
     from engine.execution.ending import end_all, is_stopped

@@ -13,7 +13,7 @@ from engine.execution import cgroups
 from engine.execution.processes import await_death, gather, kill, name_of
 from engine.execution.traces import Trace, forget_dead, found
 
-WITHIN = 1.5
+WITHIN = 5.0
 """Seconds after which it is said what did not die."""
 
 

@@ -111,7 +111,7 @@ def _read(file: Path) -> str:
     """Its text, as far as a trace goes; "" for what is no regular file."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, errors="replace") as stream:
+        with os.fdopen(descriptor, errors="replace") as stream:
             return stream.read(4096).strip()
     except OSError:
         return ""

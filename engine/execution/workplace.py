@@ -15,10 +15,10 @@ from engine.execution import traces
 from engine.execution.admission import Admission
 from engine.execution.channels import Channels
 from engine.execution.live import CommandCheck, LiveSession, Purse, Stop
+from engine.execution.processes import Processes
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CommandBlocked, FlowUnable, NotBegun, Stopped
-from engine.execution.processes import Processes
-from engine.execution.sandbox import Confinement, Sandbox, limits, furnish, secret_places
+from engine.execution.sandbox import Confinement, Sandbox, furnish, limits, secret_places
 from engine.execution.session_records import SessionRecords
 from engine.execution.transcripts import TranscriptWriter
 from engine.execution.worktrees import remove_folder
