@@ -76,7 +76,7 @@ def _mend(rung: Rung) -> str:
     said = rung.fault.lower()
     if not said:
         return ""
-    if isinstance(rung, Landlock):
+    if rung.name == "landlock":
         return "start a kernel of 5.13 or newer with Landlock, or install bubblewrap"
     if "namespace" in said or "uid map" in said or "not permitted" in said or "permission denied" in said:
         return (

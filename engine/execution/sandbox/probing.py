@@ -6,6 +6,7 @@ Each is judged from outside: by a file that changed, a listener that was called,
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 import shutil
@@ -72,8 +73,9 @@ print("done")
 """
 
 
+@functools.cache
 def measure() -> dict[str, dict[str, str]]:
-    """For each rung that works here: what of `TRIED` is held. Under a second."""
+    """For each rung that works here: what of `TRIED` is held. Under a second, tried once a process."""
     found = rungs()
     with ThreadPoolExecutor(len(found)) as pool:
         return {rung.name: held for rung, held in zip(found, pool.map(_measured, found), strict=True)}
