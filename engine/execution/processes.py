@@ -259,22 +259,21 @@ def end_processes(
 
 
 def kill(left: Sequence[psutil.Process], leaders: Sequence[psutil.Process], group: Path | None) -> None:
-    """Kill those of a session that are `left`; the leaders last, for what they keep is found by them."""
+    """Kill those of a session that are `left`. A supervisor goes last: what it keeps is found by it."""
     if group is not None:
         cgroups.kill(group)
-    kept = [process for process in left if process not in leaders]
-    for leader in leaders:
-        if kept and name_of(leader) == _SUPERVISOR:  # it is quicker than anybody whom it has to end
-            with contextlib.suppress(psutil.Error):
-                leader.resume()
-                leader.terminate()
+    supervisors = [leader for leader in leaders if leader in left and name_of(leader) == _SUPERVISOR]
+    kept = [process for process in left if process not in supervisors]
+    for supervisor in supervisors:  # it is quicker than anybody whom it has to end
+        with contextlib.suppress(psutil.Error):
+            supervisor.resume()
+            supervisor.terminate()
     for process in kept or left:
         with contextlib.suppress(psutil.Error):
             process.kill()
-    if not kept:
-        for leader in leaders:
-            if _lives(leader):
-                _kill_group(leader.pid)
+    for leader in leaders:
+        if leader not in supervisors and _lives(leader):
+            _kill_group(leader.pid)
 
 
 def marked(session_id: str) -> list[psutil.Process]:
