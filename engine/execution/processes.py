@@ -143,7 +143,8 @@ class Processes:
         if not has_ended(process):
             end_processes("", [psutil.Process(process.pid)], grace=0)
         # While the leader is not reaped, nobody else can carry its number: the group is surely ours.
-        _kill_group(process.pid)
+        if has_ended(process) or name_of(psutil.Process(process.pid)) != _SUPERVISOR:
+            _kill_group(process.pid)
         process.wait()
         with self._lock:
             self._leaders.pop(process.pid, None)
@@ -259,7 +260,8 @@ def end_processes(
 
 
 def kill(left: Sequence[psutil.Process], leaders: Sequence[psutil.Process], group: Path | None) -> None:
-    """Kill those of a session that are `left`. A supervisor goes last: what it keeps is found by it."""
+    """Kill those of a session that are `left`. A supervisor is only told to: it ends when nothing that it keeps is left,
+    and killed before that, it would set free what forks faster than a list of processes is read."""
     if group is not None:
         cgroups.kill(group)
     supervisors = [leader for leader in leaders if leader in left and name_of(leader) == _SUPERVISOR]
@@ -268,7 +270,7 @@ def kill(left: Sequence[psutil.Process], leaders: Sequence[psutil.Process], grou
         with contextlib.suppress(psutil.Error):
             supervisor.resume()
             supervisor.terminate()
-    for process in kept or left:
+    for process in kept:
         with contextlib.suppress(psutil.Error):
             process.kill()
     for leader in leaders:

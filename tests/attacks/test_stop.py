@@ -138,12 +138,14 @@ def test_children_of_a_stopped_engine(attack: Attack, way: str) -> None:
 def test_processes_that_fork_and_end_all_the_time(attack: Attack, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them lives long enough to be killed by whoever reads a list first."""
     hydra = (
+        "end = time.monotonic() + 60\n"  # whatever becomes of the test, the machine is not left to it
         "for _ in range(15):\n"
         "    if os.fork() == 0:\n"
         "        os.setsid()\n"
-        "        while True:\n"
+        "        while time.monotonic() < end:\n"
         "            if os.fork(): os._exit(0)\n"
         "            os.setsid(); time.sleep(0.001)\n"
+        "        os._exit(0)\n"
     )
     attack.begin(DEAF + hydra + "subprocess.Popen(['sleep', T])", 1)
     if group == "no group":
