@@ -260,7 +260,7 @@ def end_processes(
 
 
 def kill(left: Sequence[psutil.Process], leaders: Sequence[psutil.Process], group: Path | None) -> None:
-    """Kill those of a session that are `left`. A supervisor is only told to: it ends when nothing that it keeps is left,
+    """Kill those of a session that are `left`. A supervisor is only told to: it ends when nothing it keeps is left,
     and killed before that, it would set free what forks faster than a list of processes is read."""
     if group is not None:
         cgroups.kill(group)
