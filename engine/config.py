@@ -162,6 +162,13 @@ class ValidationSettings(Section):
     cost_cap: Annotated[float, Field(ge=0, le=1_000)] = 0.50
 
 
+class SandboxSettings(Section):
+    """`[sandbox]`: how much of the machine a session may take (SPEC 3.8). `memoryGb`: memory of all its processes
+    together, in GiB; 0 is half of the machine's."""
+
+    memory_gb: Annotated[float, Field(ge=0, le=4096)] = 0
+
+
 class MemorySettings(Section):
     """`[memory]`: what makes vectors of what is remembered (SPEC 4.3): "" is the model that comes with the program,
     `"PROVIDER:MODEL"` an OpenAI-compatible endpoint, to which everything remembered and asked then goes.
@@ -294,6 +301,7 @@ class Settings(Section):
     content: Content = Content()
     web: WebSettings = WebSettings()
     validation: ValidationSettings = ValidationSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     memory: MemorySettings = MemorySettings()
     training: TrainingSettings = TrainingSettings()
     adaptation: AdaptationSettings = AdaptationSettings()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clawpy_console.printing.style import Document, Style, clean
@@ -54,6 +54,19 @@ def key(document: Document, options: Mapping[str, Any], style: Style) -> str:
     return "\n".join(lines)
 
 
+def _rungs(rungs: Sequence[Document], style: Style) -> list[str]:
+    """What each rung of the sandbox ladder holds on this machine, a table."""
+    shown = [one for one in rungs if one["works"]]
+    tried = list(shown[0]["holds"])
+    signs = {"held": style.good, "not held": style.bad}
+    names = "  ".join(f"{one['name'] + ('*' if one['inForce'] else ''):11}" for one in shown)
+    lines = [f"  {'tried in each sandbox':24}  {names}".rstrip()]
+    for what in tried:
+        cells = [signs.get(one["holds"][what], style.dim)(f"{one['holds'][what]:11}") for one in shown]
+        lines.append(f"  {what:24}  {'  '.join(cells)}".rstrip())
+    return [*lines, style.dim("  * in force")]
+
+
 def doctor(document: Document, options: Mapping[str, Any], style: Style) -> str:
     """Every check, how to mend what is not well, and where things are."""
     signs = {"ok": style.good("✓"), "warn": style.wants("!"), "fail": style.bad("✗")}
@@ -63,5 +76,6 @@ def doctor(document: Document, options: Mapping[str, Any], style: Style) -> str:
         lines.append(f"{signs[one['state']]} {one['name']:11}  {told}")
         if one["fix"]:
             lines.append("               " + style.dim(clean(one["fix"])))
+    lines += ["", *_rungs(document["rungs"], style)]
     lines += ["", *(style.dim(f"  {name:20} {clean(path)}") for name, path in document["paths"].items())]
     return "\n".join(lines)

@@ -135,4 +135,11 @@ def stop(document: Document, options: Mapping[str, Any], style: Style) -> str:
         first = f"stopped; {count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"
     else:
         first = "stopped; no engine answered, a running one finds the stop file, the next one starts stopped"
-    return f"{style.bad('■')} {first}\n  `clawpy resume stop` lifts it"
+    lines = [f"{style.bad('■')} {first}"]
+    if document["killed"]:
+        lines.append(f"  {count(document['killed'], 'process', 'processes')} ended")
+    if document["left"]:
+        lines.append(
+            f"  {style.bad('still running')}: {', '.join(map(clean, document['left']))}; end them by `kill -9`"
+        )
+    return "\n".join([*lines, "  `clawpy resume stop` lifts it"])

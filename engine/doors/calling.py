@@ -15,6 +15,7 @@ from engine.home import Home
 from engine.lock import held, is_free, read_holder
 from engine.safety.stop_file import request_stop
 from engine.values import Refusal, Result, Status
+from engine.values.text import count
 
 PATIENCE = 10.0
 """Seconds to wait for an engine that has the home but does not listen yet, or not any more."""
@@ -24,6 +25,9 @@ SLOW = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 300.0, "doct
 
 QUESTIONS = frozenset({"cards", "work", "status", "predict", "recall"})
 """Verbs that may be asked again when the answer was lost; the others may not be done twice (SPEC 11.3)."""
+
+ENGINE_MAY_TAKE = 1.0
+"""Seconds in which the engine answers a stop; after that its sessions are ended without it."""
 
 Opener = Callable[..., Any]
 Ask = Callable[[str, Mapping[str, Any]], Document]
@@ -120,35 +124,54 @@ def take_over(home: Home, *, finish: bool = True, enough: Callable[[], bool] = l
 def stop(home: Home, reason: str) -> Document:
     """Stop everything in `home`, whatever state its engine is in (SPEC 3.7).
 
-    The file comes first and suffices: the engine finds it within a tenth of a second, or at its next start. Then the
-    engine is asked, and given two seconds to say what it stopped. Raises `Refusal` `unwritable_home` when the file
-    cannot be written (a full disk) and no engine answers either.
+    The file comes first: the engine finds it within a tenth of a second, or at its next start. Then the engine is
+    asked, unless it is itself stopped. Processes of sessions that are left after a second are ended here: `killed`
+    counts all that died, `left` names what did not. Raises `Refusal` `unwritable_home` when the file cannot be written
+    (a full disk) and no engine answers either; sessions are ended all the same.
     """
+    from engine.execution import traces
+    from engine.execution.ending import end_all, is_stopped
+
     unwritten: OSError | None = None
     try:
         path = str(request_stop(home.data, reason or "stopped from outside", "clawpy stop"))
     except OSError as error:
         unwritten, path = error, ""
-    holder = read_holder(home)
-    if holder is not None and holder.address:
+    answers: list[Document] = []
+    refusals: list[Refusal] = []
+
+    def ask_engine() -> None:
+        """It ends sessions more gently, and writes down what came of them."""
+        holder = read_holder(home)
+        if holder is None or not holder.address or is_stopped(holder.pid):
+            return
         try:
-            return ask(holder.address, "stop", {"reason": reason} if reason else {}, timeout=2.0)
+            answers.append(ask(holder.address, "stop", {"reason": reason} if reason else {}, timeout=ENGINE_MAY_TAKE))
         except Unreachable:
             pass
         except Refusal as error:
             if error.code != "no_answer":
-                raise
-    if unwritten is not None:
+                refusals.append(error)
+
+    ended = end_all(traces.folder(home), first=ask_engine)
+    if refusals:
+        raise refusals[0]
+    if unwritten is not None and not answers:
         raise Refusal(
             "unwritable_home",
-            f"the stop file cannot be written in {home.data}: {unwritten.strerror or unwritten}",
+            f"the stop file cannot be written in {home.data}: {unwritten.strerror or unwritten}"
+            f" ({count(ended.killed, 'process', 'processes')} ended)",
             "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
         ) from unwritten
+    told = {"killed": ended.killed, "left": list(ended.left)}
+    if answers:
+        return answers[0] | told
     return {
         "holds": [{"word": "stop", "reason": reason or "stopped from outside", "since": None, "until": None}],
-        "stopped": [],
+        "stopped": list(ended.sessions),
         "reached": False,
         "file": path,
+        **told,
     }
 
 

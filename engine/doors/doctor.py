@@ -65,7 +65,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         *_providers(router(home, FixedSettings(settings), keys), keys, online=online),
         _prose(home, settings, keys),
         *_memory_model(settings, router(home, FixedSettings(settings), keys)),
-        _sandbox(),
+        _sandbox(settings),
         _agents(home, settings),
         _learnings(home),
         *_coding_agents(home, settings),
@@ -82,6 +82,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
             {"name": check.name, "state": check.state, "message": sanitise(check.message), "fix": sanitise(check.fix)}
             for check in found
         ],
+        "rungs": _rungs(),
         "paths": home.paths(),
         "settings": None if config.state == FAIL else settings.model_dump(mode="json", by_alias=True),
     }
@@ -322,8 +323,27 @@ def _prose(home: Home, settings: Settings, keys: Keys) -> Check:
     return Check("prose", WARN, "nothing takes prose yet; flows need nothing", SET_UP)
 
 
-def _sandbox() -> Check:
-    from engine.execution.sandbox import best_sandbox, ladder_reports
+def _rungs() -> list[dict[str, Any]]:
+    """Each rung of the sandbox ladder, and what it holds here: "held", "not held", "n.a." where it does not work."""
+    from engine.execution.sandbox import ladder_reports
+    from engine.execution.sandbox.probing import TRIED, UNKNOWN, measure
+
+    measured = measure()
+    return [
+        {
+            "name": one.name,
+            "works": one.works,
+            "inForce": one.in_force,
+            "lacks": sanitise(one.lacks),
+            "holds": measured.get(one.name, dict.fromkeys(TRIED, UNKNOWN)),
+        }
+        for one in ladder_reports()
+    ]
+
+
+def _sandbox(settings: Settings) -> Check:
+    from engine.execution import cgroups
+    from engine.execution.sandbox import best_sandbox, ladder_reports, limits
 
     rungs = ladder_reports()
     in_force = next(rung for rung in rungs if rung.in_force)
@@ -333,7 +353,13 @@ def _sandbox() -> Check:
         fix = missing.fix if missing else "there is no sandbox for this platform; approve what is to run"
         return Check("sandbox", WARN, f"none works here, so that nothing executes by itself{why}", fix)
     lacks = f" ({in_force.lacks})" if in_force.lacks else ""
-    return Check("sandbox", OK, best_sandbox().describe(network=False) + lacks)
+    memory = settings.sandbox.memory_gb or limits.MEMORY_BYTES / 1024**3
+    by = "looked at twice a second" if cgroups.own() is None else "its processes in a control group"
+    limited = (
+        f"a session has at most {memory:.1f} GiB of memory and {limits.PROCESSES:,} processes ({by}),"
+        f" {limits.FILE_BYTES // 1024**3} GiB a file, no core dumps"
+    )
+    return Check("sandbox", OK, f"{best_sandbox().describe(network=False)}{lacks}; {limited}")
 
 
 def _agents(home: Home, settings: Settings) -> Check:

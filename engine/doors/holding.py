@@ -68,7 +68,8 @@ def stop(engine: Engine, arguments: Arguments) -> Document:
     except Refusal as error:
         said = f"everything was stopped, but it could not be written down: {error.message}"
         raise Refusal(error.code, said, f"{error.fix}; until then it holds only while this engine runs") from error
-    return {"holds": [wire.hold(one) for one in engine.safety.holds()], "stopped": running, "reached": True}
+    holds = [wire.hold(one) for one in engine.safety.holds()]
+    return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}
 
 
 def resume(engine: Engine, arguments: Arguments) -> Document:

@@ -23,6 +23,9 @@ TICK = 0.1
 LIMITS_EVERY = 2
 """Limits and kill switch are looked at every so many ticks."""
 
+USAGE_EVERY = 6
+"""What the processes take together, which means a look at all of the machine, every so many."""
+
 
 class Brakes(Protocol):
     """The kill switch (SPEC 3.7), asked before a session starts and while it runs."""
@@ -58,6 +61,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._pause = threading.Event()
+        self._counting = False
 
     def wake(self) -> None:
         """Something runs: look after it. Call it after the session is among `live`."""
@@ -88,6 +92,7 @@ class Keeper:
                     self._thread = None
                     return
             tick += 1
+            self._counting = tick % USAGE_EVERY == 0
             try:
                 for live in sessions:
                     self._write(live)
@@ -113,5 +118,10 @@ class Keeper:
                 continue
             if reason is not None:
                 self._end(live, Stop(SessionState.CANCELLED, reason))
-            elif over := live.over_limit() or disk_shortage(live.scratch, live.folder):
+            elif over := self._over_limit(live):
                 self._end(live, Stop(SessionState.FAILED, over))
+
+    def _over_limit(self, live: LiveSession) -> str:
+        if over := live.over_limit() or disk_shortage(live.scratch, live.folder):
+            return over
+        return live.processes.over_limit() if self._counting else ""

@@ -80,6 +80,7 @@ class LiveSession:
         check: CommandCheck,
         purse: Purse = unmetered,
         secrets: Callable[[], Iterable[str]] = tuple,
+        processes: Processes | None = None,
     ) -> None:
         """`secrets`: values that leave it nowhere, besides what looks like one (SPEC 11.1)."""
         self.id = session_id
@@ -87,7 +88,7 @@ class LiveSession:
         self.limits = limits
         self.transcript = transcript
         self.sandbox = sandbox
-        self.processes = Processes(session_id)
+        self.processes = processes or Processes(session_id)
         self.ended = threading.Event()
         self.tokens = 0
         self.cost = 0

@@ -1,8 +1,9 @@
 """The processes of one session: started in groups of their own, and ended with it, all of them (SPEC 3.7, 3.8).
 
-Three ways lead to a process that has to go: the groups that were started, the descendants of their leaders, and the
-session's mark in the environment, which also finds who left both by forking twice. In bubblewrap the kernel ends the
-whole process namespace with its first process; there the three are only asked to be polite first.
+Every command has a keeper: bubblewrap, with whose process namespace the kernel ends all that is in it, or the
+supervisor, of whom everything that the command starts remains a descendant. So the descendants of what was started are
+all there is; the keepers go last. Where there is neither (macOS), or a hostile command killed its keeper, the session's
+mark in the environment finds who is left.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +22,10 @@ from pathlib import Path
 
 import psutil
 
-from engine.execution.sandbox import SESSION_MARK
+from engine.execution import cgroups
+from engine.execution.sandbox import SESSION_MARK, limits
+from engine.execution.sandbox.limits import NICE
+from engine.execution.traces import Traces
 
 GRACE = 0.3
 """Seconds between SIGTERM and SIGKILL."""
@@ -28,15 +33,13 @@ GRACE = 0.3
 GIVE_UP = 0.9
 """Seconds after which killing stops waiting for the dead to be gone."""
 
-NICE = 10
-"""What is added to our own niceness for what agents run: the operator's keys and programs come first (SPEC 11.4)."""
-
 CHUNK = 65_536
 _POLL = 0.1
 _DRAIN = 0.2
 _GATHER = 0.005  # a program that flushes every line is read in batches, at most 200 a second
 
-_SANDBOX_PROGRAMS = ("bwrap",)
+_SUPERVISOR = "clawpy-keeper"
+_KEEPERS = ("bwrap", _SUPERVISOR)
 
 
 class GroupClosed(Exception):
@@ -55,12 +58,18 @@ class Finished:
 class Processes:
     """All processes of the session `session_id`. `run` from the session's thread, `end` from any."""
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, traces: Path | None = None, memory: int = limits.MEMORY_BYTES) -> None:
+        """`traces` is the folder by which `clawpy stop` finds them without the engine; `memory` in bytes."""
         self._session_id = session_id
+        self._traces = Traces(traces, session_id) if traces is not None and sys.platform == "linux" else None
+        self._memory = memory
+        self._group: Path | None = None
         self._lock = threading.Lock()
         self._leaders: dict[int, psutil.Process] = {}
+        self._trace_of: dict[int, Path] = {}
         self._closed = False
         self._marked = False
+        self._entered = False
 
     def mark(self) -> dict[str, str]:
         """What the environment of a process holds that ends with this session; for those started by other ways too."""
@@ -105,8 +114,15 @@ class Processes:
         with self._lock:
             if self._closed:
                 raise GroupClosed(self._session_id)
+            command, trace = list(argv), None
+            if self._traces is not None:
+                if not self._entered:
+                    self._entered = True
+                    self._group = cgroups.make(self._session_id, memory=self._memory, processes=limits.PROCESSES)
+                    self._traces.enter(self._group)
+                command, trace = self._traces.leaving(argv, self._group)
             process = subprocess.Popen(
-                list(argv),
+                command,
                 cwd=cwd,
                 env=dict(env) | self.mark(),
                 stdin=stdin,
@@ -117,16 +133,24 @@ class Processes:
             )
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._leaders[process.pid] = psutil.Process(process.pid)
+            if trace is not None:
+                self._trace_of[process.pid] = trace
         _give_way(process.pid)
         return process
 
     def finish(self, process: subprocess.Popen[bytes]) -> None:
         """End a child and what is left of its group, at once, and close its pipes."""
+        if not has_ended(process):
+            end_processes("", [psutil.Process(process.pid)], grace=0)
         # While the leader is not reaped, nobody else can carry its number: the group is surely ours.
-        _kill_group(process.pid)
+        if has_ended(process) or name_of(psutil.Process(process.pid)) != _SUPERVISOR:
+            _kill_group(process.pid)
         process.wait()
         with self._lock:
             self._leaders.pop(process.pid, None)
+            trace = self._trace_of.pop(process.pid, None)
+        if trace is not None:
+            trace.unlink(missing_ok=True)
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -139,7 +163,27 @@ class Processes:
             leaders = list(self._leaders.values())
         if not self._marked:
             return True  # nothing was ever started: no need to look through all processes of the machine, twice
-        return end_processes(self._session_id, leaders, grace)
+        gone = end_processes(self._session_id, leaders, grace, self._group)
+        if gone and self._traces is not None:
+            if self._group is not None:
+                cgroups.remove(self._group)
+            self._traces.clear()
+        return gone
+
+    def over_limit(self) -> str:
+        """Which limit its processes pass together, in words; "" for none. A few milliseconds while something runs."""
+        with self._lock:
+            leaders = list(self._leaders.values())
+        if not leaders:
+            return ""
+        memory = number = 0
+        for process in gather("", leaders, self._group):
+            with contextlib.suppress(psutil.Error):
+                memory += process.memory_info().rss
+                number += 1
+        if memory > self._memory:
+            return f"its processes took {_gigabytes(memory)} of memory, more than {_gigabytes(self._memory)}"
+        return f"it ran {number:,} processes, more than {limits.PROCESSES:,}" if number > limits.PROCESSES else ""
 
     def _follow(
         self,
@@ -177,6 +221,10 @@ class Processes:
                     return False
 
 
+def _gigabytes(size: int) -> str:
+    return f"{size / 1024**3:.1f} GiB"
+
+
 def _give_way(leader: int) -> None:
     """Have the group of `leader`, and what it starts, wait for everybody else when the processors are busy."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended already
@@ -188,29 +236,46 @@ def _give_way(leader: int) -> None:
         Path(f"/proc/{leader}/autogroup").write_text(str(NICE))
 
 
-def end_processes(session_id: str, leaders: Iterable[psutil.Process] = (), grace: float = GRACE) -> bool:
-    """End `leaders`, their descendants and their groups, and every process that carries `session_id`'s mark
-    ("" for none). True when nothing is left."""
+def end_processes(
+    session_id: str, leaders: Iterable[psutil.Process] = (), grace: float = GRACE, group: Path | None = None
+) -> bool:
+    """End `leaders`, their descendants and groups, all in the control `group`, and every process that carries
+    `session_id`'s mark ("" for none): SIGTERM, `grace` seconds, SIGKILL. True when nothing is left."""
     leaders = list(leaders)
     began = time.monotonic()
-    found = _gather(session_id, leaders)
-    for process in found:
-        # A sandbox's own process goes when what is in it goes; ended first, it would take that with it unasked.
-        if _name(process) not in _SANDBOX_PROGRAMS:
-            with contextlib.suppress(psutil.Error):
-                process.terminate()
-    left = _await_end(found, began + grace)
+    if grace:
+        found = gather(session_id, leaders, group)
+        for process in found:
+            # A keeper goes when what it keeps goes; ended first, it would take that with it unasked.
+            if name_of(process) not in _KEEPERS:
+                with contextlib.suppress(psutil.Error):
+                    process.terminate()
+        await_death(found, began + grace)
     while True:
-        left = [process for process in {*left, *_gather(session_id, leaders)} if _lives(process)]
-        if not left or time.monotonic() - began > GIVE_UP:
+        left = gather(session_id, leaders, group)
+        if not left or time.monotonic() - began > GIVE_UP + grace:
             return not left
-        for leader in leaders:
-            if _lives(leader):
-                _kill_group(leader.pid)
-        for process in left:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        left = _await_end(left, time.monotonic() + 0.05)
+        kill(left, leaders, group)
+        await_death(left, time.monotonic() + 0.02)
+
+
+def kill(left: Sequence[psutil.Process], leaders: Sequence[psutil.Process], group: Path | None) -> None:
+    """Kill those of a session that are `left`. A supervisor is only told to: it ends when nothing it keeps is left,
+    and killed before that, it would set free what forks faster than a list of processes is read."""
+    if group is not None:
+        cgroups.kill(group)
+    supervisors = [leader for leader in leaders if leader in left and name_of(leader) == _SUPERVISOR]
+    kept = [process for process in left if process not in supervisors]
+    for supervisor in supervisors:  # it is quicker than anybody whom it has to end
+        with contextlib.suppress(psutil.Error):
+            supervisor.resume()
+            supervisor.terminate()
+    for process in kept:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    for leader in leaders:
+        if leader not in supervisors and _lives(leader):
+            _kill_group(leader.pid)
 
 
 def marked(session_id: str) -> list[psutil.Process]:
@@ -225,12 +290,16 @@ def marked(session_id: str) -> list[psutil.Process]:
     return found
 
 
-def _gather(session_id: str, leaders: Iterable[psutil.Process]) -> list[psutil.Process]:
+def gather(session_id: str, leaders: Iterable[psutil.Process], group: Path | None = None) -> list[psutil.Process]:
+    """The living processes of a session; see `end_processes`."""
     found: dict[int, psutil.Process] = {}
     for leader in leaders:
         with contextlib.suppress(psutil.Error):
             for process in (leader, *leader.children(recursive=True)):
                 found[process.pid] = process
+    for pid in [] if group is None else cgroups.members(group):
+        with contextlib.suppress(psutil.Error):
+            found.setdefault(pid, psutil.Process(pid))
     if session_id:
         found |= {process.pid: process for process in marked(session_id)}
     return [process for process in found.values() if _lives(process)]
@@ -244,14 +313,15 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def _name(process: psutil.Process) -> str:
+def name_of(process: psutil.Process) -> str:
+    """What it is called, "" when it has ended."""
     try:
         return str(process.name())
     except psutil.Error:
         return ""
 
 
-def _await_end(processes: Iterable[psutil.Process], until: float) -> list[psutil.Process]:
+def await_death(processes: Iterable[psutil.Process], until: float) -> list[psutil.Process]:
     """Who still lives at `until` (monotonic seconds), or [] as soon as nobody does."""
     left = list(processes)
     while (left := [process for process in left if _lives(process)]) and time.monotonic() < until:

@@ -18,6 +18,7 @@ from datetime import datetime
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus
+from engine.execution import ending
 from engine.execution.admission import Admission
 from engine.execution.channels import APPROVED, AUTONOMOUS, Channels
 from engine.execution.continuing import continued
@@ -318,8 +319,8 @@ class Sessions:
         left = self._records.latest(state=SessionState.RUNNING)
         queued = self._records.latest(state=SessionState.QUEUED)
         words = []
+        ending.end_all(self._workplace.traces)
         for row in reversed(left):
-            # The mark in their environment says that they are the session's; a number that was used again does not.
             end_processes(row.id)
             self._finish(row.id, Stop(SessionState.INTERRUPTED, "the engine ended while it ran"))
             words.append(f"“{row.prompt}” was running when the engine ended; it was interrupted ({row.id})")

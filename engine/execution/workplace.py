@@ -11,12 +11,14 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.execution import traces
 from engine.execution.admission import Admission
 from engine.execution.channels import Channels
 from engine.execution.live import CommandCheck, LiveSession, Purse, Stop
+from engine.execution.processes import Processes
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
-from engine.execution.sandbox import UNCONFINED, Confinement, Sandbox, furnish, secret_places
+from engine.execution.sandbox import UNCONFINED, Confinement, Sandbox, furnish, limits, secret_places
 from engine.execution.session_records import SessionRecords
 from engine.execution.transcripts import TranscriptWriter
 from engine.execution.worktrees import remove_folder
@@ -60,6 +62,11 @@ class Workplace:
         """Who writes it."""
         return TranscriptWriter(self.transcript(session_id), self._clock, self._secrets)
 
+    @property
+    def traces(self) -> Path:
+        """Where it is kept how to find the processes of sessions."""
+        return traces.folder(self._home)
+
     def prepare(self, session_id: str, assignment: Assignment, mode: str, sandbox: Sandbox) -> LiveSession:
         """The session, ready to begin, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
         workspace = Path(assignment.workspace)
@@ -78,6 +85,7 @@ class Workplace:
         )
         confinement.make()
         furnish(confinement.home)
+        memory = round(self._settings.current.sandbox.memory_gb * 1024**3) or limits.MEMORY_BYTES
         return LiveSession(
             session_id=session_id,
             assignment=assignment,
@@ -89,6 +97,7 @@ class Workplace:
             check=self._check,
             purse=self._purse,
             secrets=self._secrets,
+            processes=Processes(session_id, self.traces, memory),
         )
 
     def work(self, live: LiveSession) -> Stop | RunnerResult:

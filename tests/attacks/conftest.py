@@ -65,10 +65,23 @@ def outside() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def working_rungs() -> dict[str, Sandbox]:
+    """The rungs of this machine, none among them."""
+    return {sandbox.name: sandbox for sandbox in rungs()}
+
+
 @pytest.fixture(params=["bubblewrap", "landlock"])
-def rung(request: pytest.FixtureRequest) -> Sandbox:
+def rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]) -> Sandbox:
     """Each rung of the sandbox ladder that confines; skipped where this machine does not have it."""
-    for sandbox in rungs():
-        if sandbox.name == request.param:
-            return sandbox
-    pytest.skip(f"{request.param} does not work on this machine")
+    if request.param not in working_rungs:
+        pytest.skip(f"{request.param} does not work on this machine")
+    return working_rungs[request.param]
+
+
+@pytest.fixture(params=["bubblewrap", "landlock", "none"])
+def every_rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]) -> Sandbox:
+    """Each rung, the last one too, which confines nothing but ends everything."""
+    if request.param not in working_rungs:
+        pytest.skip(f"{request.param} does not work on this machine")
+    return working_rungs[request.param]

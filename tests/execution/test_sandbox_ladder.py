@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from engine.execution.sandbox import NoSandbox, best_sandbox, bubblewrap, ladder, seatbelt
 from engine.execution.sandbox.base import Confinement, RungReport
+from engine.execution.sandbox.landlock import Landlock, version
 from engine.execution.sandbox.seatbelt import Seatbelt, profile, quoted
 
 
@@ -58,12 +59,31 @@ def test_a_bubblewrap_without_a_footing(
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     bwrap = bubblewrap.Bubblewrap(str(program(tmp_path, f"echo 'bwrap: {said}' >&2; exit 1")))
     monkeypatch.setattr(ladder, "found", lambda: bwrap)
+    monkeypatch.setattr(ladder, "Landlock", lambda: Landlock(0))
     assert isinstance(best_sandbox(), NoSandbox)
     report = reports()["bubblewrap"]
     assert not report.works
     assert said in report.lacks
     assert mended in report.fix
     assert reports()["none"].in_force
+
+
+def test_landlock_takes_the_place_of_a_missing_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Landlock().works():
+        pytest.skip("this kernel has no Landlock")
+    monkeypatch.setattr(ladder, "found", lambda: None)
+    assert best_sandbox().name == "landlock"
+    assert best_sandbox().describe(network=False, hosts=("a.org",)) == "landlock, no network, no loopback"
+    assert "/dev/shm" in reports()["landlock"].lacks
+    assert [report.name for report in ladder.ladder_reports() if report.works] == ["landlock", "none"]
+
+
+@pytest.mark.parametrize("abi", range(1, 8))
+def test_every_version_of_landlock_holds_a_command(abi: int) -> None:
+    """What an older one does not know, seccomp and the supervisor hold."""
+    if abi > version():
+        pytest.skip("this kernel has an older Landlock")
+    assert Landlock(abi).fault == ""
 
 
 def test_no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from engine.execution.sandbox import limits
 
 SESSION_MARK = "CLAWPY_SESSION"
 """Environment variable that every process of a session carries: its session's id."""
@@ -107,7 +110,8 @@ UNCONFINED = "no sandbox"
 
 
 class NoSandbox:
-    """The last rung: a clean environment and a process group, no more. Nothing autonomous may execute here."""
+    """The last rung: a clean environment, limits, and an end for every process with its command. Nothing autonomous may
+    execute here."""
 
     name = "none"
     confines = False
@@ -120,7 +124,7 @@ class NoSandbox:
         return UNCONFINED
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        return list(argv)
+        return limits.supervised(["cwd", str(cwd)], argv) if sys.platform == "linux" else list(argv)
 
     def temporary(self, confinement: Confinement) -> str:
         return str(confinement.tmp)

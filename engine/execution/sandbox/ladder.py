@@ -1,13 +1,7 @@
 """Which rung of the sandbox ladder is in force on this machine (SPEC 3.8).
 
-Bubblewrap on Linux, Seatbelt on macOS, none anywhere else. A rung is taken when a real command was held by it here,
-never because a program was found.
-
-Landlock is no rung. It works without user namespaces, where bubblewrap has no footing, and was tried in the shape of
-the `sandlock` package against the same escape attempts: 17 of 76 got out or broke what they ran in, among them any
-socket under /tmp (a terminal multiplexer's is a shell of the operator's), modes and priorities of what is outside,
-processes that outlive the session, and, for root, the clock. It has no process namespace and no loopback to give. Half
-a wall behind which work begins by itself is worse than a word that says how to get a whole one.
+Bubblewrap on Linux, then Landlock with seccomp; Seatbelt on macOS; none anywhere else. A rung is taken when a real
+command was held by it here, never because a program was found.
 """
 
 from __future__ import annotations
@@ -18,13 +12,22 @@ from collections.abc import Sequence
 
 from engine.execution.sandbox.base import NoSandbox, RungReport, Sandbox
 from engine.execution.sandbox.bubblewrap import Bubblewrap, found
+from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.seatbelt import Seatbelt
+
+Rung = Bubblewrap | Landlock | Seatbelt
+
+_HOMES = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
+_MENDS = {
+    "bubblewrap": "install bubblewrap, for instance `apt install bubblewrap` or `dnf install bubblewrap`",
+    "seatbelt": "sandbox-exec comes with macOS; see that /usr/bin/sandbox-exec is there",
+}
 
 
 @functools.cache
 def best_sandbox() -> Sandbox:
     """The highest rung that works on this machine, tried once a process."""
-    return rungs()[0]
+    return next((rung for rung in _candidates() if rung.works()), NoSandbox())
 
 
 def rungs() -> list[Sandbox]:
@@ -34,12 +37,14 @@ def rungs() -> list[Sandbox]:
 
 
 @functools.cache
-def _candidates() -> Sequence[Bubblewrap | Seatbelt]:
+def _candidates() -> Sequence[Rung]:
     """The rungs of this platform."""
     if platform.system() == "Darwin":
         return (Seatbelt(),)
+    if platform.system() != "Linux":
+        return ()
     bubblewrap = found()
-    return () if bubblewrap is None else (bubblewrap,)
+    return (Landlock(),) if bubblewrap is None else (bubblewrap, Landlock())
 
 
 def ladder_reports() -> list[RungReport]:
@@ -48,36 +53,31 @@ def ladder_reports() -> list[RungReport]:
     tried = {rung.name: rung for rung in _candidates()}
     in_force = best_sandbox().name
     reports = []
-    for name, home, install in (
-        (
-            "bubblewrap",
-            "Linux",
-            "install bubblewrap, for instance `apt install bubblewrap` or `dnf install bubblewrap`",
-        ),
-        ("seatbelt", "Darwin", "sandbox-exec comes with macOS; see that /usr/bin/sandbox-exec is there"),
-    ):
+    for name, home in _HOMES.items():
         rung = tried.get(name)
         if rung is not None:
             reports.append(RungReport(name, rung.works(), name == in_force, _lacks(rung), _mend(rung)))
         elif system == home:
-            reports.append(RungReport(name, False, False, "it is not installed", install))
+            reports.append(RungReport(name, False, False, "it is not installed", _MENDS[name]))
         else:
             reports.append(RungReport(name, False, False, f"it is of {home}"))
     nothing = "nothing holds a command; no session starts by itself"
     return [*reports, RungReport("none", True, in_force == "none", nothing)]
 
 
-def _lacks(rung: Bubblewrap | Seatbelt) -> str:
+def _lacks(rung: Rung) -> str:
     if rung.fault:
         return f"it does not work: {rung.fault}"
     return "; ".join(rung.lacks)
 
 
-def _mend(rung: Bubblewrap | Seatbelt) -> str:
+def _mend(rung: Rung) -> str:
     """How to get a rung to work, as far as its words tell."""
     said = rung.fault.lower()
     if not said:
         return ""
+    if rung.name == "landlock":
+        return "start a kernel of 5.13 or newer with Landlock, or install bubblewrap"
     if "namespace" in said or "uid map" in said or "not permitted" in said or "permission denied" in said:
         return (
             "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or "

@@ -1,6 +1,6 @@
 """How much of the machine one sandboxed command may take (SPEC 3.8): no fork bomb, no file without end.
 
-Simple on purpose. Control groups would count a whole session, but an unprivileged engine gets one only from systemd,
+Control groups would count a whole session, but an unprivileged engine gets one only from systemd,
 over D-Bus, at several times what bubblewrap itself costs; resource limits are everywhere. Processes are counted for
 each user namespace, and so for each sandbox, since Linux 5.14; root is exempt from that one. Memory has no limit of its
 own (sanitizers and runtimes reserve terabytes that they never use), but when it runs out the kernel ends a session's
@@ -10,10 +10,18 @@ commands before anything of the operator's.
 from __future__ import annotations
 
 import os
+import resource
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from engine.execution.sandbox import supervisor
 
 PROCESSES = 2048
 """Processes and threads of one command, besides as many as the machine has already."""
+
+MEMORY_BYTES = max(2 * 1024**3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+"""What all processes of a session may take together, unless the settings say otherwise: half of the machine's."""
 
 FILE_BYTES = 2 * 1024**3
 """The largest file it may write."""
@@ -27,8 +35,14 @@ PLACEHOLDER_BYTES = 65_536
 FREE_BYTES = 256 * 1024**2
 """A session ends when less than this is left on its disk: the engine's own records need room."""
 
+FREE_FILES = 10_000
+"""The same for how many files there may be."""
+
 OOM_SCORE = 800
 """Of 1,000: who goes first when memory runs out."""
+
+NICE = 10
+"""What is added to our own niceness for what agents run: the operator's keys and programs come first (SPEC 11.4)."""
 
 
 SHELL = (
@@ -45,6 +59,17 @@ def limiting() -> str:
     added to what the command may have.
     """
     return SHELL.format(blocks=FILE_BYTES // 512, tasks=_tasks() + PROCESSES, score=OOM_SCORE)
+
+
+def supervised(words: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """The command line that runs `argv` limited, under the supervisor; `words` are what else that is told."""
+    limited = (
+        (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, FILE_BYTES), (resource.RLIMIT_NPROC, _tasks() + PROCESSES),
+    )  # fmt: skip
+    told = ["nice", str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)), "oom", str(OOM_SCORE)]
+    for kind, most in limited:
+        told += ["limit", str(kind), str(most)]
+    return [sys.executable, "-I", "-S", supervisor.program(), *told, *words, "--", *argv]
 
 
 def _tasks() -> int:
@@ -64,4 +89,6 @@ def disk_shortage(*folders: Path) -> str:
             continue  # gone with the session
         if found.f_bavail * found.f_frsize < FREE_BYTES:
             return f"less than {FREE_BYTES // 1024**2} MB are free on the disk of {folder}"
+        if found.f_files and found.f_favail < FREE_FILES:
+            return f"the disk of {folder} takes fewer than {FREE_FILES:,} more files"
     return ""

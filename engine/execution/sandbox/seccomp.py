@@ -3,7 +3,10 @@
 It is there for what namespaces leave open. The kernel's keyring goes with the credentials, not with a namespace, and
 may hold disk and network keys. Sockets of some families (a virtual machine's vsock, bluetooth) know no network
 namespace and lead out of it. User namespaces, io_uring, bpf and the mount calls are where kernels had most holes that
-an unprivileged program could use; no test suite or build needs them.
+an unprivileged program could use; no test suite or build needs them. No file that runs as its owner is made.
+
+Without namespaces (Landlock's rung) it closes more: sockets but for pairs, other programs' shared memory and message
+queues; and it passes calls on to the supervisor that can be judged only by looking at paths and processes.
 """
 
 from __future__ import annotations
@@ -13,15 +16,24 @@ import functools
 import os
 import platform
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-_LOAD, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+from engine.execution.sandbox.supervisor import PASSED_ON, SIGNALS
+
+_LOAD, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_ALLOW, _ERRNO, _PASS_ON = 0x7FFF0000, 0x00050000, 0x7FC00000
 _X32 = 0x40000000
 _CLONE_NEWUSER = 0x10000000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_FILE_FLAGS = (0x40086602, 0x401C5820)  # chattr, which needs a file to be open for reading alone
+_SIGNAL_OWNER = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
+_SET_OWNER = (8, 15)  # F_SETOWN, F_SETOWN_EX
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_SOCKET_KIND, _DATAGRAM = 0xF, 2
+_SET_USER_ID = 0o4000
+_WRITE_ONLY, _READ_WRITE, _CREATE, _TRUNCATE, _TEMPORARY = 1, 2, 0o100, 0o1000, 0o20000000
 
 # name: number on x86_64, on aarch64; None where the architecture has no such call
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -41,7 +53,24 @@ _ABSENT: dict[str, tuple[int | None, int | None]] = {
     # Programs ask for these and do without when the kernel has none. clone3 keeps its flags in memory, where a filter
     # cannot look; without it libraries fall back to clone.
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "clone3": (435, 435),
+    # The same for the mode of a new file; libraries fall back to openat.
+    "openat2": (437, 437), "file_setattr": (469, 469),
 }  # fmt: skip
+
+_SHARED: dict[str, tuple[int | None, int | None]] = {
+    # Memory and queues that belong to the machine: only a namespace gives a session its own.
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193),
+    "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188),
+    "msgctl": (71, 187), "mq_open": (240, 180), "mq_unlink": (241, 181), "pidfd_send_signal": (424, 424),
+    "setxattrat": (463, 463), "removexattrat": (466, 466), "utime": (132, None), "utimes": (235, None),
+    "futimesat": (261, None),
+}  # fmt: skip
+
+_ATTRIBUTES: dict[str, tuple[int | None, int | None]] = {
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14),
+    "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+}  # fmt: skip
+"""Landlock does not govern these; to programs the file system has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +82,40 @@ class Architecture:
     clone: int
     unshare: int
     socket: int
+    socketpair: int
     ioctl: int
+    fcntl: int
+    modes: tuple[tuple[int, int], ...]
+    """Calls that set the mode of a file, and which argument has it."""
+    opens: tuple[tuple[int, int], ...]
+    """Calls that open a file, and which argument has the flags; the mode comes after."""
 
 
 ARCHITECTURES = {
-    "x86_64": Architecture(0xC000003E, 0, clone=56, unshare=272, socket=41, ioctl=16),
-    "aarch64": Architecture(0xC00000B7, 1, clone=220, unshare=97, socket=198, ioctl=29),
+    "x86_64": Architecture(
+        0xC000003E,
+        0,
+        clone=56,
+        unshare=272,
+        socket=41,
+        socketpair=53,
+        ioctl=16,
+        fcntl=72,
+        modes=((90, 1), (91, 1), (268, 2), (452, 2), (85, 1), (133, 1), (259, 2)),
+        opens=((2, 1), (257, 2)),
+    ),
+    "aarch64": Architecture(
+        0xC00000B7,
+        1,
+        clone=220,
+        unshare=97,
+        socket=198,
+        socketpair=199,
+        ioctl=29,
+        fcntl=25,
+        modes=((52, 1), (53, 2), (452, 2), (33, 2)),
+        opens=((56, 2),),
+    ),
 }
 
 
@@ -91,7 +148,18 @@ class _Program:
         return b"".join(struct.pack("=HBBI", *instruction) for instruction in self.code)
 
 
-def filter_program(machine: str) -> bytes | None:
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What the filter has to do where no namespaces are."""
+
+    network: bool
+    signals: bool
+    """Whether Landlock holds signals itself (since Linux 6.12)."""
+    truncation: bool
+    """Whether it holds truncation (since Linux 6.2)."""
+
+
+def filter_program(machine: str, alone: Alone | None = None) -> bytes | None:
     """The filter for a machine as `platform.machine()` names it, as the kernel reads it; None where none is known."""
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
@@ -102,40 +170,90 @@ def filter_program(machine: str) -> bytes | None:
     program.unless(architecture.audit, absent)  # the 32-bit table has other numbers
     program.load(_NUMBER)
     program.when(_GREATER_EQUAL, _X32, absent)
-    for table, answer in ((_REFUSED, refused), (_ABSENT, absent)):
+    tables = [(_REFUSED, refused), (_ABSENT, absent)]
+    if alone is not None:
+        tables += [(_SHARED, absent), (_ATTRIBUTES, _ERRNO | errno.EOPNOTSUPP)]
+    for table, answer in tables:
         for numbers in table.values():
             number = numbers[architecture.column]
             if number is not None:
                 program.when(_EQUAL, number, answer)
+    if alone is not None:
+        _pass_on(program, machine, alone)
     for call in (architecture.clone, architecture.unshare):
-        program.block(call, _flags(_CLONE_NEWUSER, refused))
-    program.block(architecture.ioctl, _values((_TIOCSTI, _TIOCLINUX), refused))
-    program.block(architecture.socket, _families())
+        program.block(call, _argument(0, _ANY_BIT, (_CLONE_NEWUSER,), refused))
+    for call, at in architecture.modes:
+        program.block(call, _argument(at, _ANY_BIT, (_SET_USER_ID,), refused))
+    for call, at in architecture.opens:
+        program.block(call, _opening(at, refused, truncation=alone is None or alone.truncation))
+    # The kernel looks at the lower half of an ioctl's number only, and so does this.
+    numbered = (_TIOCSTI, _TIOCLINUX, *((*_FILE_FLAGS, *_SIGNAL_OWNER) if alone else ()))
+    program.block(architecture.ioctl, _argument(1, _EQUAL, numbered, refused))
+    if alone is None:
+        program.block(architecture.socket, _families((_UNIX, _INET, _INET6)))
+    else:
+        program.block(architecture.fcntl, _argument(1, _EQUAL, _SET_OWNER, refused))
+        program.block(architecture.socket, _families((_INET, _INET6) if alone.network else ()))
+        program.block(architecture.socketpair, _pairs())
     program.end(_ALLOW)
     return program.bytes()
 
 
-def _flags(forbidden: int, answer: int) -> _Program:
+def _pass_on(program: _Program, machine: str, alone: Alone) -> None:
+    """What the supervisor judges. Calls about the caller itself (process 0) go on without it."""
+    of_itself = {"prlimit64": 0, "sched_setparam": 0, "sched_setscheduler": 0, "sched_setaffinity": 0,
+                 "sched_setattr": 0, "kill": 0}  # fmt: skip
+    for name, call in PASSED_ON[machine].items():
+        if (name in SIGNALS and alone.signals) or (name == "truncate" and alone.truncation):
+            continue
+        if name in of_itself:
+            body = _argument(of_itself[name], _EQUAL, (0,), _ALLOW, otherwise=_PASS_ON)
+            program.block(call, body)
+        else:
+            program.when(_EQUAL, call, _PASS_ON)
+
+
+def _argument(at: int, test: int, values: Iterable[int], answer: int, *, otherwise: int = _ALLOW) -> _Program:
+    """`answer` when the lower half of argument `at` passes the test with one of the values."""
     body = _Program()
-    body.load(_ARGUMENTS)
-    body.when(_ANY_BIT, forbidden, answer)
+    body.load(_ARGUMENTS + 8 * at)
+    for value in values:
+        body.when(test, value, answer)
+    body.end(otherwise)
+    return body
+
+
+def _opening(at: int, refused: int, *, truncation: bool) -> _Program:
+    """No new file that runs as its owner; and where Landlock does not see it, no truncation of what is only read."""
+    mode = _Program()
+    mode.load(_ARGUMENTS + 8 * at + 8)
+    mode.when(_ANY_BIT, _SET_USER_ID, refused)
+    mode.load(_ARGUMENTS + 8 * at)
+    body = _Program()
+    body.load(_ARGUMENTS + 8 * at)
+    body.code.append((_ANY_BIT, 0, len(mode.code), _CREATE | _TEMPORARY))
+    body.code += mode.code
+    if not truncation:
+        body.when(_ANY_BIT, _WRITE_ONLY | _READ_WRITE, _ALLOW)
+        body.when(_ANY_BIT, _TRUNCATE, refused)
     body.end(_ALLOW)
     return body
 
 
-def _values(forbidden: tuple[int, ...], answer: int) -> _Program:
+def _pairs() -> _Program:
+    """A pair of datagram sockets could be connected to any other."""
     body = _Program()
-    body.load(_ARGUMENTS + 8)  # the second argument; the kernel looks at its lower half only, and so does this
-    for value in forbidden:
-        body.when(_EQUAL, value, answer)
+    body.load(_ARGUMENTS + 8)
+    body.code.append((_AND, 0, 0, _SOCKET_KIND))
+    body.when(_EQUAL, _DATAGRAM, _ERRNO | errno.EPROTONOSUPPORT)
     body.end(_ALLOW)
     return body
 
 
-def _families() -> _Program:
+def _families(allowed: Iterable[int]) -> _Program:
     body = _Program()
     body.load(_ARGUMENTS)
-    for family in (_UNIX, _INET, _INET6):
+    for family in allowed:
         body.when(_EQUAL, family, _ALLOW)
     body.unless(_NETLINK, _ERRNO | errno.EAFNOSUPPORT)
     body.load(_ARGUMENTS + 16)

@@ -1,0 +1,29 @@
+"""An engine's part in a session: starts one command and follows it. Its words: HOME ROOT RUNG SESSION CODE."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from engine.execution.processes import Processes
+from engine.execution.sandbox.ladder import rungs
+from engine.execution.traces import folder
+from engine.home import Home
+from tests.attacks.inside import Inside
+
+
+def main() -> None:
+    home, root, rung, session, code = sys.argv[1:]
+    sandbox = next(one for one in rungs() if one.name == rung)
+    inside = Inside(sandbox, Path(root), session)
+    argv, environment = inside.wrapped(code)
+    processes = Processes(session, folder(Home.locate(Path(home))))
+    processes.run(
+        argv,
+        cwd=inside.confinement.folder,
+        env=environment,
+        on_output=lambda chunk: print(chunk.decode(), end="", flush=True),
+    )
+
+
+main()

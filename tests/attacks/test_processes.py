@@ -1,0 +1,346 @@
+"""Attacks on processes and files outside, through every call that names one, and on the machine's resources."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from engine.execution.processes import Processes
+from engine.execution.sandbox import Sandbox, limits
+from tests.attacks.inside import Inside, sleepers, until
+
+pytestmark = [
+    pytest.mark.attack("processes"),
+    pytest.mark.skipif(sys.platform != "linux", reason="these are Linux' system calls"),
+]
+
+
+@pytest.fixture
+def inside(rung: Sandbox, outside: Path) -> Inside:
+    return Inside(rung, outside)
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the operator's outside the session, the leader of its group."""
+    with subprocess.Popen(["sleep", "60"], env={"TOKEN": "hunter2"}, start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+SIGNALS = {
+    "kill": "os.kill(P['pid'], 9)",
+    "its group": "os.killpg(P['pid'], 9)",
+    "everybody": "signal.signal(15, signal.SIG_IGN); os.kill(-1, 15)",
+    "tgkill": "syscall(234, 131, P['pid'], P['pid'], 9)",
+    "tkill": "syscall(200, 130, P['pid'], 9)",
+    "a queued signal": "syscall(129, 138, P['pid'], 9, ctypes.create_string_buffer(struct.pack('iii', 9, 0, -1), 128))",
+    "a process descriptor": "signal.pidfd_send_signal(os.pidfd_open(P['pid']), 9)",
+    "an owner of a descriptor": (
+        "r, w = os.pipe(); fcntl.fcntl(r, fcntl.F_SETSIG, 9); fcntl.fcntl(r, fcntl.F_SETOWN, P['pid'])\n"
+        "fcntl.fcntl(r, fcntl.F_SETFL, os.O_ASYNC); os.write(w, b'x')"
+    ),
+    "a processor limit": "import resource; resource.prlimit(P['pid'], resource.RLIMIT_CPU, (0, 0))",
+}
+
+
+@pytest.mark.parametrize("way", SIGNALS)
+def test_a_signal_to_another_process(inside: Inside, victim: subprocess.Popen[bytes], way: str) -> None:
+    inside.run(SIGNALS[way], pid=victim.pid)
+    assert psutil.Process(victim.pid).status() == psutil.STATUS_SLEEPING
+
+
+def test_a_signal_to_the_engine(inside: Inside) -> None:
+    arrived = threading.Event()
+    before = signal.signal(signal.SIGUSR1, lambda *_: arrived.set())
+    try:
+        inside.run("os.kill(P['pid'], signal.SIGUSR1)", pid=os.getpid())
+        assert not arrived.is_set()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+SPIES = {
+    "its environment": "print(open(f'/proc/{P[\"pid\"]}/environ').read())",
+    "its memory": "print(open(f'/proc/{P[\"pid\"]}/maps').read() and 'hunter2')",
+    "tracing": "syscall(101, 117, 0x4206, P['pid'], 0, 0); print('hunter2')",
+    "its descriptors": "print(os.readlink(f'/proc/{P[\"pid\"]}/fd/0') and 'hunter2')",
+    "process_vm_readv": (
+        "b = ctypes.create_string_buffer(8); v = struct.pack('PQ', ctypes.addressof(b), 8)\n"
+        "syscall(310, 270, P['pid'], v, 1, struct.pack('PQ', P['at'], 8), 1, 0); print('hunter2')"
+    ),
+    "its root": "print(open(f'/proc/{P[\"pid\"]}/root/etc/hostname').read() and 'hunter2')",
+}
+
+
+@pytest.mark.parametrize("way", SPIES)
+def test_spying_on_another_process(inside: Inside, victim: subprocess.Popen[bytes], way: str) -> None:
+    at = int(Path(f"/proc/{victim.pid}/maps").read_text().split("-")[0], 16)
+    assert "hunter2" not in inside.run(SPIES[way], pid=victim.pid, at=at).stdout
+
+
+def _affinity(pid: int) -> Any:
+    return os.sched_getaffinity(pid)
+
+
+MEDDLING: dict[str, tuple[str, Callable[[int], Any]]] = {
+    "priority": (
+        "os.setpriority(os.PRIO_PROCESS, P['pid'], 19)",
+        lambda pid: os.getpriority(os.PRIO_PROCESS, pid),
+    ),
+    "priority of its group": (
+        "os.setpriority(os.PRIO_PGRP, P['pid'], 19)",
+        lambda pid: os.getpriority(os.PRIO_PROCESS, pid),
+    ),
+    "priority of the user": (
+        "os.setpriority(os.PRIO_USER, os.getuid(), 19)",
+        lambda pid: os.getpriority(os.PRIO_PROCESS, pid),
+    ),
+    "priority of input": ("syscall(251, 30, 1, P['pid'], 3 << 13)", lambda pid: psutil.Process(pid).ionice()),
+    "processors": ("os.sched_setaffinity(P['pid'], {max(os.sched_getaffinity(0))})", _affinity),
+    "scheduling": (
+        "os.sched_setscheduler(P['pid'], os.SCHED_IDLE, os.sched_param(0))",
+        os.sched_getscheduler if sys.platform == "linux" else int,
+    ),
+    "limits": (
+        "import resource; resource.prlimit(P['pid'], resource.RLIMIT_NOFILE, (1, 1))",
+        lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) if sys.platform == "linux" else 0,
+    ),
+    "when memory runs out": (
+        "open(f'/proc/{P[\"pid\"]}/oom_score_adj', 'w').write('999')",
+        lambda pid: Path(f"/proc/{pid}/oom_score_adj").read_text(),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MEDDLING)
+def test_meddling_with_another_process(inside: Inside, victim: subprocess.Popen[bytes], what: str) -> None:
+    code, look = MEDDLING[what]
+    before = look(victim.pid)
+    inside.run(code, pid=victim.pid)
+    assert look(victim.pid) == before
+
+
+ON_FILES = {
+    "chmod": "os.chmod(P['file'], 0o777)",
+    "chmod of the folder": "os.chmod(os.path.dirname(P['file']), 0o777)",
+    "fchmodat": "os.chmod(os.path.basename(P['file']), 0o777, dir_fd=os.open(P['at'], os.O_PATH))",
+    "chmod through a link": "os.symlink(P['file'], 'link'); os.chmod('link', 0o777)",
+    "chmod through /proc": "os.chmod('/proc/self/root' + P['file'], 0o777)",
+    "chmod beside the folder": "os.chmod('../canary', 0o777)",
+    "chmod of an open file": "os.fchmod(os.open(P['file'], os.O_PATH), 0o777)",
+    "utime": "os.utime(P['file'], (1, 1))",
+    "chown": "os.chown(P['file'], 65534, 65534)",
+    "truncate": "os.truncate(P['file'], 0)",
+    "open for truncation": "os.open(P['file'], os.O_RDONLY | os.O_TRUNC)",
+    "an attribute": "os.setxattr(P['file'], 'user.planted', b'x')",
+    "a hard link": "os.link(P['file'], 'hard'); os.chmod('hard', 0o777)",
+    "a move": "os.rename(P['file'], 'moved')",
+    "a removal": "os.unlink(P['file'])",
+    "a write": "open(P['file'], 'a').write('planted')",
+    "a new file beside it": "open(os.path.dirname(P['file']) + '/planted', 'w')",
+    "reading it": "print(open(P['file']).read())",
+}
+
+
+def _facts(file: Path) -> Any:
+    found = file.stat()
+    attributes = os.listxattr(file) if sys.platform == "linux" else []
+    return file.read_text(), found.st_mode, found.st_mtime, found.st_uid, found.st_nlink, attributes
+
+
+@pytest.mark.parametrize("way", ON_FILES)
+def test_a_file_outside(inside: Inside, outside: Path, way: str) -> None:
+    canary = outside / "canary"
+    canary.write_text("canary 4711")
+    canary.chmod(0o600)
+    before, folder = _facts(canary), outside.stat().st_mode
+    done = inside.run(ON_FILES[way], file=str(canary), at=str(outside))
+    assert _facts(canary) == before
+    assert outside.stat().st_mode == folder
+    assert not (outside / "planted").exists()
+    assert "4711" not in done.stdout
+
+
+def test_its_own_files_may_be_changed(inside: Inside) -> None:
+    """Nothing that a build does to its own files is refused."""
+    done = inside.run(
+        "open('f', 'w').close(); os.chmod('f', 0o755); os.utime('f', (5, 5)); os.chown('f', -1, os.getgid())\n"
+        "fd = os.open('f', os.O_RDWR); os.fchmod(fd, 0o700); os.truncate('f', 3); os.utime(fd, (7, 7))\n"
+        "os.symlink('f', 'l'); os.utime('l', (9, 9), follow_symlinks=False); os.chmod('/proc/self/fd/%d' % fd, 0o711)\n"
+        "os.mkdir('d'); os.rename('f', 'd/g'); os.chmod('g', 0o710, dir_fd=os.open('d', os.O_RDONLY))\n"
+        "import tempfile, shutil; t = tempfile.TemporaryFile(); os.fchmod(t.fileno(), 0o600)\n"
+        "p = subprocess.Popen(['sleep', '60']); os.setpriority(os.PRIO_PROCESS, p.pid, 19); p.terminate(); p.wait()\n"
+        "shutil.copytree('d', 'e'); a, b = socket.socketpair(); os.kill(os.getpid(), 0); print('done')"
+    )
+    assert done.stdout == "done\n", done.stderr
+    made = inside.confinement.folder / "d" / "g"
+    assert (made.stat().st_mode & 0o777, made.stat().st_mtime, made.stat().st_size) == (0o710, 7, 3)
+
+
+SET_USER_ID = {
+    "chmod": "open('f', 'w').close(); os.chmod('f', 0o4755)",
+    "fchmod": "os.fchmod(os.open('f', os.O_RDWR | os.O_CREAT), 0o4755)",
+    "open": "os.open('f', os.O_RDWR | os.O_CREAT, 0o4755)",
+    "creat": "syscall(85, 0, b'f', 0o4755)",
+    "mknod": "os.mknod('f', 0o104755)",
+    "openat2": "syscall(437, 437, -100, b'f', struct.pack('QQQ', 0o102, 0o4755, 0), 24)",
+}
+
+
+@pytest.mark.parametrize("way", SET_USER_ID)
+def test_a_program_that_runs_as_its_owner(inside: Inside, way: str) -> None:
+    inside.run(SET_USER_ID[way])
+    made = inside.confinement.folder / "f"
+    assert not made.exists() or not made.stat().st_mode & stat.S_ISUID
+
+
+def test_becoming_somebody_else(inside: Inside) -> None:
+    done = inside.run("print(subprocess.run(['su', '-c', 'id -u', 'nobody'], capture_output=True, text=True).stdout)")
+    assert done.stdout.strip() in ("", str(os.getuid()))
+    done = inside.run("os.setuid(65534 if os.getuid() == 0 else 0); print('another')")
+    assert "another" not in done.stdout
+
+
+def test_a_core_dump(inside: Inside) -> None:
+    inside.run("os.kill(os.getpid(), signal.SIGSEGV); time.sleep(5)")
+    assert not list(inside.confinement.folder.glob("core*"))
+
+
+def test_the_keyring(inside: Inside) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if os.uname().machine != "x86_64" or libc.syscall(248, b"user", b"clawpy-attack", b"hunter2", 7, -3) < 0:
+        pytest.skip("this kernel has no keyring")
+    done = inside.run("k = syscall(250, 219, 10, -3, b'user', b'clawpy-attack', 0); print('hunter2')")
+    assert "hunter2" not in done.stdout
+
+
+def test_shared_memory_of_the_machine(inside: Inside) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    key = libc.shmget(0x4711CA, 4096, 0o1600)
+    try:
+        done = inside.run("assert libc.shmget(0x4711ca, 4096, 0o600) >= 0; print('found')")
+        assert "found" not in done.stdout
+    finally:
+        libc.shmctl(key, 0, None)
+
+
+CONNECTING = {
+    "a socket in the file system": "s = socket.socket(socket.AF_UNIX); s.connect(P['path'])",
+    "an abstract socket": "s = socket.socket(socket.AF_UNIX); s.connect('\\0' + P['name'])",
+    "a port of this machine": "s = socket.create_connection(('127.0.0.1', P['port']), timeout=2)",
+    "a port by fast open": ("s = socket.socket(); s.sendto(b'x', 0x20000000, ('127.0.0.1', P['port']))"),
+    "a pair of datagram sockets": (
+        "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.sendto(b'x', P['datagram'])"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", CONNECTING)
+def test_a_socket_of_another_program(inside: Inside, outside: Path, way: str) -> None:
+    with contextlib.ExitStack() as stack:
+        served = [stack.enter_context(socket.socket(family)) for family in (socket.AF_UNIX, socket.AF_UNIX)]
+        port = stack.enter_context(socket.socket())
+        datagram = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        name = f"clawpy-attack-{os.getpid()}"
+        for one, address in ((served[0], str(outside / "s")), (served[1], "\0" + name), (port, ("127.0.0.1", 0))):
+            one.bind(address)
+            one.listen()
+        datagram.bind(str(outside / "d"))
+        inside.run(
+            CONNECTING[way], path=str(outside / "s"), name=name, port=port.getsockname()[1], datagram=str(outside / "d")
+        )
+        for one in (*served, port, datagram):
+            one.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                one.recv(10) if one is datagram else one.accept()
+
+
+WAYS_OUT = {
+    "a new session": "subprocess.Popen(['sleep', P['time']], start_new_session=True)",
+    "forking twice": (
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+        "        os.closerange(0, 10); os.execve('/bin/sleep', ['sleep', P['time']], {})\n    os._exit(0)\nos.wait()"
+    ),
+    "nohup": "subprocess.Popen(['sh', '-c', 'nohup sleep ' + P['time'] + ' >/dev/null 2>&1 &'])",
+    "ignoring signals": (
+        "for n in range(1, 32):\n    if n not in (9, 17, 19): signal.signal(n, signal.SIG_IGN)\n"
+        "subprocess.Popen(['sleep', P['time']], start_new_session=True)"
+    ),
+    "a stopped child": "p = subprocess.Popen(['sleep', P['time']]); os.kill(p.pid, signal.SIGSTOP)",
+    "systemd and at": (
+        "script = 'systemd-run --user sleep $0 || echo sleep $0 | at now'\n"
+        "subprocess.run(['sh', '-c', script, P['time']])"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_outliving_the_command(every_rung: Sandbox, outside: Path, way: str) -> None:
+    seconds = f"4711{os.getpid()}.{time.time_ns() % 10**9}"
+    started = Inside(every_rung, outside).run(WAYS_OUT[way], time=seconds)
+    assert started.returncode == 0, started.stderr
+    until(lambda: not sleepers(seconds), 2)
+
+
+def test_a_command_that_kills_itself_says_so(every_rung: Sandbox, outside: Path) -> None:
+    done = Inside(every_rung, outside).run("os.kill(os.getpid(), 9)")
+    assert done.returncode in (-9, 137)
+
+
+def test_taking_all_memory(every_rung: Sandbox, outside: Path) -> None:
+    """The session's own processes are counted together, and it ends with a clear word."""
+    inside = Inside(every_rung, outside)
+    argv, environment = inside.wrapped("b = b'x' * 300_000_000; print('full', flush=True); time.sleep(60)")
+    processes = Processes(inside.session, memory=200_000_000)
+    process = processes.start(argv, cwd=outside, env=environment)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"full\n"
+        assert "memory" in processes.over_limit()
+    finally:
+        processes.end(grace=0)
+        processes.finish(process)
+
+
+def test_too_many_processes(every_rung: Sandbox, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PROCESSES", 20)
+    code = "c = [subprocess.Popen(['sleep', '60']) for _ in range(30)]; print('many', flush=True); time.sleep(60)"
+    inside = Inside(every_rung, outside)
+    argv, environment = inside.wrapped(code)
+    processes = Processes(inside.session)
+    process = processes.start(argv, cwd=outside, env=environment)
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline():  # root is not counted by the kernel
+            assert "processes" in processes.over_limit()
+    finally:
+        processes.end(grace=0)
+        processes.finish(process)
+
+
+def test_a_file_without_end(every_rung: Sandbox, outside: Path) -> None:
+    code = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); os.truncate(os.open('big', 66), 10 * 1024**3)"
+    one = Inside(every_rung, outside)
+    one.run(code)
+    assert (one.confinement.folder / "big").stat().st_size <= limits.FILE_BYTES
+
+
+def test_files_without_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FREE_FILES", 1 << 62)
+    assert os.statvfs(tmp_path).f_files == 0 or "more files" in limits.disk_shortage(tmp_path)

@@ -1,0 +1,270 @@
+"""Attacks on `clawpy stop`: an engine that does nothing, and processes that want to live or to have others killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from engine.execution import cgroups, traces
+from engine.execution.sandbox import SESSION_MARK, Sandbox
+from engine.home import Home
+from tests.attacks.inside import sleepers, until
+
+pytestmark = [
+    pytest.mark.attack("stop"),
+    pytest.mark.skipif(sys.platform != "linux", reason="there are no sessions to be found without an engine"),
+]
+
+
+def clawpy_stop(home: Path) -> dict[str, Any]:
+    """What the real program answers."""
+    done = subprocess.run(
+        [sys.executable, "-m", "clawpy_console", "--home", str(home), "stop", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@dataclass
+class Attack:
+    """An engine that runs one hostile command, and was then stopped by SIGSTOP."""
+
+    root: Path
+    rung: Sandbox
+    session: str = field(default_factory=lambda: f"sess_{uuid.uuid4().hex[:12]}")
+    seconds: str = field(default_factory=lambda: f"4711{os.getpid()}.{time.time_ns() % 10**9}")
+    engine: subprocess.Popen[bytes] | None = None
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    def begin(self, code: str, children: int) -> None:
+        """Have it run `code` until it has `children` that carry `seconds`, and stop the engine."""
+        code = f"T = {self.seconds!r}\n{code}\nprint('ready', flush=True)\ntime.sleep(600)"
+        words = [str(self.home), str(self.root), self.rung.name, self.session, code]
+        self.engine = subprocess.Popen(
+            [sys.executable, "-m", "tests.attacks.stopped_engine", *words], stdout=subprocess.PIPE
+        )
+        assert self.engine.stdout is not None
+        assert self.engine.stdout.readline() == b"ready\n"
+        until(lambda: len(sleepers(self.seconds)) >= children)
+        self.engine.send_signal(signal.SIGSTOP)
+        until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED)
+
+    @property
+    def pid(self) -> int:
+        assert self.engine is not None
+        return self.engine.pid
+
+    def living(self) -> list[psutil.Process]:
+        """What the engine's session runs."""
+        family = psutil.Process(self.pid).children(recursive=True)
+        return [one for one in family if one.status() != psutil.STATUS_ZOMBIE]
+
+    def end(self) -> None:
+        if self.engine is not None:
+            for process in psutil.Process(self.pid).children(recursive=True):
+                process.kill()
+            self.engine.kill()
+            self.engine.communicate()
+        for pid in sleepers(self.seconds):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def attack(every_rung: Sandbox, outside: Path) -> Iterator[Attack]:
+    found = Attack(outside, every_rung)
+    yield found
+    found.end()
+
+
+START = {
+    "deaf": "for _ in range(20): subprocess.Popen(['sleep', T])",
+    "setsid": "for _ in range(20): subprocess.Popen(['sleep', T], start_new_session=True)",
+    "an empty environment": "for _ in range(20): subprocess.Popen(['/bin/sleep', T], env={})",
+    "forking twice": (
+        "for _ in range(20):\n"
+        "    if os.fork() == 0:\n"
+        "        if os.fork() == 0: os.execv('/bin/sleep', ['sleep', T])\n"
+        "        os._exit(0)\n"
+        "    os.wait()"
+    ),
+    "all of it": (
+        "for _ in range(20):\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid()\n"
+        "        if os.fork() == 0:\n"
+        "            os.setsid(); os.chdir('/'); os.closerange(0, 50); os.execve('/bin/sleep', ['sleep', T], {})\n"
+        "        os._exit(0)\n"
+        "    os.wait()"
+    ),
+    "stopped children": ("for _ in range(20): os.kill(subprocess.Popen(['sleep', T]).pid, signal.SIGSTOP)"),
+}
+DEAF = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): signal.signal(n, signal.SIG_IGN)\n"
+
+
+@pytest.mark.parametrize("way", START)
+def test_children_of_a_stopped_engine(attack: Attack, way: str) -> None:
+    attack.begin(DEAF + START[way], 20)
+    before = len(attack.living())
+    assert before >= 21
+    answer = clawpy_stop(attack.home)
+    assert not sleepers(attack.seconds)
+    assert not attack.living()
+    assert answer["killed"] == before
+    assert answer["left"] == []
+    assert answer["stopped"] == [attack.session]
+    assert psutil.Process(attack.pid).status() == psutil.STATUS_STOPPED
+
+
+@pytest.mark.attacks
+@pytest.mark.parametrize("group", ["its own group", "no group"])
+def test_processes_that_fork_and_end_all_the_time(attack: Attack, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them lives long enough to be killed by whoever reads a list first."""
+    hydra = (
+        "end = time.monotonic() + 60\n"  # whatever becomes of the test, the machine is not left to it
+        "for _ in range(15):\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid()\n"
+        "        while time.monotonic() < end:\n"
+        "            if os.fork(): os._exit(0)\n"
+        "            os.setsid(); time.sleep(0.001)\n"
+        "        os._exit(0)\n"
+    )
+    attack.begin(DEAF + hydra + "subprocess.Popen(['sleep', T])", 1)
+    if group == "no group":
+        for file in traces.folder(Home.locate(attack.home)).glob("*.group"):
+            file.unlink()
+    answer = clawpy_stop(attack.home)
+    assert not attack.living()
+    assert not sleepers(attack.seconds)
+    assert answer["killed"]  # as many as were seen: they do not hold still
+
+
+def test_two_sessions_are_both_ended(every_rung: Sandbox, outside: Path) -> None:
+    attacks = []
+    for name in ("a", "b"):
+        (outside / name).mkdir()
+        attacks.append(Attack(outside / name, every_rung))
+    home = outside / "a" / "home"
+    attacks[1].root.joinpath("home").symlink_to(home)
+    try:
+        for one in attacks:
+            one.begin(START["setsid"], 20)
+        answer = clawpy_stop(home)
+        assert answer["stopped"] == sorted(one.session for one in attacks)
+        assert not any(one.living() for one in attacks)
+    finally:
+        for one in attacks:
+            one.end()
+
+
+def test_a_dead_engine(attack: Attack) -> None:
+    """Killed outright, it takes its sessions with it; a stop afterwards finds nothing and forgets them."""
+    attack.begin(START["all of it"], 20)
+    assert attack.engine is not None
+    attack.engine.kill()
+    attack.engine.communicate()
+    attack.engine = None
+    until(lambda: not sleepers(attack.seconds))
+    answer = clawpy_stop(attack.home)
+    assert answer["left"] == []
+    assert not list(traces.folder(Home.locate(attack.home)).glob("*.command"))
+
+
+# Files that want an unrelated process killed
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the operator's own."""
+    with subprocess.Popen(["sleep", "60"], env={}, start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+def _line(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text()
+
+
+def _began_before(pid: int) -> str:
+    head, _, tail = _line(pid).rpartition(")")
+    fields = tail.split()
+    fields[19] = str(int(fields[19]) - 1)
+    return f"{head}) {' '.join(fields)}"
+
+
+FORGED: dict[str, Callable[[Path, int], object]] = {
+    "its number and its beginning": lambda at, pid: (at / "sess_x.1.command").write_text(_line(pid)),
+    "its number alone": lambda at, pid: (at / "sess_x.1.command").write_text(str(pid)),
+    "another beginning": lambda at, pid: (at / "sess_x.1.command").write_text(_began_before(pid)),
+    "an empty session": lambda at, pid: (at / ".1.command").write_text(_line(pid)),
+    "the first process": lambda at, pid: (at / "sess_x.1.command").write_text(_line(1)),
+    "a number below zero": lambda at, pid: (at / "sess_x.1.command").write_text(f"-{pid} (sleep) S" + " 1" * 40),
+    "a number without end": lambda at, pid: (at / "sess_x.1.command").write_text("9" * 400 + " (x) S" + " 1" * 40),
+    "a link": lambda at, pid: (at / "sess_x.1.command").symlink_to(f"/proc/{pid}/stat"),
+    "a pipe": lambda at, pid: os.mkfifo(at / "sess_x.1.command"),
+    "a folder": lambda at, pid: (at / "sess_x.1.command").mkdir(),
+    "bytes": lambda at, pid: (at / "sess_x.1.command").write_bytes(b"\xff\0" * 10_000),
+    "its control group": lambda at, pid: (at / "sess_x.group").write_text("/sys/fs/cgroup/unified"),
+    "the root of groups": lambda at, pid: (at / "sess_x.group").write_text("/sys/fs/cgroup"),
+    "no group": lambda at, pid: (at / "sess_x.group").write_text("../../../clawpy-sess_x"),
+}
+
+
+@pytest.mark.parametrize("way", FORGED)
+def test_a_forged_file(outside: Path, victim: subprocess.Popen[bytes], way: str) -> None:
+    home = outside / "home"
+    at = traces.folder(Home.locate(home))
+    at.mkdir(parents=True)
+    FORGED[way](at, victim.pid)
+    answer = clawpy_stop(home)
+    assert psutil.Process(victim.pid).status() == psutil.STATUS_SLEEPING
+    assert answer["killed"] == 0
+    assert answer["left"] == []
+
+
+def test_a_number_that_went_to_another_process(outside: Path) -> None:
+    """Even to one that carries the mark of that very session, which is not this home's to end twice."""
+    home = outside / "home"
+    at = traces.folder(Home.locate(home))
+    at.mkdir(parents=True)
+    with subprocess.Popen(["sleep", "60"], env={SESSION_MARK: "sess_other"}) as process:
+        (at / "sess_x.1.command").write_text(_began_before(process.pid))
+        clawpy_stop(home)
+        assert process.poll() is None
+        process.kill()
+
+
+def test_a_group_of_another_name(outside: Path, victim: subprocess.Popen[bytes]) -> None:
+    parent = cgroups.own()
+    if parent is None:
+        pytest.skip("no control group can be made here")
+    group = parent / f"operators-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "cgroup.procs").write_text(str(victim.pid))
+        at = traces.folder(Home.locate(outside / "home"))
+        at.mkdir(parents=True)
+        (at / "sess_x.group").write_text(str(group))
+        assert clawpy_stop(outside / "home")["killed"] == 0
+        assert victim.poll() is None
+        (parent / "cgroup.procs").write_text(str(victim.pid))
+    finally:
+        group.rmdir()
