@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from engine.execution.snapshots import shown, split
+from engine.execution.snapshots import shown
 from engine.git import Git
+from engine.git.tree import split
 from engine.values import FileChange, FileDiff, sanitise
 
 HUNKS_KEPT = 100_000

@@ -123,8 +123,8 @@ class Grounds:
 
         Raises `FlowUnable` when `setup` fails, `Refusal` when git cannot make a worktree."""
         workspace = Path(live.assignment.workspace)
-        git = Git(workspace)
-        common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
+        git = Git(workspace).pin()
+        common = git.repository.common
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
         if place is Place.OPERATOR_TREE:
             yield _with_state(Ground(workspace, git))
@@ -265,7 +265,7 @@ def _with_state(ground: Ground) -> Ground:
 def state_of(ground: Ground) -> Snapshot | None:
     """The files as they are now, as a tree; None where git cannot tell, which is no reason not to run the tests."""
     try:
-        now = snapshots.take(snapshots.plain_git(ground.folder))
+        now = snapshots.take(snapshots.plain_git(ground.git))
     except Refusal as refusal:
         log.warning("the state of %s cannot be told: %s", ground.folder, refusal)
         return None

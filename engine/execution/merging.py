@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.execution.snapshots import PlainGit, commit_of, scratch_index, split
+from engine.execution.snapshots import PlainGit, commit_of, scratch_index
 from engine.git import Git
+from engine.git.tree import split
 
 GITLINK = "160000"
 ABSENT = "000000"

@@ -31,6 +31,7 @@ from engine.execution.landing import Entry, Plan
 from engine.execution.merging import TreeChange
 from engine.execution.snapshots import PlainGit, scratch_index
 from engine.git import Git
+from engine.git.tree import joined
 
 _LINK = "120000"
 _EXECUTABLE = "100755"
@@ -148,7 +149,7 @@ def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) 
         whole = ("-c", "core.sparseCheckout=false", "-c", "index.sparse=false")
         git.output(*whole, "read-tree", tree)
         if paths:
-            git.output(*whole, "checkout-index", "-z", "--stdin", stdin=snapshots.joined(list(paths)), timeout=600)
+            git.output(*whole, "checkout-index", "-z", "--stdin", stdin=joined(list(paths)), timeout=600)
 
 
 def _store(file: Path, copy: Path, algorithm: str) -> Image:
