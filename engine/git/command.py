@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import stat
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,7 +12,7 @@ from pathlib import Path
 
 from engine.git.process import GitError, call, operators_configuration
 from engine.git.repository import Repository, find
-from engine.values import Refusal
+from engine.values import Refusal, sanitise
 
 _NO_SUBMODULES = "--ignore-submodules=all"  # .gitmodules would win over the configuration
 _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
@@ -114,8 +117,11 @@ class Git:
             )
             if done.returncode not in allowed:
                 raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), self.folder)
-        except GitError:
+        except GitError as error:
             self.check()
+            if error.exit_code == -1 and (pipes := _pipes(place.top)):
+                told = f"{error.stderr}; git waits for what is no file: {', '.join(pipes)}"
+                raise GitError(arguments, -1, told, self.folder) from error
             raise
         return done
 
@@ -126,6 +132,17 @@ def _with_options(arguments: Sequence[str]) -> list[str]:
     while arguments[place] == "-c":
         place += 2
     return [*arguments[: place + 1], *_OPTIONS.get(arguments[place], ()), *arguments[place + 1 :]]
+
+
+def _pipes(top: Path) -> list[str]:
+    """The first few pipes in a tree: git opens one that is called `.gitignore`, and waits for ever."""
+    found = (
+        os.path.relpath(file, top)
+        for folder, _, names in os.walk(top)
+        for name in names
+        if stat.S_ISFIFO((file := Path(folder, name)).lstat().st_mode)
+    )
+    return [sanitise(name) for name in itertools.islice(found, 3)]
 
 
 def version() -> str:

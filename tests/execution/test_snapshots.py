@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -237,3 +239,45 @@ def test_session_ids_are_checked(name: str) -> None:
 
 def test_paths_are_shown_harmlessly() -> None:
     assert snapshots.shown(b"a\nb\x1b[31m\xff") == "a\\nb\\xff"
+
+
+def test_a_file_of_an_unknown_encoding_is_taken_byte_for_byte(repository: Repository) -> None:
+    repository.commit("one", {".gitattributes": "*.txt working-tree-encoding=NO-SUCH\n"})
+    repository.write("a.txt", "bytes")
+    repository.write("b.py", "new = 1\n")
+    tree = take(repository).tree
+    assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "bytes"
+    assert repository.git("cat-file", "blob", f"{tree}:b.py") == "new = 1"
+
+
+UNREADABLE = """
+import sys
+from pathlib import Path
+from engine.execution import snapshots
+print(snapshots.take(snapshots.plain_git(Path(sys.argv[1]))).tree)
+"""
+
+
+def test_a_file_that_may_not_be_read_stays_as_it_was(repository: Repository) -> None:
+    """As a user, or as root without the right to read everything."""
+    repository.commit("one", {"a.txt": "1\n", "b.txt": "1\n"})
+    repository.write("a.txt", "2\n").chmod(0)
+    repository.write("b.txt", "2\n")
+    repository.write("new.txt", "2\n").chmod(0)
+    confined: list[str] = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("setpriv is not there")
+        dropped = "-dac_override,-dac_read_search"
+        confined = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}"]
+    done = subprocess.run(
+        [*confined, sys.executable, "-c", UNREADABLE, str(repository.path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    tree = done.stdout.strip()
+    assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "1"
+    assert repository.git("cat-file", "blob", f"{tree}:b.txt") == "2"
+    assert repository.git("ls-tree", "--name-only", tree).split() == ["a.txt", "b.txt"]
