@@ -73,7 +73,7 @@ def take(plain: PlainGit, *, folder: Path | None = None, index: Path | None = No
     """The files of `folder` (default: the repository's own) as a tree in the repository's object store.
 
     `index` is a stat cache to start from (default: the real index). With `base`, a tree, exactly its files count as
-    tracked, whatever the session did to its index. Raises `GitError` when a file cannot be read.
+    tracked, whatever the session did to its index. A file that cannot be read stays as the index has it.
     """
     head, committed = _head_of(plain.git)
     with scratch_index(index or plain.git_dir / "index") as scratch:

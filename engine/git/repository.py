@@ -287,6 +287,10 @@ def _common(git_dir: Path) -> Path:
     return Path(os.path.realpath(git_dir / named))
 
 
+_trusted: dict[Path, tuple[Repository, tuple[object, ...]]] = {}
+"""Folders of which git said that their repository may be read, until a configuration changes."""
+
+
 def repository_root(folder: Path) -> Path:
     """The top of the working tree that `folder` lies in.
 
@@ -298,6 +302,9 @@ def repository_root(folder: Path) -> Path:
     if not folder.is_dir():
         raise Refusal("no_folder", f"{shown} is not a folder", "name an existing folder with --workspace DIR")
     found = find(folder)
+    stamp = _stamp(found, _operators_files()) if found else ()
+    if found is not None and _trusted.get(folder) == (found, stamp):
+        return found.top
     # The one call that lets git find the repository itself: it knows whom to trust, and `rev-parse` runs nothing.
     arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]
     without = (found.top, found.common.parent) if found else ()
@@ -315,6 +322,8 @@ def repository_root(folder: Path) -> Path:
                 f"the repository of {shown} has its files elsewhere, in {sanitise(str(root))}",
                 "unset core.worktree in its configuration",
             )
+        if found is not None and root == found.top:
+            _trusted[folder] = found, stamp
         return _storable(root)
     if "dubious ownership" in complaint:
         raise Refusal(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import logging
 import os
 import stat
 
 from engine.git.command import Git
 from engine.git.process import GitError
+
+log = logging.getLogger(__name__)
 
 
 def split(output: bytes) -> list[bytes]:
@@ -49,6 +52,8 @@ def follow_files(git: Git, *, leave: str = "") -> None:
         unknown = _unknown_encodings(git, readable)
         if readable == present and not unknown:
             raise
+        left = sorted({*present} - {*readable})
+        log.warning("%s: %s could not be read and stay as they were, such as %r", git.folder, len(left), left[:3])
         _update(git, [path for path in readable if path not in unknown])
         _take_bytes(git, sorted(unknown))
 
