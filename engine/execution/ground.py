@@ -65,9 +65,9 @@ class RunBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where a session works. `git` is on `folder`, unsandboxed, bound to the repository that was there at
-    the beginning, and runs no program that a configuration names; `before` is the state of the operator's files at the beginning;
-    `continues` is the session with whose changes it begins, "" for none."""
+    """Where a session works. `git` is on `folder`, unsandboxed, bound to the repository that was there at first, and runs
+    no program that a configuration names; `before` is the state of the operator's files at the beginning; `continues`
+    is the session with whose changes it begins, "" for none."""
 
     folder: Path
     git: Git
