@@ -65,7 +65,7 @@ class RunBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where a session works. `git` is on `folder`, unsandboxed, bound to the repository that was there at first, and runs
+    """Where a session works. `git` is on `folder`, unsandboxed, bound to the repository it had at first, and runs
     no program that a configuration names; `before` is the state of the operator's files at the beginning; `continues`
     is the session with whose changes it begins, "" for none."""
 
