@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from engine.git import Git
+from engine.git import Git, create
 
 AUTHORS = (("Ada", "ada@example.org"), ("Linus", "linus@example.org"))
 
@@ -147,11 +147,11 @@ def throw_away() -> Iterator[tuple[Path, Path]]:
 def make_project(folder: Path, now: datetime) -> Path:
     """Create the made-up repository in `folder`, its history ending just before `now`; returns `folder`."""
     folder.mkdir(parents=True)
-    git = Git(folder)
-    git.text("init", "--quiet", "--initial-branch=main")
+    git = create(folder)
+    config = str(folder / ".git" / "config")
     # The demo's sessions commit too, on machines where git knows no name yet.
-    git.text("config", "user.name", "Demo")
-    git.text("config", "user.email", "demo@example.org")
+    git.text("config", "--file", config, "user.name", "Demo")
+    git.text("config", "--file", config, "user.email", "demo@example.org")
     for number, (days, message, files) in enumerate(HISTORY):
         _commit(git, now - timedelta(days=days), message, files, AUTHORS[number % 2])
         if message == "Release 1.2":

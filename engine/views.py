@@ -252,7 +252,7 @@ def place(workspace: str) -> str:
     git = Git(folder, timeout=5)
     try:
         branch = git.text("symbolic-ref", "--short", "-q", "HEAD", allowed=(0, 1)) or "detached"
-        dirty = git.output("status", "--porcelain", "-uno", "--ignore-submodules=all")
+        dirty = git.output("status", "--porcelain", "-uno")
     except Refusal as refusal:
         return sanitise(f"{folder.name} ({refusal.code})")
     return sanitise(f"{folder.name} {branch}{'*' if dirty else ''}")

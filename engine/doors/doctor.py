@@ -24,6 +24,7 @@ from engine.doors.outward import index_server, notifications, server_of, shared_
 from engine.doors.reaching import reach
 from engine.execution.routing import SET_UP, ModelRouter
 from engine.git import OLDEST, Git, repository_root
+from engine.git import version as git_version
 from engine.home import Home
 from engine.key_stores import NoKeyring
 from engine.keys import Keys
@@ -257,7 +258,7 @@ def _memory_model(settings: Settings, models: ModelRouter) -> list[Check]:
 
 def _git() -> Check:
     try:
-        said = Git(Path.home()).text("--version")
+        said = git_version()
     except Refusal as error:
         return Check("git", FAIL, error.message, error.fix)
     match = re.search(r"(\d+)\.(\d+)", said)

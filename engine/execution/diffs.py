@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from engine.execution import merging
 from engine.execution.running_files import runs_by_itself
-from engine.execution.snapshots import shown, split
+from engine.execution.snapshots import shown
 from engine.git import Git
+from engine.git.tree import split
 from engine.values import FileChange, FileDiff, sanitise
 
 HUNKS_KEPT = 100_000

@@ -71,9 +71,9 @@ class RunBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where a session works. `git` is on `folder`, unsandboxed, without hooks and without filters and drivers that the
-    repository's configuration names; `before` is the state of the operator's files at the beginning; `continues` is
-    the session with whose changes it begins, "" for none."""
+    """Where a session works. `git` is on `folder`, unsandboxed, bound to the repository it had at first, and runs
+    no program that a configuration names; `before` is the state of the operator's files at the beginning; `continues`
+    is the session with whose changes it begins, "" for none."""
 
     folder: Path
     git: Git
@@ -132,8 +132,8 @@ class Grounds:
 
         Raises `CannotRun` when `setup` fails, `Refusal` when git cannot make a worktree."""
         workspace = Path(live.assignment.workspace)
-        git = Git(workspace)
-        common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
+        git = Git(workspace).pin()
+        common = git.repository.common
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
         over = place is Place.CHECK and live.sandbox.overlays(live.confinement)
         # Nobody lands in files that commands of this session may write to.
@@ -315,7 +315,7 @@ def _with_state(ground: Ground) -> Ground:
 def state_of(ground: Ground) -> Snapshot | None:
     """The files as they are now, as a tree; None where git cannot tell, which is no reason not to run the tests."""
     try:
-        now = snapshots.take(snapshots.plain_git(ground.folder))
+        now = snapshots.take(snapshots.plain_git(ground.git))
     except Refusal as refusal:
         log.warning("the state of %s cannot be told: %s", ground.folder, refusal)
         return None

@@ -21,7 +21,6 @@ from engine.execution.runners.flow import OUTPUT_KEPT, CannotRun, CommandBlocked
 from engine.execution.runners.toolchains.missing import Missing, fix_for
 from engine.execution.sandbox import Confinement, HostGate, Sandbox, session_environment
 from engine.execution.session_clock import SessionClock
-from engine.execution.session_git import SessionGit
 from engine.execution.transcripts import LineSplitter, Tail, TranscriptWriter
 from engine.git import Git
 from engine.storage.database import Transaction
@@ -228,12 +227,8 @@ class LiveSession:
 
     def git(self, plain: Git) -> Git:
         """`plain` as git of this session: it ends with the session."""
-        return SessionGit(
-            plain.folder,
-            plain.timeout,
-            {**plain.environment, **self.processes.mark()},
-            check_running=self.check_running,
-        )
+        environment = {**plain.environment, **self.processes.mark()}
+        return replace(plain, environment=environment, check=self.check_running)
 
     def execute(
         self,

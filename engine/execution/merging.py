@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 
-from engine.execution.snapshots import PlainGit, commit_of, scratch_index, shown, split
+from engine.execution.snapshots import PlainGit, commit_of, scratch_index, shown
 from engine.execution.tools.paths import is_git
 from engine.git import Git
+from engine.git.tree import split
 
 GITLINK = "160000"
 LINK = "120000"

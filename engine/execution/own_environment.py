@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from engine.programs import search_path
+
 
 def own_environment() -> Path | None:
     """Where it is; None when the engine runs in no virtual environment."""
@@ -22,7 +24,8 @@ def without(folders: Iterable[str], environment: Path | None) -> list[str]:
     return [folder for folder in folders if not (folder and os.path.realpath(folder) == programs)]
 
 
-def which(program: str) -> str | None:
-    """The operator's `program` on the PATH, None when there is none: what only the engine has is not the project's."""
-    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return shutil.which(program, path=os.pathsep.join(without(path, own_environment())))
+def which(program: str, *, project: Path) -> str | None:
+    """The operator's `program` on the PATH, outside of the folder `project`; None when there is
+    none. What only the engine has is not the project's."""
+    path = without(search_path(project).split(os.pathsep), own_environment())
+    return shutil.which(program, path=os.pathsep.join(path))

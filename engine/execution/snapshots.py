@@ -4,10 +4,10 @@ A copy of the real index serves as scratch: its stat cache makes the comparison 
 brings it up to date with the files. Uncommitted and untracked files are included, ignored ones are not; submodules
 keep their commit; repositories nested without being submodules belong to somebody else and are left out.
 
-**No program that the repository's configuration names is run.** Filters (`filter.NAME.clean`, git-lfs too) and merge
-drivers are switched off: a filtered file that was not changed keeps the blob of the index (for git-lfs its pointer),
-merges fall back to git's own text merge. Line endings, `ident` and encodings are git's own work and are done.
-Landing or branching a file whose filter is configured is refused (`merging.py`), for its bytes could not be told.
+No program that a configuration names is run (`engine.git`): a filtered file that was not changed keeps the blob of the
+index (for git-lfs its pointer), merges are git's own text merge. Line endings, `ident` and encodings are git's own work
+and are done. Landing or branching a file whose filter is configured is refused (`merging.py`), for its bytes could not
+be told.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.git import Git
+from engine.git import OLDEST, Git
+from engine.git import version as git_version
+from engine.git.tree import follow_files
 from engine.storage.files import TEMPORARY
 from engine.values import Refusal
 
@@ -37,9 +39,6 @@ _IDENTITY = {
 }
 """Synthetic commits are the same for the same trees: fixed name, fixed instant."""
 
-_PROGRAMS = re.compile(r"^(filter|merge)\.(.*)\.(clean|smudge|process|required|driver)$", re.S)
-"""Settings that name programs which git would run on files."""
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -54,7 +53,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class PlainGit:
-    """git on one working tree with every program of its configuration switched off; `filters` are their names."""
+    """git bound to one repository; `filters` are the names of those that a configuration gives programs to."""
 
     git: Git
     folder: Path
@@ -62,53 +61,28 @@ class PlainGit:
     filters: frozenset[str]
 
     def work_tree(self, folder: Path, index: Path) -> Git:
-        """The same repository (its objects, its configuration) over other files and another index.
-
-        `folder` may belong to a session: its own `.git` is never asked, so that it cannot bring a configuration.
-        """
-        outer = {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(folder), "GIT_INDEX_FILE": str(index)}
-        return replace(self.git, folder=folder, environment={**self.git.environment, **outer})
+        """The same repository over other files and another index; see `Git.over`."""
+        return self.git.over(folder, index)
 
 
-def plain_git(folder: Path) -> PlainGit:
-    """Open the repository of which `folder` is the top. Raises `GitError` when it is none."""
-    git = Git(folder)
-    git_dir = Path(git.text("rev-parse", "--absolute-git-dir"))
-    keys = git.output("config", "--null", "--name-only", "--get-regexp", r"^(filter|merge)\.", allowed=(0, 1))
-    names: dict[str, set[str]] = {"filter": set(), "merge": set()}
-    for key in keys.decode(errors="surrogateescape").split("\0"):
-        if match := _PROGRAMS.match(key):
-            names[match[1]].add(match[2])
-    settings = {"core.safecrlf": "false", "core.splitIndex": "false"}
-    for name in names["filter"]:
-        settings |= {f"filter.{name}.{key}": "" for key in ("clean", "smudge", "process")}
-        settings[f"filter.{name}.required"] = "false"
-    for name in names["merge"]:
-        settings[f"merge.{name}.driver"] = "git merge-file -q %A %O %B"  # what git does where no driver is configured
-    return PlainGit(replace(git, environment=_as_environment(settings)), folder, git_dir, frozenset(names["filter"]))
-
-
-def _as_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as GIT_CONFIG_KEY_n: unlike `-c` it bears any name."""
-    environment = {"GIT_CONFIG_COUNT": str(len(settings)), "GIT_NO_LAZY_FETCH": "1"}
-    for number, (key, value) in enumerate(settings.items()):
-        environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return environment
+def plain_git(place: Path | Git) -> PlainGit:
+    """Open the repository of which `place` is the top. Raises `Refusal` when it is none."""
+    git = (place if isinstance(place, Git) else Git(place)).pin()
+    return PlainGit(git, git.folder, git.repository.git_dir, git.repository.filters)
 
 
 def take(plain: PlainGit, *, folder: Path | None = None, index: Path | None = None, base: str = "") -> Snapshot:
     """The files of `folder` (default: the repository's own) as a tree in the repository's object store.
 
     `index` is a stat cache to start from (default: the real index). With `base`, a tree, exactly its files count as
-    tracked, whatever the session did to its index. Raises `GitError` when a file cannot be read.
+    tracked, whatever the session did to its index. A file that cannot be read stays as the index has it.
     """
     head, committed = _head_of(plain.git)
     with scratch_index(index or plain.git_dir / "index") as scratch:
         git = plain.work_tree(folder or plain.folder, scratch)
         if base:
             git.output("read-tree", "--reset", base)
-        _uncover(git)
-        nested = _follow_files(git)
+        nested = follow_files(git, leave=TEMPORARY)
         tree = git.text("write-tree", "--missing-ok")
     return Snapshot(head, tree, tree == (committed or empty_tree(plain.git)), nested)
 
@@ -135,42 +109,6 @@ def scratch_index(original: Path | None = None) -> Iterator[Path]:
                 copy.write_bytes(source.read())
             os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         yield copy
-
-
-def _uncover(git: Git) -> None:
-    """Let git look at files that the operator told it to take for unchanged; absent sparse files stay as they are."""
-    hidden: list[bytes] = []
-    sparse: list[bytes] = []
-    for line in split(git.output("ls-files", "-v", "-z")):
-        tag, path = line[:1], line[2:]
-        if tag in (b"S", b"s"):
-            if os.path.lexists(git.folder / os.fsdecode(path)):
-                sparse.append(path)
-                hidden.append(path)
-        elif tag.islower():
-            hidden.append(path)
-    if sparse:
-        git.output("update-index", "-z", "--no-skip-worktree", "--stdin", stdin=joined(sparse))
-    if hidden:
-        git.output("update-index", "-z", "--no-assume-unchanged", "--stdin", stdin=joined(hidden))
-
-
-def _follow_files(git: Git) -> tuple[bytes, ...]:
-    """Bring the scratch index up to date with the files, as `git add -A` would, but for what that does besides:
-    it runs `git status` in submodules (with their configuration) and stumbles over nested repositories.
-    Returns these."""
-    changed = split(git.output("diff-files", "--name-status", "--no-renames", "--ignore-submodules=dirty", "-z"))
-    status = dict(zip(changed[1::2], changed[0::2], strict=True))
-    gone = [path for path, letter in status.items() if letter == b"D"]
-    stay = [path for path, letter in status.items() if letter != b"D"]
-    if gone:
-        git.output("update-index", "--force-remove", "-z", "--stdin", stdin=joined(gone))
-    ours = TEMPORARY.encode()
-    others = split(git.output("ls-files", "--others", "--exclude-standard", "-z"))
-    fresh = [path for path in others if not path.endswith(b"/") and not path.rpartition(b"/")[2].startswith(ours)]
-    if stay or fresh:
-        git.output("update-index", "--add", "--replace", "--remove", "-z", "--stdin", stdin=joined(stay + fresh))
-    return tuple(path for path in others if path.endswith(b"/"))
 
 
 def empty_tree(git: Git) -> str:
@@ -205,16 +143,6 @@ def checked_id(session_id: str) -> str:
     return session_id
 
 
-def split(output: bytes) -> list[bytes]:
-    """The items of NUL-terminated output."""
-    return output.removesuffix(b"\0").split(b"\0") if output else []
-
-
-def joined(items: list[bytes]) -> bytes:
-    """Items as NUL-terminated input."""
-    return b"".join(item + b"\0" for item in items)
-
-
 def shown(path: str | bytes) -> str:
     """A path as it may be shown: one line, what cannot be seen or is no UTF-8 as an escape such as \\x1b, \\u202e."""
     raw = os.fsencode(path) if isinstance(path, str) else path
@@ -234,8 +162,8 @@ def missing_objects(git: Git, *oids: str) -> list[str]:
 
 def unfit(plain: PlainGit) -> Refusal | None:
     """Why this repository cannot be snapshot at all, or None (a git too old to merge without a working tree)."""
-    version = plain.git.text("version")
+    version = git_version()
     found = re.search(r"(\d+)\.(\d+)", version)
-    if found and (int(found[1]), int(found[2])) < (2, 38):
+    if found and (int(found[1]), int(found[2])) < OLDEST:
         return Refusal("old_git", f"{version} cannot merge without a working tree", "install git 2.38 or newer")
     return None

@@ -20,6 +20,7 @@ from engine.execution.landing import Entry, Plan
 from engine.execution.merging import LINK, TreeChange
 from engine.execution.snapshots import PlainGit, scratch_index
 from engine.git import Git
+from engine.git.tree import joined
 from engine.storage.beneath import Beneath, parents
 
 _EXECUTABLE = "100755"
@@ -137,7 +138,7 @@ def _check_out(plain: PlainGit, stage: Path, tree: str, paths: Sequence[bytes]) 
         whole = ("-c", "core.sparseCheckout=false", "-c", "index.sparse=false")
         git.output(*whole, "read-tree", tree)
         if paths:
-            git.output(*whole, "checkout-index", "-z", "--stdin", stdin=snapshots.joined(list(paths)), timeout=600)
+            git.output(*whole, "checkout-index", "-z", "--stdin", stdin=joined(list(paths)), timeout=600)
 
 
 def _fitted(change: TreeChange, before: Image, after: Image) -> Image:

@@ -301,7 +301,7 @@ class _Bench:
         return state_of(self._ground)
 
     def _changed(self) -> list[str]:
-        plain = snapshots.plain_git(self._ground.folder)
+        plain = snapshots.plain_git(self._ground.git)
         now = snapshots.take(plain).tree
         changes = differences(plain.git, self._worktree.base, now)
         self.touched = bool(changes)

@@ -134,6 +134,7 @@ class Worktrees:
                 start = snapshots.commit_of(plain.git, tree, *([now.head] if now.head else []))
             snapshots.keep(plain.git, session_id, "base", now.tree)
             folder.parent.mkdir(parents=True, exist_ok=True)
+            (plain.git.repository.common / "worktrees").mkdir(exist_ok=True)
             plain.git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
         except (Refusal, OSError):
             self._clear_away(intent, workspace, folder)
@@ -233,8 +234,7 @@ class Worktrees:
 
 def _admin_folder(plain: snapshots.PlainGit, folder: Path) -> Path:
     """git's own notes on the worktree at `folder`. git names them after the folder; session ids are unique."""
-    common = plain.git.text("rev-parse", "--path-format=absolute", "--git-common-dir")
-    return Path(common) / "worktrees" / folder.name
+    return plain.git.repository.common / "worktrees" / folder.name
 
 
 def _points_to(admin: Path, folder: Path) -> bool:

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.hierarchy.chain import DEPTH
 from engine.hierarchy.watched import Watched
-from engine.storage.files import read_plain, write_json
+from engine.plain_files import read_plain
+from engine.storage.files import write_json
 from engine.values import Refusal, sanitise
 
 LARGEST_FILE = 256 * 1024

@@ -14,7 +14,8 @@ from engine.config_agents import model_fault
 from engine.hierarchy import organisation
 from engine.hierarchy.chain import OWNER
 from engine.hierarchy.organisation import Role
-from engine.storage.files import as_json, fill_new, read_plain
+from engine.plain_files import read_plain
+from engine.storage.files import as_json, fill_new
 from engine.values import Refusal, sanitise
 
 ID = re.compile(r"[a-z][a-z0-9_-]{0,39}")

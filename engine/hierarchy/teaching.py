@@ -16,9 +16,10 @@ from engine.clock import Clock
 from engine.events import TeachingRefreshed, WisdomTaught
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.tiers import capabilities
+from engine.plain_files import read_plain
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.files import read_plain, write_atomic
+from engine.storage.files import write_atomic
 from engine.values import Guidance, GuidanceItem, Lesson, Refusal, TeachingState, sanitise
 from engine.values.sections import INHERITED, write_section
 

@@ -19,7 +19,7 @@ from engine.learnings.promotion import promotable
 from engine.learnings.sameness import folded, names
 from engine.learnings.scopes import GLOBAL, Scope, project_key
 from engine.learnings.store import LearningFiles
-from engine.storage.files import read_plain
+from engine.plain_files import read_plain
 from engine.values import (
     Contribution,
     LearningEntry,

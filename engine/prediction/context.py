@@ -193,7 +193,7 @@ def changed_since(
     it, and differs now; otherwise only its commit is known. `files`: what differs from HEAD now; one that the run saw
     differ counts by its own time.
     """
-    uncommitted = {file.path: file for file in files if not file.submodule}
+    uncommitted = {file.path: file for file in files}
     changed = {path: Changed(path) for path in between or () if path not in uncommitted}
     for file in uncommitted.values():
         if file.deleted:

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from engine import git
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.engine import Engine, open_engine
-from engine.git import Git
 from engine.home import Home
 from engine.simulation.month import Month, Seen
 from engine.simulation.operator import Operator
@@ -86,7 +86,7 @@ def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
     workspaces = [os.path.realpath(folder / name) for name in NAMES]
     for workspace in workspaces:
         Path(workspace).mkdir(exist_ok=True)
-        Git(Path(workspace)).run("init", "--quiet")
+        git.create(Path(workspace))
     home.config.mkdir(parents=True, exist_ok=True)
     acting = "".join(f'\n[workspaces.{_quoted(workspace)}]\nautonomy = "act"\n' for workspace in workspaces)
     # The made-up runner of flows takes prose as well: no model, no key, no network.

@@ -71,24 +71,6 @@ def fill_new(folder: Path, files: Mapping[str, bytes]) -> None:
     sync_folder(folder)
 
 
-def read_plain(path: Path, most: int) -> bytes:
-    """What is in a plain file of at most `most` bytes; a pipe in its place is not waited for.
-
-    Raises OSError, and ValueError when it is larger or no plain file.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError("is no plain file")
-        if found.st_size > most:
-            raise ValueError(f"is larger than {most} bytes")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(most)
-    finally:
-        os.close(descriptor)
-
-
 def damaged_fix(database: Path) -> str:
     """How to mend a home whose database is damaged, in words: from a copy where there is one (migrations make them)."""
     afresh = f"move {database.name} away to start afresh; keep it, `sqlite3 {database.name} .recover` may save much"

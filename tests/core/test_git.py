@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_repository_without_commits_has_a_root(repository: Repository) -> None
 
 def test_folders_that_will_not_do_are_named_with_the_mend(tmp_path: Path) -> None:
     bare = tmp_path / "bare.git"
-    Git(tmp_path).text("init", "-q", "--bare", str(bare))
+    subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
     plain = tmp_path / "plain"
     plain.mkdir()
     for folder, code in [(bare, "bare_repository"), (plain, "no_repository"), (tmp_path / "gone", "no_folder")]:

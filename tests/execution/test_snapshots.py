@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from engine.execution import snapshots
-from engine.git import GitError
 from tests.conftest import Repository
 from tests.execution.landing_world import git_state, picture
 
@@ -197,15 +198,6 @@ def test_line_endings_are_gits_own_work(repository: Repository) -> None:
     assert content(repository, tree, "mixed.txt") == b"one\ntwo\n"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_cannot_be_read_is_an_error_not_a_gap(repository: Repository) -> None:
-    repository.commit("one", {"a": "1"})
-    repository.write("secret", "x").chmod(0)
-
-    with pytest.raises(GitError, match="secret"):
-        take(repository)
-
-
 def test_a_racy_edit_is_seen(repository: Repository) -> None:
     """Same size, same time as the index: git must compare contents, also in the copy of the index."""
     for number in range(20):
@@ -237,3 +229,45 @@ def test_session_ids_are_checked(name: str) -> None:
 
 def test_paths_are_shown_harmlessly() -> None:
     assert snapshots.shown(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"
+
+
+def test_a_file_of_an_unknown_encoding_is_taken_byte_for_byte(repository: Repository) -> None:
+    repository.commit("one", {".gitattributes": "*.txt working-tree-encoding=NO-SUCH\n"})
+    repository.write("a.txt", "bytes")
+    repository.write("b.py", "new = 1\n")
+    tree = take(repository).tree
+    assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "bytes"
+    assert repository.git("cat-file", "blob", f"{tree}:b.py") == "new = 1"
+
+
+UNREADABLE = """
+import sys
+from pathlib import Path
+from engine.execution import snapshots
+print(snapshots.take(snapshots.plain_git(Path(sys.argv[1]))).tree)
+"""
+
+
+def test_a_file_that_may_not_be_read_stays_as_it_was(repository: Repository) -> None:
+    """As a user, or as root without the right to read everything."""
+    repository.commit("one", {"a.txt": "1\n", "b.txt": "1\n"})
+    repository.write("a.txt", "2\n").chmod(0)
+    repository.write("b.txt", "2\n")
+    repository.write("new.txt", "2\n").chmod(0)
+    confined: list[str] = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("setpriv is not there")
+        dropped = "-dac_override,-dac_read_search"
+        confined = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}"]
+    done = subprocess.run(
+        [*confined, sys.executable, "-c", UNREADABLE, str(repository.path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    tree = done.stdout.strip()
+    assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "1"
+    assert repository.git("cat-file", "blob", f"{tree}:b.txt") == "2"
+    assert repository.git("ls-tree", "--name-only", tree).split() == ["a.txt", "b.txt"]

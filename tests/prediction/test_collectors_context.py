@@ -199,7 +199,7 @@ def test_an_uncommitted_file(between: tuple[str, ...] | None, exact: bool, at: o
 
 
 def test_committed_changes_count_deleted_files_do_not() -> None:
-    files = [FileState("gone", deleted=True), FileState("sub", submodule=True, modified_at=AFTER)]
+    files = [FileState("gone", deleted=True)]
     assert names(changed_since(RUN, ("z", "b", "gone"), files, exact=True)) == ["b", "z"]
 
 

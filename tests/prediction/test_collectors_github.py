@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.prediction.collectors.github import GitHub, ask, parse
+from engine.prediction.collectors.github import GitHub, address_of, ask, parse
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World
 
@@ -46,7 +46,7 @@ def calls(folder: Path) -> int:
 
 
 def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
-    state = ask(str(tmp_path), answering(tmp_path))
+    state = ask("github.com/shop/cart", answering(tmp_path))
     assert [request.number for request in state.pull_requests] == [7, 8]
     assert state.pull_requests[0].title == "Carts"
     assert [(check.branch, check.name) for check in state.failing] == [
@@ -55,17 +55,21 @@ def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
     ]
 
 
-def test_asked_in_the_background_and_at_most_every_five_minutes(tmp_path: Path, clock: FakeClock) -> None:
+def test_asked_in_the_background_and_at_most_every_five_minutes(
+    repository: Repository, tmp_path: Path, clock: FakeClock
+) -> None:
+    repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
+    shop = str(repository.path)
     github = GitHub(clock, answering(tmp_path))
-    assert github.latest(str(tmp_path)) is None
+    assert github.latest(shop) is None
     github.settle(10)
-    assert github.latest(str(tmp_path)) is not None
+    assert github.latest(shop) is not None
     clock.advance(timedelta(seconds=299))
-    github.latest(str(tmp_path))
+    github.latest(shop)
     github.settle(10)
     assert calls(tmp_path) == 1
     clock.advance(timedelta(seconds=1))
-    github.latest(str(tmp_path))
+    github.latest(shop)
     github.settle(10)
     assert calls(tmp_path) == 2
 
@@ -89,9 +93,27 @@ def test_without_the_command_nothing_is_said(tmp_path: Path, clock: FakeClock) -
     ],
 )
 def test_what_goes_wrong_is_named(tmp_path: Path, script: str, error: str) -> None:
-    state = ask(str(tmp_path), fake_gh(tmp_path, script))
+    state = ask("github.com/shop/cart", fake_gh(tmp_path, script))
     assert error in state.error
     assert state.pull_requests == ()
+
+
+@pytest.mark.parametrize(
+    ("remotes", "address"),
+    [
+        ({"origin": "git@github.com:shop/cart.git"}, "github.com/shop/cart"),
+        ({"origin": "https://x:secret@github.com/shop/cart"}, "github.com/shop/cart"),
+        ({"origin": "ssh://git@ghe.example.org:22/shop/cart.git"}, "ghe.example.org/shop/cart"),
+        ({"fork": "git@github.com:me/cart", "upstream": "https://github.com/shop/cart.git/"}, "github.com/shop/cart"),
+        ({"origin": "ext::sh -c evil"}, ""),
+        ({"origin": "../github/cart"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_remote_is_read_by_our_own_git(repository: Repository, remotes: dict[str, str], address: str) -> None:
+    for name, url in remotes.items():
+        repository.git("remote", "add", name, url)
+    assert address_of(repository.path) == address
 
 
 def test_checks_without_a_name_are_still_checks() -> None:

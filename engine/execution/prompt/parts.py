@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from engine.execution.prompt.blocks import block, ours, quoted
+from engine.plain_files import read_plain
 from engine.values import (
     AgentView,
     Card,
@@ -171,10 +170,8 @@ def read_inside(root: Path, name: str) -> tuple[str, str]:
         return "", "it is a link that leads out of the workspace"
     try:
         # What `resolve` followed is followed no further; a pipe in its place would be waited for without end.
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_plain(path, 4 * PROJECT_MOST, follow=False, cut=True).decode(errors="replace"), ""
     except FileNotFoundError:
         return "", ""
-    with os.fdopen(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            return "", "it is no plain file"
-        return opened.read(4 * PROJECT_MOST).decode(errors="replace"), ""
+    except ValueError:
+        return "", "it is no plain file"

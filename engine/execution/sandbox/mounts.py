@@ -11,13 +11,13 @@ renamed or exchanged; and a source of a mount is never a link that a command cou
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement
+from engine.git import submodule_paths
 from engine.values import Refusal
 
 
@@ -92,14 +92,12 @@ def protected(folder: Path) -> tuple[list[Path], bool]:
     if not own.exists():
         return [], True
     found = [own]
-    listed = folder / ".gitmodules"
-    if listed.is_file() and not listed.is_symlink():
-        for name in re.findall(r"^\s*path\s*=\s*(.+?)\s*$", listed.read_text(errors="replace"), re.MULTILINE):
-            inner = folder / name / ".git"
-            if os.path.lexists(inner) and inner.resolve() == inner and inner.is_relative_to(folder):
-                found.append(inner)
-        if len(found) > 1:
-            found.append(listed)
+    for name in submodule_paths(folder):
+        inner = folder / name / ".git"
+        if os.path.lexists(inner) and inner.resolve() == inner and inner.is_relative_to(folder):
+            found.append(inner)
+    if len(found) > 1:
+        found.append(folder / ".gitmodules")
     return found, True
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from engine.plain_files import read_plain
 from engine.prediction.collectors.calendar import AHEAD, Meeting
 from engine.values import Refusal, sanitise
 
@@ -50,7 +51,7 @@ class CalendarReader:
                 raise ValueError(f"larger than {LARGEST} bytes")
             import icalendar  # 0.3 s that only those pay who have a calendar
 
-            calendar = icalendar.Calendar.from_ical(file.read_bytes())
+            calendar = icalendar.Calendar.from_ical(read_plain(file, LARGEST))
         except (OSError, ValueError) as error:
             raise Refusal(
                 "unreadable_calendar", f"{file}: {sanitise(str(error))[:200]}", "mend calendar.files in the settings"

@@ -30,7 +30,6 @@ class FileState:
     untracked: bool = False
     deleted: bool = False
     conflicted: bool = False
-    submodule: bool = False
     modified_at: datetime | None = None
 
 

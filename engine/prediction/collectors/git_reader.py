@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
-from engine.git import Git, is_own_branch
+from engine.git import Git, Repository, is_own_branch, submodule_paths
+from engine.plain_files import read_plain
 from engine.prediction.collectors.git import Branch, Commit, FileState, GitState, merged_into
 from engine.prediction.collectors.git_status import (
     MOST_FILES,
@@ -28,7 +28,6 @@ from engine.prediction.collectors.git_status import (
     read_status,
 )
 from engine.prediction.collectors.silence import Touch
-from engine.values import Refusal
 
 T = TypeVar("T")
 
@@ -40,6 +39,7 @@ MOST_BRANCHES: Final = 300
 UNTAGGED: Final = 301  # counting stops here when there is no tag
 ANSWERS: Final = 512  # pairs of commits whose relation is remembered
 LIMIT_SECONDS: Final = 15.0
+LARGEST_CONFIG: Final = 4_000_000
 
 _OPERATIONS: Final = (
     ("rebase-merge", "rebase"),
@@ -50,16 +50,6 @@ _OPERATIONS: Final = (
     ("BISECT_LOG", "bisect"),
 )
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
-_SUBMODULE: Final = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Folders:
-    """Where a workspace keeps its git files; they differ in linked worktrees."""
-
-    git: Path
-    common: Path
-    identity: int
 
 
 class GitReader:
@@ -67,15 +57,14 @@ class GitReader:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._folders: dict[Path, _Folders] = {}
         self._history: dict[Path, tuple[str, GitState]] = {}
         self._answers: OrderedDict[tuple[str, ...], object] = OrderedDict()
 
     def read(self, workspace: Path) -> GitState:
         """The state of the working tree at `workspace` (its top folder). Raises `Refusal`: `bare_repository`,
         `no_folder`, `git_failed`, `no_git`."""
-        git = Git(workspace, timeout=LIMIT_SECONDS)
-        folders = self._find(git)
+        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        repository = git.repository
         status = read_status(git)
         refs = git.output(
             "for-each-ref", "--format=%(objectname) %(refname) %(symref)", "refs/heads", "refs/remotes", "refs/tags"
@@ -86,17 +75,17 @@ class GitReader:
         with self._lock:
             known, history = self._history.get(workspace, ("", GitState()))
         if known != key:
-            history = _history(git, folders, status, refs.decode(errors="surrogateescape"))
+            history = _history(git, repository, status, refs.decode(errors="surrogateescape"))
             with self._lock:
                 self._history[workspace] = (key, history)
         return replace(
             history,
             files=status.files,
             more_files=status.more_files,
-            operation=_operation(folders.git),
-            submodules=_submodules(workspace),
-            on_github=_on_github(folders.common),
-            touches=_touches(folders.git, status.files),
+            operation=_operation(repository.git_dir),
+            submodules=submodule_paths(workspace),
+            on_github=_on_github(repository.common),
+            touches=_touches(repository.git_dir, status.files),
         )
 
     def is_ancestor(self, workspace: Path, older: str, newer: str) -> bool:
@@ -120,25 +109,6 @@ class GitReader:
 
         return self._once(("files", str(workspace), old, new), ask)
 
-    def _find(self, git: Git) -> _Folders:
-        try:
-            identity = (git.folder / ".git").stat().st_ino
-        except OSError:
-            identity = 0
-        with self._lock:
-            known = self._folders.get(git.folder)
-        if known is not None and identity and known.identity == identity:
-            return known
-        lines = git.text(
-            "rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-dir", "--git-common-dir"
-        ).splitlines()
-        if lines[0] == "true":
-            raise Refusal("bare_repository", f"{git.folder} is a bare repository, it has no files", "clone it first")
-        folders = _Folders(Path(lines[1]), Path(lines[2]), identity)
-        with self._lock:
-            self._folders[git.folder] = folders
-        return folders
-
     def _once(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         """Ask git once for what never changes between two ids; the oldest answers are forgotten."""
         with self._lock:
@@ -153,7 +123,7 @@ class GitReader:
         return answer
 
 
-def _history(git: Git, folders: _Folders, status: Status, refs: str) -> GitState:
+def _history(git: Git, repository: Repository, status: Status, refs: str) -> GitState:
     """What only changes when HEAD or a ref moves; every walk is bounded."""
     tips: dict[str, str] = {}
     links: dict[str, str] = {}
@@ -192,7 +162,7 @@ def _history(git: Git, folders: _Folders, status: Status, refs: str) -> GitState
         previous_tag=previous_tag,
         commits_since_tag=since,
         subjects=_subjects(git, status.head, tag if since else previous_tag),
-        shallow=(folders.common / "shallow").exists(),
+        shallow=(repository.common / "shallow").exists(),
     )
 
 
@@ -302,17 +272,10 @@ def _operation(folder: Path) -> str:
     return next((name for file, name in _OPERATIONS if (folder / file).exists()), "")
 
 
-def _submodules(root: Path) -> tuple[str, ...]:
-    try:
-        return tuple(_SUBMODULE.findall((root / ".gitmodules").read_text(errors="surrogateescape")))
-    except OSError:
-        return ()
-
-
 def _on_github(common: Path) -> bool:
     try:
-        return "github" in (common / "config").read_text(errors="replace").lower()
-    except OSError:
+        return b"github" in read_plain(common / "config", LARGEST_CONFIG).lower()
+    except (OSError, ValueError):
         return False
 
 

@@ -48,7 +48,6 @@ def read_status(git: Git) -> Status:
         "--no-ahead-behind",
         "--no-renames",
         "--untracked-files=normal",
-        "--ignore-submodules=dirty",
     )
     header: dict[str, str] = {}
     files: list[FileState] = []
@@ -91,7 +90,6 @@ def _file_states(root: Path, part: str) -> Iterator[FileState]:
             modified=kind == "1" and tree != ".",
             deleted=kind == "1" and (tree == "D" or (index == "D" and tree == ".")),
             conflicted=kind == "u",
-            submodule=fields[2].startswith("S"),
             modified_at=modified_at(root / path),
         )
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from engine import programs
 from engine.clock import Clock
-from engine.values import sanitise
+from engine.git import Git
+from engine.values import Refusal, sanitise
 
 FRESH_SECONDS: Final = 300.0
 """An answer is good for so long."""
@@ -24,6 +26,17 @@ LIMIT_SECONDS: Final = 10.0
 """`gh` is given up after so long."""
 
 _FIELDS: Final = "number,title,headRefName,statusCheckRollup"
+_REMOTES: Final = ("upstream", "github", "origin")
+_ADDRESS: Final = re.compile(
+    r"(?:(?:https?|ssh|git)://(?:[^@/]*@)?|(?:[^@/:]+@))(?P<host>[\w.-]+)(?::\d+)?[:/]/?"
+    r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+?)(?:\.git)?/?"
+)
+_PASSED_ON: Final = (
+    "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
+    "GH_CONFIG_DIR", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
+)  # fmt: skip
+_ENTERPRISE: Final = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 _FAILED: Final = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"}
 
 
@@ -73,7 +86,7 @@ class GitHub:
         with self._lock:
             asked_at, state = self._known.get(workspace, (float("-inf"), None))
             stale = self._clock.monotonic() - asked_at >= FRESH_SECONDS
-            if stale and workspace not in self._asking and shutil.which(self._program):
+            if stale and workspace not in self._asking and programs.find(self._program):
                 thread = threading.Thread(target=self._ask, args=(workspace,), name="gh", daemon=True)
                 self._asking[workspace] = thread
                 thread.start()
@@ -87,19 +100,46 @@ class GitHub:
             thread.join(timeout)
 
     def _ask(self, workspace: str) -> None:
-        state = ask(workspace, self._program)
+        state = self._answer(Path(workspace))
         with self._lock:
             self._known[workspace] = (self._clock.monotonic(), state)
             del self._asking[workspace]
 
+    def _answer(self, workspace: Path) -> GitHubState:
+        try:
+            address = address_of(workspace)
+        except Refusal as refusal:
+            return GitHubState(error=refusal.message)
+        program = programs.find(self._program, workspace)
+        if not address or program is None:
+            return GitHubState(error="no remote is on GitHub" if program else "gh lies in the repository")
+        return ask(address, program)
 
-def ask(workspace: str, program: str = "gh") -> GitHubState:
-    """One question, at most ten seconds; what goes wrong becomes `error`."""
-    environment = os.environ | {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
+
+def address_of(workspace: Path) -> str:
+    """HOST/OWNER/NAME of the remote that `gh` would take, "" when there is none. Raises `Refusal`.
+
+    Our own git reads it: `gh` in the repository would run git there, with all that its configuration names.
+    """
+    git = Git(workspace, timeout=LIMIT_SECONDS)
+    names = git.text("remote").splitlines()
+    for name in sorted(names, key=lambda one: (_REMOTES.index(one) if one in _REMOTES else len(_REMOTES), one)):
+        if match := _ADDRESS.fullmatch(git.text("remote", "get-url", "--", name)):
+            return f"{match['host']}/{match['owner']}/{match['name']}"
+    return ""
+
+
+def ask(address: str, program: str) -> GitHubState:
+    """One question about HOST/OWNER/NAME to the `gh` at `program`, at most ten seconds; what goes wrong becomes
+    `error`. `gh` runs in no repository, with an environment of its own."""
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    if os.environ.get("GH_HOST") == address.partition("/")[0]:  # it goes to whichever host is asked
+        environment |= {name: os.environ[name] for name in _ENTERPRISE if name in os.environ}
+    environment |= {"PATH": os.defpath, "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
     try:
         done = subprocess.run(
-            [program, "pr", "list", "--state", "open", "--limit", "20", "--json", _FIELDS],
-            cwd=Path(workspace),
+            [program, "pr", "list", "--repo", address, "--state", "open", "--limit", "20", "--json", _FIELDS],
+            cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=environment,

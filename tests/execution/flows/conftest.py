@@ -15,7 +15,7 @@ import pytest
 
 from engine.execution.runners.flow import CommandResult, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows import FLOWS
-from engine.git import Git, clean_environment
+from engine.git import Git
 from tests.conftest import Repository
 
 
@@ -46,7 +46,7 @@ class RealBench:
             done = subprocess.run(
                 argv,
                 cwd=cwd,
-                env=clean_environment(env),
+                env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

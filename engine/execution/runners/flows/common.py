@@ -18,6 +18,7 @@ from engine.execution.runners.toolchains.base import inside
 from engine.execution.runners.toolchains.missing import EXECUTION, SENTENCES, Missing, first_missing
 from engine.execution.runners.toolchains.python import environment_command, is_python_project
 from engine.git import Git
+from engine.git.tree import follow_files
 from engine.values import CheckResult, sanitise
 
 SHOWN = 8
@@ -84,7 +85,7 @@ class Commit:
 
 def home_git(job: Job) -> Git:
     """git in the operator's own tree: where HEAD is the operator's HEAD. Only for reading."""
-    return replace(job.git, folder=job.workspace)
+    return replace(job.git, folder=job.workspace, pinned=None)
 
 
 def resolve(job: Job, revision: str) -> str:
@@ -147,8 +148,9 @@ def tidy(job: Job, revision: str) -> None:
 def staged(job: Job) -> dict[str, str]:
     """An index of our own (as git's environment) that holds all present files, uncommitted and untracked ones too."""
     environment = {"GIT_INDEX_FILE": str(job.scratch / "flow-index")}
-    job.git.run("read-tree", "HEAD", environment=environment)  # so that tracked files stay which an ignore rule names
-    job.git.run("add", "--all", environment=environment)
+    git = replace(job.git, environment={**job.git.environment, **environment})
+    git.run("read-tree", "HEAD")  # so that tracked files stay which an ignore rule names
+    follow_files(git)
     return environment
 
 
@@ -166,7 +168,7 @@ def objects_aside(job: Job) -> dict[str, str]:
     """What the merges write goes to the session's scratch, not into the operator's repository."""
     own = job.scratch / "objects"
     own.mkdir(exist_ok=True)
-    objects = job.git.text("rev-parse", "--path-format=absolute", "--git-path", "objects")
+    objects = str(job.git.repository.common / "objects")
     return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{_quoted(objects)}"'}
 
 

@@ -13,10 +13,13 @@ from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job
 from engine.execution.runners.flows.changelog_text import SECTIONS, classify, extended, mentioned
 from engine.execution.runners.flows.common import Parameters, clean, count, plain, resolve
 from engine.execution.runners.flows.lint import is_own_file
+from engine.plain_files import read_plain
 
 FILES = ("CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst",
          "HISTORY.rst", "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md")  # fmt: skip
 MAX_COMMITS = 500
+LARGEST = 20_000_000
+"""Bytes of a change log."""
 
 
 def changelog_of(folder: Path) -> str:
@@ -70,11 +73,13 @@ class DraftChangelog:
         if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, name):
             raise FlowUnable(f"{name} is no ordinary file of this repository", "make it one")
         try:
-            text = file.read_bytes().decode() if file.exists() else ""
+            text = read_plain(file, LARGEST).decode() if file.exists() else ""
         except UnicodeDecodeError as error:
             raise FlowUnable(
                 f"{name} is not UTF-8 (byte {error.start})", "convert it, for instance with iconv"
             ) from error
+        except ValueError as error:
+            raise FlowUnable(f"{name} {error}", "make it smaller") from error
         sorted_ = _sort(commits, text)
         facts: dict[str, object] = {
             "file": name,

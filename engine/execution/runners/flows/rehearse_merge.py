@@ -27,9 +27,13 @@ from engine.execution.runners.flows.common import (
 )
 from engine.execution.runners.toolchain import Toolchain, borrowed
 from engine.git import Git
+from engine.plain_files import read_plain
 from engine.values import CheckResult
 
 IDENTITY = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
+LARGEST = 50_000_000
+"""Bytes of a file in conflict; nobody counts the places in a larger one."""
+
 BLAME_LIMIT = 50
 """With more failing tests than this nobody asks each side on its own."""
 
@@ -139,13 +143,14 @@ def _tell(job: Job, red: dict[str, list[str]]) -> None:
 
 def unmerged(git: Git) -> list[tuple[str, int]]:
     """The files in conflict, each with its number of marked places (0 when the whole file is in dispute)."""
-    paths = [path for path in git.text("diff", "--name-only", "--diff-filter=U", "-z").split("\0") if path]
+    entries = git.text("ls-files", "--unmerged", "-z").split("\0")
+    paths = {entry.partition("\t")[2] for entry in entries if entry}
     return [(path, _places(git, path)) for path in sorted(paths)]
 
 
 def _places(git: Git, path: str) -> int:
     try:
-        lines: Sequence[bytes] = (git.folder / path).read_bytes().splitlines()
-    except OSError:
+        lines: Sequence[bytes] = read_plain(git.folder / path, LARGEST, follow=False).splitlines()
+    except (OSError, ValueError):
         return 0
     return sum(line.startswith(b"<<<<<<< ") for line in lines)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import Parameters, clean, count
 from engine.execution.runners.flows.lint import is_own_file
+from engine.plain_files import read_plain
 from engine.values.sections import LEARNT, read_section, write_section
 
 FILE = "AGENTS.md"
@@ -55,9 +56,10 @@ class WriteAgentsMd:
         file = job.folder / FILE
         if (file.exists() or file.is_symlink()) and not is_own_file(job.folder, FILE):
             raise FlowUnable(f"{FILE} is no ordinary file of this repository", "make it one")
-        before = file.read_bytes() if file.exists() else b""
-        if len(before) > LARGEST_FILE:
-            raise FlowUnable(f"{FILE} is larger than {LARGEST_FILE} bytes", "make it smaller")
+        try:
+            before = read_plain(file, LARGEST_FILE) if file.exists() else b""
+        except ValueError as error:
+            raise FlowUnable(f"{FILE} {error}", "make it smaller") from error
         lessons = list(dict.fromkeys(job.parameters.lessons))
         known = lessons_in(before)
         new, gone = [one for one in lessons if one not in known], [one for one in known if one not in lessons]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from engine.execution.runners.toolchains.missing import Missing, failure_texts, fix_for
+from engine.plain_files import read_plain
 from engine.values import CheckResult
 
 MAX_FAILING = 200
@@ -187,30 +189,25 @@ def uncounted(tool: str, title: str, exit_code: int) -> CheckResult:
     return replace(result(tool, passed=int(not red), failed=int(red), failing=[title] if red else []), counted=False)
 
 
-def succeeds(argv: Sequence[str], folder: Path, limit: float = 10.0) -> bool:
-    """Whether a quick question to an installed tool is answered with exit code 0 within `limit` seconds."""
-    return answer(argv, folder, limit) is not None
-
-
-def answer(argv: Sequence[str], folder: Path, limit: float = 10.0) -> str | None:
-    """What a tool prints when asked, or None when it is not there, refuses or takes too long."""
+def succeeds(argv: Sequence[str], limit: float = 10.0) -> bool:
+    """Whether the operator's own program, asked in no folder of a project, ends with 0 within `limit` seconds.
+    What is asked must read nothing of a project; see `python.has_pytest`, the only one that asks."""
+    environment = {name: os.environ[name] for name in ("HOME", "PYENV_ROOT") if name in os.environ}
+    environment["PATH"] = os.defpath
     try:
         done = subprocess.run(
-            argv, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False
+            argv, cwd="/", env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
+        return False
+    return done.returncode == 0
 
 
 def read(file: Path, limit: int = 1_000_000) -> str:
-    """A text file's first `limit` characters, "" when it is not there, cannot be read or is no ordinary file."""
-    if not file.is_file():  # a test can put a pipe where its report should be, and reading that would never end
-        return ""
+    """A text file's first `limit` bytes as text, "" when it is not there, cannot be read or is no ordinary file."""
     try:
-        with file.open(errors="replace") as handle:
-            return handle.read(limit)
-    except OSError:
+        return read_plain(file, limit, cut=True).decode(errors="replace")
+    except (OSError, ValueError):
         return ""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import os
 import re
-import shutil
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -15,8 +14,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from engine.execution.own_environment import which
-from engine.execution.runners.toolchains.base import Command, Toolchain, answer, operand, read, result, succeeds
+from engine.execution.runners.toolchains.base import Command, Toolchain, operand, read, result, succeeds
 from engine.execution.runners.toolchains.missing import Missing, fix_for
+from engine.execution.runners.toolchains.python_environments import kept
 from engine.execution.runners.toolchains.python_lint import PythonLinter
 from engine.git import Git, GitError
 from engine.values import CheckResult
@@ -36,7 +36,11 @@ _PACKAGES = (
     "lib/python3/dist-packages",
     "Lib/site-packages",
 )
-_HAS_PYTEST = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pytest') is None)"
+_HAS_PYTEST = """
+import os, site, sys
+places = [*site.getsitepackages(), site.getusersitepackages()]
+sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) for place in places))
+"""
 
 _REQUIRED = re.compile(r"""["']pytest\b|^pytest\s*=""", re.MULTILINE)
 """pytest among what a project needs; `[tool.pytest.ini_options]` alone brings none."""
@@ -171,7 +175,7 @@ class Pytest(Toolchain):
     def _was_own(self, module: str) -> bool:
         paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
         try:
-            return bool(Git(self.folder).text("log", "-1", "--format=%h", "--", *paths))
+            return bool(Git(self.workspace).text("log", "-1", "--format=%h", "--", *paths))
         except GitError:  # nothing was ever committed
             return False
 
@@ -269,7 +273,7 @@ def find_pytest(folder: Path, workspace: Path, looked: list[str]) -> Pytest | No
         return None
     for where, interpreter in interpreters(workspace):
         looked.append(f"pytest in {where}")
-        if has_pytest(interpreter, own=interpreter.is_relative_to(workspace)):
+        if has_pytest(interpreter, operators=where.endswith(" on the PATH")):
             return Pytest(folder, workspace, interpreter)
     return None
 
@@ -329,19 +333,20 @@ def _lists(project: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
         yield f" --extra {name}", needs
 
 
-def has_pytest(interpreter: Path, *, own: bool) -> bool:
+def has_pytest(interpreter: Path, *, operators: bool) -> bool:
     """Whether an interpreter has pytest.
 
-    The project's `own` environment is only looked at: it came with the repository and may run nothing outside a
-    sandbox. The operator's interpreters are asked, from a folder that holds nothing they could import.
+    An environment is only looked at: it came with the repository, or may lead into it, and runs nothing outside a
+    sandbox. One of the `operators` is asked where its packages are, without loading any (`-S`: an editable install
+    would lead into the repository) and in a folder that holds nothing to import.
     """
     home = interpreter.parent.parent
     if any(next(home.glob(f"{place}/pytest/__init__.py"), None) for place in _PACKAGES):
         return True
-    if own and "include-system-site-packages = true" not in read(home / "pyvenv.cfg"):
+    if not operators and "include-system-site-packages = true" not in read(home / "pyvenv.cfg"):
         return False
-    program = which("python3") if own else str(interpreter)
-    return program is not None and succeeds([program, "-c", _HAS_PYTEST], Path("/"))
+    program = str(interpreter) if operators else which("python3", project=home.parent)
+    return program is not None and succeeds([program, "-I", "-S", "-c", _HAS_PYTEST])
 
 
 def is_python_project(folder: Path) -> bool:
@@ -362,23 +367,12 @@ def interpreters(workspace: Path) -> list[tuple[str, Path]]:
             if (workspace / name / program).exists():
                 found.append((name, workspace / name / program))
                 break
-    project = read(workspace / "pyproject.toml")
-    if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
-        found += _managed("poetry's environment", ["poetry", "env", "info", "--path"], workspace)
-    if (workspace / "Pipfile").is_file():
-        found += _managed("pipenv's environment", ["pipenv", "--venv"], workspace)
+    found += [(f"{keeper}'s environment", place) for keeper, place in kept(workspace)]
     for program in ("python3", "python"):
-        if where := which(program):
+        if where := which(program, project=workspace):
             found.append((f"{program} on the PATH", Path(where)))
             break
     return found
-
-
-def _managed(words: str, argv: list[str], workspace: Path) -> list[tuple[str, Path]]:
-    if shutil.which(argv[0]) is None:
-        return []
-    place = (answer(argv, workspace) or "").strip()  # the operator's own program; it only says where
-    return [(words, Path(place, "bin", "python"))] if place and Path(place, "bin", "python").exists() else []
 
 
 def python_linter(folder: Path, workspace: Path, interpreter: Path | None = None) -> PythonLinter | None:
@@ -390,9 +384,9 @@ def python_linter(folder: Path, workspace: Path, interpreter: Path | None = None
         _has_section(folder / name, "flake8") for name in ("setup.cfg", "tox.ini")
     )
     for name, configured in (("ruff", ruff_configured), ("flake8", flake8_configured)):
-        program = _program(name, own) or (which(name) if configured else None)
+        program = _program(name, own) or (which(name, project=workspace) if configured else None)
         if program and (configured or not (ruff_configured or flake8_configured)):
-            black = _program("black", own) or which("black") if "black" in tables else None
+            black = _program("black", own) or which("black", project=workspace) if "black" in tables else None
             return PythonLinter(name, program, black=black)
     return None
 

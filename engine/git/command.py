@@ -1,0 +1,159 @@
+"""git in one folder."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from engine.git.process import GitError, call, operators_configuration
+from engine.git.repository import Repository, find
+from engine.values import Refusal, sanitise
+
+_NO_SUBMODULES = "--ignore-submodules=all"  # .gitmodules would win over the configuration
+_NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
+
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "status": (_NO_SUBMODULES,),
+    "diff": (_NO_SUBMODULES, *_NO_PROGRAMS),
+    "diff-files": (_NO_SUBMODULES, *_NO_PROGRAMS),
+    "diff-index": (_NO_SUBMODULES, *_NO_PROGRAMS),
+    "diff-tree": _NO_PROGRAMS,
+    "log": _NO_PROGRAMS,
+    "show": _NO_PROGRAMS,
+}
+"""What these commands always get: no program, and no look into a repository below the folder."""
+
+
+def _nothing() -> None:
+    """No session, nothing to check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """git in one folder, without side effects and without any program that a repository names; see `repository`.
+
+    `environment` is added to a fixed one (for instance GIT_INDEX_FILE). `pinned`: the repository, also when something
+    else lies in `folder` by then; by default it is looked for before each call. `check` is called before each call and
+    after a failed one, and may raise: a session's git ends with the session.
+    """
+
+    folder: Path
+    timeout: float = 60.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    pinned: Repository | None = None
+    check: Callable[[], None] = _nothing
+
+    @property
+    def repository(self) -> Repository:
+        """The repository of `folder`. Raises `Refusal`: `no_folder`, `bare_repository`, `git_failed`."""
+        found = self.pinned or find(self.folder)
+        if found is not None:
+            return found
+        if not self.folder.is_dir():
+            raise Refusal("no_folder", f"{self.folder} is not there", "name an existing folder")
+        if (self.folder / "HEAD").exists() and (self.folder / "objects").is_dir():
+            message = f"{self.folder} is a bare repository, it has no files to work on"
+            raise Refusal("bare_repository", message, "clone it first")
+        raise GitError(["rev-parse"], 128, "not a git repository", self.folder)
+
+    def pin(self) -> Git:
+        """The same, bound to the repository that is there now. Raises as `repository` does."""
+        return replace(self, pinned=self.repository)
+
+    def over(self, folder: Path, index: Path) -> Git:
+        """The same repository over other files and another index. `folder` may belong to a session: its own `.git` is
+        never looked at."""
+        variables = {"GIT_WORK_TREE": str(folder), "GIT_INDEX_FILE": str(index)}
+        return replace(self.pin(), folder=folder, environment={**self.environment, **variables})
+
+    def output(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        environment: Mapping[str, str] | None = None,
+        allowed: Sequence[int] = (0,),
+        timeout: float | None = None,
+    ) -> bytes:
+        """Standard output of `git ARGUMENTS`. Raises `GitError` when the exit code is not among `allowed`,
+        or when it takes longer than `timeout` seconds (exit code -1)."""
+        return self.run(*arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout).stdout
+
+    def text(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        environment: Mapping[str, str] | None = None,
+        allowed: Sequence[int] = (0,),
+        timeout: float | None = None,
+    ) -> str:
+        """The same as text without the last newline; bytes that are no UTF-8 survive as surrogate escapes."""
+        out = self.output(*arguments, stdin=stdin, environment=environment, allowed=allowed, timeout=timeout)
+        return out.decode(errors="surrogateescape").removesuffix("\n")
+
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        environment: Mapping[str, str] | None = None,
+        allowed: Sequence[int] = (0,),
+        timeout: float | None = None,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """The finished process, for callers that need the exit code."""
+        self.check()
+        place = self.repository
+        try:
+            done = call(
+                _with_options(arguments),
+                self.folder,
+                {**place.environment(), **self.environment, **(environment or {})},
+                without=(place.top, place.common.parent),
+                stdin=stdin,
+                timeout=timeout or self.timeout,
+            )
+            if done.returncode not in allowed:
+                raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), self.folder)
+        except GitError as error:
+            self.check()
+            if error.exit_code == -1 and (pipes := _pipes(place.top)):
+                told = f"{error.stderr}; git waits for what is no file: {', '.join(pipes)}"
+                raise GitError(arguments, -1, told, self.folder) from error
+            raise
+        return done
+
+
+def _with_options(arguments: Sequence[str]) -> list[str]:
+    """The arguments with what their command always gets."""
+    place = 0
+    while arguments[place] == "-c":
+        place += 2
+    return [*arguments[: place + 1], *_OPTIONS.get(arguments[place], ()), *arguments[place + 1 :]]
+
+
+def _pipes(top: Path) -> list[str]:
+    """The first few pipes in a tree: git opens one that is called `.gitignore`, and waits for ever."""
+    found = (
+        os.path.relpath(file, top)
+        for folder, _, names in os.walk(top)
+        for name in names
+        if stat.S_ISFIFO((file := Path(folder, name)).lstat().st_mode)
+    )
+    return [sanitise(name) for name in itertools.islice(found, 3)]
+
+
+def version() -> str:
+    """What `git --version` says. Raises `Refusal` `no_git`."""
+    return call(["--version"], Path("/"), {}).stdout.decode(errors="replace").strip()
+
+
+def create(folder: Path, branch: str = "main") -> Git:
+    """Make an empty repository in `folder`, which is there. Raises `GitError`."""
+    arguments = ["init", "--quiet", f"--initial-branch={branch}", "--template="]
+    done = call(arguments, folder, {"GIT_DIR": str(folder / ".git"), **operators_configuration()})
+    if done.returncode:
+        raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), folder)
+    return Git(folder)

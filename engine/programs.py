@@ -1,0 +1,30 @@
+"""Finding the operator's programs, never those that a repository brings along."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from functools import lru_cache
+from pathlib import Path
+
+
+def search_path(*without: Path) -> str:
+    """The PATH as absolute folders, without any that lies in one of the folders `without`: a `.` on the PATH, or the
+    active environment of a project, would let a repository choose which program `git` is."""
+    return _search_path(os.environ.get("PATH", os.defpath), without)
+
+
+@lru_cache(maxsize=64)
+def _search_path(path: str, without: tuple[Path, ...]) -> str:
+    refused = [os.path.realpath(folder) for folder in without]
+    kept = [
+        folder
+        for folder in path.split(os.pathsep)
+        if folder.startswith("/") and not any(Path(os.path.realpath(folder)).is_relative_to(one) for one in refused)
+    ]
+    return os.pathsep.join(kept)
+
+
+def find(program: str, *without: Path) -> str | None:
+    """The absolute path of the operator's `program`; None when there is none outside of `without`."""
+    return shutil.which(program, path=search_path(*without))

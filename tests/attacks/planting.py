@@ -1,0 +1,151 @@
+"""A repository in which something was planted, and all that the engine does with a repository by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine import views
+from engine.execution import snapshots
+from engine.execution.diffs import file_changes, file_diffs
+from engine.execution.runners.flow import FlowUnable, Job
+from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows.common import show_tree, stored, tidy
+from engine.execution.runners.flows.rehearse_merge import unmerged
+from engine.git import Git, repository_root
+from engine.prediction.collectors.git_reader import GitReader
+from engine.prediction.collectors.github import address_of
+from engine.values import Refusal
+from tests.conftest import Repository
+from tests.execution.flows.conftest import RealBench
+from tests.execution.landing_world import World
+
+
+@dataclass(frozen=True)
+class Trap:
+    """A program that leaves a mark outside of the repository and then passes on what it is given."""
+
+    program: Path
+    mark: Path
+
+    @classmethod
+    def set(cls, folder: Path) -> Trap:
+        mark, program = folder / "mark", folder / "trap"
+        program.write_text(
+            f'#!/bin/sh\necho "$0 $*" >> \'{mark}\'\n[ -f "$1" ] && cat "$1"\n[ $# -eq 0 ] && cat\nexit 0\n'
+        )
+        program.chmod(0o755)
+        return cls(program, mark)
+
+    def __str__(self) -> str:
+        return str(self.program)
+
+    def sprung(self) -> str:
+        """What started it, "" for nothing; it is set again."""
+        try:
+            said = self.mark.read_text()
+        except FileNotFoundError:
+            return ""
+        self.mark.unlink()
+        return said or "something"
+
+
+def plain_git(folder: Path, command: str, *, terminal: bool = False) -> None:
+    """A shell command as the operator might type it, with all that the configuration brings. It may fail."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SSH_"))}
+    kept = {name: os.environ[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")}
+    environment |= kept | {"GIT_TERMINAL_PROMPT": "0", "TERM": "xterm"}
+    ours, theirs = os.openpty() if terminal else (None, None)
+    out = subprocess.DEVNULL if theirs is None else theirs
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            ["sh", "-c", command], cwd=folder, env=environment, check=False, timeout=20,
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+        )  # fmt: skip
+    for one in (ours, theirs):
+        if one is not None:
+            os.close(one)
+
+
+def project(world: World) -> Repository:
+    """History, branches that conflict, an upstream, unpushed commits, files changed since: something for all to see."""
+    shop = world.repository
+    shop.commit("one", {"a.txt": "1\n", "b.py": "b = 1\n"})
+    shop.git("branch", "upstream")
+    shop.git("switch", "-q", "-c", "other")
+    shop.commit("theirs", {"a.txt": "theirs\n"})
+    shop.git("switch", "-q", "main")
+    shop.commit("ours", {"a.txt": "ours\n", "b.py": "b = 2\n"})
+    shop.write("a.txt", "changed\n")
+    shop.write("new.txt", "new\n")
+    return shop
+
+
+def flow(name: str, folder: Path, scratch: Path, **parameters: object) -> None:
+    scratch.mkdir(exist_ok=True)
+    one = FLOWS[name]
+    job = Job(folder, folder, one.parameters(**parameters), Git(folder), RealBench(scratch))
+    with contextlib.suppress(FlowUnable):
+        one.run(job)
+
+
+def in_tree(folder: Path, scratch: Path) -> list[str]:
+    """All that reads the operator's own tree. Returns what was refused."""
+    refused = []
+    steps = [
+        lambda: repository_root(folder),
+        lambda: GitReader().read(folder),
+        lambda: views.place(str(folder)),
+        lambda: address_of(folder),
+        lambda: flow("summarise_day", folder, scratch, since="2020-01-01T00:00:00Z"),
+        lambda: flow("review_unpushed", folder, scratch, upstream="upstream"),
+        lambda: flow("forecast_conflicts", folder, scratch, branches=["other"], base="main"),
+        lambda: flow("report_branches", folder, scratch),
+        lambda: flow("draft_changelog", folder, scratch, since="upstream"),
+        lambda: snapshots.take(snapshots.plain_git(folder)),
+        lambda: _diff(folder),
+    ]
+    for step in steps:
+        try:
+            step()
+        except Refusal as refusal:
+            refused.append(refusal.message)
+    return refused
+
+
+def _diff(folder: Path) -> None:
+    git = snapshots.plain_git(folder).git
+    base, result = (git.text("rev-parse", f"{one}^{{tree}}") for one in ("upstream", "HEAD"))
+    file_changes(git, base, result)
+    file_diffs(git, base, result)
+
+
+def session(world: World) -> None:
+    """A session: its worktree, a merge rehearsed there, its diff captured, landed, undone, made a branch."""
+
+    def work(folder: Path) -> None:
+        git = snapshots.plain_git(folder).git
+        in_worktree(world, folder, git)
+        (folder / "a.txt").write_text("worked\n")
+
+    change = world.changed(work)
+    for step in (world.changes.preview_land, world.changes.land, world.changes.undo, world.changes.branch):
+        with contextlib.suppress(Refusal):  # a file of a filter is not landed
+            step(change.id)
+
+
+def in_worktree(world: World, folder: Path, git: Git) -> None:
+    """What flows do in a worktree between the tests that they run there."""
+    scratch = world.folder / "scratch-worktree"
+    scratch.mkdir(exist_ok=True)
+    job = Job(world.root, folder, None, git, RealBench(scratch))
+    with contextlib.suppress(Refusal, FlowUnable):
+        now = stored(job)
+        tidy(job, "other")
+        git.run("merge", "--no-commit", "--no-ff", "--no-verify", "main", allowed=range(256))
+        unmerged(git)
+        tidy(job, "main")
+        show_tree(job, now)

@@ -1,0 +1,214 @@
+"""Looking at a repository starts no program that reads configuration, plugins or code of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution.runners.flows.common import mending
+from engine.execution.runners.toolchain import detect_all, linters
+from engine.execution.runners.toolchains.python import Pytest
+from engine.git import Git
+from engine.prediction.collectors.git_reader import GitReader
+from engine.prediction.collectors.github import GitHub
+from tests.attacks.planting import Trap
+from tests.conftest import Repository
+from tests.support.forked import Nursery
+
+pytestmark = pytest.mark.attack("sensing")
+
+MANIFESTS = {
+    "pyproject.toml": '[project]\nname = "shop"\n[tool.poetry]\nname = "shop"\n'
+    "[tool.hatch.envs.default]\n[tool.ruff]\n[tool.black]\n",
+    "poetry.lock": "",
+    "Pipfile": "[packages]\n",
+    "setup.py": "open('{mark}', 'w')\n",
+    "conftest.py": "open('{mark}', 'w')\n",
+    "sitecustomize.py": "open('{mark}', 'w')\n",
+    "test_a.py": "open('{mark}', 'w')\n",
+    ".poetry/plugins/evil.py": "open('{mark}', 'w')\n",
+    "package.json": '{{"scripts": {{"test": "{trap}", "lint": "{trap}"}}}}',
+    ".npmrc": "script-shell={trap}\nnode-options=--require ./evil.js\n",
+    "evil.js": "require('fs').writeFileSync('{mark}', '')\n",
+    "Makefile": "X := $(shell {trap})\ntest:\n\techo $(X)\nlint:\n\techo\n",
+    "Cargo.toml": '[package]\nname = "shop"\nversion = "0.1.0"\n',
+    "build.rs": "fn main() {{}}\n",
+    ".cargo/config.toml": '[build]\nrustc = "{trap}"\n',
+    "src/lib.rs": "",
+    "go.mod": "module shop\n\ngo 1.20\n\ntoolchain go9.9.9\n",
+    "go.work": "go 1.20\nuse .\n",
+    "a.go": "package shop\n",
+    "build.gradle": "new File('{mark}').text = ''\n",
+    "gradlew": "#!/bin/sh\n{trap}\n",
+    ".envrc": "{trap}\n",
+    ".python-version": "../../trap\n",
+    ".tool-versions": "python path:{trap}\n",
+    "mise.toml": '[hooks]\nenter = "{trap}"\n',
+    "uv.toml": 'python = "{trap}"\n',
+    "tox.ini": "[testenv]\ncommands = {trap}\n",
+    "environment.yml": "name: shop\n",
+    ".pre-commit-config.yaml": "repos: []\n",
+}
+
+STAND_INS = (
+    "poetry", "pipenv", "hatch", "pdm", "rye", "uv", "conda", "tox", "npm", "npx", "node", "yarn", "pnpm", "cargo",
+    "rustc", "cargo-clippy", "go", "gofmt", "gradle", "mvn", "make", "direnv", "mise", "ruff", "flake8", "black",
+    "pytest", "bash", "gh",
+)  # fmt: skip
+
+
+@pytest.fixture
+def full(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
+    """A repository with a manifest of every tool, each of which would leave a mark when its tool read it."""
+    trap = Trap.set(outside)
+    for name, text in MANIFESTS.items():
+        repository.write(name, text.format(trap=trap, mark=trap.mark))
+    repository.git("add", "-f", "-A")
+    repository.git("commit", "-q", "-m", "everything")
+    repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
+    (repository.path / "gradlew").chmod(0o755)
+    return repository, trap
+
+
+def look(folder: Path) -> None:
+    """All that looks at what tools a project has."""
+    detect_all(folder)
+    linters(folder)
+    mending(folder)
+    GitReader().read(folder)
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+def test_no_tool_is_started(
+    full: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    repository, trap = full
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / name).symlink_to(trap.program)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    look(repository.path)
+    assert not trap.sprung()
+    subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    assert trap.sprung(), "the stand-in does not leave a mark: it proves nothing"
+
+
+@pytest.mark.parametrize("entry", [".", "", "bin", "REPOSITORY/bin", "REPOSITORY/.venv/bin"])
+@pytest.mark.parametrize("name", ["git", "python3", "python", "gh"])
+def test_no_program_that_the_repository_brings_along(
+    full: tuple[Repository, Trap], clock: FakeClock, monkeypatch: pytest.MonkeyPatch, name: str, entry: str
+) -> None:
+    repository, trap = full
+    place = entry.replace("REPOSITORY", str(repository.path))
+    folder = repository.path / (place or ".")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).symlink_to(trap.program)
+    monkeypatch.chdir(repository.path)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    subprocess.run([name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert trap.sprung(), "the program is not found: it proves nothing"
+    look(repository.path)
+    Git(repository.path).text("log")
+    if name == "gh":
+        github = GitHub(clock)
+        github.latest(str(repository.path))
+        github.settle()
+    assert not trap.sprung()
+
+
+def test_code_of_the_repository_is_not_imported_by_the_operators_interpreter(
+    full: tuple[Repository, Trap], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By PYTHONPATH the operator's python would start with the repository's `sitecustomize`."""
+    repository, trap = full
+    monkeypatch.setenv("PYTHONPATH", str(repository.path))
+    program = Path(sys.base_prefix, "bin", "python3")
+    subprocess.run([str(program), "-c", ""], check=True)
+    assert trap.sprung(), "the attack does not work with plain Python: it proves nothing"
+    look(repository.path)
+    assert not trap.sprung()
+
+
+def _poetry(workspace: Path, home: Path) -> Path:
+    digest = hashlib.sha256(os.path.realpath(workspace).encode()).digest()
+    return home / ".cache/pypoetry/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py3.11"
+
+
+def _pipenv(workspace: Path, home: Path) -> Path:
+    digest = hashlib.sha256(str(workspace / "Pipfile").encode()).digest()[:6]
+    return home / ".local/share/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}"
+
+
+def _hatch(workspace: Path, home: Path) -> Path:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(str(workspace).encode()).digest()).decode()[:8]
+    return home / ".local/share/hatch/env/virtual/shop" / digest / "shop"
+
+
+@pytest.mark.parametrize("place", [_poetry, _pipenv, _hatch])
+def test_an_environment_kept_elsewhere_is_found_and_not_run(
+    full: tuple[Repository, Trap],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: Callable[[Path, Path], Path],
+) -> None:
+    repository, trap = full
+    for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "WORKON_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    environment = place(repository.path, tmp_path / "me")
+    (environment / "lib/python3.11/site-packages/pytest").mkdir(parents=True)
+    (environment / "lib/python3.11/site-packages/pytest/__init__.py").touch()
+    (environment / "bin").mkdir()
+    (environment / "bin/python").symlink_to(trap.program)
+    found = detect_all(repository.path)[0]
+    assert isinstance(found, Pytest)
+    assert found.interpreter == environment / "bin/python"
+    assert not trap.sprung()
+
+
+def test_the_repository_cannot_say_where_its_environment_is(
+    full: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository, trap = full
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    evil = repository.path / "envs"
+    repository.write("poetry.toml", f'[virtualenvs]\npath = "{evil}"\n')
+    place = evil / _poetry(repository.path, evil).name
+    (place / "lib/python3.11/site-packages/pytest").mkdir(parents=True)
+    (place / "lib/python3.11/site-packages/pytest/__init__.py").touch()
+    (place / "bin").mkdir()
+    (place / "bin/python").symlink_to(trap.program)
+    assert all(
+        not (isinstance(one, Pytest) and one.interpreter.is_relative_to(evil)) for one in detect_all(repository.path)
+    )
+    assert not trap.sprung()
+
+
+@pytest.mark.attacks
+@pytest.mark.parametrize("verb", [["predict"], ["doctor"]], ids=["predict", "doctor"])
+def test_clawpy_starts_none_of_them(
+    full: tuple[Repository, Trap], tmp_path: Path, nursery: Nursery, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+) -> None:
+    repository, trap = full
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in STAND_INS:
+        (tools / name).symlink_to(trap.program)
+    (repository.path / "git").symlink_to(trap.program)
+    monkeypatch.setenv("PATH", f".{os.pathsep}{tools}{os.pathsep}{os.environ['PATH']}")
+    home = str(tmp_path / "home")
+    with nursery.clawpy("--home", home, *verb, "--workspace", str(repository.path), folder=repository.path) as ran:
+        ran.communicate()
+    said = trap.sprung()
+    # gh is asked, but outside of the repository; the operator's own `gh` it is.
+    assert [
+        line for line in said.splitlines() if not line.startswith(f"{tools}/gh pr list --repo github.com/shop/cart ")
+    ] == []

@@ -1,0 +1,66 @@
+"""Who starts processes: few modules, each for a reason, and one alone runs git."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+STARTERS = {
+    "engine/git/process.py": "git, the only place",
+    "engine/git/command.py": "names the type of a finished process",
+    "engine/child_process.py": "helper processes of the engine's own code",
+    "engine/execution/processes.py": "what sessions run, in the sandbox",
+    "engine/execution/live.py": "names the type of a session's process",
+    "engine/execution/runners/acp/wire.py": "names the type of a session's process",
+    "engine/execution/runners/acp/conversation.py": "names the type of a session's process",
+    "engine/execution/sandbox/bubblewrap.py": "tries whether bubblewrap works here",
+    "engine/execution/sandbox/seatbelt.py": "tries whether the sandbox of macOS works here",
+    "engine/execution/runners/toolchains/base.py": "asks the operator's own interpreter, outside of every project",
+    "engine/prediction/collectors/github.py": "gh, outside of every repository",
+    "engine/doors/notify/delivery.py": "the operator's own notifier",
+    "engine/feedback/training/provider.py": "names the type of a helper process",
+    "clawpy_console/outside.py": "the operator's shell, pager and editor, at a key",
+    "clawpy_console/headless.py": "the engine itself, in the background",
+}
+"""Modules that import subprocess, and why."""
+
+_STARTS = re.compile(
+    r"^\s*(?:import|from) (?:subprocess|pty|multiprocessing)\b"
+    r"|\bos\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawnp?)\("
+    r"|\bcreate_subprocess_(?:exec|shell)\(",
+    re.MULTILINE,
+)
+_EXECS = "engine/execution/sandbox/forward.py"  # becomes the command, inside the sandbox
+
+_DANGEROUS = re.compile(
+    r"""\.(?:git|run|text|output)\(\s*["'](add|submodule|stash|fetch|pull|push|gc|difftool|mergetool|archive)["']"""
+)
+"""Commands of git that look into nested repositories, or fetch."""
+
+
+def modules() -> list[Path]:
+    return sorted(file for folder in ("engine", "clawpy_console") for file in (ROOT / folder).rglob("*.py"))
+
+
+def test_few_modules_start_processes() -> None:
+    starting = {str(file.relative_to(ROOT)) for file in modules() if _STARTS.search(file.read_text())}
+    assert starting - {_EXECS} == set(STARTERS), "start git by engine.git, commands by a session"
+
+
+@pytest.mark.parametrize("place", sorted(STARTERS))
+def test_none_but_one_runs_git(place: str) -> None:
+    assert place == "engine/git/process.py" or not re.search(r"""\[\s*["']git["']""", (ROOT / place).read_text())
+
+
+def test_no_command_that_enters_nested_repositories() -> None:
+    used = {
+        f"{file.relative_to(ROOT)}: {match[1]}"
+        for file in modules()
+        for match in _DANGEROUS.finditer(file.read_text())
+        if file.parts[-1] != "demo.py"  # a repository that the program made itself
+    }
+    assert not used
