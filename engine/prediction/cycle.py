@@ -248,7 +248,8 @@ class Predictions:
         return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), self._clock.monotonic() - began)
 
     def _offer_next(self, workspace: str, choose: Choose, after: str) -> Card | None:
-        """The follow-up that `choose` takes from what the workspace suggests now, as a card."""
+        """The follow-up that `choose` takes from what the workspace suggests now, as a card. What a session did is new
+        evidence: cards that asked for it are withdrawn at once."""
         if self._settings.current.workspace(workspace).autonomy is Autonomy.OFF:
             return None
         errors: list[str] = []
@@ -267,9 +268,7 @@ class Predictions:
             row.from_channel = after
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
-        if not rows and not blocked:
-            return None
-        return self._database.write(lambda tx: self._cards.intake.seat_follow_up(tx, rows, blocked))
+        return self._database.write(lambda tx: self._cards.intake.seat_follow_up(tx, sensed, rows, blocked))
 
     def _not_muted(self, proposals: Sequence[Proposal]) -> list[Proposal]:
         """Those that the operator did not dismiss: what follows in their place may be offered."""

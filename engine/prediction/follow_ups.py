@@ -22,12 +22,9 @@ CURSOR = "cards.follow_ups"
 STALE = timedelta(hours=24)
 """A session that ended longer ago asks for nothing any more."""
 
-AFTER_RED: Mapping[str, tuple[str, ...]] = {
-    "run_tests": ("bisect", "hunt_flakes"),
-    "check_clean_head": ("bisect", "hunt_flakes"),
-}
+AFTER_RED = ("bisect", "hunt_flakes", "rerun_failing")
 AFTER: Mapping[str, tuple[str, ...]] = {"lint": ("fix_lint",)}
-"""Kinds of cards that may follow a flow, the best first; those of `AFTER_RED` when its tests failed."""
+"""Kinds of cards that may follow, the best first: `AFTER_RED` when tests failed, else by the flow that ended."""
 
 Choose = Callable[[Sequence[Proposal]], Proposal | None]
 
@@ -41,7 +38,9 @@ def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
     if view.next_step:
         return (view.next_step,)
     red = view.check is not None and view.check.failed + view.check.errors > 0
-    return AFTER_RED.get(view.flow, ()) if red else AFTER.get(view.flow, ())
+    if red:  # a flow is not followed by itself: it would find the same
+        return tuple(kind for kind in AFTER_RED if kind != view.flow)
+    return AFTER.get(view.flow, ())
 
 
 def choose(kinds: Sequence[str], proposals: Sequence[Proposal]) -> Proposal | None:
@@ -52,8 +51,8 @@ def choose(kinds: Sequence[str], proposals: Sequence[Proposal]) -> Proposal | No
 class FollowUps:
     """Follows the ends of sessions with a durable cursor, each handled once, and once again harmlessly.
 
-    `offer(workspace, choose, after)` looks at a workspace and makes the card of the proposal that `choose` takes;
-    `after` is the channel it follows from.
+    `offer(workspace, choose, after)` looks at a workspace, withdraws the cards whose evidence is gone, and makes the
+    card of the proposal that `choose` takes; `after` is the channel it follows from.
     """
 
     def __init__(
@@ -86,8 +85,10 @@ class FollowUps:
     def _after(self, session_id: str) -> list[Card]:
         try:
             view = self._session(session_id)
-            kinds = next_kinds(view, self._clock.now())
-            if not kinds:
+            now = self._clock.now()
+            kinds = next_kinds(view, now)
+            tested = view.check is not None and view.ended_at is not None and now - view.ended_at <= STALE
+            if not kinds and not tested:
                 return []
             card = self._offer(view.workspace, lambda proposals: choose(kinds, proposals), view.channel)
         except Refusal as refusal:

@@ -238,10 +238,16 @@ class Intake:
         return cards, withdrawn
 
     def seat_follow_up(
-        self, tx: Transaction, rows: Sequence[Prediction], blocked: Sequence[TriggerBlocked]
+        self,
+        tx: Transaction,
+        sensed: Sequence[Sensed],
+        rows: Sequence[Prediction],
+        blocked: Sequence[TriggerBlocked],
     ) -> Card | None:
-        """Store a follow-up, which needs no seat (SPEC 2.9), in the place of a card about the same that knows less;
-        None when a card for the same evidence is there, or when it cools down or was dismissed."""
+        """Withdraw what is no longer so, and store a follow-up, which needs no seat (SPEC 2.9), in the place of a card
+        about the same that knows less; None when a card for the same evidence is there, or when it cools down or was
+        dismissed."""
+        self._withdraw(tx, self.seated(tx.session), sensed)
         for fact in blocked:
             tx.record(fact)
         for row in rows:

@@ -31,8 +31,10 @@ def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
 @pytest.mark.parametrize(
     ("view", "kinds"),
     [
-        (ended(check=RED), ("bisect", "hunt_flakes")),
-        (ended(check=BROKEN), ("bisect", "hunt_flakes")),
+        (ended(check=RED), ("bisect", "hunt_flakes", "rerun_failing")),
+        (ended(check=BROKEN), ("bisect", "hunt_flakes", "rerun_failing")),
+        (ended("bisect", check=RED), ("hunt_flakes", "rerun_failing")),
+        (ended("rehearse_merge", check=RED), ("bisect", "hunt_flakes", "rerun_failing")),
         (ended(check=GREEN), ()),
         (ended(check=None), ()),
         (ended("lint"), ("fix_lint",)),

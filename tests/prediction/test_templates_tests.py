@@ -19,6 +19,7 @@ from engine.prediction.templates.tests import (
     flipped_tests,
     hunt_flakes,
     repetitions,
+    rerun_failing,
     run_tests,
     short_test,
     verdict_on,
@@ -51,7 +52,7 @@ def older(repository: Repository, world: World) -> str:
 
 def only(proposals: list[Proposal]) -> Proposal:
     (proposal,) = proposals
-    FLOWS[proposal.kind].parameters.model_validate(dict(proposal.parameters))
+    FLOWS[proposal.flow or ""].parameters.model_validate(dict(proposal.parameters))
     return proposal
 
 
@@ -358,3 +359,15 @@ def test_not_asked_when_known_when_clean_or_in_the_middle_of_a_merge(
         assert check_clean_head(world.sense())
     (repository.path / ".git/MERGE_HEAD").write_text(head)
     assert check_clean_head(world.sense()) == []
+
+
+def test_what_failed_is_offered_again(world: World, head: str) -> None:
+    assert rerun_failing(world.sense()) == [], "no run is known"
+    world.runs = [MadeRun(head)]
+    assert rerun_failing(world.sense()) == [], "it was green"
+    failing = (CART, "tests/test_tax.py::test_tax")
+    world.runs = [MadeRun(head, failing=failing)]
+    proposal = only(rerun_failing(world.sense()))
+    assert proposal.prompt == "Run the 2 failing tests again"
+    assert (proposal.flow, proposal.kind) == ("run_tests", "rerun_failing")
+    assert proposal.parameters == {"tests": list(failing)}

@@ -21,6 +21,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     tests.run_tests,
     tests.check_clean_head,
     tests.hunt_flakes,
+    tests.rerun_failing,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -362,6 +363,31 @@ def _failing(context: WorkspaceContext) -> list[Proposal]:
             about=" ".join(tests).replace("_", " "),
         )
     ]
+
+
+def rerun_failing(context: WorkspaceContext) -> list[Proposal]:
+    """The last run is red: the same tests again, once something was mended or to see what they say."""
+    if context.test_tool is None or not context.runs or context.git is None:
+        return []
+    last = context.runs[0]
+    failing = [test for test in last.check.failing if usable(test)]
+    if last.check.green or not failing:
+        return []
+    some = context.test_tool.exact and last.check.counted and len(failing) <= MOST_PATHS
+    which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failing tests"
+    proposal = _run(
+        context,
+        f"Run {which} again" if some else "Run the whole suite again",
+        f"{result_words(last.check)} at {moment(last.ran_at, context.local)}.",
+        subject="what failed last",
+        facts={"run": last.session_id or last.ran_at.isoformat()},
+        paths=(),
+        strength=0.6,
+        evidence=f"red: {result_words(last.check)}",
+        evidence_at=last.ran_at,
+        activities=(Activity.REPAIR,),
+    )
+    return [replace(proposal, kind="rerun_failing", parameters={"tests": failing} if some else {"paths": []})]
 
 
 def _unreliable(context: WorkspaceContext, tests: list[str], tree: str) -> Proposal:

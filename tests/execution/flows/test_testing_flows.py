@@ -61,6 +61,14 @@ def test_failing_ids_can_be_handed_back(project: Repository, run_flow: RunFlow) 
     assert again.result.facts["tests"][0]["verdict"] == "broken"
 
 
+def test_tests_that_are_named(project: Repository, run_flow: RunFlow) -> None:
+    shop(project)
+    ran = run_flow("run_tests", tests=["tests/test_tax.py::test_tax"])
+    assert ran.result.check is not None
+    assert ran.result.check.passed + ran.result.check.failed == 1
+    assert not ran.result.full
+
+
 def test_whole_suite_when_nothing_maps(project: Repository, run_flow: RunFlow) -> None:
     shop(project)
     ran = run_flow("run_tests", paths=["README.md"])

@@ -10,6 +10,7 @@ from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
     Parameters,
     RepoPath,
+    TestId,
     clean,
     combined,
     count,
@@ -17,6 +18,7 @@ from engine.execution.runners.flows.common import (
     listed,
     run_plan,
     sentence,
+    toolchain_of,
     toolchains,
 )
 from engine.execution.runners.toolchain import Toolchain
@@ -26,9 +28,10 @@ TOO_MANY = 400
 
 
 class RunTestsParameters(Parameters):
-    """Which files changed."""
+    """Which files changed, or which tests."""
 
     paths: list[RepoPath] = Field(default=[], description="changed source files; none = the whole suite")
+    tests: list[TestId] = Field(default=[], max_length=TOO_MANY, description="tests by id, instead of changed files")
 
 
 class RunTests:
@@ -40,7 +43,9 @@ class RunTests:
     parameters: ClassVar[type[BaseModel]] = RunTestsParameters
 
     def describe(self, parameters: RunTestsParameters) -> str:
-        paths = parameters.paths
+        paths, tests = parameters.paths, parameters.tests
+        if tests:
+            return f"Run {listed(tests, 2) if len(tests) < 3 else count(len(tests), 'test')} again"
         if not paths:
             return "Run the whole test suite"
         if len(paths) == 1:
@@ -50,7 +55,7 @@ class RunTests:
     def run(self, job: Job) -> FlowResult:
         tools = toolchains(job)
         paths: list[str] = job.parameters.paths
-        plan, mapped = self._plan(job, tools, paths)
+        plan, mapped = self._named(tools, job.parameters.tests) or self._plan(job, tools, paths)
         done = run_plan(job, plan)
         check = combined([check for _, check in done])
         full = all(not tests for _, tests in plan)
@@ -61,6 +66,15 @@ class RunTests:
             facts={"tests_by_path": mapped, "without_tests": [path for path in paths if not mapped.get(path)]},
             full=full and len(done) == len(tools),
         )
+
+    def _named(
+        self, tools: list[Toolchain], tests: list[str]
+    ) -> tuple[list[tuple[Toolchain, list[str]]], dict[str, list[str]]] | None:
+        """The plan for tests that were named; the whole suite with a tool that cannot run them alone."""
+        if not tests:
+            return None
+        tool = toolchain_of(tools, tests)
+        return [(tool, tests if tool.exact else [])], {}
 
     def _plan(
         self, job: Job, tools: list[Toolchain], paths: list[str]
