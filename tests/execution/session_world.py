@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -102,6 +102,8 @@ class ScriptRunner:
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         self.begun.append(view.id)
         assert live.assignment.flow is not None
+        if not live.sandbox.overlays(live.confinement):
+            live.confine(replace(live.confinement, tree=None))  # as where a session works in a copy
         if live.assignment.flow == "gate":
             until(lambda: self.gate.is_set() or live.cancelled)
             return RunnerResult("through the gate")
