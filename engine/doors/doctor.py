@@ -22,7 +22,7 @@ from engine.doors.checks import FAIL, OK, WARN, Check
 from engine.doors.keys import prospects, router
 from engine.doors.outward import index_server, notifications, server_of, shared_database
 from engine.doors.reaching import reach
-from engine.execution.routing import SET_UP, ModelRouter
+from engine.execution.routing import ModelRouter, set_up
 from engine.git import OLDEST, Git, repository_root
 from engine.git import version as git_version
 from engine.home import Home
@@ -34,7 +34,7 @@ from engine.storage import migrations
 from engine.storage.files import damaged_fix
 from engine.storage.stuck import FIX as STUCK_FIX
 from engine.storage.stuck import TOLD
-from engine.values import Refusal, sanitise
+from engine.values import Refusal, extras, sanitise
 from engine.values.text import count
 
 FAULTS_SHOWN = 3
@@ -72,6 +72,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         *_coding_agents(home, settings),
         *notifications(home, settings, keys),
         *(_workspace(path) for path in workspaces),
+        _extras(),
     ]
     if not workspaces:
         found.append(Check("workspace", WARN, "no workspace", "run clawpy inside a git repository, or name one"))
@@ -100,6 +101,15 @@ def _home(home: Home) -> Check:
     if free < 100 * 1024 * 1024:
         return Check("home", WARN, f"{free // 1024 // 1024} MB free on the disk of {home.data}", "free some space")
     return Check("home", OK, f"{home.root or home.data}, {free // 1024 // 1024 // 1024} GB free")
+
+
+def _extras() -> Check:
+    """The parts that are installed only when they are asked for."""
+    absent = extras.missing()
+    if not absent:
+        return Check("extras", OK, f"all installed: {', '.join(extras.EXTRAS)}")
+    said = "; ".join(f"{one}: {extras.EXTRAS[one][1]}" for one in absent)
+    return Check("extras", OK, f"not installed: {said}. To have them: {extras.command(*absent)}")
 
 
 def _engine(home: Home) -> Check:
@@ -297,7 +307,11 @@ def _providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
     for state in router.providers():
         if not state.usable:
             if state.named:
-                found.append(Check("provider", WARN, f"{state.name}: {state.words}", f"clawpy key set {state.name}"))
+                words, fix = state.words, f"clawpy key set {state.name}"
+                if not extras.installed(extras.MODELS):
+                    absent = extras.not_installed(extras.MODELS)
+                    words, fix = absent.message, absent.fix
+                found.append(Check("provider", WARN, f"{state.name}: {words}", fix))
             continue
         model = state.settings.model or "no model named"
         said = f"{state.name}: {model} at {state.settings.host}, key: {state.source}"
@@ -321,7 +335,7 @@ def _prose(home: Home, settings: Settings, keys: Keys) -> Check:
         return Check("prose", OK, "; ".join(said))
     if said:
         return Check("prose", WARN, "; ".join(said), "; ".join(f"{name}: {why}" for why, name in others.items()))
-    return Check("prose", WARN, "nothing takes prose yet; flows need nothing", SET_UP)
+    return Check("prose", WARN, "nothing takes prose yet; flows need nothing", set_up())
 
 
 def _rungs() -> list[dict[str, Any]]:

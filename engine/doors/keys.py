@@ -21,7 +21,7 @@ from engine.key_stores import NoKeyring
 from engine.keys import ENVIRONMENT, TWIN, Keys, check_name, variable
 from engine.memory.chroma_server import KEY as CHROMA
 from engine.settings_store import SettingsStore
-from engine.values import Refusal
+from engine.values import Refusal, extras
 
 Document = dict[str, Any]
 
@@ -58,6 +58,8 @@ def key(home: Home, arguments: Arguments) -> Document:
         return {"name": name, "deleted": list(was), "message": f"{words}; {left} still has one" if left else words}
     _check_known(settings, name)
     state = router(home, settings, keys).provider(name) if name != TWIN else None
+    if state is not None and not extras.installed(extras.MODELS):
+        raise extras.not_installed(extras.MODELS)
     if state is None or not state.usable:
         said, fix = f"{name}: {state.words if state else 'nothing to try it on'}", f"clawpy key set {name}"
         raise Refusal("no_key", said, "" if fix in said else fix)

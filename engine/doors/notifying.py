@@ -44,7 +44,8 @@ def notify(engine: Engine, arguments: Arguments) -> Document:
 
 def keep_address(home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]) -> Document:
     """Have notifications of a surface go to `url`. One that may hold a secret goes to the keys, in this very process;
-    `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, and what `Keys.set` does."""
+    `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, `not_installed`, and
+    what `Keys.set` does."""
     surface, url = Surface(name), url.strip()
     if not url:
         fix = f"{addresses.EXAMPLE}; to have none any more: clawpy config unset notify.{surface.value}.url"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from engine.config import FixedSettings, Settings
 from engine.config_agents import url_fault
-from engine.config_notify import Surface
+from engine.config_notify import DESKTOP, SPEAK, Surface
 from engine.doors.checks import OK, WARN, Check
 from engine.doors.notify.addresses import Addresses
 from engine.doors.notify.matrix import allowed
@@ -19,7 +19,7 @@ from engine.home import Home
 from engine.keys import Keys
 from engine.memory.chroma_server import VARIABLE
 from engine.storage.shared import SHARED_URL, SharedDatabase
-from engine.values import Refusal
+from engine.values import Refusal, extras
 from engine.values.secrets import redact
 
 
@@ -75,6 +75,10 @@ def notifications(home: Home, settings: Settings, keys: Keys) -> list[Check]:
             checks.append(Check("notify", WARN, refusal.message, refusal.fix))
             continue
         if address is not None:
+            if address.service not in (DESKTOP, SPEAK) and not extras.installed(extras.NOTIFY):
+                absent = extras.not_installed(extras.NOTIFY)
+                checks.append(Check("notify", WARN, f"{surface.value}: {absent.message}", absent.fix))
+                continue
             flag = "" if allowed(surface, settings) else "; it is switched off"
             checks.append(Check("notify", OK, f"{surface.value}: {address.service}, from the {address.source}{flag}"))
     if home.database.exists():

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from engine.config import SettingsSource
 from engine.config_agents import AUTO, FLOW, MODEL
-from engine.execution.routing import SET_UP
+from engine.execution.routing import set_up
 from engine.execution.sessions import Sessions
 from engine.values import Assignment, Permit, Refusal, RunnerInfo, SessionView, microusd
-
-NO_PROSE = f"no runner takes prose yet; set one up: {SET_UP}; or name a coding agent of yours, see `clawpy doctor`"
 
 
 class Launcher:
@@ -102,7 +100,8 @@ class Launcher:
             return self._sessions.admission.runner_of(assignment).check(assignment)
         except Refusal as refusal:
             if assignment.runner == MODEL and assignment.flow is None and refusal.code == "no_runner":
-                return RunnerInfo(takes=False, reason=NO_PROSE)
+                ways = f"{set_up()}; or name a coding agent of yours, see `clawpy doctor`"
+                return RunnerInfo(takes=False, reason=f"no runner takes prose yet; set one up: {ways}")
             return RunnerInfo(takes=False, reason=refusal.message)
 
     def _fallbacks(self, assignment: Assignment) -> Iterator[Assignment]:

@@ -14,7 +14,7 @@ from typing import Protocol
 from engine.config import SettingsSource
 from engine.config_agents import ProviderKind, ProviderSettings, model_fault
 from engine.keys import Key, without_keyring
-from engine.values import Refusal
+from engine.values import Refusal, extras
 
 KEYLESS = "keyless"
 """The source of a key that nobody asks for."""
@@ -134,7 +134,7 @@ class ModelRouter:
         for state in states:
             if state.usable and state.settings.model:
                 return _choice(state, state.settings.model, f"{state.name} is the first provider that can be used")
-        raise Refusal("no_model", _nobody(states), SET_UP)
+        raise Refusal("no_model", _nobody(states), set_up())
 
     def providers(self) -> list[ProviderState]:
         """Every provider, those that the settings name first."""
@@ -152,12 +152,13 @@ class ModelRouter:
             key = self._keys.get(name)
         except Refusal as refusal:
             return ProviderState(name, settings, "", f"{refusal.message}: {refusal.fix}", named)
-        if key is not None:
-            return ProviderState(name, settings, key.source, named=named)
+        source = key.source if key is not None else KEYLESS if settings.keyless and named else ""
+        if source and not extras.installed(extras.MODELS):
+            return ProviderState(name, settings, "", str(extras.not_installed(extras.MODELS)), named)
+        if source:
+            return ProviderState(name, settings, source, named=named)
         if not settings.keyless:
             return ProviderState(name, settings, "", f"no key: clawpy key set {name}", named)
-        if named:
-            return ProviderState(name, settings, KEYLESS, named=True)
         return ProviderState(name, settings, "", f"not named in the settings: {_name_it(name)}")
 
     def named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
@@ -170,16 +171,20 @@ class ModelRouter:
             state = self.provider(provider)
         except Refusal as refusal:
             raise Refusal("no_model", f"{model_id}: {refusal.message} ({reason})", refusal.fix) from refusal
+        if not extras.installed(extras.MODELS):
+            absent = extras.not_installed(extras.MODELS)
+            raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {absent.message}", absent.fix)
         if not (state.usable or keyed):
             fix = without_keyring(provider) if "no key" in state.words else _name_it(provider)
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.words}", fix)
         return _choice(state, model, reason)
 
 
-SET_UP = "clawpy key set openai (or anthropic, together), or for a model on this machine: " + (
-    "clawpy config set providers.ollama.model NAME"
-)
-"""How a first provider is set up, in words."""
+def set_up() -> str:
+    """How a first provider is set up, in words."""
+    first = "" if extras.installed(extras.MODELS) else f"{extras.command(extras.MODELS)}, then "
+    local = "or for a model on this machine: clawpy config set providers.ollama.model NAME"
+    return f"{first}clawpy key set openai (or anthropic, together), {local}"
 
 
 def _choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
@@ -190,6 +195,8 @@ def _choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
 
 def _nobody(states: list[ProviderState]) -> str:
     """Why the first choice of all has none."""
+    if not extras.installed(extras.MODELS):
+        return extras.not_installed(extras.MODELS).message
     without_model = [state.name for state in states if state.usable]
     if without_model:
         name = without_model[0]

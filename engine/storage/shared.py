@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.events import CloudSyncFailed
 from engine.storage.database import Database
-from engine.values import Refusal, sanitise
+from engine.values import Refusal, extras, sanitise
 
 if TYPE_CHECKING:
     import psycopg
@@ -43,15 +43,11 @@ class SharedDatabase:
 
     def connect(self) -> psycopg.Connection[Any]:
         """Used as a context it commits, or rolls back what failed. Raises what psycopg raises, and `Refusal`
-        `no_psycopg` where that is not installed."""
+        `not_installed` where psycopg is not there."""
         try:
             import psycopg
         except ImportError as error:
-            raise Refusal(
-                "no_psycopg",
-                "what machines share is in a PostgreSQL, and psycopg is not installed",
-                "in the folder of Clawpy Console: uv tool install '.[postgres]'; see Several machines in the README",
-            ) from error
+            raise extras.not_installed(extras.POSTGRES) from error
         try:
             connection = psycopg.connect(
                 self._url,

@@ -13,13 +13,13 @@ PROMPT_SHARE = 4
 def price(router: ModelRouter, model: str) -> int | None:
     """Micro-dollars for a million tokens of a model `PROVIDER:MODEL`, prompt and answer as agents use them; 0 where
     nobody sends a bill, None where nobody knows. Imports the price list, which takes half a second the first time."""
-    from engine.execution.runners.model.hosting_prices import price_of
-
     try:
         choice = router.named(model, "its price is looked for")
     except Refusal:
         return None
     if choice.keyless:
         return 0
+    from engine.execution.runners.model.hosting_prices import price_of
+
     told = price_of(Model(choice.provider, choice.model, choice.kind, choice.base_url))
     return None if told is None else (PROMPT_SHARE * told["input"] + told["output"]) // (PROMPT_SHARE + 1)

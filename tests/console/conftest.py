@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 from pytest_textual_snapshot import SVGImageExtension
+from rich.console import RenderableType
 from textual import active_app
+from textual._compositor import Compositor
+from textual._context import visible_screen_stack
 from textual._styles_cache import StylesCache
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.geometry import NULL_REGION, Region
 from textual.pilot import Pilot
 from textual.screen import Screen
 
@@ -113,6 +117,48 @@ def _the_pilot_sees_what_is_to_do() -> Iterator[None]:
         patch.setattr("textual.pilot.wait_for_idle", settled)
         patch.setattr(Pilot, "_wait_for_screen", settled)
         patch.setattr("textual.screen.UPDATE_PERIOD", 0.5)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_frame_is_put_together_for_nobody() -> Iterator[None]:
+    """Without a terminal Textual throws each frame away. The widgets still draw, so that what fails there is seen; but
+    what they drew is not cut along each other's edges. Whoever asks for the whole screen, for a picture, gets it."""
+    whole = Compositor.render_update
+
+    def drawn(
+        self: Compositor, full: bool = False, screen_stack: list[Screen[Any]] | None = None, simplify: bool = False
+    ) -> RenderableType | None:
+        if full:
+            return whole(self, full, screen_stack, simplify)
+        visible_screen_stack.set(screen_stack or [])
+        changed = Region.from_union(list(self._dirty_regions)) if self._dirty_regions else NULL_REGION
+        self._dirty_regions.clear()
+        for _ in self._get_renders(changed.intersection(self.size.region)) if changed else ():
+            pass
+        return None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Compositor, "render_update", drawn)
+        yield
+
+
+class _Nothing:
+    """A cache that keeps nothing."""
+
+    def get(self, key: object, default: object = None) -> object:
+        return default
+
+    def __setitem__(self, key: object, value: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_line_keeps_nothing() -> Iterator[None]:
+    """Each line that is drawn makes seven caches for the next frame, which tests seldom see."""
+    nothing = _Nothing()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("textual.strip.FIFOCache", lambda size: nothing)
         yield
 
 

@@ -67,6 +67,7 @@ async def test_a_slow_port_does_not_block_the_loop(console: ConsoleApp, engine: 
         await until(pilot, lambda: not console._reading)
 
 
+@pytest.mark.benchmark  # it judges time
 async def test_streaming_a_thousand_lines_a_second_leaves_the_loop_free(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from tests.benchmarks.test_key_latency import busy_repository
 from tests.console.conftest import live, until
 from tests.console.test_loop import Watchdog
 
-pytestmark = pytest.mark.usefixtures("frames_by_the_clock")
+pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("frames_by_the_clock")]
 
 LIMIT = 0.05
 """Seconds for which no call may hold the loop (SPEC 11.4)."""

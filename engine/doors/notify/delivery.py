@@ -19,6 +19,7 @@ from engine.doors.notify.addresses import Address
 from engine.doors.notify.buttons import Button
 from engine.doors.notify.matrix import Form
 from engine.doors.notify.notes import QUIET_FORMS, Note
+from engine.values import extras
 
 SECONDS = 15.0
 """So long one delivery may take, all in all."""
@@ -56,14 +57,21 @@ class AppriseCourier:
             return _run(desktop(note))
         if address.service == SPEAK:
             return _run(speech(note))
+        if not extras.installed(extras.NOTIFY):
+            return Failure(str(extras.not_installed(extras.NOTIFY)), lasting=True)
         return _send(address, note, buttons)
 
 
 def known(url: str) -> bool:
-    """Whether an address is one of a service that is known, and complete."""
+    """Whether an address is one of a service that is known, and complete. Raises `Refusal` `not_installed` where
+    Apprise, which knows the services, is not there."""
+    if url.partition("://")[0] in (DESKTOP, SPEAK):
+        return True
+    if not extras.installed(extras.NOTIFY):
+        raise extras.not_installed(extras.NOTIFY)
     import apprise
 
-    return url.partition("://")[0] in (DESKTOP, SPEAK) or apprise.Apprise.instantiate(url) is not None
+    return apprise.Apprise.instantiate(url) is not None
 
 
 def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:

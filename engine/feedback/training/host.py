@@ -32,7 +32,7 @@ TOGETHER_UNIT = 1e9
 
 
 class Together:
-    """Together's API through its own library (`pip install clawpy-console[train]`)."""
+    """Together's API through its own library (the extra `train`)."""
 
     def __init__(self, key: str, base_url: str) -> None:
         import together

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine import child_process
-from engine.values import Refusal, sanitise
+from engine.values import extras, sanitise
 from engine.values.secrets import redact
 
 COMMAND = (sys.executable, "-m", "engine.feedback.training.host")
@@ -125,7 +125,7 @@ class Provider:
         if "fault" not in reply:
             return reply
         if reply.get("missing"):
-            raise Refusal("no_library", reply["fault"], "in the folder of Clawpy Console: uv tool install '.[train]'")
+            raise extras.not_installed(extras.TRAIN)
         words = sanitise(redact(f"{call}: {reply['fault']}", [account.key]))
         raise TrainingFault(words, passing=reply["status"] in PASSING)
 

@@ -36,6 +36,7 @@ def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
         engine.settings.set("notify.phone.url", office.ntfy)
         engine.settings.set("notify.gateway", served.url)
         engine.settings.set("notify.digestMinutes", 0)
+        engine.settings.set("quietHoursEnd", engine.settings.current.quiet_hours_start)  # it is told at any hour
         predict(served, "report_branches", "check_clean_head")
         engine.notify.catch_up()
         while engine.notify.step(Surface.PHONE) == 0:

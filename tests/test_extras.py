@@ -1,0 +1,91 @@
+"""Parts that are installed only when they are asked for: without them everything says which command brings them."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from engine.config_notify import Surface
+from engine.doors.arguments import Arguments
+from engine.doors.doctor import examine
+from engine.doors.keys import key
+from engine.doors.notify.addresses import Address
+from engine.doors.notify.delivery import AppriseCourier, known
+from engine.doors.notify.matrix import Form
+from engine.doors.notify.notes import Note
+from engine.doors.notifying import keep_address
+from engine.home import Home
+from engine.storage.shared import SharedDatabase
+from engine.values import Refusal, extras
+
+ROOT = Path(__file__).parents[1]
+ASKED = frozenset({"action", "name"})
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the base alone is installed: none of the extras' modules can be found."""
+    for module, _ in extras.EXTRAS.values():
+        monkeypatch.setitem(sys.modules, module, None)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.locate(tmp_path / "home")
+
+
+def test_each_is_one_of_the_package_and_can_be_asked_for() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(extras.EXTRAS) == set(declared) - {"all", "test"}
+    assert declared["all"] == [f"clawpy-console[{','.join(sorted(extras.EXTRAS))}]"]
+    assert extras.missing() == ()
+
+
+@pytest.mark.usefixtures("bare")
+def test_doctor_says_what_is_not_there_and_what_brings_it(home: Home) -> None:
+    home.config.mkdir(parents=True)
+    home.config_file.write_text('[providers.ollama]\nmodel = "qwen3:8b"\n[notify.phone]\nurl = "ntfys://ntfy.sh/x"\n')
+    found = examine(home, [])
+    assert found["ok"], "nothing that is broken"
+    checks = {check["name"]: check for check in found["checks"]}
+    assert extras.command(*extras.EXTRAS) in checks["extras"]["message"]
+    assert checks["provider"]["fix"] == extras.command("models")
+    assert extras.command("models") in checks["prose"]["fix"]
+    assert checks["notify"]["fix"] == extras.command("notify")
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-of-the-test-alone")
+    listed = key(home, Arguments({"action": "list"}, known=ASKED))
+    [openai] = [row for row in listed["keys"] if row["name"] == "openai"]
+    assert not openai["usable"]
+    assert extras.command("models") in openai["message"]
+    with pytest.raises(Refusal, match="extra `models`") as tested:
+        key(home, Arguments({"action": "test", "name": "openai"}, known=ASKED))
+    assert "clawpy-console[models]" in tested.value.fix
+    with pytest.raises(Refusal, match="extra `notify`"):
+        keep_address(home, "phone", "ntfys://ntfy.sh/x", in_file=False, write=lambda *_: None)
+    with pytest.raises(Refusal, match="extra `postgres`"):
+        SharedDatabase("postgresql://localhost/x", ()).connect()
+
+
+@pytest.mark.usefixtures("bare")
+def test_this_desktop_needs_none_and_what_cannot_be_sent_says_why() -> None:
+    assert known("desktop://")
+    note = Note(Form.BANNER, "title", "body")
+    failed = AppriseCourier().deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
+    assert failed is not None
+    assert failed.lasting
+    assert "clawpy-console[notify]" in failed.words
+
+
+def test_the_command_is_for_the_environment_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/my env/bin/python")
+    monkeypatch.setattr(extras, "find_spec", lambda name: name == "pip" or None)
+    assert extras.command("models") == "'/my env/bin/python' -m pip install 'clawpy-console[models]'"
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    assert extras.command("a", "b") == "uv pip install --python '/my env/bin/python' 'clawpy-console[a,b]'"
