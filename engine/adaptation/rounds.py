@@ -26,7 +26,7 @@ from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.values import Randomness, Refusal
+from engine.values import Randomness, Refusal, Trust
 from engine.values.adaptation import (
     Candidate,
     CandidateMove,
@@ -198,6 +198,7 @@ class Rounds:
             run_kind=found.run_kind,
             workspace=found.workspace,
             drafted_from=(record.id,),
+            trust=found.trust,
         )
         row = self._database.write(lambda tx: table.add(tx, candidate, f"drafted from {record.kind}: {record.reason}"))
         return None if row is None else row.value
@@ -287,6 +288,8 @@ class Rounds:
     def _left_to_operator(self, row: CandidateRow) -> str:
         """Why a candidate in review is none for the engine to decide; "" when it is one."""
         one = row.value
+        if one.trust is Trust.QUOTED:
+            return "it is made of words of tools, files or agents"
         if row.taken_back:
             return "a decision on it was taken back, and nothing has happened since"
         if len(one.against) >= len(one.corroborated_by):

@@ -362,6 +362,9 @@ class StandIn:
         self.permissions.all = permissions()
         return self
 
+    def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
+        return [[""] * len(part.lines) for part in parts]
+
     def queue(self) -> list[Waiting]:
         waiting = [one for one in self.changes.all if one.state is ChangeState.WAITING]
         asked = [
