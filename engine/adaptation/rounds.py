@@ -272,7 +272,8 @@ class Rounds:
         return "" if self._phase() else "in phase 0 nothing is promoted by itself"
 
     def _act_by_itself(self) -> None:
-        waiting = sound(self._candidates.rows((CandidateStatus.REVIEW,)))
+        rows = sound(self._candidates.rows((CandidateStatus.REVIEW,)))
+        waiting = [row for row in rows if row.trust != Trust.QUOTED]  # words of others wait for the operator (SPEC 6.8)
         self._in_review = bool(waiting)
         if not waiting or self.autonomous():
             return
@@ -288,8 +289,6 @@ class Rounds:
     def _left_to_operator(self, row: CandidateRow) -> str:
         """Why a candidate in review is none for the engine to decide; "" when it is one."""
         one = row.value
-        if one.trust is Trust.QUOTED:
-            return "it is made of words of tools, files or agents"
         if row.taken_back:
             return "a decision on it was taken back, and nothing has happened since"
         if len(one.against) >= len(one.corroborated_by):
