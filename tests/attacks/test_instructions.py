@@ -86,8 +86,12 @@ class Shop(ModelWorld):
         done = len(request.tool_results)
         return self.steps[done] if done < len(self.steps) else Reply(text=self.said)
 
+    def through(self, prompt: str, **how: str) -> None:
+        """A session to its end, on a loaded machine too."""
+        self.finish(self.start(prompt, **how), 300)
+
     def work(self, prompt: str = TASK) -> None:
-        self.run(prompt)
+        self.through(prompt)
         self.clock.advance(timedelta(minutes=20))
 
     def settle(self) -> None:
@@ -107,7 +111,7 @@ class Shop(ModelWorld):
         """The instructions of the next session as the model server receives them."""
         self.steps, self.said = (), "Done."
         self.server.requests.clear()
-        self.run(TASK)
+        self.through(TASK)
         return next(one.system for one in self.server.requests if "<rules>" in one.system)
 
 
@@ -186,7 +190,7 @@ def aftermath(shop: Shop) -> Aftermath:
     system = shop.next_prompt()
     shop.clock.advance(timedelta(minutes=20))
     shop.server.requests.clear()
-    shop.run("And now the tests", continues=session.id)
+    shop.through("And now the tests", continues=session.id)
     continued = "\n".join(one.system for one in shop.server.requests)
     return Aftermath(system, continued, captured, queue)
 
@@ -274,7 +278,7 @@ def test_what_the_operator_says_is_learnt_as_before(shop: Shop) -> None:
     for number in range(ROUNDS):
         card = shop.propose(f"Install what part {number} needs")
         card = shop.engine.cards.approve(card.id, edit=f"{card.assignment.prompt}. No, always use pnpm here.")
-        shop.finish(shop.engine.sessions.get(card.session_id or ""))
+        shop.finish(shop.engine.sessions.get(card.session_id or ""), 300)
         shop.clock.advance(timedelta(minutes=20))
     shop.settle()
     learnt = re.search(r"<learnt>.*?</learnt>", shop.next_prompt(), re.S)
