@@ -115,8 +115,8 @@ class World:
         )
 
     def session(self, id: str, *said: str, **more: Any) -> None:
-        """A session ended in which the operator said these things; the chain takes it in."""
-        sentences = tuple(Said("decision", one, "operator") for one in said)
+        """A session ended in which an agent said these things; the chain takes it in."""
+        sentences = tuple(Said("decision", one, "agent") for one in said)
         more = {"said": sentences, "leader": "backend_lead", **more}
         record = SessionRecord(more.pop("view", None) or view(id), **more)
         self.told.records[id] = record
