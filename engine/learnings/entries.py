@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +12,9 @@ from engine.learnings.front_matter import Value
 from engine.learnings.page import Part, clean_text
 from engine.learnings.sameness import folded
 from engine.values import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Trust
+
+UNAPPROVED = "quoted from sessions, and never approved by you"
+"""Why a quote of a project or of all waits for the operator."""
 
 LONGEST = 2_000
 """Characters of an entry that we write."""
@@ -50,7 +53,7 @@ def read_entry(part: Part, place: Place) -> LearningEntry:
     status = _one_of(part, "status", LearningStatus, LearningStatus.ACTIVE)
     said = part.text
     kind = place.kind
-    return LearningEntry(
+    entry = LearningEntry(
         id=part.id,
         scope=place.scope,
         scope_id=place.scope_id,
@@ -85,6 +88,10 @@ def read_entry(part: Part, place: Place) -> LearningEntry:
         approved_by=text("approved_by"),
         approved_at=_instant(part, "approved_at"),
     )
+    # Pages of earlier versions say of no entry whose words it is, and hold quotes that nobody was asked about.
+    above = entry.scope in (LearningScope.PROJECT, LearningScope.GLOBAL) and kind is not LearningKind.PROXY
+    unasked = above and entry.active and not entry.may_guide and not entry.review
+    return replace(entry, review=UNAPPROVED, review_since=entry.promoted_at) if unasked else entry
 
 
 def as_fields(entry: LearningEntry) -> dict[str, Value]:

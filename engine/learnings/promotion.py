@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from engine.events import Event, LearningPromoted, LearningReinforced
-from engine.learnings.entries import entry_id, sources_written, stamp
+from engine.learnings.entries import UNAPPROVED, entry_id, sources_written, stamp
 from engine.learnings.front_matter import Value
 from engine.learnings.own_tools import of_own_tools
 from engine.learnings.recurrence import Cluster, Meaning, clusters, matches
@@ -34,9 +34,6 @@ from engine.values.evidence import CONFIDENCE, REACH, confidence
 from engine.values.trust import least, may_guide
 
 REPEATED = CONFIDENCE[Basis.REPEATED][0]
-UNAPPROVED = "quoted from sessions, and never approved by you"
-"""Why a quote that recurs waits for the operator."""
-
 ENOUGH = 3
 """From so many sessions on what was observed once is repeated."""
 

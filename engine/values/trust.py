@@ -23,7 +23,7 @@ APPROVED = "approved by you"
 """The label of a quoted text that the operator approved."""
 
 _ORDER = list(Trust)
-_NAME = re.compile(r"[\w./:@+,=\[\]-]{1,200}")
+_NAME = re.compile(r"(?!.*//)[\w./:@+,=\[\]-]{1,200}")
 
 
 def least(several: Iterable[Trust]) -> Trust:
@@ -39,7 +39,7 @@ def of_line(kind: str) -> Trust:
 
 def of_names(names: Iterable[str]) -> Trust:
     """The label of the engine's sentence about tests or files of these names: a name with a space in it could be a
-    sentence of whoever gave it."""
+    sentence of whoever gave it, and one with two slashes an address."""
     return Trust.MEASURED if all(_NAME.fullmatch(one) for one in names) else Trust.QUOTED
 
 
