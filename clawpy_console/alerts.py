@@ -34,7 +34,7 @@ def sentence(event: Any) -> tuple[str, SeverityLevel] | None:
     """What an event says to the operator and how grave it is, or None."""
     match event.kind:
         case "SessionEnded":
-            said, grave = ENDED.get(event.result, (event.result, "error"))
+            said, grave = ENDED.get(event.result or event.state, (event.state, "error"))
             return words.one_line(f"{said}: {event.summary}"), grave
         case "ChangeSetReady":
             verb = "waits" if event.files == 1 else "wait"

@@ -60,6 +60,7 @@ MOVES: Mapping[str, tuple[str, ...]] = {
     "TierAssigned": ("agents",),
     "ProfileEdited": ("agents",),
     "WisdomTaught": ("agents",),
+    "BubbleApproved": ("changes", "agents"),
     "BubbleQueued": ("changes", "agents"),
     "BubbleRefused": ("changes", "agents"),
     "MemoryBubbleFlushed": ("changes", "agents"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.values import Learning, Score
+from engine.values import Learning, Score, Trust
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -29,26 +29,30 @@ ARRIVED = "Round a discount once, at the end: tests/test_discount.py saw a cent 
 
 FIRST = Learning(
     "demo:1", ARRIVED, "tests discount", "backend_builder", "", CONFIRMED, WEIGHTY,
-    ("red at first, green after 2 attempts",),
+    ("red at first, green after 2 attempts",), trust=Trust.MEASURED,
 )  # fmt: skip
 
 FOUND = (
     Learning(
         "demo:2", "Reserve stock before the payment, or two carts sell the last tea", "backend stock",
         "backend_builder", "", CONFIRMED, WEIGHTY, ("two orders for one tea in tests/test_stock.py",),
+        trust=Trust.MEASURED,
     ),
     Learning(
         "demo:3", "make test takes four seconds less with one process", "tests", "backend_builder", "", CONFIRMED,
-        LIGHT, ("4.1 s instead of 8.3 s",),
+        LIGHT, ("4.1 s instead of 8.3 s",), trust=Trust.MEASURED,
     ),
-    Learning("demo:4", ARRIVED.replace("saw", "sees"), "tests", "backend_builder", "", CONFIRMED, WEIGHTY, ()),
+    Learning(
+        "demo:4", ARRIVED.replace("saw", "sees"), "tests", "backend_builder", "", CONFIRMED, WEIGHTY,
+        trust=Trust.MEASURED,
+    ),
     Learning(
         "demo:5", "Readers stop at the second paragraph of the change log", "writing", "chronicler", "", ONCE, WEIGHTY,
-        ("one look at the visits",),
+        ("one look at the visits",), trust=Trust.MEASURED,
     ),
     Learning(
         "demo:6", "Gift wrapping needs its own price list", "pricing", "researcher", "", CONFIRMED, WEIGHTY,
-        ("three shops compared",),
+        ("three shops compared",), trust=Trust.MEASURED,
     ),
 )  # fmt: skip
 

@@ -114,6 +114,10 @@ def wisdom_parsers(add: Add, plain: dict[str, Any]) -> None:
     shown.add_argument("--state", choices=("queued", "refused", "flushed"))
     shown.add_argument("--agent", metavar="AGENT", help="those that it sent or receives")
     action("flush", "let what is queued become patterns of its leaders now", "clawpy bubbles flush")
+    approving = action(
+        "approve", "let a quote go up: words of tools, files or agents", "clawpy bubbles approve bub_4k2"
+    )
+    approving.add_argument("id", metavar="ID")
 
 
 def _learnings(options: argparse.Namespace, where: Where) -> dict[str, Any]:

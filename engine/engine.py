@@ -26,7 +26,7 @@ from engine.lock import HomeLock
 from engine.logs import keep_log
 from engine.stand_ins import Contexts, StandIns
 from engine.storage.files import sweep_temporaries
-from engine.values import Card, LayerState, Randomness, Refusal, SessionState, Waiting
+from engine.values import Card, LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
 from engine.wiring import (
     acting,
     adaptation,
@@ -239,7 +239,13 @@ class Engine:
         known = views.acknowledged(self.database)
         queue = views.waiting(self.changes, self.sessions, self.permissions, self.clock.now(), known)
         ports = (self.knowledge, self.wisdom, self.adaptation, self.learnings, self.notify)
-        return views.in_order([*queue, *(one for port in ports for one in port.waiting())])
+        queue += [views.checked(one, self.safety.check_prompt) for port in ports for one in port.waiting()]
+        return views.in_order(queue)
+
+    def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
+        """For each line of a prompt what the content filter has against it, "" for nothing. Our own words and what a
+        model answered are not looked at. Takes up to a second for a long prompt."""
+        return [views.objections(part, self.safety.check_prompt) for part in parts]
 
     def acknowledge(self, session_id: str) -> None:
         """The operator knows that this session was interrupted: it leaves the queue."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,10 +16,12 @@ from engine.values import (
     ChangeState,
     DecidedBy,
     PermissionRequest,
+    PromptPart,
     RailVerdict,
     Refusal,
     SessionState,
     SessionView,
+    Trust,
     Verdict,
     Waiting,
     sanitise,
@@ -207,6 +209,25 @@ def waiting(
         if now - ended_at < INTERRUPTED_FOR and session.id not in acknowledged
     ]
     return in_order(queue)
+
+
+def checked(one: Waiting, check: Callable[[str], RailVerdict]) -> Waiting:
+    """An entry whose words the content filter objects to says so first."""
+    reason = objection(one.text, check)
+    return replace(one, hostile=reason, title=f"▲ hostile: {reason}. {one.title}") if reason else one
+
+
+def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
+    """What the content filter has against words that would guide agents, "" for nothing."""
+    verdict = check(text) if text.strip() else None
+    return "" if verdict is None or verdict.verdict is Verdict.ALLOW else verdict.reason
+
+
+def objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> list[str]:
+    """For each line of a part what the content filter has against it, "" for nothing."""
+    if part.role == "assistant":
+        return [""] * len(part.lines)
+    return [objection(line.text, check) if line.source.trust is Trust.QUOTED else "" for line in part.lines]
 
 
 def in_order(queue: Iterable[Waiting]) -> list[Waiting]:

@@ -45,6 +45,7 @@ class XRay(Dialog[PromptSource | None]):
     XRay #body { height: 1fr; }
     XRay #calls { width: 36; height: 1fr; margin: 0 1 0 0; }
     XRay #sent { width: 1fr; height: 1fr; }
+    XRay #standing { height: 1; dock: bottom; }
     XRay #call { height: auto; max-height: 6; margin-bottom: 1; }
     XRay KeyLine { background: $surface; dock: bottom; padding: 0; }
     XRay.-wide #calls { width: 46; }
@@ -71,6 +72,7 @@ class XRay(Dialog[PromptSource | None]):
                 with Vertical(id="sent"):
                     yield Drawn(id="call")
                     yield PromptLines(id="prompt")
+                    yield Drawn(id="standing")
             yield KeyLine()
 
     def on_mount(self) -> None:
@@ -126,10 +128,11 @@ class XRay(Dialog[PromptSource | None]):
         again = self._shown.startswith(one.id)  # the same call, which has ended: only its answer is new
         self._shown = state
 
-        def read() -> tuple[tuple[PromptPart, ...], str]:
-            return engine.calls.prompt(one.id), engine.calls.reply(one.id)
+        def read() -> tuple[tuple[PromptPart, ...], str, list[list[str]]]:
+            parts = engine.calls.prompt(one.id)
+            return parts, engine.calls.reply(one.id), engine.objections(parts)
 
-        def drawn(sent: tuple[tuple[PromptPart, ...], str]) -> None:
+        def drawn(sent: tuple[tuple[PromptPart, ...], str, list[list[str]]]) -> None:
             view = self.query_one("#prompt", PromptLines)
             at = view.cursor
             view.show(*sent)
@@ -141,6 +144,14 @@ class XRay(Dialog[PromptSource | None]):
     @on(Rows.Opened, "#calls")
     def _call_opened(self) -> None:
         self.set_focus(self.query_one("#prompt"))
+
+    @on(PromptLines.Moved)
+    def _line_moved(self) -> None:
+        """Below the prompt: how far the line under the cursor may be followed."""
+        standing = self.query_one("#prompt", PromptLines).standing
+        self.query_one("#standing", Drawn).show(
+            lambda width: [Content.styled(words.crop(standing, width), "$wrong" if "▲" in standing else "$grey")]
+        )
 
     @on(PromptLines.Opened)
     def _line_opened(self, message: PromptLines.Opened) -> None:

@@ -223,6 +223,7 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "GuidanceFoundStale": _stale,
     "WisdomTaught": lambda e: f"the soul of {e.subject} was taught what {_names(e.leaders)} say",
     "TeachingRefreshed": lambda e: f"teaching: {count(e.taught, 'soul')} rewritten, {e.unchanged} as they were",
+    "BubbleApproved": lambda e: f"you let a finding of {e.agent} go up to {e.leader}",
     "BubbleQueued": lambda e: f"a finding of {e.agent} waits to go up to {e.leader}",
     "BubbleRefused": lambda e: f"a finding of {e.agent} stays with it, refused at {e.gate}: {e.reason}",
     "MemoryBubbleFlushed": lambda e: f"{count(len(e.bubbles), 'finding')} of {_names(e.agents)} went up to {e.subject}",

@@ -68,7 +68,8 @@ def bubbles(document: Document, options: Mapping[str, Any], style: Style) -> str
     lines = []
     for one in document["bubbles"]:
         way = f"{clean(one['targetAgent'])} → {clean(one['leader']) or 'nobody'}"
-        lines.append(f"{style.bold(clean(one['id']))}  {one['state']}  {way}  {clean(one['text'])}")
+        trust = style.dim(f"[{clean(one['trust'])}]")
+        lines.append(f"{style.bold(clean(one['id']))}  {one['state']}  {way}  {trust} {clean(one['text'])}")
         last = one["gates"][-1]
         named = one["pattern"] if telling(one["pattern"], one["text"]) else f"a pattern of {one['leader']}"
         arrived = f"as {named}" if one["pattern"] else ""

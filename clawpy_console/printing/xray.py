@@ -8,6 +8,8 @@ from typing import Any
 from clawpy_console.printing.style import Style, clean, count
 
 GUTTER = 14
+TRUST = 15
+"""Cells for a source, and for how far its lines may be followed."""
 
 
 def xray(document: Mapping[str, Any], options: Mapping[str, Any], style: Style) -> str:
@@ -57,9 +59,15 @@ def _whole(document: Mapping[str, Any], style: Style) -> list[str]:
             source = clean(line["label"] or line["source"])
             shown = source if source != before else ""
             before = source
-            lines.append(f"{style.dim(f'{shown[:GUTTER]:>{GUTTER}} │')} {clean(line['text'])}")
+            lead = style.dim(f"{shown[:GUTTER]:>{GUTTER}} {clean(line['trust']):{TRUST}} │")
+            hostile = style.bad(f"▲ hostile, {clean(line['hostile'])}: ") if line["hostile"] else ""
+            lines.append(f"{lead} {hostile}{clean(line['text'])}")
     if document["reply"]:
-        lines += ["", style.dim("answered"), *(f"{'':>{GUTTER}} │ {clean(one)}" for one in _lines(document["reply"]))]
+        lines += [
+            "",
+            style.dim("answered"),
+            *(f"{'':>{GUTTER + 1 + TRUST}} │ {clean(one)}" for one in _lines(document["reply"])),
+        ]
     return lines
 
 

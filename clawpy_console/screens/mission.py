@@ -22,7 +22,19 @@ from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.session import ended
 from clawpy_console.widgets.stack import CardStack
 from clawpy_console.widgets.transcript import Transcript
-from engine.values import AgentView, Card, FlushReport, Layer, Outcome, Refusal, SessionView, Status, Task, Waiting
+from engine.values import (
+    AgentView,
+    Bubble,
+    Card,
+    FlushReport,
+    Layer,
+    Outcome,
+    Refusal,
+    SessionView,
+    Status,
+    Task,
+    Waiting,
+)
 
 WHY = ("not now", "wrong", "done", "never here", "never")
 """Why a card was dismissed, in a word or two, in the order of the keys."""
@@ -307,6 +319,8 @@ class MissionScreen(ConsoleScreen):
             self.app.open_candidate(waiting.id)
         elif waiting is not None and waiting.kind == "learning":
             self.app.open_learning(waiting.id)
+        elif waiting is not None and waiting.kind == "bubble" and waiting.text:
+            self._ask_to_approve(waiting)
         elif waiting is not None and waiting.kind == "bubble":
             self._ask_to_flush(waiting)
         elif waiting is not None and waiting.kind == "notification":
@@ -315,6 +329,29 @@ class MissionScreen(ConsoleScreen):
         elif waiting is not None:
             change = next((one for one in self.known.changes if one.id == waiting.id), None)
             self.app.open_session(waiting.session_id or (change.session_id if change else ""))
+
+    def _ask_to_approve(self, waiting: Waiting) -> None:
+        """A quote goes up at the operator's word alone (SPEC 6.8)."""
+        from clawpy_console.dialogs.confirm import Confirm
+
+        engine = self.app.live()
+        if engine is None:
+            return
+        hostile = f"▲ hostile: {words.one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
+        question = (
+            f"{hostile}{words.one_line(waiting.text)}\n\nThese are words of tools, files or agents. Approved, they "
+            "become a pattern of a leader, who tells it to all below."
+        )
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.app.ask(lambda: engine.wisdom.approve(waiting.id), approved)
+
+        def approved(one: Bubble) -> None:
+            self.app.say(f"approved; it goes up to {one.leader} with the next round")
+            self.app.renew(["changes"])
+
+        self.app.push_screen(Confirm("Let it guide agents?", question, key="A", word="approve"), answered)
 
     def _ask_to_flush(self, waiting: Waiting) -> None:
         """What agents found out goes up by itself; here it goes at a word (SPEC 1.8)."""

@@ -245,9 +245,13 @@ class Organising(ConsoleScreen):
                 )
             self.app.renew(["agents"])
 
-        lines = [words.crop(f"▸ {one.learning.agent} → {one.leader}: {one.learning.text}", 68) for one in queued[:6]]
-        if len(queued) > 6:
-            lines.append(f"  and {len(queued) - 6:,} more")
+        ready = [one for one in queued if one.may_guide]
+        lines = [words.crop(f"▸ {one.learning.agent} → {one.leader}: {one.learning.text}", 68) for one in ready[:6]]
+        if len(ready) > 6:
+            lines.append(f"  and {len(ready) - 6:,} more")
+        if len(ready) < len(queued):
+            quotes = words.count(len(queued) - len(ready), "quote")
+            lines.append(f"  Not with it: {quotes} that you have not approved in what waits for you")
         question = "\n".join(lines or ["Nothing waits now; what the last sessions found out is put to the gates."])
         note = "\n\nIt becomes a pattern of its leader, which says it to all below. That is not taken back by a key."
         self.app.push_screen(Confirm("Send it up now?", question + note, key="F", word="send it up"), answered)

@@ -14,10 +14,14 @@ from textual.reactive import reactive
 from clawpy_console import words
 from clawpy_console.actions import bindings
 from clawpy_console.widgets.lines import LinesView
-from engine.values import PromptPart, PromptSource, SourceKind
+from engine.values import PromptPart, PromptSource, SourceKind, Trust
+from engine.values.trust import APPROVED
 
 GUTTER = 17
 """Cells for the name of a source, the line beside it included."""
+
+MARKS = {Trust.QUOTED.value: "”", APPROVED: "✓", Trust.MEASURED.value: "="}
+"""The sign before a line that says how far it may be followed; `▲` where the content filter objects to it."""
 
 COLOURS = {
     SourceKind.RUNNER: "note", SourceKind.SOUL: "tool", SourceKind.LEADER: "ask", SourceKind.PROJECT: "added",
@@ -47,11 +51,20 @@ class PromptLines(LinesView):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, cap=1_000_000, gutter={"": " " * GUTTER}, empty="choose a call", tail=False)
         self._sources: list[PromptSource | None] = []  # None: a heading of ours, that was not sent
+        self._hostile: list[str] = []
 
     @property
     def source(self) -> PromptSource | None:
         """Where the line under the cursor came from."""
         return self._source(self.cursor)
+
+    @property
+    def standing(self) -> str:
+        """How far the line under the cursor may be followed, and what the content filter has against it."""
+        source = self.source
+        hostile = self._objection(self.cursor)
+        said = source.standing or "our own words" if source is not None else ""
+        return f"{said}, ▲ hostile: {hostile}" if hostile else said
 
     @property
     def line(self) -> str:
@@ -64,8 +77,9 @@ class PromptLines(LinesView):
         texts = zip(self._sources, self._lines, strict=True)
         return "\n".join(text for source, (_, text) in texts if source is not None)
 
-    def show(self, parts: Sequence[PromptPart], reply: str = "") -> None:
-        """Show a prompt from its top, what was answered below it."""
+    def show(self, parts: Sequence[PromptPart], reply: str = "", objections: Sequence[Sequence[str]] = ()) -> None:
+        """Show a prompt from its top, what was answered below it. `objections`: for each line of each part what the
+        content filter has against it."""
         lines: list[tuple[str, str]] = []
         sources: list[PromptSource | None] = []
         for part in parts:
@@ -76,8 +90,12 @@ class PromptLines(LinesView):
         if reply:
             lines += [("hunk", ""), ("file", "answered"), *(("say", one) for one in reply.rstrip("\n").split("\n"))]
             sources += [None] * (len(lines) - len(sources))
+        hostile: list[str] = []
+        for number, part in enumerate(parts):
+            hostile += ["", "", *(objections[number] if objections else [""] * len(part.lines))]
         self.clear(empty="nothing was sent")
         self._sources = sources[1:]  # no empty line on top
+        self._hostile = hostile[1:]
         self.extend(lines[1:], follow=False)
         self.set_reactive(PromptLines.cursor, 0)
         self._step(1)
@@ -99,6 +117,9 @@ class PromptLines(LinesView):
     def _source(self, number: int) -> PromptSource | None:
         return self._sources[number] if 0 <= number < len(self._sources) else None
 
+    def _objection(self, number: int) -> str:
+        return self._hostile[number] if 0 <= number < len(self._hostile) else ""
+
     def _base(self, number: int, base: Style) -> Style:
         lit = number == self.cursor and self.has_focus and self._source(number) is not None
         return base + self.tone("reply") if lit else base
@@ -112,8 +133,9 @@ class PromptLines(LinesView):
         if not part and source != self._source(number - 1):
             name = source.label.rpartition("/")[2] or source.kind.value
         lead = Segment(words.fit(name, GUTTER - 3) + " ", base + self._kind(COLOURS[source.kind]))
-        marker = "▸" if number == self.cursor and self.has_focus and not part else "│"
-        return [lead, Segment(f"{marker} ", base + self._kind("hunk"))]
+        marker = "▲" if self._objection(number) else MARKS.get(source.standing, "│")
+        marker = "▸" if number == self.cursor and self.has_focus and not part else marker
+        return [lead, Segment(f"{marker} ", base + self._kind("error" if marker == "▲" else "hunk"))]
 
     def _before(self, number: int) -> str:
         return ""  # what is selected with the mouse is copied as it was sent

@@ -22,7 +22,11 @@ from engine.values.adaptation import (
     CandidateStatus,
     CandidateType,
     CandidateView,
+    Effect,
+    FixTemplate,
+    FlowOffload,
     LearningRecord,
+    PromptFragment,
     RecordKind,
 )
 
@@ -122,8 +126,8 @@ class Adaptation:
     def waiting(self) -> list[Waiting]:
         """What waits for the operator (SPEC 9.3): candidates in review, and overlays that do harm."""
         queue = [
-            Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at)
-            for row in self._candidates.rows((CandidateStatus.REVIEW,))
+            Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=_words(row.value.effect))
+            for row in sound(self._candidates.rows((CandidateStatus.REVIEW,)))
         ]
         harmful = self._trials.harmful()
         rows = {row.id: row for row in self._candidates.rows((CandidateStatus.PROMOTED,))} if harmful else {}
@@ -172,3 +176,15 @@ class Adaptation:
     def autonomous(self) -> str:
         """Why nothing is promoted by itself, in words; "" when it is."""
         return self._rounds.autonomous()
+
+
+def _words(effect: Effect) -> str:
+    """What an effect would put into prompts or run, "" for nothing."""
+    match effect:
+        case PromptFragment():
+            return "\n".join(effect.guidance)
+        case FixTemplate():
+            return "\n".join(effect.repairs)
+        case FlowOffload():
+            return "\n".join(effect.commands)
+    return ""

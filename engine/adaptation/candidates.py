@@ -25,7 +25,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ids import beginning
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.types import utc
-from engine.values import Refusal
+from engine.values import Refusal, Trust
 from engine.values.adaptation import (
     DECISIONS,
     Candidate,
@@ -79,6 +79,7 @@ class CandidateRow(SQLModel, table=True):
     changed_at: datetime = Field(sa_column=utc())
     decided_by: str = ""
     reason: str = ""
+    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
 
     @property
     def value(self) -> Candidate:
@@ -110,6 +111,7 @@ class CandidateRow(SQLModel, table=True):
             against=tuple(self.against),
             decided_by=self.decided_by,
             reason=self.reason,
+            trust=Trust(self.trust),
         )
 
     @property
@@ -218,7 +220,7 @@ def add(tx: Transaction, candidate: Candidate, reason: str) -> CandidateRow | No
         status=CandidateStatus.DRAFTED.value, score=candidate.score, effect=candidate.effect.to_json(),
         agent_id=candidate.agent_id, run_kind=candidate.run_kind, workspace=candidate.workspace,
         drafted_from=list(candidate.drafted_from), corroborated_by=[], against=[], history=[],
-        created_at=tx.now, changed_at=tx.now, reason=reason,
+        created_at=tx.now, changed_at=tx.now, reason=reason, trust=candidate.trust.value,
     )  # fmt: skip
     _step(tx, row, "draft", reason=reason)
     tx.session.add(row)

@@ -1,6 +1,8 @@
 """What a candidate would change, drafted from what really happened (SPEC 5.2, 5.4). Pure but for `Material`.
 
 Nothing is drafted where the evidence does not say what to do: the reason is told then, and the record waits for more.
+Repairs and commands are what agents said and did, so they are quotes (SPEC 6.8); which model and how many tries is
+reckoned from what was measured.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from engine.adaptation.material import Draft, Material, NothingToDraft, ended
 from engine.adaptation.overlays import checked
 from engine.adaptation.saying import QUOTED, SAY, flat
 from engine.adaptation.sequences import commands
-from engine.values import dollars
+from engine.values import Trust, dollars
 from engine.values.adaptation import (
     CandidateType,
     Effect,
@@ -127,6 +129,7 @@ def _route(record: LearningRecord, known: Sequence[LearningRecord], material: Ma
         agent_id=record.agent,
         run_kind="task",
         workspace=record.workspace if record.kind is RecordKind.TASK_CONFLICT else "",
+        trust=Trust.MEASURED,
     )
 
 
@@ -156,6 +159,7 @@ def _tighten(record: LearningRecord, known: Sequence[LearningRecord], material: 
         PolicyTweak(needed, cost),
         f"Heal at most {_times(needed)}{capped}: try {made} changed nothing" + (f" for {agent}" if agent else ""),
         agent_id=agent,
+        trust=Trust.MEASURED,
     )
 
 
@@ -167,13 +171,13 @@ def _times(number: int) -> str:
 
 
 def _fragment(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Draft:
-    lines, title = SAY[record.kind](record, known, material)
+    lines, title, trust = SAY[record.kind](record, known, material)
     lines = [one for one in dict.fromkeys(map(flat, lines)) if one][:MOST_LINES]
     if not lines:
         raise NothingToDraft(f"{record.source_label} does not say what to do otherwise")
     agent = record.scope_id if record.scope_type == "agent" else ""
     workspace = record.scope_id if record.scope_type == "workspace" else ""
-    return Draft(PromptFragment(tuple(lines)), title, agent_id=agent, workspace=workspace)
+    return Draft(PromptFragment(tuple(lines)), title, agent_id=agent, workspace=workspace, trust=trust)
 
 
 # -- a flow without a model

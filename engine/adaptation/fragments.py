@@ -1,6 +1,7 @@
 """The part of a prompt that says what was learnt: promoted fragments (SPEC 5.4, 5.5, 5.7).
 
-What a fragment says came out of sessions: it goes into the prompt between tags that it cannot close. What does not fit
+What a fragment says came out of sessions: it goes into the prompt between tags that it cannot close, and one made of
+words of others says that the operator approved it, for no one else can promote it (SPEC 6.8). What does not fit
 the budget is left out, whole fragments, those that help least first and of equals the oldest. A fragment that a run is
 to do without leaves its room empty, so that nothing else differs between the two.
 """
@@ -16,7 +17,7 @@ from engine.adaptation.lift import HARMS, HELPS
 from engine.adaptation.overlays import Overlays
 from engine.adaptation.trials import PROVENANCE, Trials
 from engine.config import SettingsSource
-from engine.values import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, sanitise
+from engine.values import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust, sanitise
 from engine.values.adaptation import Overlay, PromptFragment
 
 BLOCK = "learned-guidance"
@@ -99,8 +100,13 @@ class LearnedGuidance:
 def fragment_lines(one: Overlay) -> list[PromptLine]:
     """A fragment as lines of a prompt; one key leads from each to its candidate."""
     assert isinstance(one.effect, PromptFragment)
-    source = PromptSource(SourceKind.OVERLAY, one.candidate_id, f"overlay {one.id}")
-    return [PromptLine(f"- {escape(_NO_XML.sub(chr(0xFFFD), sanitise(text)))}", source) for text in one.effect.guidance]
+    approved = one.trust is Trust.QUOTED
+    source = PromptSource(SourceKind.OVERLAY, one.candidate_id, f"overlay {one.id}", one.trust, approved)
+    more = " (approved by the operator)" if approved else ""
+    return [
+        PromptLine(f"- {escape(_NO_XML.sub(chr(0xFFFD), sanitise(text)))}{more}", source)
+        for text in one.effect.guidance
+    ]
 
 
 _HEAD = (PromptLine(f"<{BLOCK}>", OURS), PromptLine(SAID, OURS))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.adaptation.reading import Edit
-from engine.values import TranscriptLine
+from engine.values import TranscriptLine, Trust
 from engine.values.adaptation import Effect
 
 
@@ -51,10 +51,11 @@ class Material(Protocol):
     def corrections(self, session_id: str, /) -> Sequence[str]:
         """What was captured of its agent's words as corrections and decisions (SPEC 4.4)."""
 
-    def memory(self, memory_id: str, /) -> str: ...
+    def memory(self, memory_id: str, /) -> tuple[str, Trust]:
+        """What a memory says, "" when that is gone, and whose words it is."""
 
-    def saying(self, ref: str, /) -> str:
-        """What a leader says under `ref` now, "" when that is gone."""
+    def saying(self, ref: str, /) -> tuple[str, Trust]:
+        """What a leader says under `ref` now, "" when that is gone, and whose words it is."""
 
     def models(self, agent: str, /) -> ModelsUsed | None:
         """None when no call of the agent's is known, or no price of its model."""
@@ -65,13 +66,14 @@ class Material(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An effect, and where it would apply, "" for anywhere."""
+    """An effect, where it would apply, "" for anywhere, and whose words it is made of (SPEC 6.8)."""
 
     effect: Effect
     title: str
     agent_id: str = ""
     run_kind: str = ""
     workspace: str = ""
+    trust: Trust = Trust.QUOTED
 
 
 class NothingToDraft(Exception):

@@ -23,7 +23,7 @@ from engine.adaptation.preview import Present, free_name, preview
 from engine.config_agents import model_fault
 from engine.storage.database import Database, Transaction
 from engine.storage.types import utc
-from engine.values import Randomness, Refusal, sanitise
+from engine.values import Randomness, Refusal, Trust, sanitise
 from engine.values.adaptation import (
     Candidate,
     CandidateType,
@@ -72,6 +72,7 @@ class OverlayRow(SQLModel, table=True):
     since: datetime = Field(sa_column=utc())
     until: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     told_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
+    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
 
 
 class Overlays:
@@ -148,6 +149,7 @@ class Overlays:
             workspace=candidate.workspace,
             effect=effect.to_json(),
             since=now,
+            trust=candidate.trust.value,
         )
         tx.session.add(row)
         tx.session.flush()
@@ -313,4 +315,5 @@ def _overlay(row: OverlayRow) -> Overlay:
         effect=effect_from_json(row.effect),
         since=row.since,
         until=row.until,
+        trust=Trust(row.trust),
     )

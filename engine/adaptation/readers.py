@@ -12,7 +12,7 @@ from engine.adaptation.saying import quoted
 from engine.adaptation.signatures import added, difference, error_kind, slug
 from engine.adaptation.weighing import Weight
 from engine.storage.facts_read import Fact
-from engine.values import PermissionAnswer
+from engine.values import PermissionAnswer, Trust
 from engine.values.adaptation import RecordKind
 
 MOST_TESTS = 5
@@ -43,6 +43,8 @@ class KeptFact(Protocol):
     def fact(self) -> str: ...
     @property
     def category(self) -> str: ...
+    @property
+    def trust(self) -> Trust: ...
 
 
 class Known(Protocol):
@@ -214,7 +216,9 @@ def _kept(fact: Fact, known: Known, counted: Counted) -> Iterator[Found]:
         return
     category = slug(kept.category) or "other"
     words = f"the operator keeps {quoted(kept.fact, 120)} as a fact"
-    yield _approval(fact, f"fact:{category}", weighing.KEPT_FACT, words, kept=fact.subject, text=kept.fact)
+    yield _approval(
+        fact, f"fact:{category}", weighing.KEPT_FACT, words, kept=fact.subject, text=kept.fact, trust=kept.trust.value
+    )
 
 
 def _approval(fact: Fact, what: str, points: float, words: str, **details: Any) -> Found:

@@ -26,7 +26,7 @@ from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.values import Randomness, Refusal
+from engine.values import Randomness, Refusal, Trust
 from engine.values.adaptation import (
     Candidate,
     CandidateMove,
@@ -198,6 +198,7 @@ class Rounds:
             run_kind=found.run_kind,
             workspace=found.workspace,
             drafted_from=(record.id,),
+            trust=found.trust,
         )
         row = self._database.write(lambda tx: table.add(tx, candidate, f"drafted from {record.kind}: {record.reason}"))
         return None if row is None else row.value
@@ -271,7 +272,8 @@ class Rounds:
         return "" if self._phase() else "in phase 0 nothing is promoted by itself"
 
     def _act_by_itself(self) -> None:
-        waiting = sound(self._candidates.rows((CandidateStatus.REVIEW,)))
+        rows = sound(self._candidates.rows((CandidateStatus.REVIEW,)))
+        waiting = [row for row in rows if row.trust != Trust.QUOTED]  # words of others wait for the operator (SPEC 6.8)
         self._in_review = bool(waiting)
         if not waiting or self.autonomous():
             return

@@ -7,13 +7,15 @@ from typing import Any
 
 from engine.adaptation import reading
 from engine.adaptation.material import Material, NothingToDraft, ended
+from engine.values import Trust
 from engine.values.adaptation import LearningRecord, RecordKind
 from engine.values.text import count
 
 QUOTED = 240
 """Characters of what somebody said that a line quotes."""
 
-Said = tuple[list[str], str]
+Said = tuple[list[str], str, Trust]
+"""The lines, what the candidate is called, and whose words the lines are."""
 
 
 def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
@@ -21,10 +23,11 @@ def _say_approval(record: LearningRecord, known: Sequence[LearningRecord], mater
     if "added" in told:
         said = quoted(told["added"])
         line = f"On {told['channel']} the operator adds {said} to what he approves: do so without being told."
-        return [line], f"Tell {record.agent} what the operator keeps adding: {said}"
+        return [line], f"Tell {record.agent} what the operator keeps adding: {said}", Trust.OPERATOR
     if "text" not in told:
         raise NothingToDraft("an approval of what was proposed calls for no change")
-    return [str(told["text"])], f"Say in every prompt what the operator keeps as a fact: {quoted(told['text'], 60)}"
+    title = f"Say in every prompt what the operator keeps as a fact: {quoted(told['text'], 60)}"
+    return [str(told["text"])], title, Trust(told.get("trust", Trust.QUOTED))
 
 
 def _say_error(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
@@ -39,14 +42,14 @@ def _say_error(record: LearningRecord, known: Sequence[LearningRecord], material
         raise NothingToDraft(f"nothing is known of what helps against {record.source_label}")
     if instead:
         line += f" What worked then: {', '.join(f'`{flat(one)}`' for one in instead)}."
-    return [line, *learnt], f"Warn {record.agent} of an error of {tool}: {quoted(cause, 60)}"
+    return [line, *learnt], f"Warn {record.agent} of an error of {tool}: {quoted(cause, 60)}", Trust.QUOTED
 
 
 def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
     told = record.details
     if "candidate_id" in told:
         raise NothingToDraft("what was promoted and does harm is rolled back, not talked over")
-    text = material.saying(str(told["ref"]))
+    text, trust = material.saying(str(told["ref"]))
     if not text:
         raise NothingToDraft(f"{told['ref']} is not said any more")
     line = (
@@ -54,26 +57,26 @@ def _say_noisy(record: LearningRecord, known: Sequence[LearningRecord], material
         f"of {told['untold']} without it {told['untold_bad']}: where it and the task disagree, the task and its tests "
         "count."
     )
-    return [line], f"Take the weight from what {told['leader']} says: {quoted(text, 60)}"
+    return [line], f"Take the weight from what {told['leader']} says: {quoted(text, 60)}", trust
 
 
 def _say_stale(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
     told = record.details
-    text = material.saying(str(told["ref"]))
+    text, trust = material.saying(str(told["ref"]))
     if not text:
         raise NothingToDraft(f"{told['ref']} is not said any more")
     why = [f"it is {count(told['days'], 'day')} old, where {told['most']} are the rule"] if told["most"] else []
     why += [f"files that it names are gone: {', '.join(map(str, told['gone'][:5]))}"] if told["gone"] else []
     past = " and ".join(why)
     line = f"{told['leader']} says {quoted(text)}, and {past}: look whether it still holds before you follow it."
-    return [line], f"Say that what {told['leader']} says may be out of date: {quoted(text, 60)}"
+    return [line], f"Say that what {told['leader']} says may be out of date: {quoted(text, 60)}", trust
 
 
 def _say_recalled(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:
-    text = material.memory(str(record.details["memory"]))
+    text, trust = material.memory(str(record.details["memory"]))
     if not text:
         raise NothingToDraft("what was recalled was forgotten since")
-    return [text], f"Keep before {record.agent} what it is served again and again: {quoted(text, 60)}"
+    return [text], f"Keep before {record.agent} what it is served again and again: {quoted(text, 60)}", trust
 
 
 def _say_nothing(record: LearningRecord, known: Sequence[LearningRecord], material: Material) -> Said:

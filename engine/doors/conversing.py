@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engine.doors import wire
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 def xray(engine: Engine, arguments: Arguments) -> Document:
     """The calls of a session, or of the night after a day as `nightly:2026-01-05`; with `call`, a number from 1 or its
-    id, that one's prompt, each line with its source."""
+    id, that one's prompt, each line with its source, its trust, and what the content filter has against
+    it."""
     named = arguments.needed("id")
     session = None
     if not named.startswith("nightly:"):
@@ -31,7 +33,8 @@ def xray(engine: Engine, arguments: Arguments) -> Document:
         return document
     one = _chosen(calls, wanted, named)
     document["call"] = call(one)
-    document["prompt"] = [_part(part) for part in engine.calls.prompt(one.id)]
+    parts = engine.calls.prompt(one.id)
+    document["prompt"] = [_part(part, said) for part, said in zip(parts, engine.objections(parts), strict=True)]
     document["reply"] = engine.calls.reply(one.id)
     return document
 
@@ -69,14 +72,21 @@ def call(one: ModelCall) -> Document:
     }
 
 
-def _part(part: PromptPart) -> Document:
+def _part(part: PromptPart, objections: Sequence[str]) -> Document:
     return {
         "name": part.name,
         "role": part.role,
         "tokens": part.tokens,
         "lines": [
-            {"text": line.text, "source": line.source.kind.value, "ref": line.source.ref, "label": line.source.label}
-            for line in part.lines
+            {
+                "text": line.text,
+                "source": line.source.kind.value,
+                "ref": line.source.ref,
+                "label": line.source.label,
+                "trust": line.source.standing,
+                "hostile": hostile,
+            }
+            for line, hostile in zip(part.lines, objections, strict=True)
         ],
     }
 

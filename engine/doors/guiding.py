@@ -8,6 +8,7 @@ from engine.doors import wire
 from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
 from engine.values import Bubble, BubbleState, FlushReport, Guidance, GuidanceItem, Refusal, TeachingState
+from engine.values.trust import label
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -24,9 +25,12 @@ def guidance(engine: Engine, arguments: Arguments) -> Document:
 
 
 def bubbles(engine: Engine, arguments: Arguments) -> Document:
-    """list (of one state or agent), flush."""
-    if arguments.choice("action", ("list", "flush"), "list") == "flush":
+    """list (of one state or agent), flush, approve: let words of others go up."""
+    action = arguments.choice("action", ("list", "flush", "approve"), "list")
+    if action == "flush":
         return flushed(engine.wisdom.flush())
+    if action == "approve":
+        return {"bubbles": [bubble(engine.wisdom.approve(arguments.needed("id")))]}
     state = arguments.text("state")
     known = [one.value for one in BubbleState]
     if state and state not in known:
@@ -72,6 +76,7 @@ def bubble(one: Bubble) -> Document:
         "createdAt": wire.instant(one.at),
         "flushedAt": wire.instant(one.flushed_at),
         "pattern": one.pattern,
+        "trust": label(one.learning.trust, approved=one.approved_at is not None),
     }
 
 

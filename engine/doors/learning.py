@@ -13,6 +13,7 @@ from engine.doors import wire
 from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
 from engine.values import LearningEntry, LearningScope, LearningView, Learnt, Refusal, ScopeState
+from engine.values.trust import label
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -83,7 +84,7 @@ def _write(engine: Engine, workspace: str) -> Document:
     said = [
         (one.promoted_at or one.created_at, one.text)
         for one in entries
-        if one.active and not one.review and one.kind.value != "proxy" and one.text.strip()
+        if one.active and not one.review and one.may_guide and one.kind.value != "proxy" and one.text.strip()
     ]
     dated = sorted([*taught, *said], key=lambda one: one[0].timestamp() if one[0] else 0.0, reverse=True)
     found = list({" ".join(text.split()).casefold(): text for _, text in reversed(dated)}.values())[::-1]
@@ -128,6 +129,9 @@ def _entry(one: LearningEntry) -> Document:
         "promotedAt": wire.instant(one.promoted_at),
         "promotedFrom": [{"id": source.entry, "session": source.session} for source in one.promoted_from],
         "review": one.review,
+        "trust": label(one.trust, approved=bool(one.approved_by)),
+        "approvedBy": one.approved_by,
+        "approvedAt": wire.instant(one.approved_at),
         "because": one.retired_because or one.merged_into,
         "path": one.path,
     }

@@ -94,7 +94,7 @@ VERBS: Mapping[str, Verb] = {
         *("action", "workspace", "id", "reason", "scope", "session", "kind", "words", "limit", "judge"),
         speaks=True,
     ),
-    "bubbles": _verb(guiding.bubbles, "action", "state", "agent", "limit", speaks=True),
+    "bubbles": _verb(guiding.bubbles, "action", "id", "state", "agent", "limit", speaks=True),
     "tasks": _verb(
         managing.tasks, "action", "id", "title", "channel", "workspace", "needs", "state", "limit", speaks=True
     ),

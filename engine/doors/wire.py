@@ -261,6 +261,7 @@ def waiting(one: Waiting) -> Document:
         "title": one.title,
         "since": instant(one.since),
         "session": one.session_id,
+        "hostile": one.hostile,
     }
 
 

@@ -111,6 +111,14 @@ class BubbleQueued(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BubbleApproved(Event):
+    """The operator lets words of others go up to `leader`: the next round takes them."""
+
+    agent: str
+    leader: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BubbleRefused(Event):
     """A learning stays where it is; `gate` says which gate refused it, `reason` why."""
 

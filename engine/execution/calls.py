@@ -33,6 +33,7 @@ from engine.values import (
     Refusal,
     SessionView,
     SourceKind,
+    Trust,
     sanitise,
 )
 from engine.values.secrets import redact
@@ -341,8 +342,16 @@ def pack(parts: Sequence[PromptPart]) -> bytes:
         }
         for part in parts
     ]
-    document = {"sources": [[one.kind.value, one.ref, one.label] for one in sources], "parts": told}
+    document = {"sources": [_packed(one) for one in sources], "parts": told}
     return zlib.compress(json.dumps(document, ensure_ascii=False).encode(errors="replace"))
+
+
+def _packed(one: PromptSource) -> list[Any]:
+    return [one.kind.value, one.ref, one.label, one.trust.value if one.trust else "", one.approved]
+
+
+def _unpacked(kind: str, ref: str, label: str, trust: str = "", approved: bool = False) -> PromptSource:
+    return PromptSource(SourceKind(kind), ref, label, Trust(trust) if trust else None, approved)
 
 
 def unpack(data: bytes) -> tuple[PromptPart, ...]:
@@ -350,7 +359,7 @@ def unpack(data: bytes) -> tuple[PromptPart, ...]:
     if not data:
         return ()
     document = json.loads(zlib.decompress(data))
-    sources = [PromptSource(SourceKind(kind), ref, label) for kind, ref, label in document["sources"]]
+    sources = [_unpacked(*one) for one in document["sources"]]
     return tuple(
         PromptPart(
             part["name"],

@@ -14,11 +14,11 @@ from typing import Any
 from sqlalchemy import JSON, CheckConstraint, Column, Index
 from sqlmodel import Field, col, select
 
-from engine.events import BubbleQueued, BubbleRefused, MemoryBubbleFlushed
+from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents, Lineage
 from engine.hierarchy.bubble import DirectLeader, judge, known_as
 from engine.hierarchy.cascade_config import CascadeConfig
-from engine.hierarchy.profiles import Profiles
+from engine.hierarchy.profiles import APPROVED, TRUST, Profiles
 from engine.hierarchy.seeds import item_text
 from engine.hierarchy.tiers import capabilities
 from engine.storage.database import Database, Transaction
@@ -35,8 +35,11 @@ from engine.values import (
     Randomness,
     Refusal,
     Score,
+    Trust,
     Waiting,
+    sanitise,
 )
+from engine.values.trust import may_guide
 
 
 class BubbleRow(Row, table=True):
@@ -66,6 +69,8 @@ class BubbleRow(Row, table=True):
     at: datetime = Field(sa_column=utc())
     flushed_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     pattern: str = ""
+    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
+    approved_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
 
 
 _QUEUED = (
@@ -124,6 +129,23 @@ class Bubbles:
 
         return self._database.write(work)
 
+    def approve(self, bubble_id: str) -> Bubble:
+        """The operator lets words of others go up (SPEC 6.8): the next round takes them. Raises `Refusal`:
+        `unknown_bubble`, `not_waiting`."""
+
+        def work(tx: Transaction) -> Bubble:
+            row = tx.session.get(BubbleRow, bubble_id)
+            if row is None:
+                raise Refusal("unknown_bubble", f"there is no bubble {sanitise(bubble_id)[:60]}", "clawpy bubbles list")
+            if row.state != BubbleState.QUEUED.value or _bubble(row).may_guide:
+                raise Refusal("not_waiting", f"{row.id} does not wait for a word of yours", "clawpy bubbles list")
+            row.approved_at = tx.now
+            tx.session.add(row)
+            tx.record(BubbleApproved(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
+            return _bubble(row)
+
+        return self._database.write(work)
+
     def list(self, *, state: BubbleState | None = None, agent: str = "", limit: int = 100) -> Sequence[Bubble]:
         """The newest first; of one state, or of those an agent sent or receives."""
         query = select(BubbleRow).order_by(col(BubbleRow.at).desc(), col(BubbleRow.id)).limit(limit)
@@ -158,9 +180,11 @@ class Bubbles:
         nothing in the way that it goes up with the next round, or at a word."""
         queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MOST_WAITING)))
         of_leader: dict[str, list[Bubble]] = {}
-        for one in queued:
+        found = [
+            Waiting("bubble", one.id, _asks(one), one.at, text=one.learning.text) for one in queued if not one.may_guide
+        ]
+        for one in (one for one in queued if one.may_guide):
             of_leader.setdefault(one.leader, []).append(one)
-        found = []
         for leader, bubbles in of_leader.items():
             first = bubbles[0]
             what = f"“{first.learning.text}”" if len(bubbles) == 1 else f"{len(bubbles)} discoveries"
@@ -223,7 +247,8 @@ class Bubbles:
         chosen: dict[str, list[BubbleRow]] = {}
         for row in queued:
             of_leader = chosen.setdefault(row.leader, [])
-            if row.leader in taking and len(of_leader) < config.bubble_max_per_cycle:
+            may = may_guide(Trust(row.trust), approved=row.approved_at is not None)
+            if may and row.leader in taking and len(of_leader) < config.bubble_max_per_cycle:
                 of_leader.append(row)
         flushed = {}
         for leader, rows in chosen.items():
@@ -275,12 +300,17 @@ class Bubbles:
         known = next((one for one in patterns if one.key == key), None)
         if known is None:
             key = self._profiles.name_of(row.text)
-            self._profiles.write(tx, row.leader, "patterns", key, {"text": row.text}, (source,))
+            body = {"text": row.text, TRUST: row.trust, APPROVED: row.approved_at is not None}
+            self._profiles.write(tx, row.leader, "patterns", key, body, (source,))
         elif source not in known.sources:
-            body = {"text": known.text}
+            body = {"text": known.text, TRUST: known.trust.value, APPROVED: known.trust is Trust.QUOTED}
             self._profiles.write(tx, row.leader, "patterns", key, body, (*known.sources, source))
         row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED.value, key, tx.now
         tx.session.add(row)
+
+
+def _asks(one: Bubble) -> str:
+    return f"let “{one.learning.text}” guide those under {one.leader}? it is a quote: clawpy bubbles approve {one.id}"
 
 
 def _better(learning: Learning, row: BubbleRow) -> bool:
@@ -294,6 +324,7 @@ def _fill(row: BubbleRow, learning: Learning, said: str, leader: str, gates: Seq
     row.state = (BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED).value
     row.text = said
     row.category, row.session, row.workspace = item_text(learning.category), learning.session, learning.workspace
+    row.trust, row.approved_at = learning.trust.value, None
     row.confidence, row.importance = learning.confidence.value, learning.importance.value
     row.reasons = {
         "confidence": list(learning.confidence.reasons),
@@ -315,8 +346,10 @@ def _bubble(row: BubbleRow) -> Bubble:
         importance=Score(row.importance, tuple(reasons["importance"])),
         evidence=tuple(reasons["evidence"]),
         workspace=row.workspace,
+        trust=Trust(row.trust),
     )
     gates = tuple(GateResult(one["number"], one["name"], one["passed"], one["reason"]) for one in row.gates)
     return Bubble(
-        row.id, learning, row.leader, BubbleState(row.state), gates, row.at, row.flushed_at, row.pattern
+        row.id, learning, row.leader, BubbleState(row.state), gates, row.at, row.flushed_at, row.pattern,
+        row.approved_at,
     )  # fmt: skip

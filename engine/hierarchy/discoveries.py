@@ -14,8 +14,9 @@ from typing import Any
 
 from engine.storage.database import Database
 from engine.storage.facts_read import Fact, Facts, FactsRead
-from engine.values import Basis, Bubble, Learning, Refusal, Touched
+from engine.values import Basis, Bubble, Learning, Refusal, Touched, Trust
 from engine.values.evidence import confidence, importance
+from engine.values.trust import of_names
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,8 @@ NAMED = 3
 
 QUOTED = 160
 """Characters of a prompt that are quoted."""
+
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 
 MOST_WORDS = 8
 """Words of a category."""
@@ -62,14 +65,18 @@ def healed(session: str, workspace: str, payload: dict[str, Any], seconds: float
         importance=importance(touched),
         evidence=(f"red at first, green after {payload.get('attempts', 0)} attempts", *failing[:NAMED]),
         workspace=workspace,
+        trust=of_names(failing),
     )
 
 
 def corrected(card: str, workspace: str, one: Correction) -> Learning:
-    """From an approval with an edit: what the operator wants instead. Pure."""
+    """From an approval with an edit: what the operator put into it. Where the operator only took something out, what is
+    told are words of others. Pure."""
+    new = _new(one.original, one.edited)
+    said = f"the operator wants “{_short(new)}”" if new else f"the operator does not want “{_short(one.original)}”"
     return Learning(
         id=f"corrected:{card}",
-        text=f"On {one.channel} the operator wants “{_short(one.edited)}” rather than “{_short(one.original)}”",
+        text=f"On {one.channel} {said}",
         category=" ".join(dict.fromkeys(re.findall(r"[a-z0-9]+", f"{one.kind} {one.channel}".lower()))),
         agent=one.agent,
         session=one.session,
@@ -77,6 +84,7 @@ def corrected(card: str, workspace: str, one: Correction) -> Learning:
         importance=importance(Touched(failure_avoided=True, cost=one.estimate, reach=one.like)),
         evidence=(f"card {card} was edited before it was approved",),
         workspace=workspace,
+        trust=Trust.OPERATOR if new else Trust.QUOTED,
     )
 
 
@@ -143,6 +151,13 @@ def _tells(fact: Fact) -> bool:
     if fact.kind == "ValidationHealed":
         return bool(fact.payload.get("agent") and fact.payload.get("failing"))
     return fact.kind == "PredictionConfirmed" and bool(fact.payload.get("edited"))
+
+
+def _new(original: str, edited: str) -> str:
+    """The sentences of `edited` that are not in `original`."""
+    known = {" ".join(one.split()) for one in _SENTENCE.split(original)}
+    said = (" ".join(one.split()) for one in _SENTENCE.split(edited))
+    return " ".join(one for one in said if one and one not in known)
 
 
 def _short(text: str) -> str:

@@ -22,7 +22,12 @@ from engine.values import (
     PromptLine,
     PromptSource,
     SourceKind,
+    Trust,
 )
+from engine.values.trust import least
+
+_Item = tuple[str, str, tuple[PatternSource, ...], Trust]
+"""Key, text, sources, and whose words it is."""
 
 Count = Callable[[str], int]
 """How many tokens a text is."""
@@ -112,22 +117,22 @@ def items(speaker: Speaker, count: Count) -> list[GuidanceItem]:
         return []
     found: list[GuidanceItem] = []
     for section in SAYS[min(speaker.hop, len(SAYS) - 1)]:
-        for key, text, sources in _of(profile, section, key_only=speaker.hop > 0)[:MOST_ITEMS]:
+        for key, text, sources, trust in _of(profile, section, key_only=speaker.hop > 0)[:MOST_ITEMS]:
             said = item_text(text)
             if said:
                 ref = f"{speaker.leader}#{section}/{key}"
-                found.append(GuidanceItem(section, ref, said, count(_written(section, said)), sources))
+                found.append(GuidanceItem(section, ref, said, count(_written(section, said)), sources, trust))
     return found
 
 
-def _of(profile: LeaderProfile, section: str, *, key_only: bool) -> list[tuple[str, str, tuple[PatternSource, ...]]]:
+def _of(profile: LeaderProfile, section: str, *, key_only: bool) -> list[_Item]:
     if section == "patterns":
         patterns: Sequence[Pattern] = profile.patterns[:KEY_PATTERNS] if key_only else profile.patterns
-        return [(one.key, one.said, one.sources) for one in patterns]
+        return [(one.key, one.said, one.sources, one.trust) for one in patterns]
     if section == "recent-decisions":
-        return [(one.id, one.text, ()) for one in profile.decisions]
+        return [(one.id, one.text, (), one.trust) for one in profile.decisions]
     texts = profile.principles if section == "principles" else profile.guardrails
-    return [(str(number), text, ()) for number, text in enumerate(texts, 1)]
+    return [(str(number), text, (), Trust.OPERATOR) for number, text in enumerate(texts, 1)]
 
 
 def _fit(speaker: Speaker, share: int, count: Count) -> _Said:
@@ -178,14 +183,22 @@ def _leader(said: _Said) -> list[PromptLine]:
         if not kept:
             continue
         if section in JOINED:
-            source = _source(f"{said.speaker.leader}#{section}", said.speaker)
-            text = " | ".join(escape(item.text) for item in kept)
+            source = _source(f"{said.speaker.leader}#{section}", said.speaker, least(item.trust for item in kept))
+            text = " | ".join(escape(with_approval(item)) for item in kept)
             lines.append(PromptLine(f"    <{section}>{text}</{section}>", source))
         else:
             lines.append(PromptLine(f"    <{section}>", OURS))
-            lines += [PromptLine(f"      - {escape(one.text)}", _source(one.ref, said.speaker)) for one in kept]
+            lines += [
+                PromptLine(f"      - {escape(with_approval(one))}", _source(one.ref, said.speaker, one.trust))
+                for one in kept
+            ]
             lines.append(PromptLine(f"    </{section}>", OURS))
     return [*lines, PromptLine(f"  {closing}", OURS)]
+
+
+def with_approval(item: GuidanceItem) -> str:
+    """What an item says; words of others say that the operator approved them, or they would not be here."""
+    return f"{item.text} (approved by the operator)" if item.trust is Trust.QUOTED else item.text
 
 
 def _written(section: str, text: str) -> str:
@@ -196,5 +209,5 @@ def _tags(one: Speaker) -> tuple[str, str]:
     return f'<leader id={quoteattr(one.leader)} tier="{one.tier}" hop="{one.hop}">', "</leader>"
 
 
-def _source(ref: str, one: Speaker) -> PromptSource:
-    return PromptSource(SourceKind.LEADER, ref, f"{one.leader}, {one.hop + 1} up")
+def _source(ref: str, one: Speaker, trust: Trust) -> PromptSource:
+    return PromptSource(SourceKind.LEADER, ref, f"{one.leader}, {one.hop + 1} up", trust, trust is Trust.QUOTED)

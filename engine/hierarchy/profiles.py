@@ -34,10 +34,16 @@ from engine.values import (
     PatternVersion,
     Randomness,
     Refusal,
+    Trust,
 )
+from engine.values.trust import may_guide
 
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
 LISTS = ("principles", "guardrails")
+TRUST, APPROVED = "trust", "approved"
+"""Under these keys the body of a pattern says whose words it is and, of a quote, that the operator approved it. A quote
+that does not say so is no pattern, whoever wrote it into a shared leadership."""
+
 RECENT = 5
 """So many decisions are recent ones."""
 
@@ -161,8 +167,8 @@ def profile_of(seed: LeaderProfile, entries: Sequence[Entry], uses: Iterable[Use
         said = str(one.body.get("text", ""))
         if section == "patterns":
             patterns.pop(key, None)
-            if said:
-                patterns[key] = Pattern(key, said, at=one.at, sources=tuple(learnt[key, said]))
+            if said and may_guide(_trust(one), approved=bool(one.body.get(APPROVED))):
+                patterns[key] = Pattern(key, said, at=one.at, sources=tuple(learnt[key, said]), trust=_trust(one))
         elif section == "decisions":
             decisions.pop(key, None)
             if said:
@@ -172,7 +178,7 @@ def profile_of(seed: LeaderProfile, entries: Sequence[Entry], uses: Iterable[Use
         elif one.body:
             lists[section] = tuple(str(item) for item in one.body.get("items", ()))
     weighed = [
-        Pattern(one.key, one.text, counted.get(one.key, 0), one.at, last.get(one.key), one.sources)
+        Pattern(one.key, one.text, counted.get(one.key, 0), one.at, last.get(one.key), one.sources, one.trust)
         for one in patterns.values()
     ]
     weighed.sort(key=lambda one: (-one.uses, -one.at.timestamp() if one.at else 0.0, one.key))
@@ -258,7 +264,7 @@ class Profiles:
             if not isinstance(value, str):
                 raise Refusal("bad_profile", f"{section} is a text", "give one text")
             said = item_text(value)
-            body = {"text": said} if said else {}
+            body = {"text": said, TRUST: Trust.OPERATOR.value} if said else {}
             if section == "domain":
                 key = ""
             elif not key and not said:
@@ -443,6 +449,12 @@ def _entry(row: Any) -> Entry:
     leader, section, key, body, at, origin, sources, version = row
     told = tuple(PatternSource(one["learning"], one["agent"], one.get("session", "")) for one in sources)
     return Entry(leader, section, key, body, at, origin, told, version)
+
+
+def _trust(one: Entry) -> Trust:
+    """Whose words a pattern is; those that do not say it are quotes."""
+    said = one.body.get(TRUST)
+    return Trust(said) if said in list(Trust) else Trust.QUOTED
 
 
 def _plain(one: Entry) -> list[dict[str, str]]:

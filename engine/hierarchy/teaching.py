@@ -15,6 +15,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.events import TeachingRefreshed, WisdomTaught
 from engine.hierarchy.agents import Agents
+from engine.hierarchy.guidance_block import with_approval
 from engine.hierarchy.tiers import capabilities
 from engine.plain_files import read_plain
 from engine.storage import state
@@ -46,7 +47,7 @@ def inherited(guidance: Guidance) -> str:
 
 
 def _listed(title: str, items: list[GuidanceItem]) -> list[str]:
-    return ["", f"{title}:", "", *(f"- {item.text}" for item in items)] if items else []
+    return ["", f"{title}:", "", *(f"- {with_approval(item)}" for item in items)] if items else []
 
 
 class Teaching:

@@ -165,6 +165,11 @@ class Wisdom:
         """What was found out in a workspace and is a pattern of a leader now, the newest first (SPEC 1.12)."""
         return self._bubbles.learnt(workspace)
 
+    def approve(self, bubble_id: str) -> Bubble:
+        """Let words of others go up, at the operator's word (SPEC 6.8). Raises `Refusal`: `unknown_bubble`,
+        `not_waiting`."""
+        return self._bubbles.approve(bubble_id)
+
     def waiting(self) -> Sequence[Waiting]:
         """What of the queue is among what waits for the operator (SPEC 9.3), by leader."""
         return self._bubbles.waiting()

@@ -24,7 +24,7 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact
 from engine.storage.following import NotYet
-from engine.values import ChainReport, LearningEntry, LearningScope, Refusal
+from engine.values import ChainReport, LearningEntry, LearningScope, Refusal, Trust
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +175,8 @@ class Chain:
         with self._files.watched() as forgotten:
             for entry in self._files.entries():
                 if entry.scope is not LearningScope.PROJECT or not promotable(entry) or forgotten(texts_of(entry)):
+                    continue
+                if entry.trust is Trust.QUOTED:  # also an approved one: the operator alone promotes it (SPEC 6.8)
                     continue
                 if self._rising(entry).promoted:
                     done = _joined(done, self._judge_one(entry, forgotten))

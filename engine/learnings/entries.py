@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from engine.learnings.front_matter import Value
 from engine.learnings.page import Part, clean_text
 from engine.learnings.sameness import folded
-from engine.values import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType
+from engine.values import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Trust
+
+UNAPPROVED = "quoted from sessions, and never approved by you"
+"""Why a quote of a project or of all waits for the operator."""
 
 LONGEST = 2_000
 """Characters of an entry that we write."""
@@ -50,7 +53,7 @@ def read_entry(part: Part, place: Place) -> LearningEntry:
     status = _one_of(part, "status", LearningStatus, LearningStatus.ACTIVE)
     said = part.text
     kind = place.kind
-    return LearningEntry(
+    entry = LearningEntry(
         id=part.id,
         scope=place.scope,
         scope_id=place.scope_id,
@@ -81,7 +84,14 @@ def read_entry(part: Part, place: Place) -> LearningEntry:
         review=text("review"),
         review_since=_instant(part, "review_since"),
         continues=text("continues"),
+        trust=_one_of(part, "trust", Trust, _unsaid(part, place)),
+        approved_by=text("approved_by"),
+        approved_at=_instant(part, "approved_at"),
     )
+    # Pages of earlier versions say of no entry whose words it is, and hold quotes that nobody was asked about.
+    above = entry.scope in (LearningScope.PROJECT, LearningScope.GLOBAL) and kind is not LearningKind.PROXY
+    unasked = above and entry.active and not entry.may_guide and not entry.review
+    return replace(entry, review=UNAPPROVED, review_since=entry.promoted_at) if unasked else entry
 
 
 def as_fields(entry: LearningEntry) -> dict[str, Value]:
@@ -111,6 +121,9 @@ def as_fields(entry: LearningEntry) -> dict[str, Value]:
         "merged_into": entry.merged_into,
         "review": entry.review,
         "review_since": stamp(entry.review_since),
+        "trust": entry.trust.value,
+        "approved_by": entry.approved_by,
+        "approved_at": stamp(entry.approved_at),
     }
     return {key: value for key, value in fields.items() if value not in ("", []) or key in ALWAYS}
 
@@ -120,9 +133,13 @@ def sources_written(sources: tuple[EntrySource, ...]) -> list[str]:
     return [f"{one.entry}@{one.session}" if one.session else one.entry for one in sources]
 
 
-def entry_id(scope: LearningScope, scope_id: str, kind: LearningKind, about: str, text: str) -> str:
-    """An id that follows from what an entry says and where, so that who finds it twice writes it once."""
+def entry_id(
+    scope: LearningScope, scope_id: str, kind: LearningKind, about: str, text: str, trust: Trust = Trust.OPERATOR
+) -> str:
+    """An id that follows from what an entry says and where, so that who finds it twice writes it once. A quote
+    that says the same is another entry."""
     said = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or folded(text)}"
+    said += "\nquoted" if trust is Trust.QUOTED else ""
     return "lrn_" + hashlib.sha256(said.encode(errors="replace")).hexdigest()[:16]
 
 
@@ -145,6 +162,12 @@ def stamp(instant: datetime | None) -> str:
 def _source(text: str) -> EntrySource:
     entry, _, session = text.partition("@")
     return EntrySource(entry, session)
+
+
+def _unsaid(part: Part, place: Place) -> Trust:
+    """The label of an entry without one: the operator wrote it by hand, unless it names a session that it is from."""
+    from_session = place.session or part.value("session_id") or part.value("promoted_from")
+    return Trust.QUOTED if from_session else Trust.OPERATOR
 
 
 def _where(part: Part, key: str) -> str:

@@ -199,7 +199,7 @@ class Extraction:
         )
 
     def _risen(self, entry: LearningEntry, session: Scope, at: datetime) -> LearningEntry:
-        id = entry_id(session.level, session.id, entry.kind, entry.about, entry.text)
+        id = entry_id(session.level, session.id, entry.kind, entry.about, entry.text, entry.trust)
         return replace(
             entry,
             id=id,
@@ -241,7 +241,7 @@ def made(one: Found, scope: Scope, record: SessionRecord, at: datetime) -> Learn
     view = record.view
     within = f"{view.id}/{scope.team}" if scope.team else scope.id
     text = one.text[:LONGEST]
-    id = entry_id(scope.level, within, one.kind, one.about, text)
+    id = entry_id(scope.level, within, one.kind, one.about, text, one.trust)
     return LearningEntry(
         id=id,
         scope=scope.level,
@@ -264,4 +264,5 @@ def made(one: Found, scope: Scope, record: SessionRecord, at: datetime) -> Learn
         about=one.about,
         path=scope.page(one.kind, id),
         continues=record.continues,
+        trust=one.trust,
     )

@@ -12,8 +12,10 @@ from engine.clock import Clock
 from engine.events import LearningKept
 from engine.learnings.asking import Extractor, Judge
 from engine.learnings.chain import FOLLOWED, Chain
+from engine.learnings.entries import stamp
 from engine.learnings.extraction import Extraction
 from engine.learnings.forgetting import LearningTexts
+from engine.learnings.front_matter import Value
 from engine.learnings.meaning import KeptMeaning, Make
 from engine.learnings.provenance import Provenance
 from engine.learnings.record import Records
@@ -36,6 +38,7 @@ from engine.values import (
     RetractReport,
     ScopeState,
     SessionView,
+    Trust,
     Waiting,
     sanitise,
 )
@@ -192,7 +195,7 @@ class Learnings:
         return sorted((one for one in up if session_id in known.sessions(one)), key=_newest)
 
     def waiting(self) -> list[Waiting]:
-        """What waits for the operator's word: entries whose source was retracted."""
+        """What waits for the operator's word: quotes that recur, and entries whose source was retracted."""
         changes, found = self._reviews
         if changes != self.files.changes:
             changes = self.files.changes
@@ -200,7 +203,9 @@ class Learnings:
             self._reviews = changes, found
         now = self._clock.now()
         return [
-            Waiting("learning", one.id, f"does it still hold? {one.title} ({one.review})", one.review_since or now)
+            Waiting(
+                "learning", one.id, f"{_asks(one)} {one.title} ({one.review})", one.review_since or now, text=one.text
+            )
             for one in found
         ]
 
@@ -221,14 +226,17 @@ class Learnings:
             return report
 
     def keep(self, id: str) -> LearningEntry:
-        """An entry that waits for review goes on holding. Raises `Refusal`: `unknown_learning`, `ambiguous_id`,
-        `not_waiting`."""
+        """An entry that waits for review holds; a quote may guide from now on, approved by the operator. Raises
+        `Refusal`: `unknown_learning`, `ambiguous_id`, `not_waiting`."""
         with self._chain.alone():
             entry = _find(Provenance.of(self.files.entries()), id)
             if not entry.review or not entry.active:
                 raise Refusal("not_waiting", f"{entry.id} does not wait for review")
+            fields: dict[str, Value] = {"review": "", "review_since": ""}
+            if entry.trust is Trust.QUOTED:
+                fields |= {"approved_by": "operator", "approved_at": stamp(self._clock.now())}
             told = LearningKept(subject=entry.id, workspace=entry.workspace)
-            self.files.apply([Change(entry.path, entry.id, {"review": "", "review_since": ""})], [told])
+            self.files.apply([Change(entry.path, entry.id, fields)], [told])
         return _find(Provenance.of(self.files.entries()), entry.id)
 
     def promote(self, id: str) -> LearningEntry:
@@ -249,6 +257,10 @@ class Learnings:
     def faults(self) -> list[str]:
         """Pages and entries that make no sense, each with file and line."""
         return self.files.faults()
+
+
+def _asks(one: LearningEntry) -> str:
+    return "does it still hold?" if one.may_guide else "let it guide agents?"
 
 
 def _find(known: Provenance, id: str) -> LearningEntry:

@@ -4,7 +4,7 @@ again. Pure: a plan is made of entries, and carried out elsewhere.
 What a scope has already is reinforced, and not written again; each entry counts each session once. So a plan that was
 carried out leaves nothing to plan. What is retired, waits for review, is about the human or an agent's own tools, or
 was only feared or assumed goes no further; and what the operator retired in a project does not come back by being said
-again.
+again. Quotes (SPEC 6.8) are counted with quotes only, and wait in the project for the operator's word.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from engine.events import Event, LearningPromoted, LearningReinforced
-from engine.learnings.entries import entry_id, sources_written, stamp
+from engine.learnings.entries import UNAPPROVED, entry_id, sources_written, stamp
 from engine.learnings.front_matter import Value
 from engine.learnings.own_tools import of_own_tools
 from engine.learnings.recurrence import Cluster, Meaning, clusters, matches
@@ -28,8 +28,10 @@ from engine.values import (
     LearningEntry,
     LearningKind,
     LearningStatus,
+    Trust,
 )
 from engine.values.evidence import CONFIDENCE, REACH, confidence
+from engine.values.trust import least, may_guide
 
 REPEATED = CONFIDENCE[Basis.REPEATED][0]
 ENOUGH = 3
@@ -99,7 +101,7 @@ def to_project(
     standing = [one for one in there if one.kind is not LearningKind.PROXY]
     used = {source.entry for one in standing for source in one.promoted_from}
     known = _known(standing, pool)
-    had = _matched(pool, known, meaning)
+    had = _matched(pool, known, meaning) | _echoed(pool, known, meaning)
     free = [one for one in pool if one.id not in had and one.id not in used]
     new = [_promoted(one, scope, now) for one in clusters(free, meaning)]
     ids = {one.id for one in standing}
@@ -119,7 +121,7 @@ def to_global(
         ours = {one.session for one in had.promoted_from} | set(had.reinforced_by)
         more = tuple(one for one in sessions if one not in ours)
         return Plan(reinforced=((had, more),) if more and had.active and not had.review else ())
-    id = entry_id(scope.level, scope.id, entry.kind, entry.about, entry.text)
+    id = entry_id(scope.level, scope.id, entry.kind, entry.about, entry.text, entry.trust)
     risen = replace(
         entry,
         id=id,
@@ -172,7 +174,9 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
     centre = cluster.centre
     below = {source.entry for one in cluster.members for source in one.promoted_from}
     tops = [one for one in cluster.members if one.id not in below or one is centre]
-    id = entry_id(scope.level, scope.id, centre.kind, centre.about, centre.text)
+    trust = least(one.trust for one in cluster.members)
+    waits = not may_guide(trust, approved=False)
+    id = entry_id(scope.level, scope.id, centre.kind, centre.about, centre.text, trust)
     number = len(cluster.sessions)
     best = max(cluster.members, key=lambda one: (one.confidence, one.id))
     sure = confidence(Basis.SINGLE, number)
@@ -200,7 +204,21 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
         reinforced_by=(),
         reinforcement_count=0,
         last_reinforced=None,
+        trust=trust,
+        approved_by="",
+        approved_at=None,
+        review=UNAPPROVED if waits else "",
+        review_since=now if waits else None,
     )
+
+
+def _echoed(
+    pool: Sequence[LearningEntry], known: Mapping[str, LearningEntry], meaning: Meaning
+) -> dict[str, LearningEntry]:
+    """Quotes that say what the scope holds already in trusted words: nobody has to be asked about them."""
+    quotes = [one for one in pool if one.trust is Trust.QUOTED]
+    trusted = {name: replace(one, trust=Trust.QUOTED) for name, one in known.items() if one.trust is not Trust.QUOTED}
+    return _matched(quotes, trusted, meaning)
 
 
 def _known(standing: Iterable[LearningEntry], pool: Iterable[LearningEntry]) -> dict[str, LearningEntry]:

@@ -2,8 +2,9 @@
 
 Recall ranks what fits a task out of everything that was ever said; what was promoted is little, proven, and holds
 whatever the task is, so it does not compete with it. Where there is more than fits, what names the same files or words
-as the task comes first, then what is surest and weighs most. It was written by agents and people: it goes between tags
-that it cannot close. What `AGENTS.md` says already in its marked section is not said twice.
+as the task comes first, then what is surest and weighs most. Only what the operator said or approved and what the
+engine measured is in it (SPEC 6.8), between tags that it cannot close. What `AGENTS.md` says already
+in its marked section is not said twice.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from engine.values import (
     PromptRequest,
     PromptSource,
     SourceKind,
+    Trust,
     prompt_words,
     sanitise,
 )
@@ -76,7 +78,7 @@ class LearntPart:
     def _holding(self, workspace: str) -> list[LearningEntry]:
         """What holds in a workspace: of its project, and of all."""
         own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
-        found = [one for one in (*own, *self._files.entries(GLOBAL, below=False)) if promotable(one)]
+        found = [one for one in (*own, *self._files.entries(GLOBAL, below=False)) if promotable(one) and one.may_guide]
         written = _written(workspace) if found else ""
         once: dict[str, LearningEntry] = {}
         for one in found:
@@ -120,8 +122,9 @@ def in_order(found: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
 def entry_lines(one: LearningEntry) -> list[PromptLine]:
     """An entry as lines of a prompt, each with the entry as its source."""
     label = "learnt everywhere" if one.scope is LearningScope.GLOBAL else "learnt here"
-    source = PromptSource(SourceKind.LEARNING, one.id, label)
-    text = _NO_XML.sub("\ufffd", sanitise(one.text)).strip()
+    approved = one.trust is Trust.QUOTED
+    source = PromptSource(SourceKind.LEARNING, one.id, label, one.trust, approved)
+    text = _NO_XML.sub("\ufffd", sanitise(one.text)).strip() + (" (approved by the operator)" if approved else "")
     return [
         PromptLine(("- " if number == 0 else "  ") + escape(line), source)
         for number, line in enumerate(text.split("\n"))

@@ -46,7 +46,8 @@ class Edit:
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
     """One session, as it really went. `leader` is its agent's, "" for none; `facts` are those of `KINDS`; `red` are
-    tests that failed in the workspace when it began; `continues` is the first of the sessions that it goes on with."""
+    tests that failed in the workspace when it began; `continues` is the first of the sessions that it goes on with;
+    `own_words` says that the operator wrote what it was asked."""
 
     view: SessionView
     leader: str = ""
@@ -56,6 +57,7 @@ class SessionRecord:
     edit: Edit | None = None
     red: tuple[str, ...] = ()
     continues: str = ""
+    own_words: bool = False
 
     @property
     def seconds(self) -> float:

@@ -4,6 +4,9 @@ Streams: *observations* (tests, tools, what was stated), *escalation* (what was 
 *intent-alignment* (what the operator corrected, threw away, took back). What tests or people showed to be wrong is
 *corrective*. What rules find carries what it is `about`, so that it is known again without comparing words; what people
 and agents said is kept in their words alone, for words of ours around them would make all of them alike.
+
+Each says whose words it is made of (SPEC 6.8): the operator's, ours about what was measured, or a quote. What names a
+command, an error or a prompt that is not the operator's own is a quote, even where the operator decided about it.
 """
 
 from __future__ import annotations
@@ -24,9 +27,11 @@ from engine.values import (
     Score,
     SessionState,
     Touched,
+    Trust,
     sanitise,
 )
 from engine.values.evidence import confidence, importance
+from engine.values.trust import of_names
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
 PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
@@ -59,6 +64,7 @@ class Found:
     importance: Score
     about: str = ""
     title: str = ""
+    trust: Trust = Trust.QUOTED
 
 
 def found(record: SessionRecord) -> list[Found]:
@@ -86,7 +92,10 @@ def found(record: SessionRecord) -> list[Found]:
     once: dict[tuple[str, str, str], Found] = {}
     for one in every:
         if one.text.strip():
-            once.setdefault((one.kind.value, one.about, "" if one.about else folded(one.text)), one)
+            key = (one.kind.value, one.about, "" if one.about else folded(one.text))
+            former = once.setdefault(key, one)
+            if former.trust is not Trust.OPERATOR and one.trust is Trust.OPERATOR:
+                once[key] = one
     return list(once.values())[:MOST]
 
 
@@ -105,6 +114,7 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
                     Basis.TESTS,
                     touched,
                     LearningType.PROCEDURAL,
+                    trust=of_names([one]),
                 )
                 for one in failing
             ]
@@ -117,6 +127,7 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
                     CORRECTIVE,
                     Basis.TESTS,
                     touched,
+                    trust=of_names([one]),
                 )
                 for one in failing
             ]
@@ -129,6 +140,7 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
                     Basis.TESTS,
                     spent,
                     LearningType.PROCEDURAL,
+                    trust=of_names([one]),
                 )
                 for one in failing
             ]
@@ -150,6 +162,7 @@ def of_fact(fact: Fact, record: SessionRecord) -> list[Found]:
                     OBSERVATIONS,
                     Basis.SINGLE,
                     _with(spent, reach=len(files)),
+                    trust=of_names([one]),
                 )
                 for one in files
             ]
@@ -176,6 +189,7 @@ def edited(edit: Edit) -> list[Found]:
             ALIGNMENT,
             confidence(Basis.OPERATOR),
             importance(touched),
+            trust=Trust.OPERATOR if new else Trust.QUOTED,
         )
         for one in texts[:MOST_OF_ONE]
     ]
@@ -199,6 +213,7 @@ def _stated(one: Said, spent: Touched) -> Found:
         CORRECTIVE if corrective else ALIGNMENT if one.speaker == "operator" else OBSERVATIONS,
         confidence(basis),
         importance(_with(spent, failure=corrective)),
+        trust=Trust.OPERATOR if one.speaker == "operator" else Trust.QUOTED,
     )
 
 
@@ -232,6 +247,7 @@ def _unwanted(record: SessionRecord, how: str, about: str) -> Found:
         Basis.SINGLE,
         _with(_spent(record), failure=True),
         LearningType.CORRECTIVE,
+        trust=Trust.OPERATOR if record.own_words else Trust.QUOTED,
     )
 
 
@@ -242,8 +258,10 @@ def _task(
     basis: Basis,
     touched: Touched,
     type: LearningType = LearningType.DECLARATIVE,
+    *,
+    trust: Trust = Trust.QUOTED,
 ) -> Found:
-    return Found(LearningKind.TASK, type, text, phase, confidence(basis), importance(touched), about)
+    return Found(LearningKind.TASK, type, text, phase, confidence(basis), importance(touched), about, trust=trust)
 
 
 def _institutional(

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from engine.values import LearningEntry, LearningKind, LearningType
+from engine.values import LearningEntry, LearningKind, LearningType, Trust
 
 THRESHOLD = 0.8
 """Two entries are the same from this cosine on (SPEC 6.2)."""
@@ -88,13 +88,16 @@ class Kin:
     about: str
     names: frozenset[str]
     negative: bool
+    quoted: bool
 
 
 def kin(entry: LearningEntry) -> Kin:
-    """Which entries this one could be the same as."""
+    """Which entries this one could be the same as. Quotes are counted with quotes only: a tool that repeats what the
+    operator says adds no weight to it, and takes none away."""
+    quoted = entry.trust is Trust.QUOTED
     if entry.about:
-        return Kin(entry.kind, entry.type, entry.about, frozenset(), False)
-    return Kin(entry.kind, entry.type, "", names(entry.text), _negative(entry.text))
+        return Kin(entry.kind, entry.type, entry.about, frozenset(), False, quoted)
+    return Kin(entry.kind, entry.type, "", names(entry.text), _negative(entry.text), quoted)
 
 
 @lru_cache(KEPT)

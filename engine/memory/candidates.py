@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from engine.memory.features import READ
 from engine.storage.database import Database
-from engine.values import Layer
+from engine.values import Layer, Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class Row:
     session: str
     source: str
     at: datetime
+    trust: Trust
 
 
 SCORED_MOST = 4_000
@@ -162,13 +163,13 @@ class Reader:
     def rows(self, seqs: Iterable[int]) -> dict[int, Row]:
         """Memories by their number."""
         query = (
-            "SELECT seq, id, ref, layer, kind, speaker, session, source, at FROM memories "
+            "SELECT seq, id, ref, layer, kind, speaker, session, source, at, trust FROM memories "
             "WHERE seq IN (SELECT value FROM json_each(?))"
         )
         found = self._connection.execute(query, (json.dumps(list(seqs)),))
         return {
-            seq: Row(seq, id, ref, Layer(layer), kind, speaker, session, source, instant(at))
-            for seq, id, ref, layer, kind, speaker, session, source, at in found
+            seq: Row(seq, id, ref, Layer(layer), kind, speaker, session, source, instant(at), Trust(trust))
+            for seq, id, ref, layer, kind, speaker, session, source, at, trust in found
         }
 
     def texts(self, seqs: Iterable[int], most: int | None = READ) -> dict[int, str]:

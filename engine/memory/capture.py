@@ -1,7 +1,8 @@
 """Layer D (SPEC 4.4): sessions are read when they end; what was decided, stated and corrected is kept with its source.
 
 The rows are the record: who said it, in which line of which transcript, in how many sessions. The sentences
-themselves are remembered in layer C, so that recall finds them.
+themselves are remembered in layer C, so that recall finds them. Here text of tools and agents enters the memory: each
+row says whether the operator said it or it is a quote (SPEC 6.8).
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import Protocol
 from sqlalchemy import JSON, CheckConstraint, Column, Index, func, or_
 from sqlmodel import Field, Session, col, desc, select
 
-from engine.memory.capturing import Captured, CaptureKind, capture, content_words
+from engine.memory.capturing import Captured, CaptureKind, capture, content_words, digest
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Capture, NewMemory, Refusal, SessionView, TranscriptLine
+from engine.values import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
+from engine.values import trust as trusts
 
 ENDED = frozenset({"SessionEnded"})
 
@@ -73,6 +75,8 @@ class CaptureRow(Row, table=True):
     last_session: str
     corrects: str = ""
     forgotten: bool = False
+    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
+    approved_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
 
     @property
     def view(self) -> Capture:
@@ -90,6 +94,8 @@ class CaptureRow(Row, table=True):
             seen=self.seen,
             corrects=self.corrects,
             forgotten=self.forgotten,
+            trust=Trust(self.trust),
+            approved_at=self.approved_at,
         )
 
 
@@ -134,10 +140,10 @@ class Captures:
             view = self._sessions.get(session_id)
         except Refusal:
             return []
-        found = {one.digest: (one, line.at) for one, line in self.said_in(session_id)}
+        found = self.said_in(session_id)
         if not found:
             return []
-        stored = self._database.write(lambda tx: [_store(tx, view, one, at) for one, at in found.values()])
+        stored = self._database.write(lambda tx: [_store(tx, view, one, line) for one, line in found])
         alive = [one for one in stored if not one.forgotten]
         if alive:
             self._remember([_as_memory(one) for one in alive])
@@ -145,13 +151,17 @@ class Captures:
 
     def said_in(self, session_id: str) -> list[tuple[Captured, TranscriptLine]]:
         """What is worth keeping in a session's transcript, each sentence once, whether it was kept before or not; with
-        the last line of the message that it is in, whose kind says who spoke."""
+        the last line of the message that it is in, whose kind says who spoke. What the operator said too is the
+        operator's."""
         found: dict[str, tuple[Captured, TranscriptLine]] = {}
         known = tuple(self._secrets())
         for kind, lines in _messages(self._lines(session_id)):
             for one in capture([(line.number, line.text) for line in lines], secrets=known, **_SAYS[kind]):
-                if len(found) < MOST_OF_A_SESSION:
-                    found.setdefault(one.digest, (one, lines[-1]))
+                former = found.get(one.digest)
+                if former is None and len(found) >= MOST_OF_A_SESSION and kind != "reply":
+                    continue
+                if former is None or trusts.of_line(former[1].kind) is not Trust.OPERATOR:
+                    found[one.digest] = (one, lines[-1])
         return list(found.values())
 
     def entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
@@ -184,6 +194,15 @@ class Captures:
         query = select(CaptureRow).where(at >= start, at < end, ~col(CaptureRow.forgotten)).order_by(at).limit(limit)
         with self._database.read() as session:
             return [row.view for row in session.exec(query)]
+
+    def approve(self, tx: Transaction, workspace: str, text: str) -> None:
+        """The operator approved these words of others: from now on they may guide (SPEC 6.8)."""
+        row = tx.session.exec(
+            select(CaptureRow).where(CaptureRow.workspace == workspace, CaptureRow.digest == digest(text))
+        ).first()
+        if row is not None and row.text == text:
+            row.approved_at = tx.now
+            tx.session.add(row)
 
     def count(self) -> tuple[int, datetime | None]:
         """How many there are, and when the newest was said."""
@@ -228,13 +247,18 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
         yield block[-1].kind, block
 
 
-def _store(tx: Transaction, view: SessionView, one: Captured, at: datetime) -> Capture:
+def _store(tx: Transaction, view: SessionView, one: Captured, line: TranscriptLine) -> Capture:
+    trust = trusts.of_line(line.kind)
     known = tx.session.exec(
         select(CaptureRow).where(CaptureRow.workspace == view.workspace, CaptureRow.digest == one.digest)
     ).first()
     if known is not None:
         if known.last_session != view.id:
             known.seen, known.last_session = known.seen + 1, view.id
+            if trust is Trust.OPERATOR and known.trust == Trust.QUOTED and not known.forgotten:
+                # The operator's own words take the place of a quote that says the same.
+                known.text, known.trust, known.approved_at = one.text, trust.value, None
+                known.session_id, known.line, known.agent, known.at = view.id, one.line, view.agent, line.at
             tx.session.add(known)
         return known.view
     row = CaptureRow(
@@ -247,9 +271,10 @@ def _store(tx: Transaction, view: SessionView, one: Captured, at: datetime) -> C
         line=one.line,
         agent=view.agent,
         workspace=view.workspace,
-        at=at,
+        at=line.at,
         last_session=view.id,
         corrects=_corrects(tx.session, view.workspace, one) if one.kind is CaptureKind.CORRECTION else "",
+        trust=trust.value,
     )
     tx.session.add(row)
     tx.session.flush()
@@ -270,7 +295,7 @@ def _as_memory(one: Capture) -> NewMemory:
     return NewMemory(
         one.text,
         kind=one.kind,
-        speaker=one.agent,
+        speaker="operator" if one.trust is Trust.OPERATOR else one.agent,
         at=one.at,
         session=one.session,
         agent=one.agent,
@@ -278,4 +303,5 @@ def _as_memory(one: Capture) -> NewMemory:
         source=one.source,
         tags=("captured", *one.tags),
         ref=one.id,
+        trust=one.trust,
     )

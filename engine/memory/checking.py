@@ -84,4 +84,5 @@ def row_of(name: str, one: NewMemory, now: datetime) -> dict[str, Any]:
         "superseded_by": "",
         "forgotten": False,
         "model": "",
+        "trust": one.trust.value,
     }

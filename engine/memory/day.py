@@ -12,10 +12,11 @@ from pathlib import PurePath
 
 from engine.memory.capture import OVERLAP
 from engine.memory.capturing import digest
-from engine.memory.drafts import Drafted
+from engine.memory.drafts import CAPTURED, Drafted
 from engine.memory.para import NewFact, group_name, overtaken
-from engine.values import Bucket, Capture, ParaFact, SessionState, sanitise
+from engine.values import Bucket, Capture, ParaFact, SessionState, Trust, sanitise
 from engine.values.text import count
+from engine.values.trust import of_names
 
 MOST_FACTS = 8
 """Facts of one night (SPEC 4.8)."""
@@ -86,7 +87,11 @@ def lines_for(day: Day, agent: str) -> list[str]:
         if one.agent == agent:
             landed = f" ({count(one.files, 'file')} landed)" if one.files else ""
             lines.append(f"{one.state.value}: {one.title}{landed}")
-    lines += [f"{one.kind}: {one.text}" for one in day.captures if one.agent == agent]
+    lines += [
+        f"{one.kind}: {one.text}" if one.trust is Trust.OPERATOR else f"somebody said ({one.kind}): “{one.text}”"
+        for one in day.captures
+        if one.agent == agent
+    ]
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 1], f"and {len(lines) - MOST_LINES + 1} more"]
     return [_short(line, LONGEST_LINE) for line in lines]
@@ -105,11 +110,18 @@ def synthesis(day: Day) -> str:
         lines.append(
             f"[{one.id}] {one.agent} in {_name(one.workspace)}: {one.title}: {one.state.value}{landed}. {one.summary}"
         )
-    lines += [f"[{one.source}] {one.kind} by {one.agent}: {one.text}" for one in day.captures]
+    lines += [f"[{one.source}] {one.kind} said {_by(one)}: {one.text}" for one in day.captures]
     for session, (_, tests) in sorted((day.red or {}).items()):
         lines.append(f"[{session}] stayed red: {', '.join(tests[:5])}")
     text = "\n".join(_short(line, 2 * LONGEST_LINE) for line in lines)
     return text if len(text) <= LONGEST_DIGEST else text[: LONGEST_DIGEST - 1] + "…"
+
+
+def trust_of(day: Day, source: str, fact: str) -> Trust:
+    """The label of a fact that a model draws from a day: whose words they are where it says what was captured word for
+    word, else the model's own. Pure."""
+    said = next((one for one in day.captures if one.source == source and digest(one.text) == digest(fact)), None)
+    return said.trust if said is not None else Trust.QUOTED
 
 
 def workspace_of(day: Day, source: str) -> str:
@@ -128,9 +140,16 @@ def _captured(day: Day, kind: str) -> list[Drafted]:
         bucket, group = (Bucket.AREAS, "preferences") if preference else (Bucket.PROJECTS, _name(one.workspace))
         often = f", in {one.seen} sessions" if one.seen > 1 else ""
         category = "preference" if preference else kind
-        fact = NewFact(one.text, category, bucket, group, f"capture:{one.source}", one.workspace)
-        found.append(Drafted(fact, f"{one.agent or 'an agent'} said it{often}"))
+        source = f"{CAPTURED}{one.source}"
+        fact = NewFact(one.text, category, bucket, group, source, one.workspace, trust=one.trust)
+        found.append(Drafted(fact, f"said {_by(one)}{often}"))
     return found
+
+
+def _by(one: Capture) -> str:
+    if one.trust is Trust.OPERATOR:
+        return "by the operator"
+    return f"in a session of {one.agent}" if one.agent else "in a session"
 
 
 def _failures(day: Day) -> list[Drafted]:
@@ -148,6 +167,7 @@ def _failures(day: Day) -> list[Drafted]:
                 _name(workspace),
                 "nightly:" + ",".join(sessions[:5]),
                 workspace,
+                trust=of_names([test]),
             )
             found.append(Drafted(fact, f"it stayed red in {often} sessions of {day.date}"))
     return found

@@ -1,10 +1,10 @@
-"""Facts that wait for the operator's word before they join layer G (SPEC 4.8): without a model nothing is promoted by
-itself."""
+"""Facts that wait for the operator's word before they join layer G (SPEC 4.8, 6.8): words of tools, agents and models,
+and where no model is named all of them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,15 +12,18 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Index, literal_column
 from sqlmodel import Field, col, select
 
+from engine.clock import Clock
 from engine.events import FactPromoted, FactRejected
 from engine.memory.capturing import digest
 from engine.memory.para import NewFact, Para
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Bucket, FactDraft, ParaFact, Refusal, sanitise
+from engine.values import Bucket, FactDraft, ParaFact, Refusal, Trust, sanitise
 
 STATES = ("waiting", "promoted", "rejected")
+CAPTURED = "capture:"
+"""How the source of a fact begins that was captured."""
 
 
 class DraftRow(Row, table=True):
@@ -48,6 +51,7 @@ class DraftRow(Row, table=True):
     state: str = "waiting"
     decided_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     fact_id: str = ""
+    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
 
     @property
     def view(self) -> FactDraft:
@@ -66,6 +70,7 @@ class DraftRow(Row, table=True):
             state=self.state,
             supersedes=self.supersedes,
             fact_id=self.fact_id,
+            trust=Trust(self.trust),
         )
 
 
@@ -85,9 +90,19 @@ class Drafted:
 class Drafts:
     """Drafts of facts. All methods may be called from any thread."""
 
-    def __init__(self, database: Database, para: Para) -> None:
+    def __init__(
+        self,
+        database: Database,
+        para: Para,
+        clock: Clock,
+        *,
+        approve: Callable[[Transaction, str, str], None] = lambda tx, workspace, text: None,
+    ) -> None:
+        """`approve` lets a captured text of a workspace guide, in the transaction in which its draft becomes a fact."""
         self._database = database
         self._para = para
+        self._clock = clock
+        self._approve = approve
 
     def add(self, tx: Transaction, day: str, drafted: Sequence[Drafted]) -> int:
         """Store drafts of a local day; those that were drafted before are left out. Returns how many are new."""
@@ -142,10 +157,12 @@ class Drafts:
                     draft.source,
                     draft.workspace,
                     supersedes,
+                    Trust.OPERATOR if edit and edit != draft.fact else draft.trust,
+                    self._clock.now(),
                 )
             ]
         )[0]
-        self._decide(draft, "promoted", fact.id)
+        self._decide(draft, "promoted", fact.id, edited=edit not in ("", draft.fact))
         return fact
 
     def reject(self, draft_id: str) -> FactDraft:
@@ -164,7 +181,7 @@ class Drafts:
         except Refusal:
             return False
 
-    def _decide(self, draft: FactDraft, state: str, fact_id: str) -> None:
+    def _decide(self, draft: FactDraft, state: str, fact_id: str, *, edited: bool = False) -> None:
         def work(tx: Transaction) -> None:
             row = tx.session.get(DraftRow, draft.id)
             if row is None or row.state != "waiting":
@@ -172,6 +189,8 @@ class Drafts:
             row.state, row.fact_id, row.decided_at = state, fact_id, tx.now
             tx.session.add(row)
             if fact_id:
+                if row.source.startswith(CAPTURED) and not edited:
+                    self._approve(tx, row.workspace, row.fact)
                 tx.record(FactPromoted(subject=fact_id, workspace=draft.workspace, draft=draft.id, by="operator"))
             else:
                 tx.record(FactRejected(subject=draft.id, workspace=draft.workspace))
@@ -188,6 +207,7 @@ def _row(day: str, one: Drafted, now: datetime) -> DraftRow:
     fact = one.fact
     name = hashlib.sha256(f"{fact.workspace}\n{one.digest}".encode(errors="replace")).hexdigest()[:12]
     fields: dict[str, Any] = {"category": fact.category, "source": fact.source, "workspace": fact.workspace}
+    fields["trust"] = fact.trust.value
     return DraftRow(
         id=f"draft_{name}",
         day=day,

@@ -183,6 +183,7 @@ class StoredMemories:
             at=row.at,
             tokens=0,
             ref=row.ref,
+            trust=row.trust,
         )
         return faded(recalled, now) if row.layer is Layer.CONTEXT else recalled
 

@@ -5,6 +5,7 @@ neighbours, canonical facts. Each line with its score parts and its source; rank
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -168,7 +169,8 @@ class FactSource:
             if share >= FACT_LEAST:
                 parts = (ScorePart("words", share, graph_score.SEMANTIC_WEIGHT), ScorePart("ground truth", 1.0, 0.3))
                 reason = f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}"
-                found.append(_line(fact.id, Layer.PARA, fact.fact, parts, reason, fact.source, fact.created_at))
+                line = _line(fact.id, Layer.PARA, fact.fact, parts, reason, fact.source, fact.created_at)
+                found.append(replace(line, trust=fact.trust, approved=fact.approved_at is not None))
         best = _best(found, query.k)
         self._para.asked_for(one.id for one in best)
         return Found(best)

@@ -96,7 +96,7 @@ class Knowledge:
         self.graph = TaskGraph(home.data, clock)
         self.para = Para(home.data / "para", database, clock)
         self.captures = Captures(database, work, memory.remember, secrets=secrets)
-        self.drafts = Drafts(database, self.para)
+        self.drafts = Drafts(database, self.para, clock, approve=self.captures.approve)
         self.context = ContextEngine(
             work,
             self.captures,
@@ -234,7 +234,10 @@ class Knowledge:
 
     def waiting(self) -> list[Waiting]:
         """The same as entries of his queue (SPEC 9.3)."""
-        return [Waiting("fact", one.id, f"keep as a fact? {one.fact}", one.created_at) for one in self.drafts.waiting()]
+        return [
+            Waiting("fact", one.id, f"keep as a fact? {one.fact}", one.created_at, text=one.fact)
+            for one in self.drafts.waiting()
+        ]
 
     def forget_preview(self, what: str) -> ForgetPreview:
         """What forgetting an id or words touches; see `Forget.preview`. Takes seconds on a large home."""

@@ -1,4 +1,5 @@
 """Nightly extraction (SPEC 4.8): the day's ledger -> synthesis -> evaluation -> layer G, and each agent's `memory.md`.
+Of what a model would keep only the operator's own words go into layer G; all else waits as drafts (SPEC 6.8).
 
 Each local day is worked through once. What a model made of it is stored before anything is done with it, so that a
 crash costs no second evaluation; every step after that changes nothing when it is done again.
@@ -18,8 +19,8 @@ from sqlmodel import Field
 
 from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
-from engine.memory.day import MOST_FACTS, Day, DaySession, draft, heading, lines_for, synthesis, workspace_of
-from engine.memory.drafts import Drafts
+from engine.memory.day import MOST_FACTS, Day, DaySession, draft, heading, lines_for, synthesis, trust_of, workspace_of
+from engine.memory.drafts import Drafted, Drafts
 from engine.memory.para import NewFact, Para
 from engine.memory.para_file import GROUP, LONGEST_FACT
 from engine.memory.validation_runs import ValidationRuns
@@ -28,7 +29,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Bucket, Capture, CheckResult, NoAnswer, Refusal, SessionView, sanitise
+from engine.values import Bucket, Capture, CheckResult, NoAnswer, Refusal, SessionView, Trust, sanitise
 from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
@@ -215,8 +216,13 @@ class Nightly:
         if row.state == "done":
             return NightReport(row.day, cost=row.cost_microusd, reason=row.reason)
         usable = [Proposed(**one) for one in row.facts]
-        kept = self._para.add([_new_fact(one, read.date) for one in usable]) if usable else []
-        drafted = [] if usable or row.reason == NOTHING_KEPT else draft(read, self._para.facts())
+        proposed = [_new_fact(one, read) for one in usable]
+        trusted = [one for one in proposed if one.trust is not Trust.QUOTED]
+        kept = self._para.add(trusted) if trusted else []
+        if usable or row.reason == NOTHING_KEPT:
+            drafted = [Drafted(one, "the model would keep it") for one in proposed if one.trust is Trust.QUOTED]
+        else:
+            drafted = draft(read, self._para.facts())
         said = tuple(self._write_diaries(read))
 
         def finish(tx: Transaction) -> int:
@@ -400,7 +406,6 @@ def _plain(one: Proposed) -> dict[str, Any]:
     return {name: getattr(one, name) for name in ("fact", "category", "bucket", "group", "source", "workspace")}
 
 
-def _new_fact(one: Proposed, day: str) -> NewFact:
-    return NewFact(
-        one.fact, one.category or "fact", Bucket(one.bucket), one.group, f"nightly:{day}:{one.source}", one.workspace
-    )
+def _new_fact(one: Proposed, day: Day) -> NewFact:
+    source, trust = f"nightly:{day.date}:{one.source}", trust_of(day, one.source, one.fact)
+    return NewFact(one.fact, one.category or "fact", Bucket(one.bucket), one.group, source, one.workspace, trust=trust)

@@ -21,7 +21,7 @@ from engine.memory.capturing import content_words, digest
 from engine.memory.para_file import GROUP, ITEMS, LONGEST_FACT, Group, as_item, read_group, read_item, write_group
 from engine.storage import intents
 from engine.storage.database import Database
-from engine.values import Bucket, ParaFact, Refusal, sanitise
+from engine.values import Bucket, ParaFact, Refusal, Trust, sanitise
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,8 @@ LONGEST_CHAIN = 1_000
 
 @dataclass(frozen=True, slots=True)
 class NewFact:
-    """A fact to keep. `supersedes`: the id of the one that it takes the place of, "" for none."""
+    """A fact to keep. `supersedes`: the id of the one that it takes the place of, "" for none. `trust` and
+    `approved_at` as in `ParaFact`."""
 
     fact: str
     category: str = "fact"
@@ -40,6 +41,8 @@ class NewFact:
     source: str = "operator"
     workspace: str = ""
     supersedes: str = ""
+    trust: Trust = Trust.QUOTED
+    approved_at: datetime | None = None
 
 
 class Para:
@@ -130,7 +133,8 @@ class Para:
     def supersede(self, fact_id: str, fact: str, *, source: str = "operator") -> ParaFact:
         """Put a corrected fact in the place of another. Raises `Refusal` as `add`."""
         old = self.get(fact_id)
-        new = NewFact(fact, old.category, old.bucket, old.group, source, old.workspace, supersedes=fact_id)
+        trust = Trust.OPERATOR if source == "operator" else Trust.QUOTED
+        new = NewFact(fact, old.category, old.bucket, old.group, source, old.workspace, fact_id, trust)
         return self.add([new])[0]
 
     def asked_for(self, fact_ids: Iterable[str]) -> None:
@@ -197,6 +201,8 @@ class Para:
         for fact in everything.values():
             place = (fact.bucket, fact.group)
             if fact.active and not fact.forgotten and place == (new.bucket, new.group) and digest(fact.fact) == same:
+                if new.approved_at is not None and fact.approved_at is None and new.fact == fact.fact:
+                    fact = changes[fact.id] = replace(fact, approved_at=new.approved_at)
                 return fact
         fact = ParaFact(
             id=_free_id(new, everything.keys()),
@@ -208,6 +214,8 @@ class Para:
             group=new.group,
             created_at=self._clock.now(),
             workspace=new.workspace,
+            trust=new.trust,
+            approved_at=new.approved_at,
         )
         if new.supersedes:
             old = everything.get(new.supersedes)

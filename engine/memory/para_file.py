@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.storage.files import write_atomic
-from engine.values import Bucket, ParaFact, Refusal, sanitise
+from engine.values import Bucket, ParaFact, Refusal, Trust, sanitise
 
 ITEMS, SUMMARY = "items.json", "summary.md"
 FACT_ID = re.compile(r"fact_[0-9a-z]{4,40}")
@@ -121,6 +121,8 @@ def read_item(item: object, bucket: Bucket, group: str) -> ParaFact:
         superseded_by=successor,
         workspace=_text(item, "workspace", fact_id),
         forgotten=forgotten,
+        trust=_trust(item, fact_id),
+        approved_at=_instant(item, "approved_at", fact_id),
     )
 
 
@@ -137,6 +139,8 @@ def as_item(fact: ParaFact) -> Item:
         "superseded_by": fact.superseded_by,
         "created_at": _stamp(fact.created_at),
         "workspace": fact.workspace,
+        "trust": fact.trust.value,
+        "approved_at": _stamp(fact.approved_at),
     }
     return item | ({"forgotten": True} if fact.forgotten else {})
 
@@ -178,6 +182,14 @@ def _text(item: Item, key: str, fact_id: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{fact_id}: {key} is no text")
     return value
+
+
+def _trust(item: Item, fact_id: str) -> Trust:
+    """A fact that says nothing of it is a quote: whoever wrote it."""
+    said = item.get("trust", Trust.QUOTED.value)
+    if said not in list(Trust):
+        raise ValueError(f"{fact_id}: trust is {str(said)[:60]!r}, not one of {', '.join(Trust)}")
+    return Trust(said)
 
 
 def _instant(item: Item, key: str, fact_id: str) -> datetime | None:

@@ -22,7 +22,7 @@ from engine.memory.checking import LONGEST, check, memory_id, quoted, row_of
 from engine.memory.tables import ChunkRow, MemoryRow, VectorRow
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import ask
-from engine.values import Layer, Memory, NewMemory, Remembered, Retention
+from engine.values import Layer, Memory, NewMemory, Remembered, Retention, Trust
 
 T = TypeVar("T")
 
@@ -323,6 +323,7 @@ _COLUMNS = [
     col(MemoryRow.forgotten),
     col(MemoryRow.ref),
     col(MemoryRow.seq),
+    col(MemoryRow.trust),
 ]
 _NAMES = [column.key for column in sa.select(*_COLUMNS).selected_columns]
 
@@ -330,7 +331,8 @@ _NAMES = [column.key for column in sa.select(*_COLUMNS).selected_columns]
 def _memory(row: Sequence[Any]) -> Memory:
     found = dict(zip(_NAMES, row, strict=True))
     layer, retention, tags = Layer(found["layer"]), Retention(found["retention"]), tuple(found["tags"])
-    return Memory(**(found | {"layer": layer, "retention": retention, "tags": tags}))
+    trust = Trust(found["trust"])
+    return Memory(**(found | {"layer": layer, "retention": retention, "tags": tags, "trust": trust}))
 
 
 def _batches(items: Sequence[T]) -> Iterable[Sequence[T]]:

@@ -13,6 +13,7 @@ from sqlmodel import Field
 
 from engine.storage.rows import Row
 from engine.storage.types import utc
+from engine.values import Trust
 
 
 class MemoryRow(Row, table=True):
@@ -49,6 +50,7 @@ class MemoryRow(Row, table=True):
     superseded_by: str = ""
     forgotten: bool = False
     model: str = ""
+    trust: str = Field(default=Trust.QUOTED.value, sa_column_kwargs={"server_default": Trust.QUOTED.value})
 
 
 class ChunkRow(Row, table=True):

@@ -110,6 +110,7 @@ from engine.values.rails import (
 )
 from engine.values.standing import Burn, ChainStep, RailState, StopLevel
 from engine.values.text import prompt_words, sanitise
+from engine.values.trust import Trust
 from engine.values.wisdom import (
     Basis,
     Bubble,
@@ -290,6 +291,7 @@ __all__ = [
     "TranscriptLine",
     "Trigger",
     "TriggerType",
+    "Trust",
     "Verdict",
     "Waiting",
     "dollars",

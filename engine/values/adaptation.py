@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from engine.values.base import Refusal
+from engine.values.trust import Trust
 
 
 class RecordKind(StrEnum):
@@ -277,6 +278,7 @@ class Candidate:
     `workspace` say where the effect applies, "" for any. `drafted_from`, `corroborated_by` and `against` are ids of
     records: those it was made of, those that bear it out, and those that speak against it. `decided_by` is "operator",
     "autonomy" or "api", "" while nobody decided; `reason` is what was said then, or why it stands where it stands.
+    `trust` says whose words the effect is made of: words of others are promoted by the operator alone.
     """
 
     id: str
@@ -298,6 +300,7 @@ class Candidate:
     against: tuple[str, ...] = ()
     decided_by: str = ""
     reason: str = ""
+    trust: Trust = Trust.QUOTED
 
     @property
     def dedupe_key(self) -> str:
@@ -318,6 +321,7 @@ class Overlay:
     effect: Effect
     since: datetime
     until: datetime | None = None
+    trust: Trust = Trust.QUOTED
 
     def applies(self, agent_id: str, run_kind: str | None, workspace: str) -> bool:
         """Whether it is for this agent, kind of run (None where kinds do not matter) and workspace ("" is none)."""

@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from engine.values.trust import Trust, label
+
 
 class SourceKind(StrEnum):
     """Where a line of a prompt came from (SPEC 9.6)."""
@@ -26,11 +28,19 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PromptSource:
-    """Where a line came from: `ref` is what one key leads to (a path, an agent's, fact's or session's id)."""
+    """Where a line came from: `ref` is what one key leads to (a path, an agent's, fact's or session's id). `trust` is
+    None for the product's own words; `approved` says that the operator approved a quoted text."""
 
     kind: SourceKind
     ref: str = ""
     label: str = ""
+    trust: Trust | None = None
+    approved: bool = False
+
+    @property
+    def standing(self) -> str:
+        """How far the line may be followed, in words; "" for the product's own."""
+        return label(self.trust, approved=self.approved)
 
 
 @dataclass(frozen=True, slots=True)

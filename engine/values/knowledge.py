@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from engine.values.trust import Trust
+
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A sentence that was taken out of what an agent said. `source` is `SESSION:LINE`; `seen` in how many sessions.
+    """A sentence that was taken out of what was said in a session. `source` is `SESSION:LINE`; `seen` in how many.
 
     `kind` is "decision", "fact" or "correction"; `corrects` the id of what a correction most likely corrects, or "".
+    `trust` says whose words it is; `approved_at` when the operator approved words of others, None before that.
     """
 
     id: str
@@ -26,6 +29,8 @@ class Capture:
     seen: int = 1
     corrects: str = ""
     forgotten: bool = False
+    trust: Trust = Trust.QUOTED
+    approved_at: datetime | None = None
 
     @property
     def source(self) -> str:
@@ -94,7 +99,8 @@ class Bucket(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ParaFact:
-    """A fact of layer G, in the group `group` of `bucket`. `status` is "active" or "superseded"."""
+    """A fact of layer G, in the group `group` of `bucket`. `status` is "active" or "superseded". `trust` says whose
+    words it is; `approved_at` when the operator approved words of others."""
 
     id: str
     fact: str
@@ -109,6 +115,8 @@ class ParaFact:
     superseded_by: str | None = None
     workspace: str = ""
     forgotten: bool = False
+    trust: Trust = Trust.QUOTED
+    approved_at: datetime | None = None
 
     @property
     def active(self) -> bool:
@@ -137,6 +145,7 @@ class FactDraft:
     state: str = "waiting"
     supersedes: str = ""
     fact_id: str = ""
+    trust: Trust = Trust.QUOTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from engine.values.trust import Trust, may_guide
+
 
 class LearningScope(StrEnum):
     """Where a learning holds, the most specific first (SPEC 6.1)."""
@@ -62,7 +64,9 @@ class LearningEntry:
 
     `about` names what a rule found, in the same words whenever it finds it again: such entries are the same when it is
     the same, all others by what they say. `continues` is the first of the sessions that its own goes on with, "" for
-    none: together they are one piece of work. `review` says why the operator is to look at it again, "" for no reason.
+    none: together they are one piece of work. `review` says why the operator is to look at it, "" for no reason.
+
+    `trust` says whose words it is; `approved_by` and `approved_at` who let words of others guide, and when.
     """
 
     id: str
@@ -95,6 +99,14 @@ class LearningEntry:
     review: str = ""
     review_since: datetime | None = None
     continues: str = ""
+    trust: Trust = Trust.QUOTED
+    approved_by: str = ""
+    approved_at: datetime | None = None
+
+    @property
+    def may_guide(self) -> bool:
+        """Whether it may stand in prompts: the operator said or approved it, or the engine measured it."""
+        return may_guide(self.trust, approved=bool(self.approved_by))
 
     @property
     def work(self) -> str:

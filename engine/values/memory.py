@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from engine.values.agents import PromptPart
+from engine.values.trust import Trust
 
 
 class Layer(StrEnum):
@@ -74,6 +75,7 @@ class NewMemory:
     tags: tuple[str, ...] = ()
     retention: Retention | None = None
     ref: str = ""
+    trust: Trust = Trust.QUOTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Memory:
     forgotten: bool = False
     ref: str = ""
     seq: int = 0
+    trust: Trust = Trust.QUOTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,8 @@ class Recalled:
     at: datetime | None
     tokens: int
     ref: str = ""
+    trust: Trust = Trust.QUOTED
+    approved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.values.agents import PromptLine
+from engine.values.trust import Trust, may_guide
 
 OPAQUE = "said_"
 """How the name of a pattern begins that is made of no words."""
@@ -36,7 +37,8 @@ class PatternSource:
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """Something a leader knows to work. `key` names it within the leader; `uses` counts the guided prompts that
-    carried it. `at` is when this wording was written, None for one that stands in `soul.md`."""
+    carried it. `at` is when this wording was written, None for one that stands in `soul.md`. A quoted one was approved
+    by the operator, or it would not be a pattern."""
 
     key: str
     text: str
@@ -44,6 +46,7 @@ class Pattern:
     at: datetime | None = None
     last_used: datetime | None = None
     sources: tuple[PatternSource, ...] = ()
+    trust: Trust = Trust.OPERATOR
 
     @property
     def said(self) -> str:
@@ -70,6 +73,7 @@ class LeaderDecision:
     id: str
     text: str
     at: datetime | None = None
+    trust: Trust = Trust.OPERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class GuidanceItem:
     text: str
     tokens: int
     sources: tuple[PatternSource, ...] = ()
+    trust: Trust = Trust.OPERATOR
 
     @property
     def wording(self) -> str:
@@ -221,6 +226,7 @@ class Learning:
     importance: Score
     evidence: tuple[str, ...] = ()
     workspace: str = ""
+    trust: Trust = Trust.QUOTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +273,12 @@ class Bubble:
     at: datetime
     flushed_at: datetime | None = None
     pattern: str = ""
+    approved_at: datetime | None = None
+
+    @property
+    def may_guide(self) -> bool:
+        """Whether it may become a pattern: words of others wait for the operator."""
+        return may_guide(self.learning.trust, approved=self.approved_at is not None)
 
     @property
     def refused_by(self) -> GateResult | None:

@@ -256,3 +256,8 @@ class Waiting:
     title: str
     since: datetime
     session_id: str | None = None
+    text: str = ""
+    """Words of others that would guide agents, whole; "" for everything else."""
+
+    hostile: str = ""
+    """What the content filter has against `text`, "" for nothing."""

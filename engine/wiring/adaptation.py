@@ -14,7 +14,7 @@ from engine.adaptation.material import ModelsUsed, Priced
 from engine.adaptation.reading import Edit, edits_after
 from engine.hierarchy.discoveries import Correction
 from engine.hierarchy.guidance_block import Speaker, items
-from engine.values import ParaFact, Refusal, SessionView, TranscriptLine, Verdict
+from engine.values import ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.values.adaptation import Candidate, FixTemplate, FlowOffload, PromptFragment
 from engine.wiring.organisation import correction
 from engine.wiring.prices import price
@@ -124,17 +124,18 @@ class _Material:
         told = [one.text for one in said if one.kind in ("correction", "decision") and not one.forgotten]
         return told[-MOST_LEARNT:]
 
-    def memory(self, memory_id: str, /) -> str:
+    def memory(self, memory_id: str, /) -> tuple[str, Trust]:
         found = self._core.memory.store.get(memory_id)
-        return "" if found is None or found.forgotten else found.text
+        return ("", Trust.QUOTED) if found is None or found.forgotten else (found.text, found.trust)
 
-    def saying(self, ref: str, /) -> str:
+    def saying(self, ref: str, /) -> tuple[str, Trust]:
         leader = ref.partition("#")[0]
         try:
             profile = self._core.wisdom.profile(leader)
         except Refusal:
-            return ""
-        return next((one.text for one in items(Speaker(leader, 0, 0, profile), len) if one.ref == ref), "")
+            return "", Trust.QUOTED
+        said = (one for one in items(Speaker(leader, 0, 0, profile), len) if one.ref == ref)
+        return next(((one.text, one.trust) for one in said), ("", Trust.QUOTED))
 
     def models(self, agent: str, /) -> ModelsUsed | None:
         since = self._core.clock.now() - OF_LATE

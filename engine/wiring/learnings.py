@@ -13,7 +13,17 @@ from engine.learnings.prompt_part import LearntPart
 from engine.learnings.record import KINDS, Edit, Said, SessionRecord, about_session
 from engine.memory.capturing import Captured
 from engine.memory.embedding import LOCAL, NoEmbedder
-from engine.values import Answer, DecisionSignal, PermissionRequest, Question, Refusal, SessionView, TranscriptLine
+from engine.values import (
+    Answer,
+    DecisionSignal,
+    PermissionRequest,
+    Question,
+    Refusal,
+    SessionView,
+    Source,
+    TranscriptLine,
+)
+from engine.wiring.organisation import card
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -76,6 +86,7 @@ class SessionRecords:
             _edit(core, view),
             begun.red,
             begun.continues,
+            begun.own_words,
         )
 
     def begun(self, session_id: str) -> SessionRecord | None:
@@ -90,7 +101,11 @@ class SessionRecords:
         red = before[0].check.failing if before else ()
         first = self._first(session_id)
         return SessionRecord(
-            view, self._leader(view.agent), red=tuple(red), continues=first if first != session_id else ""
+            view,
+            self._leader(view.agent),
+            red=tuple(red),
+            continues=first if first != session_id else "",
+            own_words=_own_words(core, view),
         )
 
     def lines(self, session_id: str) -> Iterable[TranscriptLine]:
@@ -128,6 +143,12 @@ class _Model:
 
     def ask(self, question: Question, /) -> Answer | None:
         return MemoryModel(self._core.settings, self._core.completions).ask(question)
+
+
+def _own_words(core: Engine, view: SessionView) -> bool:
+    """Whether the operator wrote what a session was asked."""
+    made = card(core, view.prediction_id)
+    return made is not None and made.source is Source.OPERATOR
 
 
 def _said(one: Captured, line: TranscriptLine) -> Said:

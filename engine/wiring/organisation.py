@@ -21,6 +21,7 @@ from engine.memory.watching import Watching
 from engine.stand_ins import StandIns
 from engine.storage.shared import SHARED_URL
 from engine.values import Card, DecisionSignal, Doing, LeaderDecision, Refusal
+from engine.values.trust import may_guide
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -83,11 +84,13 @@ def _session_seconds(core: Engine, session_id: str) -> float:
 
 
 def _decided(core: Engine, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
-    """What leaders decided in their own words, the newest first."""
+    """What was decided in sessions of leaders, the newest first: by the operator, or with the operator's approval."""
     found: dict[str, list[LeaderDecision]] = {}
     for one in core.knowledge.captures.entries(limit=FAR_BACK):
-        if one.kind == "decision" and one.agent in leaders and not one.forgotten:
-            found.setdefault(one.agent, []).append(LeaderDecision(one.id, one.text, one.at))
+        if one.kind != "decision" or one.agent not in leaders or one.forgotten:
+            continue
+        if may_guide(one.trust, approved=one.approved_at is not None):
+            found.setdefault(one.agent, []).append(LeaderDecision(one.id, one.text, one.at, one.trust))
     return found
 
 

@@ -37,7 +37,7 @@ def test_the_prompt_with_it_and_byte_for_byte_as_before_after_a_roll_back(world:
     overlay = world.guide("Prefer <concrete> patterns.", agent="cto", run_kind="task")
     with_it = prompts.assemble(request)
     assert with_it.text("system").startswith(before.text("system"))
-    assert "- Prefer &lt;concrete&gt; patterns." in with_it.text("system").splitlines()
+    assert "- Prefer &lt;concrete&gt; patterns. (approved by the operator)" in with_it.text("system").splitlines()
     assert with_it.provenance["overlays"] == [
         {"id": overlay.id, "candidate": overlay.candidate_id, "withheld": False, "propensity": 0.0}
     ]

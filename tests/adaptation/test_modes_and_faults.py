@@ -13,7 +13,7 @@ from engine.config import AdaptationMode
 from engine.events import Event, WorkOverlapped
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database, Transaction
-from engine.values import Refusal
+from engine.values import Refusal, Trust
 from engine.values.adaptation import Candidate, CandidateStatus, Lift
 from tests.adaptation.world import AGENT, SHOP, World, failed, retried
 
@@ -34,6 +34,14 @@ def reviewed(world: World) -> Candidate:
     return one
 
 
+def measured(world: World) -> Candidate:
+    """A candidate that two sessions bear out, and that says nothing in anybody's words."""
+    world.happened(retried("sess_1"), retried("sess_2"))
+    world.adaptation.digest()
+    (one,) = world.adaptation.candidates()
+    return one
+
+
 def harms(world: World, candidate: str, verdict: str = "harms") -> None:
     overlay = world.shelf.of(candidate)[0]
     world.trials.lifts[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
@@ -44,8 +52,16 @@ def test_in_manual_mode_the_operator_decides(world: World) -> None:
     assert world.adaptation.autonomous() == "adaptation.mode is manual"
 
 
-def test_in_autonomous_mode_what_passes_is_promoted(autonomous: World) -> None:
+def test_in_autonomous_mode_words_of_others_wait_for_the_operator(autonomous: World) -> None:
     one = reviewed(autonomous)
+    assert (one.status, one.trust) == (REVIEW, Trust.QUOTED)
+    assert not autonomous.adaptation.wanted()
+    autonomous.adaptation.approve(one.id)
+    assert autonomous.shelf.in_force == [one.id]
+
+
+def test_in_autonomous_mode_what_passes_is_promoted(autonomous: World) -> None:
+    one = measured(autonomous)
     assert (one.status, one.decided_by) == (PROMOTED, "autonomy")
     assert autonomous.shelf.in_force == [one.id]
     assert autonomous.adaptation.autonomous() == ""
@@ -62,7 +78,7 @@ def test_not_in_phase_0_and_not_while_something_is_held(
     autonomous: World, hinder: Callable[[World], None], lift: Callable[[World], None]
 ) -> None:
     hinder(autonomous)
-    assert reviewed(autonomous).status is REVIEW
+    assert measured(autonomous).status is REVIEW
     assert autonomous.adaptation.autonomous()
     assert not autonomous.adaptation.wanted()
     lift(autonomous)
@@ -73,7 +89,7 @@ def test_not_in_phase_0_and_not_while_something_is_held(
 
 def test_what_the_content_filter_does_not_let_through_waits_for_the_operator(autonomous: World) -> None:
     autonomous.objection = "it speaks of rm -rf /"
-    one = reviewed(autonomous)
+    one = measured(autonomous)
     assert one.status is REVIEW
     autonomous.adaptation.approve(one.id)
     assert autonomous.shelf.in_force == [one.id]
@@ -81,7 +97,7 @@ def test_what_the_content_filter_does_not_let_through_waits_for_the_operator(aut
 
 def test_what_the_operator_took_back_is_decided_by_him(autonomous: World) -> None:
     autonomous.phase = 0
-    one = reviewed(autonomous)
+    one = measured(autonomous)
     autonomous.adaptation.approve(one.id)
     autonomous.adaptation.undo(one.id)
     autonomous.phase = 1
@@ -122,7 +138,7 @@ def test_what_does_harm_is_proposed_for_roll_back(world: World) -> None:
 
 
 def test_in_autonomous_mode_it_is_rolled_back_even_while_something_is_held(autonomous: World) -> None:
-    one = reviewed(autonomous)
+    one = measured(autonomous)
     harms(autonomous, one.id)
     autonomous.hold, autonomous.phase = "stopped", 0
     assert autonomous.adaptation.wanted()
@@ -132,7 +148,7 @@ def test_in_autonomous_mode_it_is_rolled_back_even_while_something_is_held(auton
     assert "it does harm: 3 of 12 went well with it, 10 of 12 without it" in gone.reason
     assert autonomous.shelf.in_force == []
     autonomous.hold, autonomous.phase = "", 1
-    autonomous.heal("sess_3")
+    autonomous.happened(retried("sess_3"))
     autonomous.adaptation.digest()  # and is not put back by itself
     assert autonomous.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
 

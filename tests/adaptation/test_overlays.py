@@ -222,7 +222,7 @@ def test_previews_in_words(world: World) -> None:
         preview = world.overlays.preview(world.candidate(effect))
         return set(preview.before) - set(preview.after), set(preview.after) - set(preview.before)
 
-    assert "- Prefer concrete patterns." in shown(EFFECTS[0])[1]
+    assert "- Prefer concrete patterns. (approved by the operator)" in shown(EFFECTS[0])[1]
     assert shown(EFFECTS[1]) == ({"told: no repair"}, {"told: Round once, at the end."})
     assert shown(EFFECTS[2]) == (
         {"model: openai:gpt-6-luna (tools.json)"},

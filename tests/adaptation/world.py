@@ -24,7 +24,7 @@ from engine.events import (
 )
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database, Transaction
-from engine.values import Randomness, TranscriptLine
+from engine.values import Randomness, TranscriptLine, Trust
 from engine.values.adaptation import Candidate, Lift, Overlay, PromptFragment
 from tests.conftest import MONDAY_MORNING
 
@@ -50,6 +50,7 @@ class Rewritten:
 class KeptFact:
     fact: str
     category: str = "preference"
+    trust: Trust = Trust.QUOTED
 
 
 @dataclass
@@ -95,8 +96,8 @@ class Told:
     def corrections(self, session_id: str) -> Sequence[str]:
         return self.learnt.get(session_id, [])
 
-    def memory(self, memory_id: str) -> str:
-        return self.said.get(memory_id, "")
+    def memory(self, memory_id: str) -> tuple[str, Trust]:
+        return self.said.get(memory_id, ""), Trust.QUOTED
 
     saying = memory
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -380,6 +380,9 @@ class StandIn:
         self.calls.all[AGENT] = model_calls()
         self.permissions.all = permissions()
         return self
+
+    def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
+        return [[""] * len(part.lines) for part in parts]
 
     def queue(self) -> list[Waiting]:
         waiting = [one for one in self.changes.all if one.state is ChangeState.WAITING]

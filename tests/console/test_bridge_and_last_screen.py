@@ -98,11 +98,11 @@ async def test_an_event_brings_the_screen_up_to_date_and_rings_when_nobody_looks
         )
         await until(pilot, lambda: "Something new" in screen_text(console))
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="succeeded", summary="all green", cost=0))
-        await until(pilot, lambda: "done: all green" in screen_text(console))
+        await until(pilot, lambda: "Done: all green" in screen_text(console))
         assert said == []
         console.app_focus = False
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="2 red", cost=0))
-        await until(pilot, lambda: said == ["bell", "clawpy: failed: 2 red"])
+        await until(pilot, lambda: said == ["bell", "clawpy: Failed: 2 red"])
 
 
 async def test_one_port_that_fails_takes_away_its_own_part_only(console: ConsoleApp, engine: StandIn) -> None:

@@ -68,7 +68,7 @@ async def test_before_tells_a_red_run_from_a_green_one_and_leaves_out_what_was_w
         [flakes] = [line for line in screen_text(console).split("\n") if "Rerun the 4 slowest" in line]
         [suite] = [line for line in screen_text(console).split("\n") if "Run the whole suite before" in line]
         assert [word in flakes for word in ("✓ Rerun", "succeeded")] == [True, True]
-        assert [word in suite for word in ("▲ Run", "ran, 12 red")] == [True, True]
+        assert [word in suite for word in ("▲ Run", "12 tests failed")] == [True, True]
         assert "Lint what is gone" not in screen_text(console)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -32,6 +33,7 @@ from engine.values import (
     DismissReason,
     FileChange,
     Hold,
+    PromptPart,
     RailVerdict,
     Randomness,
     Refusal,
@@ -276,6 +278,10 @@ class StandIn:
         self.since = lambda: views.since(now, sessions=[], blocked=[], decided=[], spent=0, waits=[])
         self.handover: Any = None
         self.closed = False
+
+    def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
+        """What the content filter has against each line: against one that fetches and runs."""
+        return [["runs what it downloads" if "| sh" in line.text else "" for line in part.lines] for part in parts]
 
     def settle_in(self, workspace: str) -> None:
         """Let everything belong to one workspace."""

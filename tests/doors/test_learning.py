@@ -78,6 +78,12 @@ def test_from_three_sessions_to_agents_md(engine: Engine, repository: Repository
     assert "owed to" in read
     assert [scope["scope"] for scope in type("scopes")[0]["scopes"]].count("team") == 3
 
+    assert (one["trust"], one["approvedBy"]) == ("quoted", "")  # a commit message: the operator decides
+    with pytest.raises(Refusal, match="nothing was learnt"):
+        type("write")
+    assert [(wait.kind, wait.id) for wait in engine.queue()] == [("learning", one["id"])]
+    kept = type("keep", one["id"])[0]["kept"]
+    assert (kept["trust"], kept["approvedBy"], kept["review"]) == ("approved by you", "operator", "")
     card = type("write")[0]["predictions"][0]
     assert WORDS in card["prompt"]
     risen = type("promote", one["id"])[0]["promoted"]

@@ -23,7 +23,7 @@ from engine.hierarchy.discoveries import Correction
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import Rows
-from engine.values import Basis, BubbleState, Learning, Refusal, Score, Touched
+from engine.values import Basis, BubbleState, Learning, Refusal, Score, Touched, Trust
 from engine.values.evidence import confidence, importance
 from tests.hierarchy.wisdom_world import World, learning, make_world, texts
 
@@ -370,8 +370,31 @@ def test_what_the_operator_corrects_often_enough_goes_up(tmp_path: Path, databas
     assert world.wisdom.discover() == 2
     found = {one.learning.id: one for one in world.wisdom.bubbles()}
     assert found["corrected:pred_1"].state is BubbleState.QUEUED
-    assert "rather than “run all tests”" in found["corrected:pred_1"].learning.text
+    said = found["corrected:pred_1"].learning
+    assert said.text == "On code the operator wants “run the tests of the cart”"
+    assert said.trust is Trust.OPERATOR
     assert found["corrected:pred_1"].learning.confidence.value == 0.9
     refused = found["corrected:pred_2"].refused_by
     assert refused is not None
     assert refused.name == "importance"
+
+
+def test_a_quote_waits_for_the_operator_and_goes_up_at_a_word(
+    tmp_path: Path, database: Database, clock: FakeClock
+) -> None:
+    world = make_world(tmp_path, database, clock)
+    bubble = world.wisdom.offer(learning(trust=Trust.QUOTED))
+    assert bubble.state is BubbleState.QUEUED
+    world.wisdom.flush()
+    assert texts(world) == []
+    (waits,) = world.wisdom.waiting()
+    assert (waits.id, waits.text) == (bubble.id, bubble.learning.text)
+    assert world.wisdom.approve(bubble.id).approved_at == clock.now()
+    with pytest.raises(Refusal, match="does not wait"):
+        world.wisdom.approve(bubble.id)
+    world.wisdom.flush()
+    assert texts(world) == [bubble.learning.text]
+    block = world.wisdom.guidance("worker").block
+    assert f"- {bubble.learning.text} (approved by the operator)" in block
+    with pytest.raises(Refusal, match="there is no bubble"):
+        world.wisdom.approve("bub_none")

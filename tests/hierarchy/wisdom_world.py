@@ -18,7 +18,7 @@ from engine.hierarchy.sharing import ProfileStore
 from engine.hierarchy.wisdom import Wisdom
 from engine.memory.ledger import Ledger
 from engine.storage.database import Database
-from engine.values import Learning, Randomness, Score
+from engine.values import Learning, Randomness, Score, Trust
 
 SOUL = """# {name}
 
@@ -117,12 +117,12 @@ def make_world(
 
 
 def learning(number: int | str = 1, *, text: str = "", category: str = "code", agent: str = "worker",
-             confidence: float = 0.9, importance: float = 0.8) -> Learning:  # fmt: skip
-    """One that passes every gate unless told otherwise."""
+             confidence: float = 0.9, importance: float = 0.8, trust: Trust = Trust.OPERATOR) -> Learning:  # fmt: skip
+    """In the operator's words, and one that passes every gate, unless told otherwise."""
     said = text or f"alpha{number} beta{number} gamma{number} delta{number}"
     return Learning(
         f"learning:{number}", said, category, agent, f"ses_{number}",
-        Score(confidence, ("tests confirmed it",)), Score(importance, ("a failure was avoided",)),
+        Score(confidence, ("tests confirmed it",)), Score(importance, ("a failure was avoided",)), trust=trust,
     )  # fmt: skip
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy
 
 from engine.learnings.entries import entry_id
-from engine.values import LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType
+from engine.values import LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Trust
 from tests.conftest import MONDAY_MORNING
 
 
 def entry(text: str, session: str = "s1", **more: Any) -> LearningEntry:
-    """An entry of a session."""
+    """An entry of a session, in the operator's words."""
     made = LearningEntry(
         id="",
         scope=LearningScope.SESSION,
@@ -34,9 +34,14 @@ def entry(text: str, session: str = "s1", **more: Any) -> LearningEntry:
         status=LearningStatus.ACTIVE,
         created_at=MONDAY_MORNING,
         session_id=session,
+        trust=Trust.OPERATOR,
     )
     made = replace(made, **more)
-    return made if made.id else replace(made, id=entry_id(made.scope, made.scope_id, made.kind, made.about, made.text))
+    return (
+        made
+        if made.id
+        else replace(made, id=entry_id(made.scope, made.scope_id, made.kind, made.about, made.text, made.trust))
+    )
 
 
 class WordMeaning:

@@ -44,13 +44,14 @@ def test_a_thing_said_in_three_sessions_becomes_the_projects(world: World) -> No
     assert "it was observed repeatedly (3 times)" in known.reasons
     assert known.promoted_at == world.clock.now()
     assert known.reinforcement_count == 0
+    assert known.review, "an agent's words wait for the operator"
     (told,) = world.events("LearningPromoted")
     assert told.payload["sessions"] == ["s1", "s2", "s3"]
 
 
 def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: World) -> None:
     for number in range(5):
-        world.session(f"s{number}", UV)
+        world.session(f"s{number}", UV, by="operator")
     (known,) = world.learnings.entries("project")
     assert known.reinforcement_count == 2
     assert known.reinforced_by == ("s3", "s4")
@@ -64,12 +65,38 @@ def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: World)
     assert len(world.events("LearningReinforced")) == events
 
 
+def test_a_quote_counts_again_once_the_operator_kept_it(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV)
+    (known,) = world.learnings.entries("project")
+    world.session("s3", UV)
+    assert world.learnings.entries("project")[0].reinforced_by == ()
+    assert world.learnings.keep(known.id).may_guide
+    world.session("s4", UV)
+    (kept,) = world.learnings.entries("project")
+    assert kept.reinforced_by == ("s3", "s4")
+
+
+def test_an_entry_of_an_earlier_version_waits_until_it_is_kept(world: World) -> None:
+    for number in range(3):
+        world.session(f"s{number}", UV)
+    (known,) = world.learnings.entries("project")
+    path = world.data / known.path
+    named = ("trust:", "review:", "review_since:")
+    lines = [line for line in path.read_text().splitlines() if not line.startswith(named)]
+    path.write_text("\n".join(lines) + "\n")
+    (waits,) = world.learnings.waiting()
+    assert (waits.id, waits.text) == (known.id, UV)
+    assert world.learnings.keep(known.id).may_guide
+    assert world.learnings.waiting() == []
+
+
 def test_reinforcing_one_entry_leaves_its_neighbours_in_the_file_alone(world: World) -> None:
     for number in range(3):
-        world.session(f"s{number}", UV, "We keep our tests beside the code")
+        world.session(f"s{number}", UV, "We keep our tests beside the code", by="operator")
     path = next(one for one in world.files() if one.startswith("learnings/projects") and "/sessions/" not in one)
     other = next(one for one in world.learnings.entries("project") if one.text != UV)
-    world.session("s9", UV)
+    world.session("s9", UV, by="operator")
     page = Page((world.data / path).read_bytes())
     kept = {part.text: part.value("reinforcement_count") for part in page.entries}
     assert kept == {UV: 1, other.text: 0}
@@ -109,11 +136,11 @@ def test_what_the_operator_retired_in_the_project_does_not_come_back(world: Worl
 
 def test_what_the_operator_worded_better_is_still_the_same(world: World) -> None:
     for number in range(3):
-        world.session(f"s{number}", UV)
+        world.session(f"s{number}", UV, by="operator")
     (known,) = world.learnings.entries("project")
     path = world.data / known.path
     path.write_bytes(path.read_bytes().replace(UV.encode(), b"Everything is installed by uv, never by pip"))
-    world.session("s3", UV)
+    world.session("s3", UV, by="operator")
     (better,) = world.learnings.entries("project")
     assert better.text == "Everything is installed by uv, never by pip"
     assert better.reinforced_by == ("s3",)
@@ -174,7 +201,7 @@ def test_meaning_makes_what_is_worded_otherwise_the_same(tmp_path: Path, databas
 
 def test_compaction_folds_what_says_the_same_loses_nothing_and_tells(world: World) -> None:
     for number in range(3):
-        world.session(f"s{number}", UV)
+        world.session(f"s{number}", UV, by="operator")
     (known,) = world.learnings.entries("project")
     twin = replace(known, id="lrn_by_hand", promoted_from=(), reinforced_by=("s7",), reinforcement_count=1)
     world.learnings.files.apply([added(twin)])

@@ -71,8 +71,12 @@ def test_what_three_sessions_say_becomes_the_projects_by_itself_and_reaches_prom
     assert [one.id for one in engine.learnings.credits(sessions[0])] == [known.id]
 
     request = PromptRequest("backend_builder", "koji-core", workspace, "look at the parser")
+    assert WORDS not in engine.prompts.assemble(request).text("system"), "a commit's words are a quote"
+    (waits,) = [one for one in engine.queue() if one.kind == "learning"]
+    assert (waits.id, waits.text) == (known.id, WORDS)
+    engine.learnings.keep(known.id)
     prompt = engine.prompts.assemble(request)
-    assert f"- {WORDS}" in prompt.text("system")
+    assert f"- {WORDS} (approved by the operator)" in prompt.text("system")
     assert prompt.provenance["learning_sources"] == [known.id]
     lines = [line for part in prompt.parts for line in part.lines if line.source.ref == known.id]
     assert [line.source.kind.value for line in lines] == ["learning"]
@@ -136,20 +140,16 @@ def test_a_correction_made_three_times_speaks_in_the_fourth_prompt(world: ModelW
         world.server.script('{"learnings": []}')
         engine.learnings.catch_up()
 
-        world.server.script("It probably does.")  # of both
-        world.server.script("It surely does.", "[]")
+        assert {one.text for one in known.values() if one.review} == {denied, claim["text"]}, "quotes wait"
+        world.server.script("It probably does.")
         report = engine.learnings.chain(judge=True)
-        assert len(report.judged) == 3
-        assert all(said.startswith("no answer: the answer ") for said in report.judged.values())
+        assert report.judged == {edited.id: "no answer: the answer is no JSON object: It probably does."}
         assert engine.learnings.entries("global") == []
         world.server.script('{"generalises": true, "reason": "money is money"}')
-        no = '{"generalises": false, "reason": "a habit of this project"}'
-        world.server.script(no, no)
         report = engine.learnings.chain(judge=True)
-        assert len(report.judged) == 3
         (risen,) = engine.learnings.entries("global")
-        assert report.judged[risen.promoted_from[0].entry] == "generalises: money is money"
-        world.server.script(no, no)
+        assert report.judged == {edited.id: "generalises: money is money"}
+        assert risen.promoted_from[0].entry == edited.id
         asked = len(world.server.requests)
         assert engine.learnings.chain(judge=True).nothing
-        assert len(world.server.requests) == asked + 2, "what is there already is not judged again"
+        assert len(world.server.requests) == asked, "what is there already is not judged again"

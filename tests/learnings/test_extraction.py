@@ -14,7 +14,7 @@ from engine.learnings.forgetting import LearningTexts
 from engine.learnings.record import SessionRecord
 from engine.memory.forgetting import Wanted
 from engine.storage.database import Database
-from engine.values import Answer, LearningScope, Question, TranscriptLine
+from engine.values import Answer, LearningScope, Question, SessionState, TranscriptLine
 from tests.conftest import MONDAY_MORNING
 from tests.learnings.world import SHOP, Says, World, fact, view
 
@@ -132,7 +132,7 @@ def test_that_work_was_taken_back_as_feared_is_marked_though_it_comes_after_the_
 
 
 def test_a_session_that_nobody_knows_or_that_never_began_teaches_nothing(world: World) -> None:
-    world.session("s1", UV, view=view("s1", not_begun=True))
+    world.session("s1", UV, view=view("s1", not_begun=True, state=SessionState.CANNOT_RUN))
     world.record(ChangeSetDiscarded(subject="change_x", workspace=SHOP, session_id="nobody"))
     world.learnings.catch_up()
     assert world.files() == {}

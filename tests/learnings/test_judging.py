@@ -26,7 +26,7 @@ def judged_by(tmp_path: Path, database: Database, clock: FakeClock, *answers: st
     """A project that knows one thing, and a judge that says this."""
     world = World(tmp_path / "data", database, clock, model=Says(NOTHING, NOTHING, NOTHING, *answers))
     for number in range(3):
-        world.session(f"s{number}", UV)
+        world.session(f"s{number}", UV, by="operator")
     return world
 
 
@@ -72,7 +72,7 @@ def test_a_yes_promotes_once_with_its_provenance(tmp_path: Path, database: Datab
     before = world.files()
     assert world.learnings.chain(judge=True).nothing
     assert world.files() == before
-    world.session("s3", UV)
+    world.session("s3", UV, by="operator")
     report = world.learnings.chain(judge=True)
     assert report.reinforced == (risen.id,)
     assert everywhere(world)[0].reinforced_by == ("s3",)
@@ -97,7 +97,7 @@ def listened(tmp_path: Path, database: Database, clock: FakeClock, reason: str, 
     model = Listens(NOTHING, NOTHING, NOTHING, json.dumps({"generalises": True, "reason": reason}))
     world = World(tmp_path / "data", database, clock, model=model)
     for number in range(3):
-        world.session(f"s{number}", *said)
+        world.session(f"s{number}", *said, by="operator")
     model.asked.clear()
     model.forget = lambda: world.learnings.texts.erase(Wanted([forgotten]))
     return world
@@ -133,7 +133,7 @@ def test_another_projects_same_words_reinforce_it(tmp_path: Path, database: Data
     world = judged_by(tmp_path, database, clock, YES)
     world.learnings.chain(judge=True)
     for number in range(3):
-        world.session(f"o{number}", UV, view=view(f"o{number}", workspace="/srv/other"))
+        world.session(f"o{number}", UV, view=view(f"o{number}", workspace="/srv/other"), by="operator")
     report = world.learnings.chain(judge=True)
     assert report.judged == {}
     (risen,) = everywhere(world)
@@ -142,7 +142,7 @@ def test_another_projects_same_words_reinforce_it(tmp_path: Path, database: Data
 
 def test_without_a_model_the_operator_judges(world: World) -> None:
     for number in range(3):
-        world.session(f"s{number}", UV)
+        world.session(f"s{number}", UV, by="operator")
     (known,) = world.learnings.entries("project")
     assert world.learnings.chain(judge=True).judged == {known.id: NO_JUDGE}
     assert everywhere(world) == []
@@ -164,7 +164,7 @@ def test_a_model_that_does_not_answer_leaves_it_to_the_rules_and_is_told_of_once
 ) -> None:
     model = Says(NO_MODEL)
     world = World(tmp_path / "data", database, clock, model=model)
-    world.session("s1", UV)
+    world.session("s1", UV, by="operator")
     assert [one.text for one in world.learnings.entries("team")] == [UV]
     assert len(world.faults) == 1
     assert "the rules did" in world.faults[0]

@@ -114,9 +114,9 @@ class World:
             model=model,
         )
 
-    def session(self, id: str, *said: str, **more: Any) -> None:
-        """A session ended in which an agent said these things; the chain takes it in."""
-        sentences = tuple(Said("decision", one, "agent") for one in said)
+    def session(self, id: str, *said: str, by: str = "agent", **more: Any) -> None:
+        """A session ended in which an agent, or whoever `by` names, said these things; the chain takes it in."""
+        sentences = tuple(Said("decision", one, by) for one in said)
         more = {"said": sentences, "leader": "backend_lead", **more}
         record = SessionRecord(more.pop("view", None) or view(id), **more)
         self.told.records[id] = record

@@ -30,11 +30,16 @@ from engine.memory.nightly import (
 from engine.memory.para import NewFact, Para
 from engine.memory.validation_runs import ValidationRuns
 from engine.storage.database import Database
-from engine.values import Bucket, Capture, NoAnswer, Refusal
+from engine.values import Bucket, Capture, NoAnswer, Refusal, Trust
 from tests.memory.said import NOW, Book, ended, view
 
 TODAY = date(2026, 1, 5)
-GOOD = Proposed("The service listens on port 8000", "configuration", "projects", "shop", "session_1")
+SAID = "We decided to keep the new parser."
+GOOD = Proposed(SAID, "decision", "projects", "shop", "session_1:2")
+"""What the operator said, word for word."""
+
+CLAIM = Proposed("The service listens on port 8000", "configuration", "projects", "shop", "session_1")
+"""What a model made of the day."""
 
 
 class Pages:
@@ -69,8 +74,8 @@ class World:
         self.book, self.pages = Book(), Pages()
         self.database = database
         self.para = Para(folder / "para", database, clock)
-        self.drafts = Drafts(database, self.para)
         self.captures = Captures(database, self.book, self.book.remember)
+        self.drafts = Drafts(database, self.para, clock, approve=self.captures.approve)
         self.nightly = Nightly(
             database,
             clock,
@@ -85,7 +90,7 @@ class World:
         )
 
     def happen(self) -> None:
-        one = self.book.add(view(), ("say", "We decided to keep the old parser."))
+        one = self.book.add(view(), ("say", "We decided to keep the old parser."), ("reply", SAID))
         self.captures.take(one.id)
         ended(self.database, one)
         landed = ChangeSetLanded(subject="change_1", workspace=one.workspace, session_id=one.id, files=2)
@@ -102,10 +107,11 @@ def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
 class TestWithoutAModel:
     def test_nothing_is_promoted_and_drafts_wait(self, world: World) -> None:
         report = world.nightly.run(TODAY)
-        assert (report.promoted, report.drafted) == (0, 2)
+        assert (report.promoted, report.drafted) == (0, 3)
         assert "no model" in report.reason
         assert world.para.facts() == []
-        assert [one.category for one in world.drafts.waiting()] == ["decision", "change"]
+        waiting = [(one.category, one.trust.value) for one in world.drafts.waiting()]
+        assert waiting == [("decision", "quoted"), ("decision", "operator"), ("change", "quoted")]
         assert "(2 files landed)" in world.pages.pages["backend_builder"]
 
     def test_a_second_time_changes_no_byte(self, world: World, tmp_path: Path) -> None:
@@ -119,11 +125,11 @@ class TestWithoutAModel:
 
     def test_the_operator_decides_once(self, world: World) -> None:
         world.nightly.run(TODAY)
-        first, second = world.drafts.waiting()
+        first, second, _ = world.drafts.waiting()
         fact = world.drafts.promote(first.id, edit="We keep the old parser")
         assert world.drafts.promote(first.id).id == fact.id
         assert world.drafts.reject(second.id).state == "rejected"
-        assert world.drafts.waiting() == []
+        assert len(world.drafts.waiting()) == 1
         with pytest.raises(Refusal):
             world.drafts.promote(second.id)
         with pytest.raises(Refusal):
@@ -145,7 +151,7 @@ class TestWithoutAModel:
             patch.setattr(Drafts, "add", crash)
             with pytest.raises(InterruptedError):
                 world.nightly.run(TODAY)
-        assert world.nightly.run(TODAY).drafted == 2
+        assert world.nightly.run(TODAY).drafted == 3
         assert world.pages.pages["backend_builder"].count("## 2026-01-05") == 1
 
 
@@ -156,11 +162,31 @@ class TestWithAModel:
         world.happen()
         report = world.nightly.run(TODAY)
         assert (report.promoted, report.drafted, report.cost) == (1, 0, 30_000)
-        assert world.para.facts()[0].source == "nightly:2026-01-05:session_1"
+        assert world.para.facts()[0].source == "nightly:2026-01-05:session_1:2"
         before = {file: file.read_bytes() for file in tmp_path.rglob("para/**/*.*")}
         world.nightly.run(TODAY)
         assert {file: file.read_bytes() for file in tmp_path.rglob("para/**/*.*")} == before
         assert len(model.asked) == 1
+
+    def test_what_is_the_models_own_waits_for_the_operator(
+        self, tmp_path: Path, database: Database, clock: FakeClock
+    ) -> None:
+        world = World(tmp_path, database, clock, Model([GOOD, CLAIM]))
+        world.happen()
+        report = world.nightly.run(TODAY)
+        assert (report.promoted, report.drafted) == (1, 1)
+        assert [one.fact for one in world.para.facts()] == [SAID]
+        (waits,) = world.drafts.waiting()
+        assert (waits.fact, waits.trust) == (CLAIM.fact, Trust.QUOTED)
+        fact = world.drafts.promote(waits.id)
+        assert (fact.trust, fact.approved_at) == (Trust.QUOTED, clock.now())
+
+    def test_what_is_captured_of_an_agent_may_guide_once_its_draft_is_kept(self, world: World) -> None:
+        world.nightly.run(TODAY)
+        quote = next(one for one in world.captures.entries() if one.trust is Trust.QUOTED)
+        assert quote.approved_at is None
+        world.drafts.promote(next(one.id for one in world.drafts.waiting() if one.fact == quote.text))
+        assert [one.approved_at is not None for one in world.captures.entries() if one.id == quote.id] == [True]
 
     def test_it_is_asked_again_with_what_was_wrong(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
         bad = Proposed("A fact", "x", "nowhere", "shop", "session_1")
@@ -181,7 +207,7 @@ class TestWithAModel:
         world = World(tmp_path, database, clock, model)
         world.happen()
         report = world.nightly.run(TODAY)
-        assert (len(model.asked), report.promoted, report.drafted) == (TRIES, 0, 2)
+        assert (len(model.asked), report.promoted, report.drafted) == (TRIES, 0, 3)
         assert "given up after 3 tries" in report.reason
 
     @pytest.mark.parametrize(("cost", "promoted"), [(COST_CAP, 1), (COST_CAP + 1, 0)])
@@ -210,7 +236,7 @@ class TestWithAModel:
         world = World(tmp_path, database, clock, Model())  # has no answer
         world.happen()
         report = world.nightly.run(TODAY)
-        assert (report.promoted, report.drafted, report.cost) == (0, 2, 30_000)
+        assert (report.promoted, report.drafted, report.cost) == (0, 3, 30_000)
         assert report.reason == "no model evaluated it, the rules draft: it is silent"
         said = Ledger(database).latest(1)[0]
         assert (said.kind, said.payload["reason"]) == ("NightlyFinished", report.reason)
@@ -233,10 +259,10 @@ class TestWithAModel:
         assert world.para.facts()[0].workspace == "/home/me/shop"
 
     def test_eight_facts_and_not_more(self) -> None:
-        text = "[session_1] something"
+        text = "[session_1:2] something"
         assert check([GOOD] * 8, text) == []
         assert "more than 8" in check([GOOD] * 9, text)[0]
-        secret = Proposed("The key is sk-" + "a1" * 15, "x", "areas", "keys", "session_1")
+        secret = Proposed("The key is sk-" + "a1" * 15, "x", "areas", "keys", "session_1:2")
         assert "secret" in check([secret], text)[0]
         assert "is not in the day" in check([Proposed("A", "x", "areas", "g", "session_9")], text)[0]
 

@@ -1,10 +1,10 @@
--- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0030
+-- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0027 0028
 BEGIN IMMEDIATE;
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES ('0030');
+INSERT INTO "alembic_version" VALUES ('0028');
 CREATE TABLE chain_links (
 	id INTEGER NOT NULL, 
 	from_channel VARCHAR NOT NULL, 
@@ -374,7 +374,7 @@ CREATE TABLE memories (
 	created_at VARCHAR(32) NOT NULL, 
 	superseded_by VARCHAR NOT NULL, 
 	forgotten BOOLEAN NOT NULL, 
-	model VARCHAR NOT NULL, 
+	model VARCHAR NOT NULL, trust VARCHAR DEFAULT 'quoted' NOT NULL, 
 	CONSTRAINT ck_memories_layer CHECK (layer IN ('C', 'E')), 
 	CONSTRAINT ck_memories_retention CHECK (retention IN ('session', 'month', 'forever'))
 );
@@ -418,7 +418,7 @@ CREATE TABLE captures (
 	seen INTEGER NOT NULL, 
 	last_session VARCHAR NOT NULL, 
 	corrects VARCHAR NOT NULL, 
-	forgotten BOOLEAN NOT NULL, 
+	forgotten BOOLEAN NOT NULL, trust VARCHAR DEFAULT 'quoted' NOT NULL, approved_at VARCHAR(32), 
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_captures_kind CHECK (kind IN ('decision', 'fact', 'correction'))
 );
@@ -440,7 +440,7 @@ CREATE TABLE fact_drafts (
 	created_at VARCHAR(32) NOT NULL, 
 	state VARCHAR NOT NULL, 
 	decided_at VARCHAR(32), 
-	fact_id VARCHAR NOT NULL, 
+	fact_id VARCHAR NOT NULL, trust VARCHAR DEFAULT 'quoted' NOT NULL, 
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_fact_drafts_state CHECK (state IN ('waiting', 'promoted', 'rejected'))
 );
@@ -498,7 +498,7 @@ CREATE TABLE bubbles (
 	gates JSON NOT NULL, 
 	at VARCHAR(32) NOT NULL, 
 	flushed_at VARCHAR(32), 
-	pattern VARCHAR NOT NULL, 
+	pattern VARCHAR NOT NULL, trust VARCHAR DEFAULT 'quoted' NOT NULL, approved_at VARCHAR(32), 
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_bubbles_state CHECK (state IN ('queued','refused','flushed'))
 );
@@ -559,9 +559,9 @@ CREATE TABLE "dpo_pairs" (
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_dpo_pairs_weight CHECK (weight > 0 AND weight <= 1)
 );
-CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
 CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
+CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
 CREATE TABLE training_runs (
 	id VARCHAR NOT NULL, 
 	state VARCHAR NOT NULL, 
@@ -634,7 +634,7 @@ CREATE TABLE candidates (
 	created_at VARCHAR(32) NOT NULL, 
 	changed_at VARCHAR(32) NOT NULL, 
 	decided_by VARCHAR NOT NULL, 
-	reason VARCHAR NOT NULL, 
+	reason VARCHAR NOT NULL, trust VARCHAR DEFAULT 'quoted' NOT NULL, 
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_candidates_score CHECK (score >= 0 AND score <= 100), 
 	CONSTRAINT ck_candidates_status CHECK (status IN ('drafted', 'review', 'promoted', 'rejected', 'rolled_back')), 
@@ -652,7 +652,7 @@ CREATE TABLE overlays (
 	effect JSON NOT NULL, 
 	since VARCHAR(32) NOT NULL, 
 	until VARCHAR(32), 
-	told_at VARCHAR(32), 
+	told_at VARCHAR(32), trust VARCHAR DEFAULT 'quoted' NOT NULL, 
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_overlays_type CHECK (type IN ('prompt_fragment', 'fix_template', 'routing_hint', 'validator_policy_tweak', 'flow_offload')), 
 	CONSTRAINT ck_overlays_until CHECK (until IS NULL OR until >= since)

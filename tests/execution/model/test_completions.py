@@ -191,7 +191,7 @@ class TestNight:
                 CaptureRow(
                     id="cap_1", kind="fact", text="The service listens on port 8000", tags=[], digest="d",
                     session_id="session_1", line=3, agent="backend_builder", workspace=workspace,
-                    at=MONDAY_MORNING, last_session="session_1",
+                    at=MONDAY_MORNING, last_session="session_1", trust="operator",
                 )
             )  # fmt: skip
 

@@ -53,7 +53,7 @@ def test_a_fragment_and_a_hint_reach_the_model_and_no_longer_after_a_roll_back(w
             world.server.script("Done.")
             view = world.run()
             (sent,) = world.server.requests
-            assert "- Name every test after what it proves." in sent.system.splitlines()
+            assert "- Name every test after what it proves. (approved by the operator)" in sent.system.splitlines()
             (call,) = engine.calls.for_session(view.id)
             lines = [line for part in engine.calls.prompt(call.id) for line in part.lines]
             (line,) = [one for one in lines if one.source.kind is SourceKind.OVERLAY]

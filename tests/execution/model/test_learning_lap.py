@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.execution.validation import REPAIRS
-from engine.values import NewMemory
+from engine.values import NewMemory, Trust
 from engine.values.adaptation import CandidateStatus, FixTemplate
 from engine.wiring.adaptation import _Known, _Material
 from tests.conftest import MONDAY_MORNING
@@ -74,11 +74,11 @@ def test_what_adaptation_is_told_of_everything_else(world: ModelWorld) -> None:
         material, known = _Material(engine), _Known(engine)
         said = [item for hop in engine.wisdom.guidance("backend_builder").hops for item in hop.kept]
         assert said
-        assert all(material.saying(item.ref) == item.text for item in said)
-        assert material.saying("nobody#principles/x") == ""
+        assert all(material.saying(item.ref) == (item.text, item.trust) for item in said)
+        assert material.saying("nobody#principles/x")[0] == ""
         (memory,) = engine.memory.remember([NewMemory("The queue is Redis.")])
-        assert material.memory(memory) == "The queue is Redis."
-        assert material.memory("mem_nothing") == ""
+        assert material.memory(memory) == ("The queue is Redis.", Trust.QUOTED)
+        assert material.memory("mem_nothing")[0] == ""
         assert known.kept_fact("fact_nothing") is None
         assert known.day(MONDAY_MORNING) == "2026-01-05"
         assert known.edit("pred_nothing") is None

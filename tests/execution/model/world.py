@@ -17,7 +17,7 @@ import psutil
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
 from engine.execution.runners.model.client import ModelHost
-from engine.execution.sandbox import NoSandbox
+from engine.execution.sandbox import NoSandbox, Sandbox
 from engine.stand_ins import StandIns
 from engine.values import Card, ModelCall, SessionState, SessionView
 from tests.conftest import Repository
@@ -33,10 +33,18 @@ class ModelWorld:
     """Opens an engine on a small repository. `kind` is the protocol of the provider that serves it."""
 
     def __init__(
-        self, root: Path, clock: FakeClock, server: ModelServer, *, kind: str = "openai", host: ModelHost | None = None
+        self,
+        root: Path,
+        clock: FakeClock,
+        server: ModelServer,
+        *,
+        kind: str = "openai",
+        host: ModelHost | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
-        """`host` is a warm one, lent; without, the engine starts its own."""
+        """`host` is a warm one, lent; without, the engine starts its own. `sandbox` is a real one; without, none."""
         self.host = host
+        self.sandbox = sandbox or NoSandbox()
         self.clock = clock
         self.server = server
         self.kind = kind
@@ -84,7 +92,7 @@ class ModelWorld:
             workspaces=[str(self.repository.path)],
             clock=self.clock,
             start_schedule=False,
-            stand_ins=StandIns(sandbox=NoSandbox(), deaf=True, throw_away=True, model_host=self.host),
+            stand_ins=StandIns(sandbox=self.sandbox, deaf=True, throw_away=True, model_host=self.host),
         )
         self.engine = engine
         try:

@@ -16,7 +16,7 @@ from engine.execution.prompt import parts
 from engine.execution.prompt.assembly import Contribution, PromptAssembly
 from engine.execution.prompt.blocks import block, quoted
 from engine.execution.prompt.parts import Identity, Project, Rules, Task
-from engine.values import CheckResult, PromptPart, PromptRequest, PromptSource, SourceKind
+from engine.values import CheckResult, PromptPart, PromptRequest, PromptSource, Source, SourceKind, Trust
 
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
 
@@ -117,23 +117,26 @@ def test_identity_is_the_soul_and_its_place(tmp_path: Path) -> None:
     assert part is not None
     assert part.lines[0].text == '<identity agent="builder" title=\'the "builder"\'>'
     assert part.lines[1].source == PromptSource(
-        SourceKind.SOUL, str(tmp_path / "builder" / "soul.md"), "builder/soul.md"
+        SourceKind.SOUL, str(tmp_path / "builder" / "soul.md"), "builder/soul.md", Trust.OPERATOR
     )
     assert "&lt;/identity&gt;" in part.text
     assert part.lines[-1].source.kind is SourceKind.RUNNER
 
 
-def test_project_guidance_is_read_from_the_worktree_and_named_in_the_workspace(tmp_path: Path) -> None:
+def test_project_guidance_is_the_operators_and_not_what_a_session_made_of_it(tmp_path: Path) -> None:
     tree, workspace = tmp_path / "tree", tmp_path / "shop"
-    tree.mkdir()
-    (tree / "AGENTS.md").write_text("Use tabs.\n")
-    (tree / "CLAUDE.md").symlink_to("AGENTS.md")  # the same, said once
+    for folder, words in ((tree, "Use spaces.\n"), (workspace, "Use tabs.\n")):
+        folder.mkdir()
+        (folder / "AGENTS.md").write_text(words)
+        (folder / "CLAUDE.md").symlink_to("AGENTS.md")  # the same, said once
     part = Project().part(request(workspace, folder=str(tree))).part
 
     assert part is not None
     assert part.text.count("Use tabs.") == 1
+    assert "Use spaces." not in part.text
     [line] = [one for one in part.lines if one.text == "Use tabs."]
-    assert line.source == PromptSource(SourceKind.PROJECT, str(workspace / "AGENTS.md"), "AGENTS.md")
+    path = str(workspace / "AGENTS.md")
+    assert line.source == PromptSource(SourceKind.PROJECT, path, "AGENTS.md", Trust.QUOTED)
 
 
 def test_both_files_count_when_they_differ(tmp_path: Path) -> None:
@@ -176,7 +179,10 @@ def test_long_guidance_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
 
 def test_the_task_says_why_and_how_the_tests_stood() -> None:
     card = SimpleNamespace(
-        id="pred_1", reasoning="You test at noon.", signals=(SimpleNamespace(evidence=("3 files changed",)),)
+        id="pred_1",
+        source=Source.TEMPLATE,
+        reasoning="You test at noon.",
+        signals=(SimpleNamespace(evidence=("3 files changed",)),),
     )
     check = CheckResult("pytest", 23, 1, failing=("tests/test_cart.py::test_total",))
     part = Task(lambda card_id: card, lambda workspace: check).part(request(prediction_id="pred_1"))  # type: ignore[arg-type, return-value]
@@ -195,7 +201,7 @@ def test_the_task_says_why_and_how_the_tests_stood() -> None:
         "</last-tests>",
         "</task>",
     ]
-    assert part.lines[1].source == PromptSource(SourceKind.TASK, "pred_1", "task")
+    assert part.lines[1].source == PromptSource(SourceKind.TASK, "pred_1", "task", Trust.QUOTED)
 
 
 def test_a_task_without_a_card() -> None:

@@ -19,6 +19,7 @@ from engine.values import (
     PromptSource,
     SessionView,
     SourceKind,
+    Trust,
     sanitise,
 )
 
@@ -194,5 +195,5 @@ class Counting:
 
 
 def _part(name: str, text: str, kind: SourceKind) -> PromptPart:
-    source = PromptSource(kind)
+    source = PromptSource(kind, trust=Trust.OPERATOR if kind is SourceKind.OPERATOR else None)
     return PromptPart(name, tuple(PromptLine(line, source) for line in text.split("\n")), role="user")

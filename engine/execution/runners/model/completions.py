@@ -27,6 +27,7 @@ from engine.values import (
     Question,
     Refusal,
     SourceKind,
+    Trust,
     dollars,
     sanitise,
 )
@@ -192,7 +193,7 @@ class Completions:
     def _begin(self, errand: _Errand) -> str:
         question = errand.question
         ours = PromptSource(SourceKind.RUNNER, label="clawpy")
-        about = PromptSource(SourceKind.MEMORY, question.subject, question.purpose)
+        about = PromptSource(SourceKind.MEMORY, question.subject, question.purpose, Trust.QUOTED)
         parts = [
             PromptPart(name, tuple(PromptLine(line, source) for line in text.split("\n")), role)
             for name, text, source, role in (

@@ -6,14 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.values import PromptLine, PromptPart, PromptSource, SourceKind, sanitise
+from engine.values import PromptLine, PromptPart, PromptSource, SourceKind, Trust, sanitise
 
 _OPERATORS = {"reply": "the operator", "runner": "clawpy", "heal": "the validation loop"}
+_TRUST = {"reply": Trust.OPERATOR, "heal": Trust.QUOTED}
+"""Of ours alone there is nothing to say; a red run is told in the words of the tests."""
 
 
 def assistant_part(said: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
     """What the model said and asked for in its answer to the call `call_id`."""
-    source = PromptSource(SourceKind.CONVERSATION, call_id, "the model")
+    source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
     texts = said.split("\n") if said else []
     texts += [f"{call['name']}({_flat(call['arguments'])})" for call in calls]
     return PromptPart("answer", _lines("\n".join(texts), source), "assistant")
@@ -22,13 +24,14 @@ def assistant_part(said: str, calls: Sequence[Mapping[str, Any]], call_id: str) 
 def result_part(tool: str, text: str, call_id: str) -> PromptPart:
     """What a tool gave."""
     name = " ".join(sanitise(tool).split())[:40]  # a model may ask for a tool by any name
-    return PromptPart(name, _lines(text, PromptSource(SourceKind.CONVERSATION, call_id, name)), "tool")
+    return PromptPart(name, _lines(text, PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)), "tool")
 
 
 def operator_part(text: str, kind: str) -> PromptPart:
     """What the model was told in between: by the operator, by the validation loop, by ourselves."""
     source = SourceKind.OPERATOR if kind == "reply" else SourceKind.RUNNER
-    return PromptPart(kind, _lines(text, PromptSource(source, label=_OPERATORS.get(kind, "clawpy"))), "user")
+    named = PromptSource(source, label=_OPERATORS.get(kind, "clawpy"), trust=_TRUST.get(kind))
+    return PromptPart(kind, _lines(text, named), "user")
 
 
 def _lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:

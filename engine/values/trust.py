@@ -1,0 +1,55 @@
+"""How far a text may be followed (SPEC 6.8): one label, given where it enters, kept with it down to the prompt. Pure.
+
+Only words of the operator and what the engine measured may stand in a prompt as guidance by themselves. All other text
+is evidence: it is quoted with its source, and guides only after the operator approved it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class Trust(StrEnum):
+    """Where a text comes from, the most trusted first."""
+
+    OPERATOR = "operator"  # the operator's own words and edits
+    MEASURED = "measured"  # the engine's own words about what it measured: tests, times, counts, exit codes, landings
+    QUOTED = "quoted"  # words of tools, files, models and agents
+
+
+APPROVED = "approved by you"
+"""The label of a quoted text that the operator approved."""
+
+_ORDER = list(Trust)
+_NAME = re.compile(r"(?!.*//)[\w./:@+,=\[\]-]{1,200}")
+
+
+def least(several: Iterable[Trust]) -> Trust:
+    """The label of what is made of several texts: that of the least trusted. Of nothing nobody can say where it is
+    from: `QUOTED`."""
+    return max(several, key=_ORDER.index, default=Trust.QUOTED)
+
+
+def of_line(kind: str) -> Trust:
+    """The label of a line of a transcript by its kind: only a "reply" is what the operator told the session."""
+    return Trust.OPERATOR if kind == "reply" else Trust.QUOTED
+
+
+def of_names(names: Iterable[str]) -> Trust:
+    """The label of the engine's sentence about tests or files of these names: a name with a space in it could be a
+    sentence of whoever gave it, and one with two slashes an address."""
+    return Trust.MEASURED if all(_NAME.fullmatch(one) for one in names) else Trust.QUOTED
+
+
+def label(trust: Trust | None, *, approved: bool = False) -> str:
+    """The label as the operator reads it, "" for the product's own words."""
+    if trust is None:
+        return ""
+    return APPROVED if approved and trust is Trust.QUOTED else trust.value
+
+
+def may_guide(trust: Trust, *, approved: bool) -> bool:
+    """Whether a text may stand in a prompt as guidance."""
+    return approved or trust is not Trust.QUOTED
