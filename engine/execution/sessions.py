@@ -198,9 +198,13 @@ class Sessions:
         return self._records.beginning(wanted)
 
     def running(self) -> list[SessionView]:
-        """What runs now, oldest first; what is queued is not among it, nor what is over and cannot be stored yet."""
-        rows = reversed(self._records.latest(state=SessionState.RUNNING))
-        return [self._seen(row) for row in rows if row.id not in self._late]
+        """What runs now or is just beginning, oldest first; what is queued is not among it, nor what is over and cannot
+        be stored yet."""
+        with self._lock:
+            taken = set(self._live)
+        rows = [one for one in self._records.latest(state=SessionState.QUEUED) if one.id in taken] if taken else []
+        rows += self._records.latest(state=SessionState.RUNNING)
+        return [self._seen(row) for row in reversed(rows) if row.id not in self._late]
 
     def totals(self) -> dict[str, tuple[int, int, int]]:
         """By agent: how many sessions it ever had, their tokens, and their cost in micro-dollars."""

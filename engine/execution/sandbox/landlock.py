@@ -81,7 +81,7 @@ class Landlock:
         words = self._words(planned, network=confinement.network)
         git = confinement.folder / ".git"
         if git.is_file() and not git.is_symlink():
-            words += ["git", str(git)]
+            words += ("git", str(git))
         return limits.supervised([*words, "cwd", str(cwd)], argv)
 
     @functools.cached_property
