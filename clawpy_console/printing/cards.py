@@ -26,7 +26,7 @@ def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
 def _card(one: Document, style: Style) -> str:
     badges = [word for word, on in (("SUGGESTED", one["band"] in ("suggested", "act")), ("NEW", one["novel"])) if on]
     if one["status"] != "pending":
-        badges.append(" ".join(word for word in (one["status"], one["outcome"]) if word))
+        badges.append(" ".join(word.replace("_", " ") for word in (one["status"], one["outcome"]) if word))
     if one["snoozedUntil"] and one["status"] == "pending":
         badges.append(f"snoozed until {time(one['snoozedUntil'])}")
     head = f"{style.bold(clean(one['id']))}  {one['confidence']:4.0%}  {place(one)}"
@@ -58,7 +58,7 @@ def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
     lines = []
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
-        outcome = f", {card['outcome']}" if card["outcome"] else ""
+        outcome = f", {card['outcome'].replace('_', ' ')}" if card["outcome"] else ""
         snoozed = card["status"] == "pending" and card["snoozedUntil"]
         state = f"snoozed until {time(card['snoozedUntil'])}" if snoozed else card["status"] + outcome
         lines += [f"{style.bold(clean(card['id']))}  {state}  {place(card)}", *indented(card["prompt"])]

@@ -174,7 +174,7 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
         if e.served
         else f"nobody would do card {e.subject}{_why(e.note)}"
     ),
-    "PredictionExecuted": lambda e: f"executed: {e.subject}, {e.outcome}",
+    "PredictionExecuted": lambda e: f"executed: {e.subject}, {e.outcome.replace('_', ' ')}",
     "TaskAdded": lambda e: f"task {e.subject}: {e.title}",
     "TaskChanged": lambda e: f"task {e.subject}: {e.state}",
     "PairsExported": lambda e: f"{count(e.pairs, 'preference pair')} written to {e.file}",
