@@ -1,8 +1,10 @@
-"""Reading files that somebody else may have put there."""
+"""Reading and removing files that somebody else may have put there."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -25,3 +27,28 @@ def read_plain(path: Path, most: int, *, follow: bool = True, cut: bool = False)
             return file.read(most)
     finally:
         os.close(descriptor)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all it holds, folders that were made read-only included; links are never followed."""
+    try:
+        mode = folder.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        folder.unlink()
+        return
+    with contextlib.suppress(PermissionError):
+        shutil.rmtree(folder)
+        return
+    _open_up(folder)
+    for current, folders, _ in os.walk(folder):
+        for name in folders:
+            _open_up(Path(current, name))
+    shutil.rmtree(folder)
+
+
+def _open_up(folder: Path) -> None:
+    mode = folder.lstat().st_mode
+    if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+        folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)

@@ -47,7 +47,7 @@ def end_all(at: Path, *, first: Callable[[], object] = lambda: None, within: flo
         for trace, processes in left:
             kill(processes, trace.leaders, trace.group)
         await_death([one for _, processes in left for one in processes], min(until, time.monotonic() + 0.02))
-    survivors = await_death(list(seen), time.monotonic())
+    survivors = await_death(list(seen), until)  # who is ending has no environment any more by which it is found
     for trace in found(at):
         if trace.group is not None:
             cgroups.remove(trace.group)

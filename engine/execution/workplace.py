@@ -21,8 +21,8 @@ from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable,
 from engine.execution.sandbox import UNCONFINED, Confinement, Sandbox, furnish, limits, secret_places
 from engine.execution.session_records import SessionRecords
 from engine.execution.transcripts import TranscriptWriter
-from engine.execution.worktrees import remove_folder
 from engine.home import Home
+from engine.plain_files import remove_folder
 from engine.values import UNDONE, Assignment, Refusal, SessionState
 
 log = logging.getLogger(__name__)

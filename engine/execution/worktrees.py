@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
-import stat
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
@@ -21,6 +19,7 @@ from pathlib import Path
 from engine.execution import snapshots
 from engine.git import GitError
 from engine.home import Home
+from engine.plain_files import remove_folder
 from engine.storage import intents
 from engine.storage.database import Database, Transaction
 from engine.values import Refusal
@@ -243,28 +242,3 @@ def _points_to(admin: Path, folder: Path) -> bool:
     except FileNotFoundError:
         return admin.is_dir()  # half-made: named after our session, noted nowhere
     return noted.name == ".git" and os.path.realpath(noted.parent) == os.path.realpath(folder)
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder with all it holds, folders that were made read-only included; links are never followed."""
-    try:
-        mode = folder.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(mode):
-        folder.unlink()
-        return
-    with contextlib.suppress(PermissionError):
-        shutil.rmtree(folder)
-        return
-    _open_up(folder)
-    for current, folders, _ in os.walk(folder):
-        for name in folders:
-            _open_up(Path(current, name))
-    shutil.rmtree(folder)
-
-
-def _open_up(folder: Path) -> None:
-    mode = folder.lstat().st_mode
-    if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
-        folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)

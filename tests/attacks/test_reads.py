@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,7 @@ for path in sys.argv[1:]:
         sys.stdout.write(f"\\n>> {path}\\n" + os.read(descriptor, 400).decode("latin-1"))
     except OSError:
         pass
+print("\\n>> ")
 for process in os.listdir("/proc"):
     for name in ("environ", "cmdline", "root" + os.environ["CLAWPY_VICTIM"]):
         try:
@@ -87,7 +89,12 @@ def _read(rung: Sandbox) -> Reading:
         named = canary()
         other = subprocess.Popen(["sleep", "60"], env={"TOKEN": named, "PATH": os.environ["PATH"]})
         try:
-            environ = [f"/proc/{other.pid}/environ", f"/proc/{os.getpid()}/environ", f"/proc/{os.getpid()}/maps"]
+            environ = [
+                "/proc/1/environ",
+                f"/proc/{other.pid}/environ",
+                f"/proc/{os.getpid()}/environ",
+                f"/proc/{os.getpid()}/maps",
+            ]
             argv = [sys.executable, "-I", "-S", "-c", READ, *map(str, paths), *SYSTEM, *environ]
             output = victim.run(argv, extra={"CLAWPY_VICTIM": str(paths[0])})
         finally:
@@ -116,6 +123,18 @@ def test_the_machine(reading: Reading, path: str) -> None:
 @pytest.mark.attack("reads")
 def test_the_environment_of_another_process(reading: Reading) -> None:
     assert reading.process not in reading.output
+
+
+@pytest.mark.attack("reads")
+def test_the_environment_of_the_first_process(reading: Reading) -> None:
+    """The machine's own, not that of the namespace."""
+    try:
+        environment = Path("/proc/1/environ").read_bytes().decode("latin-1")
+    except OSError as error:
+        pytest.skip(f"the engine cannot read it either: {error}")
+    if not environment:
+        pytest.skip("it is empty")
+    assert environment not in reading.output
 
 
 @pytest.mark.attack("reads")

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import PRIVATE, Confinement, Sandbox, furnish, secret_places, session_environment
-from engine.execution.worktrees import remove_folder
 from engine.home import Home
+from engine.plain_files import remove_folder
 
 FILES = {
     "src/shop.py": "def price():\n    return 3\n",

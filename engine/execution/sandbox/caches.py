@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement
-from engine.execution.worktrees import remove_folder
+from engine.plain_files import remove_folder
 
 IN_TREE = (
     (".pytest_cache", ""),

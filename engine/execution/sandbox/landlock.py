@@ -73,6 +73,7 @@ class Landlock:
         return str(confinement.tmp)
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
+        assert not confinement.discards, "a session works in a copy where nothing can be laid over the tree"
         readable = readable_places(confinement, argv[0])
         if confinement.network:
             readable.append(Path("/etc/resolv.conf").resolve())

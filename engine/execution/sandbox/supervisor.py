@@ -143,6 +143,7 @@ def main(words: Sequence[str]) -> None:
     os.close(heard)
     listener = _take_listener(child, said) if confined else -1
     os.close(tell)  # the child goes on when it reads the end of this pipe
+    _let_go_of_pipes()
     followed = _follow(child, plan, woken, listener, ending)
     if listener >= 0:
         os.close(listener)
@@ -242,6 +243,14 @@ def _ruleset(plan: Plan) -> int:
         _check(added, f"landlock: {path}")
         os.close(place)
     return ruleset
+
+
+def _let_go_of_pipes() -> None:
+    """Keep no end of the command's input and output: when the command closes its own, the other side sees that."""
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in (0, 1):
+        os.dup2(nothing, number)
+    os.close(nothing)
 
 
 def _take_listener(child: int, said: int) -> int:

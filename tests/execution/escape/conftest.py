@@ -11,7 +11,7 @@ import pytest
 
 from engine.execution.sandbox import PRIVATE, Sandbox
 from engine.execution.sandbox.ladder import rungs
-from engine.execution.worktrees import remove_folder
+from engine.plain_files import remove_folder
 from tests.execution.escape.jail import Jail
 
 WORKING: list[Sandbox | None] = [rung for rung in rungs() if rung.confines]

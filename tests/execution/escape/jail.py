@@ -142,8 +142,10 @@ class Jail:
         return {**os.environ, "HOME": str(self.user), "OPENAI_API_KEY": "sk-outside"}
 
     def in_the_operators_tree(self) -> None:
-        """Work there from now on, as flows do that only check."""
-        self.confinement = replace(self.confinement, folder=self.project)
+        """Work there from now on, as flows do that only check. On a rung that cannot lay anything over the tree they
+        work in a copy, and so does this."""
+        if self.sandbox.overlays(replace(self.confinement, folder=self.project)):
+            self.confinement = replace(self.confinement, folder=self.project)
 
     def start(self, code: str, paths: Mapping[str, object]) -> subprocess.Popen[str]:
         """Begin an attempt."""

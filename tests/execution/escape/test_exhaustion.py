@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.execution.sandbox import limits, places
+from engine.execution.sandbox import limits, places, supervisor
 from tests.execution.escape.jail import Jail
 
 BOMB = """
@@ -57,15 +57,24 @@ def test_a_fork_bomb(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
                 pytest.skip("no way to run it as someone else")
             for path in (root, *root.rglob("*")):
                 os.chown(path, nobody.pw_uid, nobody.pw_gid)
-            # Another user cannot read our filter.
-            argv = ["/dev/null" if word.startswith("/proc/") and "/fd/" in word else word for word in argv]
-            at = argv.index("--seccomp")
-            del argv[at : at + 2]
+            argv = _for_another_user(argv, root)
             user = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
             argv = ["setpriv", *user, *argv]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, cwd="/")
     assert "held" in done.stdout, done.stdout + done.stderr
     assert "ESCAPED" not in done.stdout
+
+
+def _for_another_user(argv: list[str], root: Path) -> list[str]:
+    """The same command line for somebody who can read neither our filter, nor our interpreter and our programs."""
+    supervising = shutil.copy(supervisor.__file__, root / "supervisor.py")
+    Path(supervising).chmod(0o644)
+    readable = {supervisor.program(): str(supervising), sys.executable: "/usr/bin/python3"}
+    argv = [readable.get(word, word) for word in argv]
+    if "--seccomp" in argv:
+        at = argv.index("--seccomp")
+        del argv[at : at + 2]
+    return ["/dev/null" if word.startswith("/proc/") and "/fd/" in word else word for word in argv]
 
 
 def test_a_file_without_end(jail: Jail) -> None:

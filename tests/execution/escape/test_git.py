@@ -41,18 +41,23 @@ def test_writing_info_and_the_worktrees_own_administration(jail: Jail) -> None:
 
 
 def test_exchanging_the_worktrees_git_file(jail: Jail) -> None:
-    jail.holds(
-        "attempt(os.unlink, '.git'); attempt(os.rename, '.git', 'old'); attempt(write, '.git')\n"
-        "attempt(lambda: os.rename(P['folder'], P['folder'] + '2'))"
-    )
-    assert (jail.folder / ".git").read_text().startswith("gitdir:")
+    """Where one file cannot be held in a folder that is written, it is put back after the command."""
+    before = (jail.folder / ".git").read_bytes()
+    exchange = "lambda: (os.unlink('.git'), os.symlink('/etc', '.git'))"
+    for attempt in ("write, '.git'", "os.unlink, '.git'", "os.rename, '.git', 'old'", exchange):
+        tried = jail.tries(f"attempt({attempt}); attempt(lambda: os.rename(P['folder'], P['folder'] + '2'))")
+        assert tried.exit_code == 0, tried.errors
+        assert not (jail.folder / ".git").is_symlink()
+        assert (jail.folder / ".git").read_bytes() == before
+        assert jail.folder.is_dir()
 
 
 def test_exchanging_the_git_folder_of_the_operators_tree(jail: Jail) -> None:
     jail.in_the_operators_tree()
     jail.holds(
-        "attempt(os.rename, '.git', 'old'); attempt(write, '.git/config'); attempt(write, '.git/hooks/pre-commit')\n"
-        "attempt(run, 'git', 'config', 'core.fsmonitor', 'true')"
+        "git = P['project'] + '/.git'; attempt(os.rename, git, git + '2')\n"
+        "attempt(write, git + '/config'); attempt(write, git + '/hooks/pre-commit')\n"
+        "attempt(run, 'git', '-C', P['project'], 'config', 'core.fsmonitor', 'true')"
     )
 
 
@@ -63,7 +68,10 @@ def test_a_git_folder_that_is_a_link(jail: Jail) -> None:
     (jail.project / ".git").rename(moved)
     (jail.project / ".git").symlink_to(moved)
     config = (moved / "config").read_bytes()
-    jail.tries("attempt(os.unlink, '.git'); attempt(os.rename, '.git', 'old'); attempt(write, '.git/config')")
+    jail.tries(
+        "git = P['project'] + '/.git'; attempt(os.unlink, git); attempt(os.rename, git, git + '2')\n"
+        "attempt(write, git + '/config')"
+    )
     assert (jail.project / ".git").readlink() == moved
     assert (moved / "config").read_bytes() == config
 
@@ -76,6 +84,7 @@ def test_writing_a_submodules_configuration(jail: Jail) -> None:
     jail.in_the_operators_tree()
     before = [(jail.project / name).read_bytes() for name in ("deep/inner/.git/config", ".gitmodules")]
     jail.tries(
+        "os.chdir(P['project'])\n"
         "attempt(write, 'deep/inner/.git/config'); attempt(os.rename, 'deep/inner/.git', 'old')\n"
         "attempt(os.rename, 'deep', 'moved'); attempt(write, '.gitmodules'); attempt(os.unlink, '.gitmodules')"
     )

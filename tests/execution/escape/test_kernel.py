@@ -121,8 +121,9 @@ def test_setuid_programs_have_no_effect(jail: Jail) -> None:
     status = dict(line.split(":\t", 1) for line in tried.output.splitlines() if ":\t" in line)
     assert status["NoNewPrivs"] == "1"
     assert status["Seccomp"] == "2"
-    assert int(status["CapEff"], 16) == 0
-    assert int(status["CapBnd"], 16) == 0
+    assert {status[f"Cap{kind}"].strip("0\n") for kind in ("Inh", "Prm", "Eff", "Amb")} == {""}
+    if os.geteuid() == 0 or jail.sandbox.name == "bubblewrap":  # else nobody may drop it, and NoNewPrivs makes it idle
+        assert int(status["CapBnd"], 16) == 0
 
 
 def test_becoming_another_user(jail: Jail) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -58,7 +59,8 @@ def test_memory_of_the_engine(jail: Jail, victim: int) -> None:
     jail.holds(
         "for pid in (P['engine'], P['victim']):\n"
         "    attempt(open, f'/proc/{pid}/mem', 'rb'); attempt(open, f'/proc/{pid}/maps')\n"
-        "    attempt(os.listdir, f'/proc/{pid}/fd')",
+        "    attempt(os.readlink, f'/proc/{pid}/fd/0'); attempt(os.open, f'/proc/{pid}/fd/0', os.O_RDONLY)\n"
+        "    attempt(read, f'/proc/{pid}/fdinfo/0'); attempt(os.open, f'/proc/{pid}/ns/user', os.O_RDONLY)",
         victim=victim,
     )
 
@@ -67,7 +69,9 @@ def test_tracing_other_processes(jail: Jail, victim: int) -> None:
     jail.holds(
         "for pid in (P['engine'], P['victim']):\n"
         "    attempt(syscall, {'x86_64': 101, 'aarch64': 117}[os.uname().machine], 16, pid, 0, 0)  # PTRACE_ATTACH\n"
-        "    attempt(os.pidfd_open, pid)",
+        "    attempt(lambda: syscall(438, os.pidfd_open(pid), 0, 0))  # pidfd_getfd\n"
+        "    attempt(lambda: signal.pidfd_send_signal(os.pidfd_open(pid), 0))\n"
+        "    attempt(lambda: syscall(448, os.pidfd_open(pid), 0))  # process_mrelease",
         victim=victim,
     )
 
@@ -78,8 +82,17 @@ def test_signals_to_other_processes(jail: Jail, victim: int) -> None:
 
 
 def test_signals_to_everybody(jail: Jail) -> None:
-    """Nobody is there but itself and the first process of its namespace, whom this does not reach."""
-    jail.holds("attempt(os.kill, -1, 0)")
+    """A signal that does nothing to those who do not wait for it. The kernel says that it went well even where it was
+    allowed to send it to nobody."""
+    arrived: list[int] = []
+    before = signal.signal(signal.SIGURG, lambda number, frame: arrived.append(number))
+    try:
+        os.kill(os.getpid(), signal.SIGURG)
+        assert arrived == [signal.SIGURG], "the attempt would not be seen"
+        jail.tries("attempt(os.kill, -1, signal.SIGURG); attempt(os.kill, -os.getpgid(P['engine']), signal.SIGURG)")
+        assert arrived == [signal.SIGURG]
+    finally:
+        signal.signal(signal.SIGURG, before)
 
 
 def test_priorities_of_other_processes(jail: Jail, victim: int) -> None:

@@ -1,0 +1,88 @@
+"""How long `clawpy stop` takes to end a session without the engine's help, and `clawpy doctor` to look at everything.
+
+pytest tests/benchmarks/test_stop_speed.py -m benchmark -s
+
+A session is one command that ignores every signal it can and has 20 children that do, in sessions of their own; then
+the engine is stopped by SIGSTOP. From outside it is seen when the last of them is gone: seconds from the start of the
+program `clawpy stop`, and how long the program itself takes. The slowest of `TIMES` counts.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from engine.doors.doctor import examine
+from engine.execution.sandbox import Sandbox, probing
+from engine.execution.sandbox.ladder import rungs
+from engine.home import Home
+from tests.attacks.test_stop import DEAF, START, Attack
+
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.skipif(sys.platform != "linux", reason="there are no sessions to be found without an engine"),
+]
+
+TIMES = 5
+GONE_SECONDS = 2.0
+DOCTOR_SECONDS = 1.0
+
+
+def stopped(root: Path, rung: Sandbox) -> tuple[int, float, float]:
+    """How many processes were killed, seconds until all were gone, seconds until the program had ended."""
+    attack = Attack(root, rung)
+    try:
+        attack.begin(DEAF + START["setsid"], 20)
+        living = attack.living()
+        began = time.perf_counter()
+        with subprocess.Popen(
+            [sys.executable, "-m", "clawpy_console", "--home", str(attack.home), "stop", "--json"],
+            stdout=subprocess.DEVNULL,
+        ) as program:
+            while not all(map(_gone, living)):
+                assert time.perf_counter() - began < 30, "they are not gone"
+                time.sleep(0.002)
+            gone = time.perf_counter() - began
+            assert program.wait() == 0
+        return len(living), gone, time.perf_counter() - began
+    finally:
+        attack.end()
+
+
+def _gone(process: psutil.Process) -> bool:
+    """Ended; a stopped engine does not reap it."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_stopping_with_a_stopped_engine(tmp_path: Path) -> None:
+    print(f"\n{'rung':<12} killed  gone, slowest  gone, fastest  program, slowest")
+    for rung in rungs():
+        found = []
+        for number in range(TIMES):
+            root = tmp_path / f"{rung.name}{number}"
+            root.mkdir()
+            found.append(stopped(root, rung))
+        gone = [seconds for _, seconds, _ in found]
+        program = max(seconds for _, _, seconds in found)
+        print(f"{rung.name:<12} {found[0][0]:>6} {max(gone):>12.2f} s {min(gone):>12.2f} s {program:>15.2f} s")
+        assert max(gone) < GONE_SECONDS
+
+
+def test_the_doctor(tmp_path: Path) -> None:
+    home = Home.locate(tmp_path / "home")
+    found = []
+    for _ in range(TIMES):
+        probing.measure.cache_clear()
+        began = time.perf_counter()
+        examine(home, [])
+        found.append(time.perf_counter() - began)
+    print(f"\ndoctor, beyond its start: slowest {max(found):.2f} s, fastest {min(found):.2f} s")
+    assert max(found) < DOCTOR_SECONDS
