@@ -369,7 +369,7 @@ def _sandbox(settings: Settings) -> Check:
         return Check("sandbox", WARN, f"none works here, so that nothing executes by itself{why}", fix)
     lacks = f" ({in_force.lacks})" if in_force.lacks else ""
     memory = settings.sandbox.memory_gb or limits.MEMORY_BYTES / 1024**3
-    by = "looked at twice a second" if cgroups.own() is None else "its processes in a control group"
+    by = "its processes in a control group" if cgroups.limits() else "looked at twice a second"
     limited = (
         f"a session has at most {memory:.1f} GiB of memory and {limits.PROCESSES:,} processes ({by}),"
         f" {limits.FILE_BYTES // 1024**3} GiB a file, no core dumps"

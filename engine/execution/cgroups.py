@@ -29,11 +29,24 @@ def own() -> Path | None:
     return None
 
 
-def make(session_id: str, *, memory: int, processes: int) -> Path | None:
-    """The group of a session, limited to `memory` bytes and so many `processes` where the kernel's controllers are
-    there; None where there is none."""
+def limits() -> bool:
+    """Whether the kernel limits the groups that the engine makes."""
     parent = own()
-    if parent is None:
+    try:
+        return parent is not None and bool(
+            {"memory", "pids"} & {*(parent / "cgroup.subtree_control").read_text().split()}
+        )
+    except OSError:
+        return False
+
+
+def make(session_id: str, *, memory: int, processes: int, contained: bool = False) -> Path | None:
+    """The group of a session, limited to `memory` bytes and so many `processes` where the kernel's controllers are
+    there; None where there is none. `contained`: the kernel ends all of a command with its first process anyway. Then
+    a group is made only where it limits, because a process waits for more than 10 ms to enter one: the kernel sees to
+    it that nobody forks meanwhile."""
+    parent = own()
+    if parent is None or (contained and not limits()):
         return None
     group = parent / f"{PREFIX}{session_id}"
     try:

@@ -58,11 +58,20 @@ class Finished:
 class Processes:
     """All processes of the session `session_id`. `run` from the session's thread, `end` from any."""
 
-    def __init__(self, session_id: str, traces: Path | None = None, memory: int = limits.MEMORY_BYTES) -> None:
-        """`traces` is the folder by which `clawpy stop` finds them without the engine; `memory` in bytes."""
+    def __init__(
+        self,
+        session_id: str,
+        traces: Path | None = None,
+        memory: int = limits.MEMORY_BYTES,
+        *,
+        contained: bool = False,
+    ) -> None:
+        """`traces` is the folder by which `clawpy stop` finds them without the engine; `memory` in bytes. `contained`:
+        each command has a process namespace of its own."""
         self._session_id = session_id
         self._traces = Traces(traces, session_id) if traces is not None and sys.platform == "linux" else None
         self._memory = memory
+        self._contained = contained
         self._group: Path | None = None
         self._lock = threading.Lock()
         self._leaders: dict[int, psutil.Process] = {}
@@ -118,7 +127,9 @@ class Processes:
             if self._traces is not None:
                 if not self._entered:
                     self._entered = True
-                    self._group = cgroups.make(self._session_id, memory=self._memory, processes=limits.PROCESSES)
+                    self._group = cgroups.make(
+                        self._session_id, memory=self._memory, processes=limits.PROCESSES, contained=self._contained
+                    )
                     self._traces.enter(self._group)
                 command, trace = self._traces.leaving(argv, self._group)
             process = subprocess.Popen(

@@ -18,7 +18,7 @@ from engine.execution.live import CommandCheck, LiveSession, Purse, Stop
 from engine.execution.processes import Processes
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowUnable, NotBegun, Stopped
-from engine.execution.sandbox import UNCONFINED, Confinement, Sandbox, furnish, limits, secret_places
+from engine.execution.sandbox import UNCONFINED, Bubblewrap, Confinement, Sandbox, furnish, limits, secret_places
 from engine.execution.session_records import SessionRecords
 from engine.execution.transcripts import TranscriptWriter
 from engine.home import Home
@@ -97,7 +97,7 @@ class Workplace:
             check=self._check,
             purse=self._purse,
             secrets=self._secrets,
-            processes=Processes(session_id, self.traces, memory),
+            processes=Processes(session_id, self.traces, memory, contained=isinstance(sandbox, Bubblewrap)),
         )
 
     def work(self, live: LiveSession) -> Stop | RunnerResult:

@@ -31,14 +31,13 @@ def follow_files(git: Git, *, leave: str = "") -> tuple[bytes, ...]:
     encoding git does not know is taken byte for byte. Returns the nested repositories, which are left out. Raises
     `GitError`.
     """
-    _uncover(git)
+    others = _uncover(git)
     changed = split(git.output("diff-files", "--name-status", "--no-renames", "-z"))
     status = dict(zip(changed[1::2], changed[0::2], strict=True))
     gone = [path for path, letter in status.items() if letter == b"D"]
     if gone:
         git.output("update-index", "--force-remove", "-z", "--stdin", stdin=joined(gone))
     prefix = leave.encode()
-    others = split(git.output("ls-files", "--others", "--exclude-standard", "-z"))
     nested = tuple(path for path in others if path.endswith(b"/"))
     fresh = [
         path
@@ -66,13 +65,17 @@ def _update(git: Git, paths: list[bytes]) -> None:
     git.output("update-index", "--add", "--replace", "--remove", "-z", "--stdin", stdin=joined(paths))
 
 
-def _uncover(git: Git) -> None:
-    """Let git look at files that the operator told it to take for unchanged; absent sparse files stay as they are."""
+def _uncover(git: Git) -> list[bytes]:
+    """Let git look at files that the operator told it to take for unchanged; absent sparse files stay as they are.
+    Returns what it does not track, asked in the same breath."""
+    others: list[bytes] = []
     hidden: list[bytes] = []
     sparse: list[bytes] = []
-    for line in split(git.output("ls-files", "-v", "-z")):
+    for line in split(git.output("ls-files", "-v", "--cached", "--others", "--exclude-standard", "-z")):
         tag, path = line[:1], line[2:]
-        if tag in (b"S", b"s"):
+        if tag == b"?":
+            others.append(path)
+        elif tag in (b"S", b"s"):
             if os.path.lexists(git.folder / os.fsdecode(path)):
                 sparse.append(path)
                 hidden.append(path)
@@ -82,6 +85,7 @@ def _uncover(git: Git) -> None:
         git.output("update-index", "-z", "--no-skip-worktree", "--stdin", stdin=joined(sparse))
     if hidden:
         git.output("update-index", "-z", "--no-assume-unchanged", "--stdin", stdin=joined(hidden))
+    return others
 
 
 def _readable(git: Git, path: bytes) -> bool:

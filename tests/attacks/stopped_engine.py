@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from engine.execution.processes import Processes
+from engine.execution.sandbox import Bubblewrap
 from engine.execution.sandbox.ladder import rungs
 from engine.execution.traces import folder
 from engine.home import Home
@@ -17,7 +18,8 @@ def main() -> None:
     sandbox = next(one for one in rungs() if one.name == rung)
     inside = Inside(sandbox, Path(root), session)
     argv, environment = inside.wrapped(code)
-    processes = Processes(session, folder(Home.locate(Path(home))))
+    contained = isinstance(sandbox, Bubblewrap)
+    processes = Processes(session, folder(Home.locate(Path(home))), contained=contained)
     processes.run(
         argv,
         cwd=inside.confinement.folder,

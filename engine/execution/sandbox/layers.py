@@ -8,24 +8,29 @@ the operator have in the tree are seen there and lead nowhere, those made later 
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.execution.sandbox.base import Confinement
 
+_works = (f"work{number}" for number in itertools.count())
+
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Overlays over `places`, made in `folder`, which commands never see. The first is `written` over."""
+    """Overlays over `places`, made in `folder`, which commands never see. The first is `written` over, with the folder
+    `work` for the kernel, which takes each for one mount only."""
 
     folder: Path
     places: tuple[Path, ...]
     written: bool
+    work: str = field(default_factory=lambda: next(_works))
 
     def source(self, place: Path) -> Path:
         """Where what is seen of `place` is mounted, before the sandbox starts."""
@@ -33,19 +38,22 @@ class Layers:
 
     def script(self) -> str:
         """What a shell does before it becomes the sandbox; it works in `folder`. Paths of the operator's are not in
-        it: options of a mount cannot hold every character."""
+        it: options of a mount cannot hold every character.
+
+        What is thrown away need not reach the disk: without `volatile` each command's end would wait until all that
+        anybody wrote to that disk is there."""
         user = "" if os.geteuid() == 0 else ",userxattr"
         steps = []
         for number in range(len(self.places)):
             layers = f"lowerdir=lower{number}:nothing{user}"
             if number == 0 and self.written:
-                layers = f"lowerdir=lower0,upperdir=upper,workdir=work,index=off{user}"
+                layers = f"lowerdir=lower0,upperdir=upper,workdir={self.work},index=off,volatile{user}"
             steps.append(f"mount -n -i -t overlay overlay -o {layers} merged{number} || exit 125; ")
         return "".join(steps)
 
     def make(self) -> None:
         """Make the folders that `script` needs, if they are not there yet. Raises OSError."""
-        wanted = ["upper", "work", "nothing", *(f"merged{number}" for number in range(len(self.places)))]
+        wanted = ["upper", self.work, "nothing", *(f"merged{number}" for number in range(len(self.places)))]
         for name in wanted:
             (self.folder / name).mkdir(exist_ok=True, mode=0o755)
         for number, place in enumerate(self.places):
@@ -82,7 +90,7 @@ def fault(layers: Layers) -> str:
     except OSError as error:
         return str(error)
     if disks not in _tried:
-        _tried[disks] = _try(layers)
+        _tried[disks] = _try(replace(layers, work=next(_works)))
     return _tried[disks]
 
 
@@ -91,6 +99,7 @@ def _try(layers: Layers) -> str:
         if shutil.which(program) is None:
             return f"`{program}` is not there"
     try:
+        layers.make()
         done = subprocess.run(
             [*UNSHARE, "/bin/sh", "-c", layers.script()],
             cwd=layers.folder,

@@ -27,6 +27,8 @@ SYSTEM = tuple(
 )  # fmt: skip
 """What everybody on the machine reads. macOS has a list of its own (see `seatbelt`)."""
 
+_OF_SYSTEM = frozenset(SYSTEM)
+
 
 @dataclass(frozen=True, slots=True)
 class Tool:
@@ -92,11 +94,8 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
         for name in _VIRTUAL:
             if _there(place / name / "pyvenv.cfg"):
                 found += [(place / name).resolve(), *_bases(place / name, user)]
-    shown = []
-    for place in dict.fromkeys(found):
-        if place != user and not user.is_relative_to(place) and _there(place):
-            shown.append(place)
-    return shown
+    above = {user, *user.parents}
+    return [place for place in dict.fromkeys(found) if place not in above and _there(place)]
 
 
 def installed(program: Path, user: Path) -> Iterator[Path]:
@@ -111,12 +110,13 @@ def installed(program: Path, user: Path) -> Iterator[Path]:
 def pieces(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """What `TOOLS` names of this machine: where it is, and its name under a home."""
     user = home_of(environment)
+    home = str(user)
     for tool in TOOLS:
         named = environment.get(tool.variable, "") if tool.variable else ""
-        root = Path(named) if named.startswith("/") else user / tool.folder
+        root = named if named.startswith("/") else f"{home}/{tool.folder}"
         for piece in tool.pieces:
-            place = root / piece
-            if _there(place) and not user.is_relative_to(place):
+            # Most are not there: a path is made of those alone that are.
+            if os.access(f"{root}/{piece}", os.F_OK) and not user.is_relative_to(place := Path(root, piece)):
                 yield place, f"{tool.folder}/{piece}".rstrip("/")
 
 
@@ -195,14 +195,16 @@ def _installation(program: Path, user: Path) -> list[Path]:
         if parent.name == "node_modules":
             return [parent]
     folder = program.parent
-    if any(folder.is_relative_to(place) for place in SYSTEM) or not _there(folder):
+    if not _OF_SYSTEM.isdisjoint((folder, *folder.parents)) or not _there(folder):
         return []
     prefix = folder.parent
     if folder.name not in _PROGRAMS:
         return []
     shared = prefix in (user, user / ".local", Path("/"))
-    marked = any(_there(prefix / mark) for mark in _OF_INSTALLATIONS) or any(prefix.glob("lib/python3*"))
-    return [prefix] if marked and not shared else [folder]
+    if shared:
+        return [folder]
+    marked = any(os.access(f"{prefix}/{mark}", os.F_OK) for mark in _OF_INSTALLATIONS)
+    return [prefix] if marked or any(prefix.glob("lib/python3*")) else [folder]
 
 
 def _bases(environment: Path, user: Path) -> Iterator[Path]:
