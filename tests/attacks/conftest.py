@@ -71,7 +71,7 @@ def working_rungs() -> dict[str, Sandbox]:
     return {sandbox.name: sandbox for sandbox in rungs()}
 
 
-@pytest.fixture(params=["bubblewrap", "landlock"])
+@pytest.fixture(params=["bubblewrap", pytest.param("landlock", marks=pytest.mark.attacks)])
 def rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]) -> Sandbox:
     """Each rung of the sandbox ladder that confines; skipped where this machine does not have it."""
     if request.param not in working_rungs:
@@ -79,7 +79,9 @@ def rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]) -> S
     return working_rungs[request.param]
 
 
-@pytest.fixture(params=["bubblewrap", "landlock", "none"])
+@pytest.fixture(
+    params=["bubblewrap", *(pytest.param(name, marks=pytest.mark.attacks) for name in ("landlock", "none"))]
+)
 def every_rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]) -> Sandbox:
     """Each rung, the last one too, which confines nothing but ends everything."""
     if request.param not in working_rungs:
