@@ -6,6 +6,7 @@ where it is used. What a verb does is the engine's; here arguments become a requ
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -16,7 +17,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from clawpy_console.where import Where, WrongUse, split_options
 from engine import Home, Refusal, __version__
@@ -47,15 +48,28 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
     try:
         code = _main(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
-        return code
+    except SystemExit as leaving:  # a signal, or a verb that does not exist
+        code = leaving.code if isinstance(leaving.code, int) else DONE
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop(sys.stdout)
         return UNREAD
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            _drop(stream)
+            code = code or UNREAD
+    return code
+
+
+def _drop(stream: TextIO) -> None:
+    """Whoever read this has seen enough, or the terminal is gone; Python would complain once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _main(argv: list[str]) -> int:
