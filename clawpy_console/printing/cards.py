@@ -40,7 +40,8 @@ def _card(one: Document, style: Style) -> str:
     if one["status"] == "pending" and not one["undoNote"]:
         lines.append("    " + style.wants("nothing takes it yet"))  # so nothing is known of cost and undo either
     elif one["status"] == "pending":
-        changes = "only checks" if one["checkOnly"] else "changes wait for you to land them"
+        checks = "only checks, unconfined" if one["withoutSandbox"] else "only checks"
+        changes = checks if one["checkOnly"] else "changes wait for you to land them"
         how = "runs" if one.get("flow") else "by"
         served = f", {how} {clean(one['servedBy'])}" if one.get("servedBy") else ""
         lines.append("    " + style.dim(f"est. ${one['estimatedCost']:.2f}, {changes}{served}"))
@@ -148,5 +149,5 @@ def muted(document: Document, options: Mapping[str, Any], style: Style) -> str:
         lines.append(f"{style.bold(clean(one['id']))}  {what}: {away}  ({clean(one['why'])})")
         lines += indented(one["prompt"])
     if options.get("action") != "lift" and lines:
-        lines.append(style.dim("`clawpy muted lift ID` lets one come back"))
+        lines.append(style.dim("`clawpy muted lift ID` lets it come back"))
     return "\n".join(lines) or "nothing is muted"

@@ -166,16 +166,19 @@ class MissionScreen(ConsoleScreen):
         def pair(action: str, label: str, style: str = "$grey") -> Content:
             return Content.assemble((shown_key(f"stack.{action}", keys), "$accent"), " ", (label, style))
 
+        if stack.armed:
+            sure = Content.assemble(("▲ risky: ", "bold $wants"), (shown_key("stack.insist", keys), "bold $accent"))
+            return Content.assemble(sure, (" approves it all the same   ", "$grey"), pair("dismiss", "dismiss"))
         if stack.asks_why:
-            reasons = zip(("not_now", "wrong", "done", "never_here", "never"), WHY, strict=True)
-            return Content.assemble(("why?  ", "$faint"), Content("  ").join(pair(*one, "$faint") for one in reasons))
+            actions = ("not_now", "wrong", "done", "never_here", "never")
+            reasons = [pair(*one, "$faint") for one in zip(actions, WHY, strict=True)]
+            line = Content("  ").join([Content.styled("why?", "$faint"), *reasons])
+            tight = line.cell_length > self.query_one("#hints").size.width
+            return Content(" ").join(reasons) if tight else line
         if not stack.has_focus:
             return Content.assemble((shown_key("mission.back", keys), "$accent"), (" back to the cards", "$faint"))
         if stack.front is None:
             return Content("   ").join([pair("predict", "predict now"), pair("own", "a prompt of your own")])
-        if stack.armed:
-            sure = Content.assemble(("▲ risky: ", "bold $wants"), (shown_key("stack.insist", keys), "bold $accent"))
-            return Content.assemble(sure, (" approves it all the same   ", "$grey"), pair("dismiss", "dismiss"))
         return Content("   ").join(
             [pair("dismiss", "dismiss"), pair("snooze", "later"), pair("approve", "approve"), pair("details", "why")]
         )
@@ -235,7 +238,8 @@ class MissionScreen(ConsoleScreen):
 
     @on(CardStack.Explained)
     def _explained(self, message: CardStack.Explained) -> None:
-        self.app.deck.explain(message.card_id, message.reason, self.trail)
+        undo = f"  ·  {shown_key('stack.undo', self.app.keymap)} takes it back"
+        self.app.deck.explain(message.card_id, message.reason, self.trail, undo)
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
         # Of no card, and over as soon as the hold is lifted; the settings or the API may have stopped it as well.
