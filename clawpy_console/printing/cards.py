@@ -59,12 +59,15 @@ def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
     lines = []
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
-        outcome = f", {card['outcome']}" if card["outcome"] else ""
+        told = session is not None and card["outcome"] != "discarded"  # the session says how it ended, red tests too
+        outcome = f", {card['outcome'].replace('_', ' ')}" if card["outcome"] and not told else ""
         snoozed = card["status"] == "pending" and card["snoozedUntil"]
         state = f"snoozed until {time(card['snoozedUntil'])}" if snoozed else card["status"] + outcome
         lines += [f"{style.bold(clean(card['id']))}  {state}  {place(card)}", *indented(card["prompt"])]
         if card["note"]:
             lines.append(f"    {clean(card['note'])}")
+        if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
+            lines.append(style.dim(f"    `clawpy undo {clean(card['id'])}` takes it back, `clawpy muted` lists it"))
     if session is not None:
         lines += _session(session, style)
     for line in document.get("transcript", ()):
