@@ -171,7 +171,7 @@ def test_only_when_asked_for_are_providers_asked(home: Home, monkeypatch: pytest
     ("said", "state"), [("git version 2.37.9", "fail"), ("git version 2.38.0", "ok"), ("git version 3.1", "ok")]
 )
 def test_the_oldest_git(home: Home, monkeypatch: pytest.MonkeyPatch, said: str, state: str) -> None:
-    monkeypatch.setattr(doctor.Git, "text", lambda self, *arguments, **options: said)
+    monkeypatch.setattr(doctor, "git_version", lambda: said)
     assert look(home)["git"]["state"] == state
 
 
