@@ -424,13 +424,13 @@ def _task_row(task: Task, known: Known, now: datetime) -> Row:
             session = next((one for one in known.sessions if one.id == task.session_id), None)
             since = session.started_at if session and session.started_at else task.updated_at
             return Row(task.id, title, "◐", words.running(now - since), "ink", "accent", "grey")
-        case "failed":
-            return Row(task.id, f"{title}: {words.one_line(task.note)}" if task.note else title, "✗",
-                       words.span(now - task.updated_at), "ink", "wrong")  # fmt: skip
-        case "done":
+        case "failed" | "done":
             session = next((one for one in known.sessions if one.id == task.session_id and one.state.over), None)
-            glyph, style, _ = ended(session) if session else ("✓", "grey", "")  # what it ran may be red
-            return Row(task.id, title, glyph, words.span(now - task.updated_at), "grey", style)
+            red = task.state == "failed"
+            plain = ("✗", "wrong", "") if red else ("✓", "grey", "")
+            glyph, style, _ = ended(session) if session else plain  # what it ran may be red, or could not run
+            text = f"{title}: {words.one_line(task.note)}" if red and task.note else title
+            return Row(task.id, text, glyph, words.span(now - task.updated_at), "ink" if red else "grey", style)
     return Row(task.id, title, "○", "open", "ink", "faint")
 
 

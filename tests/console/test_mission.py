@@ -15,7 +15,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.stack import CardStack
 from clawpy_console.words import name
-from engine.values import Card, CheckResult, LocalModels, Outcome, RailVerdict, Refusal, Status, Verdict
+from engine.values import Card, CheckResult, LocalModels, Outcome, RailVerdict, Refusal, SessionState, Status, Verdict
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
@@ -335,6 +335,16 @@ async def test_without_a_dismissal_just_before_a_digit_is_a_screen(
         await pilot.press("4")
         assert console.current_mode == "memory"
         assert not named(engine, "explain")
+
+
+async def test_what_could_not_run_is_no_failure_among_the_tasks(console: ConsoleApp, engine: StandIn) -> None:
+    at = next(at for at, one in enumerate(engine.sessions.all) if one.id == "sess_000000000004")
+    ran = engine.sessions.all[at]
+    engine.sessions.all[at] = dataclasses.replace(ran, state=SessionState.CANNOT_RUN, error="ruff is not found")
+    async with console.run_test(size=(200, 60)) as pilot:
+        await live(pilot)
+        [line] = [line for line in screen_text(console).split("\n") if "Lint the 6 files: ruff" in line]
+        assert ("○ Lint" in line, "✗" in line) == (True, False)
 
 
 async def test_j_and_k_turn_the_stack_and_decide_nothing(console: ConsoleApp, engine: StandIn) -> None:
