@@ -150,6 +150,15 @@ def test_what_is_muted_can_be_lifted_one_by_one(world: World) -> None:
     assert refusal(world.cards.lift, own.id) == "unknown_mute"
 
 
+@pytest.mark.parametrize("reason", [None, *DismissReason])
+def test_whatever_the_reason_all_that_is_muted_can_be_lifted(world: World, reason: DismissReason | None) -> None:
+    dismiss(world, "a", reason=reason)
+    while muted := world.cards.muted():
+        world.cards.lift(muted[0].id)
+        assert len(world.cards.muted()) == len(muted) - 1
+    assert len(world.see(proposal("a", kind="lint"))) == 1
+
+
 def test_a_prompt_of_his_own_mutes_nothing(world: World) -> None:
     for number in range(4):
         world.cards.dismiss(world.cards.propose(f"look at {number}", workspace=SHOP).id)
