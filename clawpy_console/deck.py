@@ -66,15 +66,18 @@ class Deck:
 
         self._ask(card.id, verbs[how], no, told=told if how == "dismiss" else None)
 
-    def explain(self, card_id: str, reason: DismissReason, trail: Trail) -> None:
-        """Say why `card_id` was dismissed; after the dismissal itself, which may be under way."""
+    def explain(self, card_id: str, reason: DismissReason, trail: Trail, undo: str) -> None:
+        """Say why `card_id` was dismissed; after the dismissal itself, which may be under way. `undo` says how a kind
+        that is switched off by it comes back."""
         engine = self._app.live()
         if engine is None:
             return
         said = reason.value.replace("-", " ")
 
         def done(card: Card) -> None:
-            trail(f"noted: {said}" + (f"  ·  {card.note}" if card.note else ""), "$wants" if card.note else "$grey")
+            trail(
+                f"noted: {said}" + (f"  ·  {card.note}{undo}" if card.note else ""), "$wants" if card.note else "$grey"
+            )
             self._app.renew(["cards"])
 
         self._app.ask(

@@ -40,7 +40,8 @@ def _card(one: Document, style: Style) -> str:
     if one["status"] == "pending" and not one["undoNote"]:
         lines.append("    " + style.wants("nothing takes it yet"))  # so nothing is known of cost and undo either
     elif one["status"] == "pending":
-        changes = "only checks" if one["checkOnly"] else "changes wait for you to land them"
+        checks = "only checks, unconfined" if one["withoutSandbox"] else "only checks"
+        changes = checks if one["checkOnly"] else "changes wait for you to land them"
         how = "runs" if one.get("flow") else "by"
         served = f", {how} {clean(one['servedBy'])}" if one.get("servedBy") else ""
         lines.append("    " + style.dim(f"est. ${one['estimatedCost']:.2f}, {changes}{served}"))
@@ -58,12 +59,15 @@ def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
     lines = []
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
-        outcome = f", {card['outcome'].replace('_', ' ')}" if card["outcome"] else ""
+        told = session is not None and card["outcome"] != "discarded"  # the session says how it ended, red tests too
+        outcome = f", {card['outcome'].replace('_', ' ')}" if card["outcome"] and not told else ""
         snoozed = card["status"] == "pending" and card["snoozedUntil"]
         state = f"snoozed until {time(card['snoozedUntil'])}" if snoozed else card["status"] + outcome
         lines += [f"{style.bold(clean(card['id']))}  {state}  {place(card)}", *indented(card["prompt"])]
         if card["note"]:
             lines.append(f"    {clean(card['note'])}")
+        if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
+            lines.append(style.dim(f"    `clawpy undo {clean(card['id'])}` takes it back, `clawpy muted` lists it"))
     if session is not None:
         lines += _session(session, style)
     for line in document.get("transcript", ()):
@@ -148,5 +152,5 @@ def muted(document: Document, options: Mapping[str, Any], style: Style) -> str:
         lines.append(f"{style.bold(clean(one['id']))}  {what}: {away}  ({clean(one['why'])})")
         lines += indented(one["prompt"])
     if options.get("action") != "lift" and lines:
-        lines.append(style.dim("`clawpy muted lift ID` lets one come back"))
+        lines.append(style.dim("`clawpy muted lift ID` lets it come back"))
     return "\n".join(lines) or "nothing is muted"

@@ -178,16 +178,19 @@ class MissionScreen(ConsoleScreen):
         def pair(action: str, label: str, style: str = "$grey") -> Content:
             return Content.assemble((shown_key(f"stack.{action}", keys), "$accent"), " ", (label, style))
 
+        if stack.armed:
+            sure = Content.assemble(("▲ risky: ", "bold $wants"), (shown_key("stack.insist", keys), "bold $accent"))
+            return Content.assemble(sure, (" approves it all the same   ", "$grey"), pair("dismiss", "dismiss"))
         if stack.asks_why:
-            reasons = zip(("not_now", "wrong", "done", "never_here", "never"), WHY, strict=True)
-            return Content.assemble(("why?  ", "$faint"), Content("  ").join(pair(*one, "$faint") for one in reasons))
+            actions = ("not_now", "wrong", "done", "never_here", "never")
+            reasons = [pair(*one, "$faint") for one in zip(actions, WHY, strict=True)]
+            line = Content("  ").join([Content.styled("why?", "$faint"), *reasons])
+            tight = line.cell_length > self.query_one("#hints").size.width
+            return Content(" ").join(reasons) if tight else line
         if not stack.has_focus:
             return Content.assemble((shown_key("mission.back", keys), "$accent"), (" back to the cards", "$faint"))
         if stack.front is None:
             return Content("   ").join([pair("predict", "predict now"), pair("own", "a prompt of your own")])
-        if stack.armed:
-            sure = Content.assemble(("▲ risky: ", "bold $wants"), (shown_key("stack.insist", keys), "bold $accent"))
-            return Content.assemble(sure, (" approves it all the same   ", "$grey"), pair("dismiss", "dismiss"))
         return Content("   ").join(
             [pair("dismiss", "dismiss"), pair("snooze", "later"), pair("approve", "approve"), pair("details", "why")]
         )
@@ -247,7 +250,8 @@ class MissionScreen(ConsoleScreen):
 
     @on(CardStack.Explained)
     def _explained(self, message: CardStack.Explained) -> None:
-        self.app.deck.explain(message.card_id, message.reason, self.trail)
+        undo = f"  ·  {shown_key('stack.undo', self.app.keymap)} takes it back"
+        self.app.deck.explain(message.card_id, message.reason, self.trail, undo)
 
     def _refused(self, card: Card, refusal: Refusal) -> None:
         # Of no card, and over as soon as the hold is lifted; the settings or the API may have stopped it as well.
@@ -457,13 +461,13 @@ def _task_row(task: Task, known: Known, now: datetime) -> Row:
             session = next((one for one in known.sessions if one.id == task.session_id), None)
             since = session.started_at if session and session.started_at else task.updated_at
             return Row(task.id, title, "◐", words.running(now - since), "ink", "accent", "grey")
-        case "failed":
-            return Row(task.id, f"{title}: {words.one_line(task.note)}" if task.note else title, "✗",
-                       words.span(now - task.updated_at), "ink", "wrong")  # fmt: skip
-        case "done":
+        case "failed" | "done":
             session = next((one for one in known.sessions if one.id == task.session_id and one.state.over), None)
-            glyph, style, _ = ended(session) if session else ("✓", "grey", "")  # what it ran may be red
-            return Row(task.id, title, glyph, words.span(now - task.updated_at), "grey", style)
+            red = task.state == "failed"
+            plain = ("✗", "wrong", "") if red else ("✓", "grey", "")
+            glyph, style, _ = ended(session) if session else plain  # what it ran may be red, or could not run
+            text = f"{title}: {words.one_line(task.note)}" if red and task.note else title
+            return Row(task.id, text, glyph, words.span(now - task.updated_at), "ink" if red else "grey", style)
     return Row(task.id, title, "○", "open", "ink", "faint")
 
 

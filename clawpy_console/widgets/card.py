@@ -51,13 +51,19 @@ def signal_line(signal: Signal, width: int) -> Content:
     )
 
 
+def touches(card: Card) -> str:
+    """What it may change. Nothing that runs without a sandbox is called read-only."""
+    if not card.check_only:
+        return "writes in a worktree"
+    return "only checks, unconfined" if card.without_sandbox else "read-only"
+
+
 def facts(card: Card) -> str:
     """Cost, what it touches, what runs it, what undoes it; nothing of these is known while no runner takes it."""
     if not card.undo_note:
         return "nothing takes it yet"
-    touches = "read-only" if card.check_only else "writes in a worktree"
     runs = f"runs: {card.assignment.flow or words.one_line(card.served) or card.assignment.runner}"
-    parts = [f"est. {words.money(card.estimate)}", touches, runs]
+    parts = [f"est. {words.money(card.estimate)}", touches(card), runs]
     if continued := card.assignment.parameters.get("continues") if card.assignment.flow is None else None:
         parts.append(f"continues {continued}")
     parts.append(f"undo: {words.one_line(card.undo_note)}")

@@ -45,6 +45,8 @@ def head(read: Insights, width: int) -> list[Content]:
         counts.insert(2, f"{found.discarded:,} discarded")
     if found.withdrawn:
         counts.append(f"{found.withdrawn:,} withdrawn")
+    if found.cannot_run:
+        counts.append(f"{found.cannot_run:,} could not run")
     if found.undecided:
         counts.append(f"{found.undecided:,} waiting")
     glyph, style = TRENDS[found.trend]

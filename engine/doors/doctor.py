@@ -363,10 +363,11 @@ def _sandbox(settings: Settings) -> Check:
     rungs = ladder_reports()
     in_force = next(rung for rung in rungs if rung.in_force)
     if in_force.name == "none":
-        missing = next((rung for rung in rungs if rung.fix), None)
-        why = f"; {missing.name}: {missing.lacks}" if missing else ""
-        fix = missing.fix if missing else "there is no sandbox for this platform; approve what is to run"
-        return Check("sandbox", WARN, f"none works here, so that nothing executes by itself{why}", fix)
+        missing = [rung for rung in rungs if rung.fix]
+        why = "".join(f"; {rung.name}: {rung.lacks}" for rung in missing)
+        fix = missing[0].fix if missing else "there is no sandbox for this platform; approve what is to run"
+        said = "none works here: nothing executes by itself, and each approval is confirmed"
+        return Check("sandbox", WARN, f"{said}{why}", fix)
     lacks = f" ({in_force.lacks})" if in_force.lacks else ""
     memory = settings.sandbox.memory_gb or limits.MEMORY_BYTES / 1024**3
     by = "its processes in a control group" if cgroups.limits() else "looked at twice a second"

@@ -508,4 +508,4 @@ def _ask_undo(tx: Transaction, card_id: str) -> Prediction:
 def _switched_off(mute: Mute) -> str:
     """What a dismissal came to, in words."""
     where = f"in {PurePath(mute.workspace).name}" if mute.workspace else "everywhere"
-    return f"“{mute.kind}” cards are switched off {where} ({mute.why})"
+    return f"“{mute.kind}” cards are switched off {where}: {mute.why}"

@@ -121,13 +121,15 @@ class Dismissals:
         """Let what is muted come back. The mute of a subject and that of its kind are lifted each for itself."""
         name = "subject_lifted_at" if mute.subject else "kind_lifted_at"
         query = update(DismissalRow).where(col(DismissalRow.kind) == mute.kind)
-        if mute.workspace:
+        if mute.subject:
+            query = query.where(
+                col(DismissalRow.workspace) == mute.workspace, col(DismissalRow.subject) == mute.subject
+            )
+        elif mute.workspace:
             query = query.where(
                 col(DismissalRow.workspace) == mute.workspace,
                 col(DismissalRow.reason).is_distinct_from(DismissReason.NEVER_ANYWHERE.value),
             )
         else:
             query = query.where(col(DismissalRow.reason) == DismissReason.NEVER_ANYWHERE.value)
-        if mute.subject:
-            query = query.where(col(DismissalRow.subject) == mute.subject)
         tx.session.exec(query.values({name: tx.now}))

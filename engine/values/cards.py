@@ -71,9 +71,9 @@ class Mute:
         """Why, in words."""
         match self.reason:
             case DismissReason.NEVER_HERE if not self.subject:
-                return "never here, you said"
+                return "you said never here"
             case DismissReason.NEVER_ANYWHERE if not self.subject:
-                return "never anywhere, you said"
+                return "you said never anywhere"
         times = {1: "once", 2: "twice"}.get(self.dismissals, f"{self.dismissals} times")
         said = f", the last time as “{self.reason.value.replace('-', ' ')}”" if self.reason else ""
         return f"dismissed {times}{said}"

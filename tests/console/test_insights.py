@@ -77,10 +77,11 @@ async def test_the_error_stands_beside_the_threshold_and_the_phase_says_why(cons
 
 async def test_cards_that_were_withdrawn_are_told_so_that_all_add_up(console: ConsoleApp, engine: StandIn) -> None:
     newest = engine.insights.cards[-1]
-    engine.insights.cards = [dataclasses.replace(newest, word=word) for word in ("withdrawn", "withdrawn", "expired")]
+    words = ("withdrawn", "withdrawn", "expired", "cannot_run")
+    engine.insights.cards = [dataclasses.replace(newest, word=word) for word in words]
     async with console.run_test(size=(120, 40)) as pilot:
         await to_insights(pilot)
-        told = "0 approved, 0 dismissed, 1 expired, 2 withdrawn"
+        told = "0 approved, 0 dismissed, 1 expired, 2 withdrawn, 1 could not run"
         await until(pilot, lambda: told in screen_text(console))
 
 

@@ -15,7 +15,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.stack import CardStack
 from clawpy_console.words import name
-from engine.values import Card, CheckResult, LocalModels, Outcome, RailVerdict, Refusal, Status, Verdict
+from engine.values import Card, CheckResult, LocalModels, Outcome, RailVerdict, Refusal, SessionState, Status, Verdict
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
@@ -277,6 +277,116 @@ async def test_panes_are_walked_with_tab_both_ways(console: ConsoleApp) -> None:
         await pilot.press("shift+tab")
         assert console.screen.pane == "live"
         assert console.screen.query_one("#live").region.height > 3  # folded columns unfold when they are looked at
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [("1", "not-now"), ("2", "wrong"), ("3", "already-done"), ("4", "never-here"), ("5", "never-anywhere")],
+)
+async def test_a_key_just_after_a_dismissal_says_why(
+    console: ConsoleApp, engine: StandIn, key: str, reason: str
+) -> None:
+    async with console.run_test(size=(80, 24)) as pilot:
+        await live(pilot)
+        await pilot.press("left", key)
+        await until(pilot, lambda: named(engine, "explain"))
+        assert named(engine, "dismiss", "explain") == [("dismiss", FIRST), ("explain", FIRST, reason)]
+        assert console.current_mode == "mission"  # the digit led to no other screen
+        await until(pilot, lambda: f"noted: {reason.replace('-', ' ')}" in screen_text(console))
+        await pilot.press("2")
+        assert console.current_mode == "work"  # once said, digits lead to screens again
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_all_reasons_are_offered_at_every_width(console: ConsoleApp, size: tuple[int, int]) -> None:
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        await pilot.press("left")
+        await until(pilot, lambda: "5 never" in screen_text(console))
+        assert all(word in screen_text(console) for word in ("1 not now", "2 wrong", "3 done", "4 never here"))
+
+
+async def test_a_kind_that_a_reason_switches_off_is_told_with_the_way_back(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    engine.cards.all[FIRST] = dataclasses.replace(engine.cards.all[FIRST], note="“lint” cards are switched off in shop")
+    async with console.run_test(size=(200, 60)) as pilot:
+        await live(pilot)
+        await pilot.press("left", "4")
+        told = "“lint” cards are switched off in shop  ·  u takes it back"
+        await until(pilot, lambda: told in " ".join(screen_text(console).split("\n")))
+        await pilot.press("u")
+        await until(pilot, lambda: named(engine, "undo"))
+        assert front(console) == FIRST
+
+
+@pytest.mark.parametrize("between", ["j", "u", "wait"])
+async def test_without_a_dismissal_just_before_a_digit_is_a_screen(
+    console: ConsoleApp, engine: StandIn, between: str
+) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        moment = [0.0]
+        stack(console).clock = lambda: moment[0]
+        await pilot.press("j" if between == "j" else "left")
+        if between == "u":
+            await pilot.press("u")
+        moment[0] += 60.0
+        await pilot.press("4")
+        assert console.current_mode == "memory"
+        assert not named(engine, "explain")
+
+
+async def test_what_could_not_run_is_no_failure_among_the_tasks(console: ConsoleApp, engine: StandIn) -> None:
+    at = next(at for at, one in enumerate(engine.sessions.all) if one.id == "sess_000000000004")
+    ran = engine.sessions.all[at]
+    engine.sessions.all[at] = dataclasses.replace(ran, state=SessionState.CANNOT_RUN, error="ruff is not found")
+    async with console.run_test(size=(200, 60)) as pilot:
+        await live(pilot)
+        [line] = [line for line in screen_text(console).split("\n") if "Lint the 6 files: ruff" in line]
+        assert ("○ Lint" in line, "✗" in line) == (True, False)
+
+
+async def test_j_and_k_turn_the_stack_and_decide_nothing(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        assert "CARDS  1 of 5" in screen_text(console)
+        await pilot.press("j", "down")
+        await until(pilot, lambda: "CARDS  3 of 5" in screen_text(console))
+        await pilot.press("k")
+        assert front(console) == SECOND
+        await pilot.press("k", "k")
+        await until(pilot, lambda: "CARDS  5 of 5" in screen_text(console))  # from the first to the last
+        assert not named(engine, "approve", "dismiss", "snooze")
+        await pilot.press("j", "j", "left")  # what is shown is decided, and the one behind it stands in its place
+        await until(pilot, lambda: named(engine, "dismiss"))
+        assert named(engine, "dismiss") == [("dismiss", SECOND)]
+        assert stack(console).place == (2, 4)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize("pane", ["tasks", "queue", "agents", "live"])
+async def test_escape_leads_back_to_the_cards_from_every_pane(
+    console: ConsoleApp, engine: StandIn, size: tuple[int, int], pane: str
+) -> None:
+    async with console.run_test(size=size) as pilot:
+        await live(pilot)
+        console.screen.go_to(pane)
+        await until(pilot, lambda: console.screen.pane == pane)
+        await until(pilot, lambda: "→ approve" not in screen_text(console).split("\n")[-1])  # it would do nothing
+        await pilot.press("escape")
+        assert console.screen.pane == "stack"
+        await pilot.press("right")
+        await until(pilot, lambda: named(engine, "approve"))
+
+
+async def test_a_screen_is_reached_by_a_click_on_its_tab(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        header = screen_text(console).split("\n")[0]
+        for tab, mode in (("4 memory", "memory"), ("1 mission", "mission")):
+            await pilot.click(offset=(header.index(tab) + 3, 0))
+            await until(pilot, lambda mode=mode: console.current_mode == mode)
 
 
 @pytest.mark.parametrize(("since", "told"), [(timedelta(seconds=59), "just now"), (timedelta(minutes=1), "oldest 1m")])

@@ -66,7 +66,7 @@ def test_new_facts_do_not_wake_what_was_put_off(world: World, clock: FakeClock) 
 def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World, clock: FakeClock) -> None:
     first, second, third = dismiss(world, "a", "b", "c")
     assert (first.note, second.note) == ("", "")
-    assert third.note == "“lint” cards are switched off in shop (dismissed 3 times)"
+    assert third.note == "“lint” cards are switched off in shop: dismissed 3 times"
     clock.advance(400 * DAY)
     assert world.see(proposal("d", kind="lint")) == []
     (kind,) = world.cards.muted()
@@ -148,6 +148,15 @@ def test_what_is_muted_can_be_lifted_one_by_one(world: World) -> None:
     world.cards.lift(own.id)
     assert len(world.see(proposal("a", kind="lint"))) == 1
     assert refusal(world.cards.lift, own.id) == "unknown_mute"
+
+
+@pytest.mark.parametrize("reason", [None, *DismissReason])
+def test_whatever_the_reason_all_that_is_muted_can_be_lifted(world: World, reason: DismissReason | None) -> None:
+    dismiss(world, "a", reason=reason)
+    while muted := world.cards.muted():
+        world.cards.lift(muted[0].id)
+        assert len(world.cards.muted()) == len(muted) - 1
+    assert len(world.see(proposal("a", kind="lint"))) == 1
 
 
 def test_a_prompt_of_his_own_mutes_nothing(world: World) -> None:

@@ -361,6 +361,14 @@ def test_not_asked_when_known_when_clean_or_in_the_middle_of_a_merge(
     assert check_clean_head(world.sense()) == []
 
 
+def test_not_asked_while_the_tests_lack_what_they_need(world: World, repository: Repository, head: str) -> None:
+    repository.write("cart.py", "3")
+    world.sessions = [session(state=SessionState.CANNOT_RUN)]
+    assert check_clean_head(world.sense()) == []
+    world.sessions = [session(), session(state=SessionState.CANNOT_RUN)]  # it is there since
+    assert check_clean_head(world.sense())
+
+
 def test_what_failed_is_offered_again(world: World, head: str) -> None:
     assert rerun_failing(world.sense()) == [], "no run is known"
     world.runs = [MadeRun(head)]

@@ -420,12 +420,19 @@ def repetitions(seconds: float) -> int:
     return max(FEWEST_TIMES, int(HUNT_SECONDS / seconds))
 
 
+def _could_not_run(context: WorkspaceContext) -> bool:
+    """Whether the tests lacked something when they were tried last: until that is there, they lack it anywhere."""
+    tested = (one for one in context.sessions if one.flow in ("run_tests", "check_clean_head") and one.state.over)
+    last = next(tested, None)
+    return last is not None and last.state is SessionState.CANNOT_RUN
+
+
 def check_clean_head(context: WorkspaceContext) -> list[Proposal]:
     """There are uncommitted files, and nobody knows whether HEAD passes without them."""
     git = context.git
     if git is None or not git.head or git.clean or git.operation or context.test_tool is None:
         return []
-    if any(run.head == git.head and run.clean and run.full for run in context.runs):
+    if _could_not_run(context) or any(run.head == git.head and run.clean and run.full for run in context.runs):
         return []
     files = usable_names(file.path for file in git.files)
     if not files:

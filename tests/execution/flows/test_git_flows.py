@@ -64,6 +64,7 @@ def test_leftovers_are_found_with_their_present_line(repository: Repository, run
         ("a.txt", 3, "conflict marker", False),
         ("big.bin", 0, "large file: 1.0 MB", False),
     }
+    assert f"git rebase -i {base}" in ran.bench.text  # a red result says what is next
     assert TOKEN not in ran.bench.text + str(ran.result)
     assert "app.py:3  debug print" in ran.bench.text
 

@@ -223,9 +223,13 @@ def test_an_unreleased_section_is_extended_in_place() -> None:
             "## Unreleased\r\n\r\n**Added**\r\n- New\r\n\r\n**Fixed**\r\n- Mended\r\n\r\n"
             "## v1.1\r\n\r\n**Fixed**\r\n- x\r\n",
         ),
+        (
+            "# Changes\n\n## Unreleased\n\n### Features\n\n- x\n\n## 1.0\n\n- y\n",
+            "# Changes\n\n## Unreleased\n\n### Features\n\n- x\n- New\n\n### Fixed\n\n- Mended\n\n## 1.0\n\n- y\n",
+        ),
         ("# Log\n", "# Log\n\n## [Unreleased]\n\n### Added\n\n- New\n\n### Fixed\n\n- Mended\n"),
     ],
-    ids=["flat", "keep-a-changelog", "underlined", "crlf-bold", "empty"],
+    ids=["flat", "keep-a-changelog", "underlined", "crlf-bold", "title-like-a-section", "empty"],
 )
 def test_the_files_own_style_is_kept(before: str, after: str) -> None:
     assert extended(before, {"Added": ["New"], "Fixed": ["Mended"]}) == after

@@ -132,9 +132,11 @@ def style_of(lines: Sequence[str]) -> Style:
     """The style of an existing file, from its newest version; what it does not show is Keep a Changelog's."""
     heads = headings(lines)
     bullet = next((m["indent"] + m["mark"] + m["space"] for m in map(_BULLET.match, lines) if m), "- ")
-    group = next((m["before"] + "{}" + m["after"] for m in map(_GROUP.match, lines) if m), None)
+    below = lines[heads[0][0] :] if heads else lines[1:]  # the title of a file may be "Changes", too
+    group = next((m["before"] + "{}" + m["after"] for m in map(_GROUP.match, below) if m), None)
+    names = _own_names(below)
     if not heads:
-        return replace(KEEP_A_CHANGELOG, group=group or KEEP_A_CHANGELOG.group, bullet=bullet, names=_own_names(lines))
+        return replace(KEEP_A_CHANGELOG, group=group or KEEP_A_CHANGELOG.group, bullet=bullet, names=names)
     at, text, marks = heads[0]
     released = [head[1] for head in heads if not _UNRELEASED.search(head[1])] or [text]
     plain = group is None and any(map(_BULLET.match, lines[at:]))
@@ -144,7 +146,7 @@ def style_of(lines: Sequence[str]) -> Style:
         bracketed="[" in released[0],
         group="" if plain else group or (f"{marks}# {{}}" if marks else "**{}**"),
         bullet=bullet,
-        names=_own_names(lines),
+        names=names,
     )
 
 

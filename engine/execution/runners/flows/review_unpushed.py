@@ -95,6 +95,8 @@ class ReviewUnpushed:
             job.say(f"and {len(found) - SHOWN} more")
         for line in job.parameters.broken:
             job.say(line)
+        for line in next_steps(found, clean(job.parameters.upstream)):
+            job.say(line)
         return _told(found, job.parameters.broken, number)
 
 
@@ -193,6 +195,16 @@ def _large(job: Job, upstream: str, head: str) -> list[Found]:
             kind = f"large file: {large[blob] / 1_000_000:.1f} MB"
             found.setdefault(blob, Found(kind, unquoted(line.partition("\t")[2]), 0, sha, gone=False))
     return list(found.values())
+
+
+def next_steps(found: list[Found], upstream: str) -> list[str]:
+    """What to do about secrets: a later commit does not take them out of the history, and a copy may be about."""
+    if not any(one.kind.startswith(SECRET) for one in found):
+        return []
+    return [
+        f"Next: take what is secret out of these commits: git rebase -i {upstream}",
+        "A key that anybody else may have seen: make a new one, revoke this one.",
+    ]
 
 
 def _told(found: list[Found], broken: list[str], commits: int) -> FlowResult:

@@ -64,7 +64,7 @@ class SummariseDay:
         parts = [count(len(commits), "commit"), f"{count(len(files), 'file')} changed"]
         if job.parameters.sessions:
             parts.append(count(len(job.parameters.sessions), "session"))
-        parts.append(f"{count(len(waiting), 'file')} not committed")
+        parts.append(f"{count(len(waiting), 'file')} not committed" if waiting else "everything is committed")
         return FlowResult(", ".join(parts), facts={"text": text, "commits": len(commits), "uncommitted": waiting})
 
 

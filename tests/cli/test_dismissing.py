@@ -1,0 +1,81 @@
+"""Dismissals with their reasons, what stays away, and what was thrown away, as a script sees them (SPEC 2.9, 2.12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Clawpy
+
+
+@pytest.fixture
+def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo's repository, and the current folder."""
+    folder = demo_project(tmp_path / "shop")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def kinds(clawpy: Clawpy, verb: str) -> dict[str, str]:
+    return {one["flow"]: one["id"] for one in clawpy(verb, "--json").document["predictions"]}
+
+
+def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project: Path) -> None:
+    assert clawpy("muted").out == "nothing is muted\n"
+    card = kinds(clawpy, "predict")["draft_changelog"]
+    assert clawpy("dismiss", card, "--reason", "wrong").code == 0
+    assert "draft_changelog" not in kinds(clawpy, "predict")
+    [mute] = clawpy("muted", "--json").document["muted"]
+    assert (mute["kind"], mute["reason"], mute["prediction"], mute["workspace"]) == (
+        "draft_changelog", "wrong", card, str(project),
+    )  # fmt: skip
+    assert mute["until"] > mute["since"]
+    told = clawpy("muted").out
+    assert "dismissed once, the last time as “wrong”" in told
+    assert "`clawpy muted lift ID` lets it come back" in told
+    lifted = clawpy("muted", "lift", mute["id"].removeprefix("mute_")[:6])
+    assert (lifted.code, "may come back" in lifted.out) == (0, True)
+    assert clawpy("muted", "--json").document == {"muted": []}
+    assert "draft_changelog" in kinds(clawpy, "predict")
+
+
+def test_never_here_switches_the_kind_off_and_says_how_it_comes_back(clawpy: Clawpy, project: Path) -> None:
+    card = kinds(clawpy, "predict")["draft_changelog"]
+    told = clawpy("dismiss", card, "--reason", "never-here").out
+    assert "“draft_changelog” cards are switched off in shop: you said never here" in told
+    assert f"`clawpy undo {card}` takes it back" in told
+    assert "all draft_changelog cards in shop: switched off" in clawpy("muted").out
+    assert clawpy("undo", card).code == 0
+    assert clawpy("muted").out == "nothing is muted\n"
+
+
+def test_a_word_that_is_no_reason_and_a_mute_that_is_none(clawpy: Clawpy, project: Path) -> None:
+    card = kinds(clawpy, "predict")["draft_changelog"]
+    assert clawpy("dismiss", card, "--reason", "nonsense").code == 2
+    refused = clawpy("muted", "lift", "nothing")
+    assert (refused.code, "there is no mute nothing" in refused.err) == (1, True)
+    assert clawpy("muted").out == "nothing is muted\n"  # nor was anything dismissed
+
+
+def test_three_dismissals_pause_nothing_that_does_not_act(clawpy: Clawpy, project: Path) -> None:
+    cards = list(kinds(clawpy, "predict").values())
+    assert len(cards) >= 3
+    for card in cards[:3]:
+        assert clawpy("dismiss", card).code == 0
+    assert clawpy("status", "--json").document["holds"] == []
+
+
+def test_what_was_thrown_away_is_discarded_in_every_list(clawpy: Clawpy, project: Path) -> None:
+    card = kinds(clawpy, "predict")["draft_changelog"]
+    assert clawpy("approve", card, "--wait").code == 0
+    thrown = clawpy("discard", card, "--json").document
+    assert (thrown["session"]["state"], thrown["changeSet"]["state"]) == ("discarded", "discarded")
+    for verb in ("work", "status"):
+        told = clawpy(verb).out
+        assert ("discarded" in told, "succeeded" in told) == (True, False)
+    clawpy("predict")  # what became of cards is taken in by each cycle
+    assert clawpy("work", card, "--json").document["prediction"]["outcome"] == "discarded"
+    assert "executed, discarded" in clawpy("work", card).out
+    assert clawpy("metrics", "--json").document["discarded"] == 1
