@@ -37,6 +37,8 @@ def follow_files(git: Git, *, leave: str = "") -> tuple[bytes, ...]:
     gone = [path for path, letter in status.items() if letter == b"D"]
     if gone:
         git.output("update-index", "--force-remove", "-z", "--stdin", stdin=joined(gone))
+        # A repository in place of a folder of tracked files is seen once these are gone from the index.
+        others = split(git.output("ls-files", "--others", "--exclude-standard", "-z"))
     prefix = leave.encode()
     nested = tuple(path for path in others if path.endswith(b"/"))
     fresh = [
