@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -292,13 +292,27 @@ def kill(left: Sequence[psutil.Process], leaders: Sequence[psutil.Process], grou
 def marked(session_id: str) -> list[psutil.Process]:
     """The living processes of this user that carry the session's mark, never this one."""
     found = []
-    for process in psutil.process_iter():
-        if process.pid == os.getpid():
+    for pid in _carrying(f"{SESSION_MARK}={session_id}") if sys.platform == "linux" else psutil.pids():
+        if pid == os.getpid():
             continue
         with contextlib.suppress(psutil.Error, OSError):
+            process = psutil.Process(pid)
             if process.environ().get(SESSION_MARK) == session_id and _lives(process):
                 found.append(process)
     return found
+
+
+def _carrying(variable: str) -> Iterator[int]:
+    """The processes whose environment has `variable`, "NAME=VALUE". Every session looks through all processes of the
+    machine more than once: read like this, that takes a fraction of what a `psutil.Process` for each takes."""
+    wanted = variable.encode()
+    for name in os.listdir("/proc"):  # noqa: PTH208  a path for each costs more than to read it
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                descriptor = os.open(f"/proc/{name}/environ", os.O_RDONLY | os.O_CLOEXEC)
+                with os.fdopen(descriptor, "rb", buffering=0) as stream:
+                    if wanted in stream.read().split(b"\0"):
+                        yield int(name)
 
 
 def gather(session_id: str, leaders: Iterable[psutil.Process], group: Path | None = None) -> list[psutil.Process]:

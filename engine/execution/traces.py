@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from engine.home import Home
 
 _COMMAND, _GROUP = ".command", ".group"
 
-_BEGIN = 'read -r line </proc/$$/stat; echo "$line" >"$0"; [ -z "$1" ] || echo 0 >"$1/cgroup.procs"; shift; exec "$@"'
+_SHELL = ["/bin/sh", "-c"]
 
 
 def folder(home: Home) -> Path:
@@ -47,7 +48,12 @@ class Traces:
         """The command line that runs `argv` in the group once it has left its trace, and the file of that."""
         self._number += 1
         file = self._at / f"{self._session_id}.{self._number}{_COMMAND}"
-        return ["/bin/sh", "-c", _BEGIN, str(file), str(group or ""), *argv], file
+        begin = f'read -r line </proc/$$/stat; echo "$line" >{shlex.quote(str(file))}; '
+        if group is not None:
+            begin += f"echo 0 >{shlex.quote(str(group / 'cgroup.procs'))}; "
+        if list(argv[:2]) == _SHELL:  # it becomes the command itself later: no second shell for this
+            return [*_SHELL, begin + argv[2], *argv[3:]], file
+        return [*_SHELL, begin + 'exec "$@"', "sh", *argv], file
 
     def clear(self) -> None:
         """The session is over and nothing of it is left."""
