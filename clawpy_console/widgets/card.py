@@ -74,7 +74,7 @@ def caution(card: Card) -> tuple[str, str] | None:
     """The one line that wants a person before approving, with its colour, or None."""
     if stopper := words.blocked(card):
         return f"✗ {stopper.rail} would block: {words.one_line(stopper.reason)}", "$wrong"
-    if risk := words.risk(card):
+    if (risk := words.risk(card)) and risk != words.NO_SANDBOX:  # that stands under the headline
         return f"▲ risky: {risk}", "$wants"
     if card.note:
         return f"▲ {words.one_line(card.note)}", "$wants"

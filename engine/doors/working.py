@@ -79,6 +79,7 @@ def discard(engine: Engine, arguments: Arguments) -> Document:
         if found.change_set is None:
             return shown(found)
     engine.changes.discard(found.change_set_id)
+    engine.cards.aftermath.catch_up()  # a verb's engine makes no cycle, which would count it
     return shown(find(engine, found.change_set_id))
 
 

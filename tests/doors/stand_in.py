@@ -94,6 +94,7 @@ class Cards(Shelf):
 
     def __post_init__(self) -> None:
         super().__init__("unknown_card")
+        self.aftermath = SimpleNamespace(catch_up=lambda: None)
 
     def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
         found = [one for one in self.things.values() if one.status is Status.PENDING]
