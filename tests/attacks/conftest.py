@@ -52,7 +52,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def outside() -> Iterator[Path]:
     """A folder of the operator's outside /tmp and every workspace: where an attack would leave its mark."""
-    places = (Path.home(), Path.cwd(), Path("/opt"), Path("/srv"))
+    places = (Path.home(), Path.cwd(), Path("/srv"))
     usable = [
         place
         for place in places

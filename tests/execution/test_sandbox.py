@@ -52,7 +52,7 @@ def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home folder of the operator's with secrets in it, outside /tmp, which is private anyway."""
     outside = [
         folder
-        for folder in (Path.home(), Path.cwd(), Path("/opt"), Path("/srv"))
+        for folder in (Path.home(), Path.cwd(), Path("/srv"))
         if os.access(folder, os.W_OK) and not any(folder.resolve().is_relative_to(place) for place in PRIVATE)
     ]
     if not outside:

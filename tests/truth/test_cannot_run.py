@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -135,9 +136,15 @@ OTHERS = [
 ]  # fmt: skip
 
 
+def works(program: str) -> bool:
+    """Whether it is there and answers: a version manager may have none to run."""
+    asked = "version" if program == "go" else "--version"
+    return shutil.which(program) is not None and not subprocess.run([program, asked], capture_output=True).returncode
+
+
 def run(case: Case, repository: Repository, run_flow: RunFlow, without: Callable[..., None]) -> CannotRun:
     for program in case.needs:
-        if shutil.which(program) is None:
+        if not works(program):
             pytest.skip(f"needs {program}")
     repository.commit("begin", case.files)
     if case.without:

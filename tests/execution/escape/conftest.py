@@ -26,7 +26,7 @@ def jail(request: pytest.FixtureRequest) -> Iterator[Jail]:
         pytest.skip("no sandbox works on this machine")
     outside = [
         folder
-        for folder in (Path.home(), Path.cwd(), Path("/opt"), Path("/srv"))
+        for folder in (Path.home(), Path.cwd(), Path("/srv"))
         if os.access(folder, os.W_OK) and not any(folder.resolve().is_relative_to(place) for place in PRIVATE)
     ]
     if not outside:

@@ -34,6 +34,7 @@ SENTENCES: Mapping[str, str] = {
     "option": "the pytest plugin `{what}` is not installed",
     "library": "the library `{what}` is not installed",
     "locale": "the locale {what} is not installed",
+    "toolchain": "no version of `{what}` is chosen",
     "interpreter": "no Python interpreter for `{what}` is installed",
     "browser": "the browser for the tests is not installed",
     "display": "there is no display",
@@ -71,6 +72,7 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ("program", rf"_execute_child[\s\S]{{0,2000}}?FileNotFoundError: \[Errno 2\] No such file or directory: '{_NAME}'"),
     ("program", r"(?P<what>JAVA_HOME) (?:is not set|environment variable is not defined)"),
     ("program", r"^git: '(?P<what>lfs)' is not a git command"),
+    ("toolchain", r"rustup could not choose a version of (?P<what>[\w-]+)"),
     ("cargo", r"^error: no such (?:sub)?command: `(?P<what>[\w-]+)`"),
     ("interpreter", r"(?:could not find python interpreter (?:matching any of the specs|with spec\(s\):?)"
                     r"|InterpreterNotFound:) ?(?P<what>[\w.]+)"),
@@ -209,6 +211,8 @@ def fix_for(missing: Missing, install: str) -> str:
             return f"install the system package that has {missing.what}"
         case "locale":
             return f"generate it (locale-gen {missing.what})" if missing.what else "set LC_ALL=C.UTF-8, or generate it"
+        case "toolchain":
+            return "rustup default stable"
         case "interpreter":
             return f"install Python for `{missing.what}`"
         case "browser":
