@@ -12,14 +12,12 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
+from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
-from engine.prediction.collectors.git import FileState, GitState, git_evidence
+from engine.prediction.collectors.git import git_evidence
 from engine.prediction.collectors.github import GitHubState
-from engine.prediction.collectors.silence import (
-    ANY_NEW_FILE,
-    OurWrite,
-)
+from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
 from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span
 from engine.values import CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day

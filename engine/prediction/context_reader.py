@@ -13,14 +13,15 @@ from typing import Protocol, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.inspection.reader import GitReader
+from engine.inspection.state import GitState, Touch
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
 from engine.prediction.collectors.calendar_reader import CalendarReader
 from engine.prediction.collectors.conversations import Conversations
-from engine.prediction.collectors.git import GitState, git_signal
-from engine.prediction.collectors.git_reader import GitReader
+from engine.prediction.collectors.git import git_signal
 from engine.prediction.collectors.github import GitHub
-from engine.prediction.collectors.silence import OurWrite, Touch, last_sign_of_life, silence_of, silence_signal
+from engine.prediction.collectors.silence import OurWrite, last_sign_of_life, silence_of, silence_signal
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Run, ToolFound, WorkspaceContext, changed_since, left_by

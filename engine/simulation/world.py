@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from engine.clock import Clock
+from engine.inspection.state import Branch, Commit, FileState, GitState, Touch
 from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.collectors.conversations import Conversations
-from engine.prediction.collectors.git import Branch, Commit, FileState, GitState, git_signal
-from engine.prediction.collectors.silence import OurWrite, Touch, silence_signal
+from engine.prediction.collectors.git import git_signal
+from engine.prediction.collectors.silence import OurWrite, silence_signal
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, ToolFound, WorkspaceContext, changed_since

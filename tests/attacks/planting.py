@@ -16,7 +16,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.common import show_tree, stored, tidy
 from engine.execution.runners.flows.rehearse_merge import unmerged
 from engine.git import Git, repository_root
-from engine.prediction.collectors.git_reader import GitReader
+from engine.inspection.reader import GitReader
 from engine.prediction.collectors.github import address_of
 from engine.values import Refusal
 from tests.conftest import Repository

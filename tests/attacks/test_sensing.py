@@ -17,7 +17,7 @@ from engine.execution.runners.flows.common import mending
 from engine.execution.runners.toolchain import detect_all, linters
 from engine.execution.runners.toolchains.python import Pytest
 from engine.git import Git
-from engine.prediction.collectors.git_reader import GitReader
+from engine.inspection.reader import GitReader
 from engine.prediction.collectors.github import GitHub
 from tests.attacks.planting import Trap
 from tests.conftest import Repository

@@ -12,9 +12,9 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
 from engine.feedback.decisions import Decisions
+from engine.inspection.state import GitState
 from engine.memory.ledger import Ledger
 from engine.prediction.cards import Cards
-from engine.prediction.collectors.git import GitState
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import Predictions
 from engine.prediction.ports import Calibrator

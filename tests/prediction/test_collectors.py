@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.inspection.state import Branch, FileState, GitState, Touch
 from engine.prediction.collectors import WEIGHTS, attempt, signal
 from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.collectors.conversations import (
@@ -17,12 +18,11 @@ from engine.prediction.collectors.conversations import (
     outside_relevance,
     thread_relevance,
 )
-from engine.prediction.collectors.git import Branch, FileState, GitState, git_relevance
+from engine.prediction.collectors.git import git_relevance
 from engine.prediction.collectors.github import GitHubState, PullRequest
 from engine.prediction.collectors.silence import (
     ANY_NEW_FILE,
     OurWrite,
-    Touch,
     last_sign_of_life,
     silence_of,
     silence_relevance,

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.inspection.state import FileState
 from engine.prediction.collectors import WEIGHTS
-from engine.prediction.collectors.git import FileState
 from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import Changed, ToolFound, changed_since
 from engine.prediction.context_reader import Tools

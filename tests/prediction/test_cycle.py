@@ -11,7 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Autonomy, Settings, WorkspaceSettings
 from engine.events import EventBus
-from engine.prediction.collectors.git import Commit, GitState
+from engine.inspection.state import Commit, GitState
 from engine.prediction.context import WorkspaceContext
 from engine.storage.database import Database
 from engine.values import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.prediction.collectors.git import Branch, Commit, GitState
+from engine.inspection.state import Branch, Commit, GitState
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.handled import Made, did_himself
 from engine.values import CheckResult

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from engine.inspection.state import Touch
 from engine.prediction.collectors import signal
 from engine.prediction.words import span
 from engine.values import Signal
@@ -21,15 +22,6 @@ AHEAD = timedelta(minutes=1)
 
 ANY_NEW_FILE: Final = "*"
 """Path of an `OurWrite` that stands for every untracked file: what a check of ours leaves lying about."""
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """A file (path relative to the workspace; `.git/index`, `.git/HEAD`) was written at this instant."""
-
-    path: str
-    at: datetime
-    untracked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from engine.prediction.collectors.git import STALE_BRANCH, Branch, bare_name_of
+from engine.inspection.state import STALE_BRANCH, Branch, bare_name_of
 from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer, oldest, usable

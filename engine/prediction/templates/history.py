@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from engine.inspection.state import Commit, GitState
 from engine.prediction.collectors.calendar import nearest
-from engine.prediction.collectors.git import Commit, GitState
 from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.making import branch_of, offer, oldest, usable

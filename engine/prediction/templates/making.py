@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from engine.inspection.state import GitState
 from engine.prediction.collectors import signal
-from engine.prediction.collectors.git import GitState
 from engine.prediction.collectors.tasks import related_task, tasks_signal
 from engine.prediction.collectors.time_of_day import Activity, time_signal
 from engine.prediction.context import WorkspaceContext

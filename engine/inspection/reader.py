@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from engine.git import Git, Repository, is_own_branch, submodule_paths
-from engine.plain_files import read_plain
-from engine.prediction.collectors.git import Branch, Commit, FileState, GitState, merged_into
-from engine.prediction.collectors.git_status import (
+from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, merged_into
+from engine.inspection.status import (
     MOST_FILES,
     Status,
     instant,
@@ -27,7 +26,7 @@ from engine.prediction.collectors.git_status import (
     parts,
     read_status,
 )
-from engine.prediction.collectors.silence import Touch
+from engine.plain_files import read_plain
 
 T = TypeVar("T")
 

@@ -1,0 +1,147 @@
+"""What git knows of a working tree, as frozen values.
+
+Names and paths are as git has them, hostile text included: whoever shows them makes them plain first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+STALE_BRANCH = timedelta(days=30)
+"""A branch without a commit for so long is stale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A file (path relative to the workspace; `.git/index`, `.git/HEAD`) was written at this instant."""
+
+    path: str
+    at: datetime
+    untracked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """One file that differs from HEAD. `modified_at` is None when it is gone or could not be read."""
+
+    path: str
+    staged: bool = False
+    modified: bool = False
+    untracked: bool = False
+    deleted: bool = False
+    conflicted: bool = False
+    modified_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of HEAD's history. `parents` are full ids."""
+
+    id: str
+    at: datetime
+    author: str
+    subject: str
+    parents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A local branch, or a remote one as `origin/name`. `merged`: among the last 5,000 commits of the base branch."""
+
+    name: str
+    tip: str
+    at: datetime
+    merged: bool = False
+    remote: bool = False
+
+
+@dataclass(frozen=True)
+class GitState:
+    """A working tree and its repository at one moment; what is bounded says so.
+
+    `head` is "" before the first commit, `branch` "" when detached, `upstream` "" when there is none. `ahead` and
+    `behind` count against the upstream, `ahead_of_base` and `behind_base` against `base`, the branch that others
+    start from (`main`, `origin/main`, …; "" if none can be told). `tag` is the newest tag among the last 5,000
+    commits of HEAD, `previous_tag` the one before it; `commits_since_tag` counts from there, or, without a tag, all
+    commits up to 301. `subjects`: of at most 50 commits since `tag`, or, when HEAD is `tag`, between it and
+    `previous_tag`, merges left out. `recent`: at most 50 commits, `recent_files`: at most 200 files of the last 10
+    of them, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts the rest).
+    """
+
+    head: str = ""
+    branch: str = ""
+    detached: bool = False
+    upstream: str = ""
+    upstream_tip: str = ""
+    ahead: int = 0
+    behind: int = 0
+    base: str = ""
+    base_tip: str = ""
+    ahead_of_base: int = 0
+    behind_base: int = 0
+    files: tuple[FileState, ...] = ()
+    more_files: int = 0
+    recent: tuple[Commit, ...] = ()
+    recent_files: tuple[str, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    tag: str = ""
+    previous_tag: str = ""
+    commits_since_tag: int = 0
+    subjects: tuple[str, ...] = ()
+    operation: str = ""
+    submodules: tuple[str, ...] = ()
+    shallow: bool = False
+    on_github: bool = False
+    touches: tuple[Touch, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """True when the files are exactly those of HEAD."""
+        return not self.files and not self.more_files
+
+    @cached_property
+    def staged(self) -> tuple[FileState, ...]:
+        """Files with changes in the index."""
+        return tuple(file for file in self.files if file.staged)
+
+    @cached_property
+    def modified(self) -> tuple[FileState, ...]:
+        """Tracked files whose working copy differs from the index."""
+        return tuple(file for file in self.files if file.modified)
+
+    @cached_property
+    def untracked(self) -> tuple[FileState, ...]:
+        """Files that git does not know and does not ignore."""
+        return tuple(file for file in self.files if file.untracked)
+
+    @property
+    def open_branches(self) -> tuple[Branch, ...]:
+        """Branches with work that the base does not have: local ones, and remote ones that have no local namesake."""
+        local = {branch.name for branch in self.branches if not branch.remote}
+        return tuple(
+            branch
+            for branch in self.branches
+            if not branch.merged
+            and branch.tip != self.base_tip
+            and bare_name(branch) != bare_name_of(self.base)
+            and not (branch.remote and bare_name(branch) in local)
+        )
+
+
+def bare_name(branch: Branch) -> str:
+    """`feature/x` for `feature/x` and for `origin/feature/x`."""
+    return branch.name.partition("/")[2] if branch.remote else branch.name
+
+
+def bare_name_of(base: str) -> str:
+    """`main` for `main` and for `origin/main`."""
+    return base.removeprefix("origin/").removeprefix("upstream/")
+
+
+def merged_into(base_history: Iterable[str]) -> Callable[[str], bool]:
+    """Tells whether a branch whose tip is given is merged: its tip is in the history of the base."""
+    history = frozenset(base_history)
+    return lambda tip: tip in history
