@@ -32,8 +32,6 @@ T = TypeVar("T")
 
 WALKED: Final = 5_000  # commits looked through for tags, merged branches and ancestors
 RECENT: Final = 50  # commits kept with their subjects
-RECENT_FILES_OF: Final = 10  # commits whose files are named
-MOST_RECENT_FILES: Final = 200
 MOST_BRANCHES: Final = 300
 UNTAGGED: Final = 301  # counting stops here when there is no tag
 ANSWERS: Final = 512  # pairs of commits whose relation is remembered
@@ -154,8 +152,9 @@ def _history(git: Git, repository: Repository, status: Status, refs: str) -> Git
         base_tip=base_tip,
         ahead_of_base=ahead_of_base,
         behind_base=behind_base,
+        own_files=_own_files(git, status.head, upstream_tip or base_tip),
+        me=git.text("config", "user.email", allowed=(0, 1)),
         recent=_recent(git, status.head),
-        recent_files=_recent_files(git, status.head),
         branches=tuple(replace(branch, merged=merged(branch.tip)) for branch in dated),
         tag=tag,
         previous_tag=previous_tag,
@@ -247,24 +246,25 @@ def _subjects(git: Git, head: str, since: str) -> tuple[str, ...]:
 def _recent(git: Git, head: str) -> tuple[Commit, ...]:
     if not head:
         return ()
-    out = git.text("log", "-z", f"-n{RECENT}", "--no-show-signature", "--format=%H%n%ct%n%P%n%an%n%s", head)
+    out = git.text("log", "-z", f"-n{RECENT}", "--no-show-signature", "--format=%H%n%ct%n%P%n%an%n%ae%n%s", head)
     commits = []
     for record in filter(None, out.split("\0")):
-        commit, seconds, parents, author, subject = record.split("\n", 4)
-        commits.append(Commit(commit, instant(seconds), author, subject, tuple(parents.split())))
+        commit, seconds, parents, author, email, subject = record.split("\n", 5)
+        commits.append(Commit(commit, instant(seconds), author, subject, tuple(parents.split()), email))
     return tuple(commits)
 
 
-def _recent_files(git: Git, head: str) -> tuple[str, ...]:
-    """Files of the last ten commits, newest first. The commit that made everything names nothing in particular."""
-    if not head:
+def _own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
+    """Files that the commits of this branch changed and that are still there; none where nothing is to compare with."""
+    if not head or not other or head == other:
         return ()
-    out = git.output(
-        "log", "-z", f"-n{RECENT_FILES_OF}", "--no-merges", "--min-parents=1", "--no-show-signature",
-        "--no-renames", "--diff-filter=AM", "--name-only", "--format=", head,
+    out = git.run(
+        "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=AM", "--merge-base", other, head, "--",
+        allowed=(0, 128),
     )  # fmt: skip
-    names = dict.fromkeys(part.lstrip("\n") for part in parts(out))
-    return tuple(itertools.islice(filter(None, names), MOST_RECENT_FILES))
+    if out.returncode:
+        return ()  # two histories that never met
+    return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(out.stdout)), MOST_FILES))
 
 
 def _operation(folder: Path) -> str:

@@ -45,6 +45,7 @@ class Commit:
     author: str
     subject: str
     parents: tuple[str, ...] = ()
+    email: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,10 @@ class GitState:
     start from (`main`, `origin/main`, …; "" if none can be told). `tag` is the newest tag among the last 5,000
     commits of HEAD, `previous_tag` the one before it; `commits_since_tag` counts from there, or, without a tag, all
     commits up to 301. `subjects`: of at most 50 commits since `tag`, or, when HEAD is `tag`, between it and
-    `previous_tag`, merges left out. `recent`: at most 50 commits, `recent_files`: at most 200 files of the last 10
-    of them, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts the rest).
+    `previous_tag`, merges left out. `own_files`: at most 2,000 files that this branch changed
+    since it left its upstream, or its base where it has none. `me`: git's own `user.email`, "" when it is not set.
+    `recent`: at most 50 commits, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts
+    the rest).
     """
 
     head: str = ""
@@ -85,12 +88,13 @@ class GitState:
     files: tuple[FileState, ...] = ()
     more_files: int = 0
     recent: tuple[Commit, ...] = ()
-    recent_files: tuple[str, ...] = ()
     branches: tuple[Branch, ...] = ()
     tag: str = ""
     previous_tag: str = ""
     commits_since_tag: int = 0
     subjects: tuple[str, ...] = ()
+    own_files: tuple[str, ...] = ()
+    me: str = ""
     operation: str = ""
     submodules: tuple[str, ...] = ()
     shallow: bool = False
@@ -101,6 +105,10 @@ class GitState:
     def clean(self) -> bool:
         """True when the files are exactly those of HEAD."""
         return not self.files and not self.more_files
+
+    def is_mine(self, commit: Commit) -> bool:
+        """Whether the operator wrote it, as far as git can tell."""
+        return bool(self.me) and commit.email == self.me
 
     @cached_property
     def staged(self) -> tuple[FileState, ...]:

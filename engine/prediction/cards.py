@@ -32,6 +32,7 @@ from engine.prediction.cards_store import (
 from engine.prediction.dismissals import Dismissals
 from engine.prediction.flow_names import named_flow
 from engine.prediction.intake import Intake
+from engine.prediction.kinds import SUGGESTED
 from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
 from engine.prediction.ports import ActiveTime, Calibrator, History, Landings, Launcher, Rails
 from engine.prediction.query import Seen
@@ -142,14 +143,14 @@ class Cards:
     def pending(
         self, *, workspace: str | None = None, channel: str | None = None, include_snoozed: bool = False
     ) -> list[Card]:
-        """The stack, highest rank first, in a stable order. A woken card waits until there is a seat for it."""
+        """The stack from the top (SPEC 2.11), in a stable order. A woken card waits until there is a seat for it."""
         now = self._clock.now()
         cards = {seat.id: (seat, card) for seat, card in self._stack.get("", self._read_stack) if not card.due(now)}
         seats = [seat for seat, _ in cards.values()]
         asleep = limits.overdue_for_a_seat(seats, now, limits.Caps.of(self._settings.current))
         return [
             card
-            for seat, card in (cards[seat.id] for seat in limits.order(seats))
+            for seat, card in (cards[seat.id] for seat in limits.order(seats, now))
             if (include_snoozed or not (limits.is_snoozed(seat, now) or seat.id in asleep))
             and workspace in (None, card.assignment.workspace)
             and channel in (None, card.assignment.channel)
@@ -312,8 +313,8 @@ class Cards:
         self, text: str, *, workspace: str, channel: str | None = None, continues: str = "", reasoning: str = ""
     ) -> Card:
         """A card of the operator's own. Text that names a flow becomes one; other text waits for a runner of prose.
-        `reasoning`: what the card says when an agent or a program suggests it: then it is of their source, ranked by
-        an estimate of its confidence, one of the five (the least of the others makes room), and runs never by itself.
+        `reasoning`: what the card says when an agent or a program suggests it: then it is of their source, with an
+        estimate of its confidence, takes a place (the last of the others makes room), and runs never by itself.
 
         `continues` names a session that is over: the card goes on in its workspace, on its channel unless another is
         named, with its conversation and its changes (SPEC 9.4); it is prose, whatever it says.
@@ -378,10 +379,10 @@ class Cards:
             raise Refusal(
                 "autonomy_off", "autonomy is off in this workspace: it gets no cards", "the operator can set `cards`"
             )
-        if sum(one.kind == limits.SUGGESTED for one in all_pending(tx.session)) >= limits.SUGGESTED_MOST:
+        if sum(one.kind == SUGGESTED for one in all_pending(tx.session)) >= limits.SUGGESTED_MOST:
             told = f"{limits.SUGGESTED_MOST} cards of agents and programs wait already"
             raise Refusal("too_many_cards", told, "the operator decides them first")
-        if self.dismissals.muted(tx.session, tx.now).covers(row.workspace, row.kind, row.subject):
+        if self.dismissals.muted(tx.session, tx.now).covers(row.workspace, row.kind, row.subject, row.tier):
             raise Refusal("muted", "the operator turned this down, or every suggestion here", "clawpy muted lists it")
         others = self._transitions.others(tx, row)
         if others:

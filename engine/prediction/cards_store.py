@@ -12,11 +12,11 @@ from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
 from engine.prediction.confidence import TERMS, band_of, weighted
-from engine.prediction.limits import SUGGESTED, Seat
-from engine.prediction.templates.due import is_heartbeat
+from engine.prediction.kinds import SUGGESTED, is_heartbeat
+from engine.prediction.limits import Seat
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
-from engine.storage.types import flat, utc
+from engine.storage.types import UtcDateTime, flat, utc
 from engine.values import (
     Assignment,
     Card,
@@ -30,6 +30,7 @@ from engine.values import (
     Signal,
     Source,
     Status,
+    Tier,
     Trigger,
     TriggerType,
     Verdict,
@@ -50,11 +51,12 @@ def _one_of(column: str, words: Any, *, nullable: bool = False) -> str:
 
 
 class Prediction(Row, table=True):
-    """One card. Money in micro-dollars; `rank` is the sum of its signals' shares, `urgency` breaks ties."""
+    """One card. Money in micro-dollars; `tier` is 1 to 4 (SPEC 2.11)."""
 
     __tablename__ = "predictions"
     __table_args__ = (
         CheckConstraint("confidence >= 0 AND confidence <= 1", name="confidence_range"),
+        CheckConstraint("tier BETWEEN 1 AND 4", name="tier_range"),
         CheckConstraint(_one_of("status", Status), name="status_known"),
         CheckConstraint(_one_of("source", Source), name="source_known"),
         CheckConstraint(_one_of("decided_by", DecidedBy, nullable=True), name="decided_by_known"),
@@ -106,8 +108,7 @@ class Prediction(Row, table=True):
     check_only: bool = True
     undo_note: str = ""
     novel: bool = False
-    rank: float = 0.0
-    urgency: float = 0.0
+    tier: int = Field(default=Tier.CHECK.value, sa_column_kwargs={"server_default": text("3")})
     from_channel: str = "owner"
     evidence_at: datetime | None = Field(default=None, sa_column=utc(nullable=True))
     evidence_gone: bool = False
@@ -144,10 +145,13 @@ class Prediction(Row, table=True):
         return Seat(
             id=self.id,
             workspace=self.workspace,
+            kind=self.kind,
             source=Source(self.source),
+            tier=Tier(self.tier),
+            confidence=self.confidence,
+            fresh_at=self.evidence_at or self.created_at,
             snoozed_until=self.snoozed_until,
             shown=self.shown_at is not None,
-            rank=(self.rank, self.urgency),
             created_at=self.created_at,
         )
 
@@ -191,7 +195,7 @@ def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, no
             "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind",
             "workspace", "runner", "flow", "parameters", "original_prompt", "subject", "fingerprint", "facts",
             "signals", "parts", "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served",
-            "novel", "rank", "urgency", "from_channel", "evidence_at",
+            "novel", "tier", "from_channel", "evidence_at",
         }
     )  # fmt: skip
     return Prediction(id=card_id, created_at=now, expires_at=expires_at, note=note, **kept)
@@ -213,6 +217,7 @@ def card_of(row: Prediction) -> Card:
     return Card(
         id=row.id,
         kind=row.kind,
+        tier=Tier(row.tier),
         assignment=row.assignment,
         agent=row.target_agent,
         confidence=row.confidence,
@@ -338,14 +343,15 @@ _SEATS = (
     sqlalchemy.select(
         col(Prediction.id),
         col(Prediction.workspace),
-        col(Prediction.fingerprint),
+        col(Prediction.kind),
         col(Prediction.source),
+        col(Prediction.tier),
+        col(Prediction.confidence),
+        func.coalesce(col(Prediction.evidence_at), col(Prediction.created_at), type_=UtcDateTime()),
         col(Prediction.snoozed_until),
         col(Prediction.shown_at),
-        col(Prediction.rank),
-        col(Prediction.urgency),
         col(Prediction.created_at),
-        col(Prediction.kind),
+        col(Prediction.fingerprint),
         col(Prediction.subject),
     )
     .where(col(Prediction.status) == Status.PENDING.value)
@@ -359,7 +365,6 @@ class Seated:
 
     seat: Seat
     fingerprint: str
-    kind: str
     subject: str
 
 
@@ -367,13 +372,16 @@ def all_seated(session: Session) -> list[Seated]:
     """`all_pending` for who asks often: without the half of a row that is prose and JSON."""
     return [
         Seated(
-            Seat(id, workspace, Source(source), snoozed, shown is not None, (rank, urgency), at),
+            Seat(
+                id, workspace, kind, Source(source), Tier(tier), confidence, fresh, snoozed, shown is not None, at
+            ),
             fingerprint,
-            kind,
             subject,
         )
-        for id, workspace, fingerprint, source, snoozed, shown, rank, urgency, at, kind, subject in ask(session, _SEATS)
-    ]
+        for (
+            id, workspace, kind, source, tier, confidence, fresh, snoozed, shown, at, fingerprint, subject,
+        ) in ask(session, _SEATS)
+    ]  # fmt: skip
 
 
 def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:

@@ -1,60 +1,57 @@
-"""Which proposals get the seats that are free (SPEC 2.5, 2.9). Pure but for the seeded draw.
+"""Which proposals may be shown, and where the operator's taste moves them (SPEC 2.5, 2.9, 2.11). Pure.
 
-While nothing is learnt yet, what the signals say. From phase 1 on the confidence speaks twice as loudly, and what is
-below its lowest band is left out, but for a small share: in one cycle of `EXPLORED_IN` one card is shown that would not
-have been, so that what the operator came to like since is found again. It says so.
+While nothing is learnt yet, all of them. From phase 1 on what is below the lowest band is left out, unless something is
+broken. In one cycle of `EXPLORED_IN` one of these cards is shown all the same, so that what the operator came to like
+since is found again. It says so.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from engine.prediction.confidence import band_of
+from engine.prediction.confidence import LIKE_APPROVED_FROM, band_of
 from engine.prediction.intake import Draft
-from engine.values import Band, Randomness
-
-MOST_ALIKE = 4
-"""So many cards of one kind are pending in a workspace at most: never five of the five."""
-
-SAMENESS = 0.15
-"""What a draft loses for each of its kind that comes before it."""
-
-LOUDER = 2.0
-"""What a confidence in [0, 1] counts for beside the sum of the signals, also in [0, 1]."""
+from engine.values import Band, Randomness, Tier
+from engine.values.shares import wilson_lower_bound
 
 EXPLORED_IN = 10
 """In one cycle of so many a card is shown to learn something."""
 
+EXPLORED_BELOW = 3
+"""A kind that was decided on so often in this workspace is known: it is not explored any more."""
 
-def in_turn(drafts: Sequence[Draft], seats: int, *, learning: bool, randomness: Randomness) -> list[Draft]:
-    """The drafts that may be shown, the first for the first seat. `learning`: phase 1 or later."""
-    shown = [draft for draft in drafts if band_of(draft.parts.total) is not Band.DISCARDED]
+Decided = Mapping[tuple[str, str], tuple[int, int]]
+"""By workspace and kind: how many cards the operator approved, and how many he decided on."""
+
+
+def shown(drafts: Sequence[Draft], decided: Decided, *, learning: bool, randomness: Randomness) -> list[Draft]:
+    """The drafts that may be shown. `learning`: phase 1 or later."""
     if not learning:
-        return sorted(shown, key=lambda draft: draft.rank, reverse=True)
-    shown = _varied(shown)
-    left = [draft for draft in drafts if draft not in shown[:seats]]
-    if left and randomness.uniform() * EXPLORED_IN < 1:
-        kinds = {draft.proposal.kind: 1.0 for draft in left}
-        kind = randomness.pick(dict(sorted(kinds.items())))
-        drawn = max((draft for draft in left if draft.proposal.kind == kind), key=_worth)
+        return list(drafts)
+    kept = [one for one in drafts if one.tier is Tier.BROKEN or band_of(one.parts.total) is not Band.DISCARDED]
+    unknown = [
+        one
+        for one in drafts
+        if one not in kept and decided.get((one.proposal.workspace, one.proposal.kind), (0, 0))[1] < EXPLORED_BELOW
+    ]
+    if unknown and randomness.uniform() * EXPLORED_IN < 1:
+        kind = randomness.pick(dict.fromkeys(sorted({one.proposal.kind for one in unknown}), 1.0))
+        drawn = max((one for one in unknown if one.proposal.kind == kind), key=lambda one: one.parts.total)
         words = (*drawn.parts.words, f"shown to learn what you make of it, as in one of {EXPLORED_IN} rounds")
-        explored = replace(drawn, parts=replace(drawn.parts, words=words))
-        return [explored, *(draft for draft in shown if draft is not drawn)]
-    return shown
+        kept.append(replace(drawn, parts=replace(drawn.parts, words=words)))
+    return kept
 
 
-def _varied(drafts: Sequence[Draft]) -> list[Draft]:
-    """The worthiest first, those of a kind that came already somewhat later."""
-    order, before = [], Counter[str]()
-    for draft in sorted(drafts, key=_worth, reverse=True):
-        worth, urgency = _worth(draft)
-        order.append((worth - SAMENESS * before[draft.proposal.kind], urgency, draft))
-        before[draft.proposal.kind] += 1
-    return [draft for _, _, draft in sorted(order, key=lambda one: one[:2], reverse=True)]
+def moved(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
+    """The tier that the operator's taste gives to a kind in a workspace, and why, "" when it stays (SPEC 2.11).
 
-
-def _worth(draft: Draft) -> tuple[float, float]:
-    signals, urgency = draft.rank
-    return LOUDER * draft.parts.total + signals, urgency
+    One up where the one-sided 95 % Wilson bound of the share approved is at least 0.8 (from 11 of 11 on), one down
+    where that of the share dismissed is. What is broken is a fact: nothing moves into tier 1 or out of it.
+    """
+    told = f"you approved {approved} of {decided} like it"
+    if tier in (Tier.CHECK, Tier.UPKEEP) and wilson_lower_bound(approved, decided) >= LIKE_APPROVED_FROM:
+        return Tier(tier - 1), f"moved up to “{Tier(tier - 1).word}”: {told}"
+    if tier in (Tier.BLOCKS, Tier.CHECK) and wilson_lower_bound(decided - approved, decided) >= LIKE_APPROVED_FROM:
+        return Tier(tier + 1), f"moved down to “{Tier(tier + 1).word}”: {told}"
+    return tier, ""

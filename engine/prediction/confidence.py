@@ -54,7 +54,7 @@ def confidence_of(
         total = COLD_START
     else:
         total = round(min(max(calibrate(weighted(twin, pattern, urgency, time)), 0.0), 1.0), 6)
-    return ConfidenceParts(twin, pattern, urgency, time, total, words)
+    return ConfidenceParts(twin, pattern, urgency, time, total, words, stated=phase > 0)
 
 
 def weighted(twin: float, pattern: float, urgency: float, time: float) -> float:

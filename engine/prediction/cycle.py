@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from engine.events import TriggerBlocked
 from engine.prediction import limits, templates
 from engine.prediction.cards import Cards
 from engine.prediction.cards_store import Prediction, last_triggered, trigger_of
-from engine.prediction.choosing import MOST_ALIKE, in_turn
+from engine.prediction.choosing import Decided, moved, shown
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.estimating import Estimator
 from engine.prediction.follow_ups import Choose, FollowUps
@@ -48,6 +47,7 @@ from engine.values import (
     SessionView,
     Signal,
     Source,
+    Tier,
     Verdict,
     part_of_day,
     sanitise,
@@ -80,6 +80,7 @@ class _Round:
     phase: Phase
     triggered: dict[str, datetime]
     routed: dict[str, int]
+    decided: Decided
 
 
 class Predictions:
@@ -232,14 +233,12 @@ class Predictions:
             errors += [f"{path}: {said}" for path, said in self.remarks().items() if path in wanted]
         contexts = {one.context.workspace: one.context for one in sensed}
         with self._database.read() as session:
-            now, intake = self._clock.now(), self._cards.intake
-            leaving = intake.leaving(session, sensed, now)
-            room = intake.room(session, leaving, now)
-            if requested and not room.most(wanted):
-                taken = intake.unavailable(session, proposals, now, leaving)
-                if any(one.fingerprint not in taken for one in proposals):
-                    errors.append(_full(settings))
-        rows, blocked = self._judge(proposals, contexts, errors, room=room, leaving=leaving)
+            now = self._clock.now()
+            leaving = self._cards.intake.leaving(session, sensed, now)
+            room = self._cards.intake.room(session, leaving, now)
+        rows, blocked, left_out = self._judge(proposals, contexts, errors, room=room, leaving=leaving)
+        if requested and left_out:
+            errors.append(_full(settings))
         created, withdrawn = self._database.write(
             lambda tx: self._cards.intake.apply(
                 tx, sensed, rows, blocked, tuple(errors), self._clock.monotonic() - began
@@ -263,7 +262,7 @@ class Predictions:
             with self._database.read() as session:
                 older = self._cards.intake.other_evidence(session, chosen)
             room = limits.Room(limits.Caps(1, 1), ())  # a follow-up takes no place
-            rows, blocked = self._judge([chosen], contexts, errors, room=room, leaving=older)
+            rows, blocked, _ = self._judge([chosen], contexts, errors, room=room, leaving=older)
         for row in rows:
             row.from_channel = after
         for error in errors:
@@ -274,7 +273,7 @@ class Predictions:
         """Those that the operator did not dismiss: what follows in their place may be offered."""
         with self._database.read() as session:
             muted = self._cards.dismissals.muted(session, self._clock.now())
-        return [one for one in proposals if not muted.covers(one.workspace, one.kind, one.subject)]
+        return [one for one in proposals if not muted.covers(one.workspace, one.kind, one.subject, one.tier)]
 
     def _sense(self, workspaces: Sequence[str], errors: list[str]) -> tuple[list[Sensed], list[Proposal]]:
         """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""
@@ -307,19 +306,20 @@ class Predictions:
         *,
         room: limits.Room,
         leaving: Collection[str],
-    ) -> tuple[list[Prediction], list[TriggerBlocked]]:
-        """The rows that may become cards, best first, with the rails' verdicts, at most as many as there is `room` for;
-        and what the content rail blocked. With a full stack nothing is judged: nobody would see it. `leaving`: ids of
-        the pending cards that will be withdrawn."""
-        proposals = [one for one in proposals if room.left(one.workspace)]
-        if not proposals:
-            return [], []
-        seats = room.most({one.workspace for one in proposals})
+    ) -> tuple[list[Prediction], list[TriggerBlocked], bool]:
+        """The rows that may become cards, from the top of the stack, with the rails' verdicts, as many as there is
+        `room` for; what the content rail blocked; and whether anything found no room. `leaving`: ids of the pending
+        cards that will be withdrawn."""
         with self._database.read() as session:
             now = self._clock.now()
             taken = self._cards.intake.unavailable(session, proposals, now, leaving)
-            if taken.issuperset(one.fingerprint for one in proposals):
-                return [], []
+            proposals = [one for one in proposals if one.fingerprint not in taken]
+            if not proposals:
+                return [], [], False
+            decided: dict[tuple[str, str], tuple[int, int]] = {}
+            for kind, _, workspace, approved, number in self._history.approvals(session):
+                before = decided.get((workspace, kind), (0, 0))
+                decided[workspace, kind] = (before[0] + approved, before[1] + number)
             this = _Round(
                 now=now,
                 local=self._clock.local(),
@@ -327,42 +327,27 @@ class Predictions:
                 phase=phase_of(self._history.total(session), self._calibrator.check()),
                 triggered=last_triggered(session),
                 routed={},
+                decided=decided,
             )
             drafts = []
             for proposal in proposals:
-                if proposal.fingerprint in taken:
-                    continue
                 try:
-                    draft = self._draft(proposal, this, contexts.get(proposal.workspace))
+                    drafts.append(self._draft(proposal, this, contexts.get(proposal.workspace)))
                 except Refusal as refusal:
                     errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
-                    continue
-                drafts.append(draft)
-            pending = Counter(
-                (one.seat.workspace, one.kind)
-                for one in self._cards.intake.seated(session)
-                if limits.counts(one.seat, now) and one.seat.id not in leaving
-            )
-            chosen = in_turn(drafts, seats, learning=this.phase.number > 0, randomness=self._randomness)
-            return self._seatable(session, chosen, pending, this, room)
+            kept = shown(drafts, decided, learning=this.phase.number > 0, randomness=self._randomness)
+            return self._seatable(session, kept, this, room)
 
     def _seatable(
-        self,
-        session: Session,
-        drafts: Sequence[Draft],
-        alike: Counter[tuple[str, str]],
-        this: _Round,
-        room: limits.Room,
-    ) -> tuple[list[Prediction], list[TriggerBlocked]]:
-        """Ask the rails, best draft first, until the places are taken; `alike` counts the cards of each workspace and
-        kind."""
+        self, session: Session, drafts: Sequence[Draft], this: _Round, room: limits.Room
+    ) -> tuple[list[Prediction], list[TriggerBlocked], bool]:
+        """Ask the rails about those that get a place, from the top of the stack."""
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
-        for draft in drafts:
-            of_kind = (draft.proposal.workspace, draft.proposal.kind)
-            if alike[of_kind] >= MOST_ALIKE or not room.left(draft.proposal.workspace):
-                continue
-            row = self._cards.intake.prepare(draft, this.now)
+        left_out = False
+        waiting = {row.id: (row, draft) for draft in drafts for row in [self._cards.intake.prepare(draft, this.now)]}
+        for seat in limits.order([row.seat for row, _ in waiting.values()], this.now):
+            row, draft = waiting[seat.id]
             like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
             trigger = trigger_of(
                 row,
@@ -388,11 +373,12 @@ class Predictions:
                         )
                     )
                 continue
+            if room.take(seat, this.now) is None:
+                left_out = left_out or seat.tier is not Tier.UPKEEP
+                continue
             row.judge(verdicts)
-            room.take(row.workspace)
             rows.append(row)
-            alike[of_kind] += 1
-        return rows, blocked
+        return rows, blocked, left_out
 
     def _draft(self, proposal: Proposal, this: _Round, around: WorkspaceContext | None) -> Draft:
         """Channel, assignment and confidence of one proposal. Raises `Refusal` `unknown_channel`."""
@@ -426,6 +412,9 @@ class Predictions:
             proposal, assignment, context=context, phase=this.phase, now=this.now, local=this.local
         )
         own = proposal.source is Source.TEMPLATE and this.phase.number > 0
+        tier, why = moved(proposal.tier, *this.decided.get((proposal.workspace, proposal.kind), (0, 0)))
+        if why:
+            parts = replace(parts, words=(*parts.words, why))
         return Draft(
             proposal=proposal,
             assignment=assignment,
@@ -434,7 +423,8 @@ class Predictions:
             source=self._twin.source if own else proposal.source,
             info=self._launcher.check(assignment),
             context=context,
-            note=otherwise,
+            tier=tier,
+            note=otherwise or why,
             seen=seen.packed(),
         )
 

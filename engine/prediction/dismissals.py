@@ -48,10 +48,12 @@ _COUNTING = sqlalchemy.select(
     col(DismissalRow.reason),
     col(DismissalRow.subject_lifted_at).is_(None),
     col(DismissalRow.kind_lifted_at).is_(None),
-    sqlalchemy.select(col(Prediction.prompt))
-    .where(col(Prediction.id) == col(DismissalRow.prediction_id))
-    .scalar_subquery(),
-).where(col(DismissalRow.subject_lifted_at).is_(None) | col(DismissalRow.kind_lifted_at).is_(None))
+    col(Prediction.prompt),
+    col(Prediction.tier),
+).where(
+    col(Prediction.id) == col(DismissalRow.prediction_id),
+    col(DismissalRow.subject_lifted_at).is_(None) | col(DismissalRow.kind_lifted_at).is_(None),
+)
 
 
 class Dismissals:
@@ -67,9 +69,9 @@ class Dismissals:
             (
                 Dismissal(
                     card, workspace, kind, subject, at, reason and DismissReason(reason), bool(own), bool(kinds),
-                    prompt or "",
+                    prompt, tier,
                 )
-                for card, workspace, kind, subject, at, reason, own, kinds, prompt in rows
+                for card, workspace, kind, subject, at, reason, own, kinds, prompt, tier in rows
             ),
             now,
         )  # fmt: skip

@@ -34,6 +34,7 @@ from engine.values import (
     RunnerInfo,
     Source,
     Status,
+    Tier,
     sanitise,
 )
 
@@ -91,18 +92,13 @@ class Draft:
     source: Source
     info: RunnerInfo
     context: str
+    tier: Tier
     note: str = ""
     seen: bytes = b""
-
-    @property
-    def rank(self) -> tuple[float, float]:
-        """Sum of the signals' shares, then urgency."""
-        return sum(signal.share for signal in self.proposal.signals), self.parts.urgency
 
     def row(self, card_id: str, now: datetime, expires_at: datetime) -> Prediction:
         """The card as it would be stored; the rails have not spoken yet."""
         proposal, assignment = self.proposal, self.assignment
-        rank, urgency = self.rank
         return Prediction(
             id=card_id,
             prompt=assignment.prompt,
@@ -129,8 +125,7 @@ class Draft:
             undo_note=self.info.undo_note,
             served=self.info.served,
             note=self.note or ("" if self.info.takes else self.info.reason),
-            rank=rank,
-            urgency=urgency,
+            tier=self.tier.value,
             evidence_at=proposal.evidence_at,
             expires_at=expires_at,
             seen=self.seen,
@@ -178,10 +173,13 @@ class Intake:
         ids of pending cards that are about to go."""
         muted = self._dismissals.muted(session, now)
         pending = {
-            (one.seat.workspace, one.kind, one.subject) for one in self.seated(session) if one.seat.id not in leaving
+            (one.seat.workspace, one.seat.kind, one.subject)
+            for one in self.seated(session)
+            if one.seat.id not in leaving
         }
         subjects = {one.fingerprint: (one.workspace, one.kind, one.subject) for one in wanted}
-        away = {mark for mark, one in subjects.items() if one in pending or muted.covers(*one)}
+        tiers = {one.fingerprint: Tier(one.tier) for one in wanted}
+        away = {mark for mark, one in subjects.items() if one in pending or muted.covers(*one, tier=tiers[mark])}
         asked = tuple(sorted(subjects))
         values = {"fingerprints": json.dumps(asked), "since": now - LONGEST_COOL_DOWN}
         # What is kept may be from before: then it has more rows, whose time is over by now.
@@ -194,7 +192,7 @@ class Intake:
         return {
             one.seat.id
             for one in self.seated(session)
-            if (one.seat.workspace, one.kind, one.subject) == subject and one.fingerprint != wanted.fingerprint
+            if (one.seat.workspace, one.seat.kind, one.subject) == subject and one.fingerprint != wanted.fingerprint
         }
 
     def leaving(self, session: Session, sensed: Sequence[Sensed], now: datetime) -> set[str]:
@@ -202,10 +200,9 @@ class Intake:
         return {one.seat.id for one in _over(self.seated(session), sensed, now)}
 
     def room(self, session: Session, leaving: Collection[str], now: datetime) -> limits.Room:
-        """How many new cards the stack takes once `leaving` are gone; woken cards that wait for a seat come first."""
+        """The places of the stack once `leaving` are gone; woken cards that wait for a seat come first."""
         staying = [one.seat for one in self.seated(session) if one.seat.id not in leaving]
-        caps = limits.Caps.of(self._settings.current)
-        return limits.Room(caps, [one.workspace for one in staying if limits.counts(one, now)])
+        return limits.Room(limits.Caps.of(self._settings.current), [one for one in staying if limits.counts(one, now)])
 
     def apply(
         self,
@@ -226,8 +223,14 @@ class Intake:
         cards, subjects = [], set[tuple[str, str, str]]()
         for row in rows:
             subject = (row.workspace, row.kind, row.subject)
-            if row.fingerprint in taken or subject in subjects or not room.take(row.workspace):
+            if row.fingerprint in taken or subject in subjects:
                 continue
+            displaced = room.take(row.seat, tx.now)
+            if displaced is None:
+                continue
+            for card_id in displaced:
+                self._transitions.withdraw(tx, find(tx.session, card_id), "made room for something more urgent")
+                withdrawn.append(card_id)
             subjects.add(subject)
             tx.session.add(row)
             tx.record(created(row))
@@ -297,7 +300,7 @@ def _over(pending: Sequence[Seated], sensed: Sequence[Sensed], now: datetime) ->
         if one.seat.source in BOUND_TO_EVIDENCE
         and (found := seen.get(one.seat.workspace)) is not None
         and one.fingerprint not in found.fingerprints
-        and not (limits.is_snoozed(one.seat, now) and (one.kind, one.subject) in found.subjects)
+        and not (limits.is_snoozed(one.seat, now) and (one.seat.kind, one.subject) in found.subjects)
     ]
 
 

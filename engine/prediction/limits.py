@@ -1,14 +1,15 @@
-"""What keeps the stack quiet (SPEC 2.9): how many cards in a workspace and in all, cool-downs of work. Pure."""
+"""The order of the stack (SPEC 2.11) and what keeps it quiet (SPEC 2.9): how many cards in a workspace and in all,
+cool-downs of work. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from engine.config import Settings
-from engine.values import Outcome, Source, Status
+from engine.prediction.kinds import kind_of
+from engine.values import Outcome, Source, Status, Tier
 
 LIFE = timedelta(hours=24)
 """A card expires after this long; quiet hours are not counted (SPEC 2.7)."""
@@ -16,28 +17,28 @@ LIFE = timedelta(hours=24)
 SNOOZE = timedelta(hours=2)
 """How long a snooze is unless said."""
 
-ON_TOP = 1.0
-"""Rank of what the operator wrote himself: no sum of signals is higher."""
-
-SUGGESTED = "suggested"
-"""The kind of what an agent or a program put there: like each other, and like nothing that the engine predicts."""
-
 SUGGESTED_MOST = 3
-"""So many of these are pending at most: the places are not theirs alone."""
+"""So many cards of agents and programs are pending at most: the places are not theirs alone."""
+
+MOST_ALIKE = 4
+"""So many cards of one kind are pending in a workspace at most: never five of the five."""
 
 _EXEMPT = (Source.OPERATOR, Source.FOLLOW_UP)
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What the limit needs to know of a pending card. `rank` is the sum of its signals' shares, then its urgency."""
+    """What the order and the limits need to know of a card. `fresh_at`: when what it is about arose."""
 
     id: str
     workspace: str
+    kind: str
     source: Source
+    tier: Tier
+    confidence: float
+    fresh_at: datetime
     snoozed_until: datetime | None
     shown: bool
-    rank: tuple[float, float]
     created_at: datetime
 
 
@@ -55,28 +56,34 @@ class Caps:
 
 
 class Room:
-    """How many more cards the stack takes, workspace by workspace. `taken` names the workspace of each that counts."""
+    """The places of the stack. `taken`: the cards that take one."""
 
-    def __init__(self, caps: Caps, taken: Collection[str]) -> None:
+    def __init__(self, caps: Caps, taken: Iterable[Seat]) -> None:
         self._caps = caps
-        self._taken = Counter(taken)
+        self._taken = list(taken)
 
-    def left(self, workspace: str) -> int:
-        """How many more cards of this workspace fit."""
-        in_all = self._caps.in_all - self._taken.total()
-        return max(0, min(self._caps.workspace - self._taken[workspace], in_all))
+    def take(self, seat: Seat, now: datetime) -> list[str] | None:
+        """Take a place for this card: ids of the cards that lose theirs to it, or None when there is none for it.
 
-    def most(self, workspaces: Collection[str]) -> int:
-        """How many more cards of all these workspaces together fit at most."""
-        in_all = max(0, self._caps.in_all - self._taken.total())
-        return min(in_all, sum(self.left(one) for one in set(workspaces)))
-
-    def take(self, workspace: str) -> bool:
-        """Take a place for a card of this workspace; False when there is none."""
-        if not self.left(workspace):
-            return False
-        self._taken[workspace] += 1
-        return True
+        One upkeep card in a workspace is enough (SPEC 2.11). Where all places are taken, the last card of a lower tier
+        makes room, one that was not shown yet before others.
+        """
+        here = [one for one in self._taken if one.workspace == seat.workspace]
+        if seat.tier is Tier.UPKEEP and any(one.tier is Tier.UPKEEP for one in here):
+            return None
+        if sum(one.kind == seat.kind for one in here) >= MOST_ALIKE:
+            return None
+        displaced: set[str] = set()
+        for most, home in ((self._caps.workspace, seat.workspace), (self._caps.in_all, None)):
+            among = [one for one in self._taken if home in (None, one.workspace) and one.id not in displaced]
+            if len(among) < most:
+                continue
+            lower = [one for one in reversed(order(among, now)) if one.tier > seat.tier]
+            if not lower:
+                return None
+            displaced.add(min(lower, key=lambda one: one.shown).id)
+        self._taken = [one for one in self._taken if one.id not in displaced] + [seat]
+        return sorted(displaced)
 
 
 def is_snoozed(seat: Seat, now: datetime) -> bool:
@@ -89,33 +96,56 @@ def counts(seat: Seat, now: datetime) -> bool:
     return seat.source not in _EXEMPT and not is_snoozed(seat, now)
 
 
-def order(seats: Sequence[Seat]) -> list[Seat]:
-    """The stack from the top: what the operator wrote, the newest first, for he wants to decide on it now; then by
-    rank, highest first, ties by urgency, then the older card, then the id: it is stable."""
-    own = [seat for seat in seats if seat.source is Source.OPERATOR]
-    others = [seat for seat in seats if seat.source is not Source.OPERATOR]
-    return [
-        *sorted(own, key=lambda seat: (seat.created_at, seat.id), reverse=True),
-        *sorted(others, key=lambda seat: (-seat.rank[0], -seat.rank[1], seat.created_at, seat.id)),
-    ]
+FRESH = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
+"""How fresh evidence is goes in steps: of the last hour, the last day, the last week, older. Within a step it is not
+minutes that matter, but what a card is about (`kinds.Kind.place`)."""
+
+
+def order(seats: Iterable[Seat], now: datetime) -> list[Seat]:
+    """The stack from the top (SPEC 2.11): what the operator wrote, the newest first, for it is to be decided now; then
+    by tier, confidence and freshness. What is left is stable: the kind, the older card, the id."""
+    own: list[Seat] = []
+    others: list[Seat] = []
+    for seat in seats:
+        (own if seat.source is Source.OPERATOR else others).append(seat)
+    own.sort(key=lambda seat: (seat.created_at, seat.id), reverse=True)
+    others.sort(
+        key=lambda seat: (
+            seat.tier,
+            -seat.confidence,
+            sum(now - seat.fresh_at > age for age in FRESH),
+            kind_of(seat.kind).place,
+            seat.created_at,
+            seat.id,
+        )
+    )
+    return [*own, *others]
 
 
 def overdue_for_a_seat(seats: Sequence[Seat], now: datetime, caps: Caps) -> set[str]:
     """Ids of woken cards for which there is no seat yet: they stay asleep until a card is decided.
 
-    Cards that never slept keep their seats; of the woken ones the highest ranked sit down first.
+    Cards that never slept keep their seats; of the woken ones the first in the order sit down first.
     """
-    counted = [seat for seat in order(seats) if counts(seat, now)]
-    room = Room(caps, [seat.workspace for seat in counted if seat.snoozed_until is None])
-    return {seat.id for seat in counted if seat.snoozed_until is not None and not room.take(seat.workspace)}
+    counted = [seat for seat in order(seats, now) if counts(seat, now)]
+    taken = [seat for seat in counted if seat.snoozed_until is None]
+    waiting = set()
+    for seat in counted:
+        if seat.snoozed_until is None:
+            continue
+        here = sum(one.workspace == seat.workspace for one in taken)
+        if here >= caps.workspace or len(taken) >= caps.in_all:
+            waiting.add(seat.id)
+        else:
+            taken.append(seat)
+    return waiting
 
 
 def makes_room(seats: Sequence[Seat], returning: str, now: datetime, caps: Caps) -> list[str]:
-    """Whom a card that the operator brings back (`returning`, already among `seats`) displaces: the lowest ranked of
-    the others, unseen ones first, of its own workspace while that has too many. Woken cards without a seat are not
-    displaced."""
+    """Whom a card that the operator brings back (`returning`, already among `seats`) displaces: the last of the others,
+    unseen ones first, of its own workspace while that has too many. Woken cards without a seat are not displaced."""
     waiting = overdue_for_a_seat(seats, now, caps)
-    counted = [seat for seat in order(seats) if counts(seat, now) and seat.id not in waiting]
+    counted = [seat for seat in order(seats, now) if counts(seat, now) and seat.id not in waiting]
     home = next((seat.workspace for seat in counted if seat.id == returning), None)
     here = sum(seat.workspace == home for seat in counted)
     others = sorted((seat for seat in reversed(counted) if seat.id != returning), key=lambda seat: seat.shown)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from engine.values import DismissReason, Mute
+from engine.values import DismissReason, Mute, Tier
 
 AWAY = timedelta(days=7)
 """How long a subject stays away after its first dismissal; twice as long after each further one."""
@@ -38,6 +38,7 @@ class Dismissal:
     subject_counts: bool = True
     kind_counts: bool = True
     prompt: str = ""
+    tier: int = 1
 
 
 def away_for(dismissals: int) -> timedelta:
@@ -83,6 +84,7 @@ def _mute(workspace: str, kind: str, subject: str, those: Sequence[Dismissal], u
         reason=last.reason,
         card=last.card,
         prompt=last.prompt,
+        tier=min(one.tier for one in those),
     )
 
 
@@ -90,8 +92,12 @@ class Muted:
     """Answers for many cards whether what is muted covers them."""
 
     def __init__(self, muted: Iterable[Mute]) -> None:
-        self._keys = {(one.workspace, one.kind, one.subject) for one in muted}
+        self._tiers = {(one.workspace, one.kind, one.subject): one.tier for one in muted}
 
-    def covers(self, workspace: str, kind: str, subject: str) -> bool:
-        """Whether a card of this kind about this subject stays away."""
-        return not self._keys.isdisjoint({(workspace, kind, subject), (workspace, kind, ""), ("", kind, "")})
+    def covers(self, workspace: str, kind: str, subject: str, tier: int) -> bool:
+        """Whether a card of this kind and tier about this subject stays away. What was dismissed at a lower tier comes
+        back once it is broken or about to be lost, unless its kind is switched off."""
+        if not self._tiers.keys().isdisjoint({(workspace, kind, ""), ("", kind, "")}):
+            return True
+        dismissed = self._tiers.get((workspace, kind, subject))
+        return dismissed is not None and not (tier == Tier.BROKEN < dismissed)

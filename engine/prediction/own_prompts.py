@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.prediction.cards_store import Prediction
-from engine.prediction.limits import ON_TOP, SUGGESTED
+from engine.prediction.kinds import OWN, SUGGESTED
 from engine.prediction.query import Seen
 from engine.prediction.templates.history import day_begin
 from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
@@ -19,8 +19,7 @@ from engine.values.text import mark
 LONGEST = 20_000
 """Characters that a prompt may have."""
 
-KIND = "own"
-OWN = "your own prompt"
+TOLD = "your own prompt"
 
 
 def checked(text: str, secrets: Iterable[str] = ()) -> str:
@@ -56,11 +55,11 @@ def own_row(
         target_agent=agent,
         target_channel=assignment.channel,
         confidence=COLD_START,
-        reasoning=OWN,
+        reasoning=TOLD,
         note="" if info.takes else info.reason,
         source=Source.OPERATOR.value,
         created_at=now,
-        kind=KIND,
+        kind=OWN,
         workspace=assignment.workspace,
         runner=assignment.runner,
         flow=assignment.flow,
@@ -71,8 +70,6 @@ def own_row(
         check_only=info.check_only,
         undo_note=info.undo_note,
         served=info.served,
-        rank=ON_TOP,
-        urgency=1.0,
         evidence_at=now,
         expires_at=expires_at,
     )
@@ -94,10 +91,10 @@ def suggestion(assignment: Assignment, reasoning: str, now: datetime) -> Proposa
 
 
 def suggest(row: Prediction, proposal: Proposal, parts: ConfidenceParts, seen: Seen) -> None:
-    """Make of a card of the operator's own one of the program that `proposal` comes from: its confidence is estimated
-    and ranks it, for no signals speak for it, and no decision on it counts as one on what he wrote himself. It is
+    """Make of a card of the operator's own one of the program that `proposal` comes from: its confidence is estimated,
+    and no decision on it counts as one on what he wrote himself. It is
     shown whatever its confidence: somebody asked for it, and is told what became of it."""
     row.source, row.kind, row.reasoning = proposal.source.value, proposal.kind, proposal.reasoning
     row.subject = proposal.subject
-    row.confidence, row.rank, row.urgency = parts.total, parts.total, parts.urgency
+    row.confidence = parts.total
     row.parts, row.seen = asdict(parts), seen.packed()

@@ -144,7 +144,7 @@ class Transitions:
         self._dismissals.add(tx, row, reason)
         muted = self._dismissals.muted(tx.session, tx.now)
         for other in all_pending(tx.session):
-            if muted.covers(other.workspace, other.kind, other.subject):
+            if muted.covers(other.workspace, other.kind, other.subject, other.tier):
                 self.withdraw(tx, other, "its kind was switched off: clawpy muted")
 
     def snooze(self, tx: Transaction, row: Prediction, span: timedelta) -> None:

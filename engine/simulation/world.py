@@ -141,7 +141,7 @@ class Project:
                 for path, at in sorted(self.files.items())
             ),
             recent=tuple(self.commits),
-            recent_files=tuple(f"{name}.py" for name in MODULES[:2]),
+            own_files=tuple(f"{name}.py" for name in MODULES[:2]),
             branches=(Branch("work", self.head, self.commits[0].at), Branch("main", base_tip, self.commits[-1].at)),
             tag="v1.0",
             commits_since_tag=self.since_tag,

@@ -36,6 +36,7 @@ from engine.values.cards import (
     Signal,
     Source,
     Status,
+    Tier,
     is_due,
 )
 from engine.values.decisions import CalibrationCheck, DecidedCard, DecisionSignal, PastDecision, Phase
@@ -282,6 +283,7 @@ __all__ = [
     "Task",
     "TeachingState",
     "Thread",
+    "Tier",
     "ToolResult",
     "ToolSpec",
     "Touched",

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -65,6 +65,8 @@ class Mute:
     reason: DismissReason | None = None
     card: str = ""
     prompt: str = ""
+    tier: int = 1
+    """The lowest tier of the cards that were dismissed: only a rise to tier 1 brings the subject back earlier."""
 
     @property
     def why(self) -> str:
@@ -94,6 +96,20 @@ COLD_START = 0.4
 """The confidence of every prediction in phase 0, which states nothing (SPEC 2.6)."""
 
 
+class Tier(IntEnum):
+    """What happens when nobody acts on a card: the first thing the stack is sorted by (SPEC 2.11)."""
+
+    BROKEN = 1  # something is broken or about to be lost
+    BLOCKS = 2  # it blocks you or others soon
+    CHECK = 3  # a cheap check of what was just done
+    UPKEEP = 4
+
+    @property
+    def word(self) -> str:
+        """The word that stands on a card while no confidence is stated."""
+        return {1: "at risk", 2: "blocks soon", 3: "quick check", 4: "upkeep"}[self]
+
+
 class Band(StrEnum):
     """What a confidence means (SPEC 2.5)."""
 
@@ -121,7 +137,8 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceParts:
-    """The four terms of SPEC 2.5, each in [0, 1], before weighting; `total` is what bands use."""
+    """The four terms of SPEC 2.5, each in [0, 1], before weighting; `total` is what bands use. `stated` is False in
+    phase 0, where the total is fixed and says nothing (SPEC 2.6)."""
 
     twin: float
     pattern: float
@@ -129,6 +146,7 @@ class ConfidenceParts:
     time: float
     total: float
     words: tuple[str, ...] = ()
+    stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,6 +168,7 @@ class Proposal:
     subject: str
     facts: Mapping[str, Any]
     flow: str | None
+    tier: Tier = Tier.CHECK
     parameters: Mapping[str, Any] = field(default_factory=dict)
     channel: str = ""
     evidence_at: datetime | None = None
@@ -162,8 +181,8 @@ class Proposal:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hex, 32 characters) over workspace, kind and facts."""
-        text = json.dumps([self.workspace, self.kind, dict(self.facts)], sort_keys=True, default=str)
+        """SHA-256 (hex, 32 characters) over workspace, kind, tier and facts."""
+        text = json.dumps([self.workspace, self.kind, self.tier, dict(self.facts)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -178,6 +197,7 @@ class Card:
 
     id: str
     kind: str
+    tier: Tier
     assignment: Assignment
     agent: str
     confidence: float
@@ -203,6 +223,18 @@ class Card:
     session_id: str | None = None
     task_id: str | None = None
     note: str = ""
+
+    @property
+    def stated(self) -> bool:
+        """Whether `confidence` says anything: not before phase 1 (SPEC 2.6). Until then the tier's word is shown."""
+        return self.parts is not None and self.parts.stated
+
+    @property
+    def how_sure(self) -> str:
+        """`72%`; `yours` for a prompt of your own, and the word of its tier while no confidence is stated."""
+        if self.source is Source.OPERATOR:
+            return "yours"
+        return f"{round(self.confidence * 100)}%" if self.stated else self.tier.word
 
     def due(self, now: datetime) -> bool:
         """True when its time is over; a card that is snoozed sleeps on."""

@@ -318,4 +318,4 @@ def test_files_of_the_latest_commits_without_the_one_that_made_everything(
     repository.commit("one", {f"f{number}.py": "1" for number in range(5)})
     repository.commit("two", {"f1.py": "2"})
     repository.commit("three", {"f3.py": "3"})
-    assert reader.read(repository.path).recent_files == ("f3.py", "f1.py")
+    assert reader.read(repository.path).own_files == ()

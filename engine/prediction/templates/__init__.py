@@ -18,14 +18,16 @@ Template = Callable[[WorkspaceContext], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     tests.bisect,
+    tests.still_red,
+    tests.rerun_failing,
+    tests.failing_ci,
     tests.run_tests,
     tests.check_clean_head,
     tests.hunt_flakes,
-    tests.rerun_failing,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
-    history.review_unpushed,
+    history.waiting_work,
     history.draft_changelog,
     history.prepare_meeting,
     history.summarise_day,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 from engine.inspection.state import STALE_BRANCH, Branch, bare_name_of
-from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer, oldest, usable
 from engine.prediction.words import count, listing, plain
@@ -25,7 +24,7 @@ def rehearse_merge(context: WorkspaceContext) -> list[Proposal]:
     git = context.git
     if git is None or not git.branch or git.operation or not usable(git.branch):
         return []
-    if git.behind_base and git.base and bare_name_of(git.base) != git.branch:
+    if git.behind_base and git.ahead_of_base and git.base and bare_name_of(git.base) != git.branch:
         source, tip, behind, ahead = git.base, git.base_tip, git.behind_base, git.ahead_of_base
     elif git.behind and git.ahead:
         source, tip, behind, ahead = git.upstream, git.upstream_tip, git.behind, git.ahead
@@ -44,13 +43,7 @@ def rehearse_merge(context: WorkspaceContext) -> list[Proposal]:
             subject=f"{source} into {git.branch}",
             facts={"source": source, "source_tip": tip, "target": git.branch},
             parameters={"source": source, "target": git.branch},
-            activities=(Activity.REVIEW, Activity.WORK),
-            strength=min(1.0, 0.4 + 0.03 * behind),
-            evidence=f"{count(behind, 'commit')} behind {there}",
-            channel="koji-core",
             evidence_at=next((branch.at for branch in git.branches if branch.tip == tip), None),
-            usual_hours=24.0,
-            continues=("forecast_conflicts",),
             about=f"{git.branch} {source}",
         )
     ]
@@ -75,13 +68,7 @@ def forecast_conflicts(context: WorkspaceContext) -> list[Proposal]:
             subject=f"open branches beside {git.base}",
             facts={"base": git.base_tip, "branches": sorted((branch.name, branch.tip) for branch in alive)},
             parameters={"base": git.base, "branches": names},
-            activities=(Activity.REVIEW,),
-            strength=min(1.0, 0.1 * len(names) + 0.1),
-            evidence=count(len(names), "open branch"),
-            channel="research",
             evidence_at=alive[0].at,
-            usual_hours=72.0,
-            continues=("rehearse_merge",),
             about=" ".join(names),
         )
     ]
@@ -120,12 +107,7 @@ def report_branches(context: WorkspaceContext) -> list[Proposal]:
             subject="local branches",
             facts={"branches": sorted((branch.name, branch.tip) for branch in [*merged, *stale])},
             parameters={"days": days},
-            activities=(Activity.REVIEW,),
-            strength=min(1.0, 0.1 * (len(merged) + len(stale))),
-            evidence=words,
-            channel="research",
             evidence_at=oldest(branch.at for branch in [*merged, *stale]),
-            usual_hours=24.0 * 30,
             about=" ".join(branch.name for branch in [*merged, *stale][:10]),
         )
     ]

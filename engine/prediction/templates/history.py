@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 from engine.inspection.state import Commit, GitState
 from engine.prediction.collectors.calendar import nearest
-from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.making import branch_of, offer, oldest, usable
 from engine.prediction.words import count, moment, plain
@@ -53,12 +52,7 @@ def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
             subject=f"since {since}",
             facts={"since": since, "head": git.head},
             parameters={"since": since},
-            activities=(Activity.SUMMARY,),
-            strength=min(1.0, number / 20),
-            evidence=f"{count(number, 'commit')} since {plain(since, 30)}",
-            channel="chronicle-hub",
             evidence_at=git.recent[min(number, len(git.recent)) - 1].at,
-            usual_hours=72.0,
             about=f"change log release {since}",
         )
     ]
@@ -68,36 +62,37 @@ def _the(number: int) -> str:
     return "the commit" if number == 1 else f"the {count(number, 'commit')}"
 
 
-def review_unpushed(context: WorkspaceContext) -> list[Proposal]:
-    """Commits that others do not have yet: against the upstream, or, without one, against the base."""
+WAITS = timedelta(days=2)
+"""Work that is neither pushed nor committed for so long is brought up."""
+
+
+def waiting_work(context: WorkspaceContext) -> list[Proposal]:
+    """Commits that nobody else has, or changes that are in no commit, since days."""
     git = context.git
     if git is None or not git.head or git.operation:
         return []
-    if git.upstream:
-        against, tip, number, missing = git.upstream, git.upstream_tip, git.ahead, "not pushed to {} yet"
-    elif git.base and git.branch:
-        against, tip, number, missing = git.base, git.base_tip, git.ahead_of_base, "that {} does not have"
-    else:
+    number = git.ahead if git.upstream else git.ahead_of_base if git.base and git.branch else 0
+    against, tip = (git.upstream, git.upstream_tip) if git.upstream else (git.base, git.base_tip)
+    if not number or not usable(against):
         return []
-    if number == 0 or not usable(against):
+    oldest_at = git.recent[min(number, len(git.recent)) - 1].at
+    if context.now - oldest_at < WAITS:
         return []
-    newest = git.recent[0]
+    missing = (
+        f"not pushed to {plain(against, 30)}" if git.upstream else f"on this branch alone, not in {plain(against, 30)}"
+    )
     broken = _broken(context, git, number)
     return [
         offer(
             context,
-            "review_unpushed",
-            f"Review {_the(number)} {missing.format(plain(against, 30))}",
-            f"Conflict markers, debug prints, secrets: better found before others see “{plain(newest.subject, 40)}”.",
+            "waiting_work",
+            f"Look through {_the(number)} {'to push' if git.upstream else 'of this branch'}",
+            f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {missing}, the oldest since "
+            f"{moment(oldest_at, context.local)}.",
             subject=f"{branch_of(git)} against {against}",
             facts={"upstream": against, "upstream_tip": tip, "head": git.head},
             parameters={"upstream": against} | ({"broken": broken} if broken else {}),
-            activities=(Activity.REVIEW,),
-            strength=min(1.0, 0.3 + 0.1 * number),
-            evidence=count(number, "unpushed commit") if git.upstream else f"{count(number, 'commit')} of its own",
-            channel="koji-core",
-            evidence_at=git.recent[min(number, len(git.recent)) - 1].at,
-            usual_hours=8.0,
+            evidence_at=oldest_at,
             about=" ".join(commit.subject for commit in git.recent[: min(number, 10)]),
         )
     ]
@@ -118,51 +113,20 @@ def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
 
 
 def summarise_day(context: WorkspaceContext) -> list[Proposal]:
-    """In the evening: today. Before that, while nothing was committed today: the last day on which something was."""
+    """In the evening of a day with work of your own (SPEC 2.11)."""
     git = context.git
-    if git is None or not git.head:
+    if git is None or not git.head or context.part is not PartOfDay.EVENING:
         return []
     today = day_begin(context.local)
-    if commits_between(git, today, None):
-        late = context.part in (PartOfDay.EVENING, PartOfDay.NIGHT)
-        return [_today(context, git, today)] if late else []
-    past = [commit for commit in git.recent if commit.at < today]
-    if not past:
-        return []
-    day = day_begin(max(commit.at for commit in past).astimezone(context.local.tzinfo))
-    commits = commits_between(git, day, day_begin(day + timedelta(hours=36)))
-    when = f"{day.day} {day:%B}" + ("" if day.year == context.local.year else f" {day.year}")
-    return [
-        _summary(
-            context,
-            git,
-            f"Sum up the last day of work here, {when}: {_number_of(commits, git)}",
-            f"Nothing was committed since; the last was “{plain(commits[0].subject, 50)}”.",
-            day,
-            commits,
-            (Activity.REVIEW,),
-            until=day_begin(day + timedelta(hours=36)),
-        )
-    ]
-
-
-def _today(context: WorkspaceContext, git: GitState, today: datetime) -> Proposal:
     commits = commits_between(git, today, None)
+    if not any(git.is_mine(commit) for commit in commits):
+        return []
     runs = sum(run.ran_at >= today for run in context.runs)
     parts = [_number_of(commits, git)]
     parts += [count(runs, "test run")] if runs else []
     parts += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
-    return _summary(
-        context,
-        git,
-        f"Sum up today: {', '.join(parts)}",
-        f"The latest was “{plain(commits[0].subject, 50)}”."
-        if _older_unread(commits, git)
-        else f"The day began with “{plain(commits[-1].subject, 50)}”.",
-        today,
-        commits,
-        (Activity.SUMMARY,),
-    )
+    latest = f"The latest was “{plain(commits[0].subject, 50)}”."
+    return [_summary(context, git, f"Sum up today: {', '.join(parts)}", latest, today, commits)]
 
 
 PREPARED_FROM = timedelta(hours=1)
@@ -187,11 +151,10 @@ def prepare_meeting(context: WorkspaceContext) -> list[Proposal]:
         f"“{name}” begins soon; since then “{plain(commits[0].subject, 50)}” and others came in here.",
         since,
         commits,
-        (Activity.REVIEW, Activity.SUMMARY),
+        "prepare_meeting",
     )
     facts = {"meeting": meeting.name, "begins": meeting.begins.isoformat()}
-    about = replace(summary, kind="prepare_meeting", subject=mark(meeting.name), facts=facts)
-    return [replace(about, evidence_at=context.now, usual_hours=0.5)]
+    return [replace(summary, subject=mark(meeting.name), facts=facts, evidence_at=context.now, usual_hours=0.5)]
 
 
 def _summary(
@@ -201,44 +164,33 @@ def _summary(
     reasoning: str,
     since: datetime,
     commits: list[Commit],
-    activities: tuple[Activity, ...],
-    until: datetime | None = None,
+    kind: str = "summarise_day",
 ) -> Proposal:
     return offer(
         context,
-        "summarise_day",
+        kind,
         prompt,
         reasoning,
         subject=f"{since:%Y-%m-%d}",
         facts={"since": since.isoformat(), "head": git.head},
         parameters={
             "since": since.isoformat(),
-            **({"until": until.isoformat()} if until is not None else {}),
-            **_beside_git(context, since, until),
+            **_beside_git(context, since),
         },
-        activities=activities,
-        strength=min(1.0, 0.1 * len(commits)),
-        evidence=f"{_number_of(commits, git)} that day",
-        channel="chronicle-hub",
         evidence_at=oldest(commit.at for commit in commits),
-        usual_hours=24.0,
         about="summary of the day",
     )
 
 
-def _beside_git(context: WorkspaceContext, since: datetime, until: datetime | None) -> dict[str, list[str]]:
+def _beside_git(context: WorkspaceContext, since: datetime) -> dict[str, list[str]]:
     """What the engine knows of that time and git does not: sessions and test runs, a line each, oldest first."""
-
-    def within(at: datetime) -> bool:
-        return at >= since and (until is None or at < until)
-
     sessions = [
         f"{plain(session.prompt, 80)}: {plain(session.summary, 80) or session.state.value}"
         for session in context.sessions
-        if session.state.over and within(session.created_at)
+        if session.state.over and session.created_at >= since
     ]
     checks = [
-        f"{moment(run.ran_at, context.local)} {result_words(run.check)}" for run in context.runs if within(run.ran_at)
+        f"{moment(run.ran_at, context.local)} {result_words(run.check)}" for run in context.runs if run.ran_at >= since
     ]
     return {"sessions": sessions[::-1], "checks": checks[::-1]}
 

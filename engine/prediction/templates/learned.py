@@ -6,13 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer
 from engine.prediction.words import count, moment
 from engine.values import Proposal
-
-CHANNEL = "koji-core"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +54,5 @@ def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
         subject=work.name,
         facts={"flow": work.name, "head": git.head, "dirty": bool(dirty)},
         parameters={},
-        activities=(Activity.WORK,),
-        strength=0.4 if dirty else 0.3,
-        evidence=state,
-        channel=CHANNEL,
         evidence_at=changed,
-        usual_hours=24,
     )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from engine.inspection.state import GitState
 from engine.prediction.collectors import signal
 from engine.prediction.collectors.tasks import related_task, tasks_signal
-from engine.prediction.collectors.time_of_day import Activity, time_signal
+from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import WorkspaceContext
+from engine.prediction.kinds import kind_of
 from engine.prediction.words import plain
-from engine.values import Proposal, sanitise
+from engine.values import Proposal, Tier, sanitise
 
 MOST_PATHS = 50
 """A card names at most so many files; beyond that it is about the whole project."""
@@ -27,27 +28,23 @@ def offer(
     subject: str,
     facts: Mapping[str, Any],
     parameters: Mapping[str, Any],
-    activities: Collection[Activity],
-    strength: float,
-    evidence: str,
-    channel: str,
     evidence_at: datetime | None,
-    usual_hours: float,
-    continues: Collection[str] = (),
+    tier: Tier | None = None,
+    flow: str = "",
     about: str = "",
 ) -> Proposal:
-    """One proposal with its own six signals. `subject`: see `Proposal`; it names no commit and no time.
+    """One proposal, with what the table of kinds says of its kind (`kinds.KINDS`) and its own six signals.
 
-    Time is judged by `activities` (the best fitting counts), git by `strength` in [0, 1] and `evidence`, conversations
-    by the flows whose thread this `continues`, tasks by the words they share with `about` (default: the prompt).
-    Silence and calendar are the workspace's.
+    `prompt` says what → does, `reasoning` why now, in one plain sentence with the facts. `subject`: see `Proposal`; it
+    names no commit and no time. `evidence_at`: when that arose, None when it cannot be told. `tier` and `flow` only
+    where they are not those of the kind. `about`: the words that relate it to a task (default: the prompt).
     """
-    words = about or prompt
+    is_a, words = kind_of(kind), about or prompt
     own = {
-        "time": time_signal(context.local, *activities),
+        "time": time_signal(context.local, *is_a.fits),
         "tasks": tasks_signal(context.tasks, context.now, words),
-        "conversations": context.conversations(frozenset({kind, *continues})),
-        "git": signal("git", strength, evidence),
+        "conversations": context.conversations(frozenset({kind, *is_a.continues})),
+        "git": signal("git", is_a.strength, *context.signal("git").evidence),
     }
     signals = tuple(
         common if common.error and common.name != "git" else own.get(common.name, common) for common in context.signals
@@ -60,11 +57,12 @@ def offer(
         reasoning=reasoning,
         subject=subject,
         facts=facts,
-        flow=kind,
+        flow=flow or is_a.flow,
+        tier=tier or is_a.tier,
         parameters=parameters,
-        channel=(task.channel if task and task.channel else channel),
+        channel=(task.channel if task and task.channel else is_a.channel),
         evidence_at=evidence_at,
-        usual_hours=usual_hours,
+        usual_hours=is_a.usual_hours,
         signals=signals,
         task_id=task.id if task else None,
     )

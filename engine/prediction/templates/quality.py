@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.prediction.collectors.time_of_day import Activity
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable_names
 from engine.prediction.words import count, counted, listing, moment, plain
 from engine.values import Proposal, SessionState, SessionView
 
-CHANNEL = "koji-core"
 _FINDINGS: Final = re.compile(r"\b(\d+) findings?\b")
 
 
@@ -30,57 +28,31 @@ def findings(session: SessionView) -> int:
 
 
 def lint(context: WorkspaceContext) -> list[Proposal]:
-    """The files that changed; on a clean tree what the last commits touched; else, never linted, the whole project."""
+    """The source files that are not committed, or not pushed and not looked at since the last commit."""
     git, tool = context.git, context.tool
-    if git is None or tool is None or not tool.linter:
+    if git is None or git.operation or tool is None or not tool.linter:
         return []
     changed = usable_names(file.path for file in git.files if not file.deleted and tool.lints(file.path))
-    recent = usable_names(path for path in git.recent_files if tool.lints(path)) if git.clean else []
-    linter = plain(tool.linter, 20)
-    if changed:
-        paths, strength, activities = changed, 0.5, (Activity.WORK,)
-        prompt = f"Lint {counted(changed, 'uncommitted file')} with {linter}"
-        reasoning = f"{listing(changed)} changed since HEAD."
-        evidence, at = count(len(changed), "changed file"), oldest(file.modified_at for file in git.files)
-    elif recent and (last_lint(context) is None or _linted_before(context)):
-        paths, strength, activities = recent, 0.3, (Activity.WORK,)
-        prompt = f"Lint {counted(recent, 'file')} that the latest commits touched, with {linter}"
-        reasoning = f"{listing(recent)} changed last, and {linter} has not looked at HEAD yet."
-        evidence, at = f"{count(len(recent), 'file')} in the latest commits", git.recent[0].at
-    elif git.head and last_lint(context) is None:
-        paths, strength, activities = [], 0.2, (Activity.WORK,)
-        prompt = f"Lint the whole project with {linter} once"
-        reasoning = f"The project has settings for {linter}, and it never ran here."
-        evidence, at = "never linted here", git.recent[0].at
-    else:
+    at, last = oldest(file.modified_at for file in git.files), last_lint(context)
+    if not changed and git.recent and (last is None or last.created_at < git.recent[0].at):
+        changed, at = usable_names(path for path in git.own_files if tool.lints(path)), git.recent[0].at
+    if not changed:
         return []
-    whole = len(paths) > MOST_PATHS
+    linter, whole = plain(tool.linter, 20), len(changed) > MOST_PATHS
+    where = "not pushed" if git.clean else "not committed"
     return [
         offer(
             context,
             "lint",
-            f"Lint the whole project with {linter}: {count(len(paths), 'file')} changed" if whole else prompt,
-            reasoning,
-            subject=branch_of(git) if paths else "whole project",
-            facts={"paths": paths, "head": git.head},
-            parameters={"paths": [] if whole else paths},
-            activities=activities,
-            strength=strength,
-            evidence=evidence,
-            channel=CHANNEL,
+            f"Lint {'the whole project' if whole else listing(changed)} with {linter}",
+            f"{count(len(changed), 'source file')} changed and {where} yet; only new findings are told.",
+            subject=branch_of(git),
+            facts={"paths": changed, "head": git.head},
+            parameters={"paths": [] if whole else changed},
             evidence_at=at,
-            usual_hours=8.0,
-            continues=("fix_lint",),
-            about=" ".join(paths),
+            about=" ".join(changed),
         )
     ]
-
-
-def _linted_before(context: WorkspaceContext) -> bool:
-    """Whether the last lint is older than the last commit."""
-    last = last_lint(context)
-    git = context.git
-    return last is not None and git is not None and bool(git.recent) and last.created_at < git.recent[0].at
 
 
 def fix_lint(context: WorkspaceContext) -> list[Proposal]:
@@ -102,19 +74,13 @@ def fix_lint(context: WorkspaceContext) -> list[Proposal]:
         offer(
             context,
             "fix_lint",
-            f"Let {linter} mend what it found"
+            f"Fix what {linter} found"
             + (f" in {counted(paths, 'uncommitted file')}" if paths else " where that is safe"),
             f"{count(found, 'finding')} at {moment(ended, context.local)}; what it changes waits as a diff.",
             subject=f"{linter} on {branch_of(git)}",
             facts={"lint": last.id, "paths": paths},
             parameters={"paths": paths},
-            activities=(Activity.WORK,),
-            strength=0.6,
-            evidence=count(found, "lint finding"),
-            channel=CHANNEL,
             evidence_at=ended,
-            usual_hours=8.0,
-            continues=("lint",),
             about=" ".join(paths),
         )
     ]

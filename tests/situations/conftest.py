@@ -1,0 +1,148 @@
+"""An everyday situation: a real repository, a real engine beside it, and what the console brings up first.
+
+def test_it(monday: Situation) -> None:
+    monday.commit("one", {"cart.py": "…"}, days_ago=3)
+    first = monday.first()              # a cycle, then the card on top
+    assert first.kind == "leftovers"
+    done = monday.approve(first)        # → and wait for the end
+    assert done.summary == "…"
+    assert monday.next() …              # what is offered after it
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine import open_engine
+from engine.clock import FakeClock
+from engine.engine import Engine, StandIns
+from engine.home import Home
+from engine.values import Card, SessionView
+from tests.conftest import MONDAY_MORNING, Repository
+
+ENDS_WITHIN = 120.0
+"""Seconds until a session must have ended, also on a loaded machine."""
+
+TESTS = "def test_total():\n    from cart import total\n    assert total([1, 2]) == 3\n"
+SHOP = {
+    "cart.py": "def total(prices):\n    return sum(prices)\n",
+    "tests/test_cart.py": TESTS,
+    "conftest.py": "",
+    "pyproject.toml": '[project]\nname = "shop"\nversion = "1.0"\ndependencies = []\n[tool.pytest.ini_options]\n',
+    ".gitignore": "__pycache__/\n.pytest_cache/\n.venv\n",
+}
+"""A small project with a test that passes."""
+
+
+class Situation:
+    """One workspace on a Monday at nine; time stands still unless it is moved."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = FakeClock(MONDAY_MORNING)
+        self.repository = Repository(folder / "shop")
+        self.home = folder / "home"
+        self._engine: Engine | None = None
+
+    @property
+    def path(self) -> Path:
+        return self.repository.path
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            self._engine = open_engine(
+                Home.locate(self.home),
+                workspaces=[str(self.path)],
+                clock=self.clock,
+                start_schedule=False,
+                stand_ins=StandIns(deaf=True, throw_away=True),
+            )
+        return self._engine
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+
+    # -- history
+
+    def at(self, days_ago: float) -> str:
+        """A time before now, as git takes it."""
+        return (self.clock.now() - timedelta(days=days_ago)).isoformat()
+
+    def git(self, *arguments: str, days_ago: float = 0.0) -> str:
+        return self.repository.git(*arguments, at=self.at(days_ago))
+
+    def write(self, name: str, text: str, *, days_ago: float = 0.0) -> Path:
+        """Write a file and date it, so that it was changed that long ago on the clock of the situation."""
+        file = self.repository.write(name, text)
+        when = (self.clock.now() - timedelta(days=days_ago)).timestamp()
+        os.utime(file, (when, when))
+        return file
+
+    def commit(self, message: str, files: dict[str, str] | None = None, *, days_ago: float = 1.0) -> str:
+        for name, text in (files or {}).items():
+            self.write(name, text, days_ago=days_ago)
+        return self.repository.commit(message, at=self.at(days_ago))
+
+    def shop(self, *, days_ago: float = 30.0) -> str:
+        """The project `SHOP`, committed, with an environment that has pytest."""
+        commit = self.commit("The shop", SHOP, days_ago=days_ago)
+        (self.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+        return commit
+
+    def remote(self) -> Path:
+        """A bare repository named origin that has everything, followed by the branch that is checked out."""
+        bare = self.path.parent / "origin.git"
+        self.git("clone", "-q", "--bare", str(self.path), str(bare))
+        self.git("remote", "add", "origin", str(bare))
+        self.git("fetch", "-q", "origin")
+        self.git("remote", "set-head", "origin", "main")
+        self.git("branch", "-q", "--set-upstream-to=origin/" + self.git("branch", "--show-current"))
+        return bare
+
+    # -- the console
+
+    def cards(self) -> list[Card]:
+        """What the stack holds after a cycle, from the top."""
+        report = self.engine.predictions.run_cycle(requested=False)
+        assert not report.errors, report.errors
+        return self.engine.cards.pending()
+
+    def first(self) -> Card:
+        cards = self.cards()
+        assert cards, "nothing is offered"
+        return cards[0]
+
+    def approve(self, card: Card) -> SessionView:
+        """→ and the session's end."""
+        approved = self.engine.cards.approve(card.id)
+        assert approved.session_id is not None
+        view = self.engine.sessions.wait(approved.session_id, timeout=ENDS_WITHIN)
+        assert view.state.over, view
+        self.engine.predictions.follow_up()
+        return view
+
+    def tested(self) -> SessionView:
+        """A run of the whole suite, as the operator asks for it; so later runs have something to compare with."""
+        return self.approve(self.engine.cards.propose("run_tests", workspace=str(self.path)))
+
+    def kinds(self) -> list[str]:
+        return [card.kind for card in self.cards()]
+
+    def transcript(self, view: SessionView) -> str:
+        """All that the session said."""
+        return "\n".join(line.text for line in self.engine.transcripts.lines(view.id))
+
+
+@pytest.fixture
+def monday(tmp_path: Path) -> Iterator[Situation]:
+    """An empty repository on a Monday morning."""
+    situation = Situation(tmp_path)
+    yield situation
+    situation.close()
