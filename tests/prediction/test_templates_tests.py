@@ -16,6 +16,7 @@ from engine.prediction.templates import propose
 from engine.prediction.templates.tests import (
     bisect,
     check_clean_head,
+    failing_ci,
     flipped_tests,
     hunt_flakes,
     rerun_failing,
