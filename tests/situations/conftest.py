@@ -133,7 +133,7 @@ class Situation:
         return self.approve(self.engine.cards.propose("run_tests", workspace=str(self.path)))
 
     def ran(self, *failing: str, passed: int = 1) -> None:
-        """That the whole suite ran on the present files, stored as such a run is: what happened before the situation."""
+        """That the whole suite ran on the present files, stored as such a run is: what happened before."""
         self.git("add", "-A")
         tree = self.git("write-tree")
         self.git("reset", "-q")
