@@ -9,7 +9,8 @@ from engine.execution.runners.toolchains.shapes import Finding
 
 _LINE = re.compile(
     r"^(?P<path>[^:\n]+?):(?P<line>\d+):(?:\d+:)? ?"
-    r"(?:(?P<rule>[A-Z]+\d+|invalid-syntax|[a-z-]+|[CWEFR]: (?:\[Correctable\] )?[\w/]+)(?::? ))?(?P<message>\S.*)$"
+    r"(?:[CWEFR]: (?:\[Correctable\] )?)?"
+    r"(?:(?P<rule>[A-Z]+\d+:?(?= )|[A-Z]\w*/[\w/]+:|[a-z-]+:) )?(?P<message>\S.*)$"
 )
 _MYPY = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+): error: (?P<message>.+?)(?:  \[(?P<rule>[\w-]+)\])?$")
 _PYRIGHT = re.compile(
@@ -62,7 +63,7 @@ def prettier(output: str) -> list[Finding]:
 def _every(pattern: re.Pattern[str], output: str, rule: str) -> Iterator[Finding]:
     for line in output.splitlines():
         if match := pattern.match(line):
-            named = match.groupdict().get("rule") or rule
+            named = (match.groupdict().get("rule") or rule).rstrip(":")
             yield Finding(match["path"].removeprefix("./"), int(match["line"]), named, match["message"])
 
 

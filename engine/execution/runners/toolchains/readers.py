@@ -348,8 +348,8 @@ _MAVEN_CLASS = re.compile(
     re.M,
 )
 _MAVEN_TOTAL = re.compile(
-    r"^(?:\[\w+\] )?Tests run: (?P<run>\d+), Failures: (?P<failures>\d+), Errors: (?P<errors>\d+), Skipped: (?P<skipped>\d+)"
-    r" *$",
+    r"^(?:\[\w+\] )?Tests run: (?P<run>\d+), Failures: (?P<failures>\d+), Errors: (?P<errors>\d+), "
+    r"Skipped: (?P<skipped>\d+) *$",
     re.M,
 )
 _MAVEN_BAD = re.compile(

@@ -45,12 +45,11 @@ LAST = "last"
 class Tester:
     """A tool that runs tests.
 
-    `manifests`: a folder that holds one of them may have it (`*.x` is any file of that ending); `says`: what must stand
+    `manifests`: a folder that holds one of them may have it (`*` stands for anything but `/`); `says`: what must stand
     in one of them, as a regular expression. `found` says how the tool is looked for, see `projects.FIND`; `program` is
-    its name, as a file or as a Python module. `test` runs everything, `one` single tests ("" = it cannot). `codes` are
-    exit codes that mean it did its work. `makes` are files it puts into a project that has none; `borrows` folders that
-    a worktree lacks. `extra` is a file (name, text) that must lie in the scratch folder. `tests` match the files that
-    hold tests (empty = any file may). `missing_package`: an import that fails may be a package that is not installed.
+    its name. `test` runs everything, `one` single tests ("" = it cannot). `tests` match the files that hold tests ("" =
+    names do not tell). `codes` are exit codes that mean it did its work. `makes` are files it puts into a project that
+    has none. `extra` is a file (name, text) that must lie in the scratch folder.
     """
 
     name: str
@@ -68,7 +67,6 @@ class Tester:
     codes: tuple[int, ...] = (0, 1)
     environment: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     makes: tuple[str, ...] = ()
-    borrows: tuple[str, ...] = ()
     extra: tuple[str, str] = ("", "")
 
 
@@ -101,7 +99,8 @@ class Checker:
 class Keeper:
     """What installs a project's packages. `install` is the command where there is a lock file, `unlocked` where there
     is none. `add` puts one more tool for developers in. `folders` are what is there once it is done (empty: not to be
-    told by looking). `hosts` are what it needs of the network."""
+    told by looking). `hosts` are what it needs of the network. `members` (`file:regular expression`) shows that a
+    folder above keeps the packages of those below it, too."""
 
     name: str
     kind: str
@@ -113,6 +112,7 @@ class Keeper:
     says: str = ""
     add: str = ""
     folders: tuple[str, ...] = ()
+    members: str = ""
 
 
 _PYTHON_MANIFESTS = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "conftest.py", "tox.ini",
@@ -155,25 +155,24 @@ TESTERS: tuple[Tester, ...] = (
            environment=PYTHON),
 
     Tester("node:test", "node", ("package.json",), "script", "node --test", "{run} test", readers.words,
-           one="node --test --test-name-pattern={pattern} {script}", suffixes=(*SCRIPTS, "package.json"), codes=ANY_CODE,
-           environment=NODE, borrows=("node_modules",)),
+           one="node --test --test-name-pattern={pattern} {script}", suffixes=(*SCRIPTS, "package.json"),
+           codes=ANY_CODE, environment=NODE),
     Tester("jest", "node", ("package.json",), "script", "jest", "{run} test", readers.words,
-           one="{run} test {--} -t {pattern}", suffixes=(*SCRIPTS, "package.json"), codes=ANY_CODE, environment=NODE,
-           borrows=("node_modules",)),
+           one="{run} test {--} -t {pattern}", suffixes=(*SCRIPTS, "package.json"), codes=ANY_CODE, environment=NODE),
     Tester("vitest", "node", ("package.json",), "script", "vitest", "{run} test {--} --run", readers.words,
            one="{run} test {--} --run -t {pattern}", suffixes=(*SCRIPTS, "package.json"), codes=ANY_CODE,
-           environment=NODE, borrows=("node_modules",)),
+           environment=NODE),
     Tester("mocha", "node", ("package.json",), "script", "mocha", "{run} test", readers.words,
            one="{run} test {--} --grep {pattern}", suffixes=(*SCRIPTS, "package.json"), codes=ANY_CODE,
-           environment=NODE, borrows=("node_modules",)),
+           environment=NODE),
     Tester("bun", "node", ("package.json",), "script", "bun test", "bun test", readers.words,
            one="bun test -t {pattern}", title="bun test", suffixes=(*SCRIPTS, "package.json"), codes=ANY_CODE,
-           environment=NODE, borrows=("node_modules",)),
+           environment=NODE),
     Tester("script", "node", ("package.json",), "script", "", "{run} test", readers.words,
-           suffixes=(*SCRIPTS, "package.json"), codes=ANY_CODE, environment=NODE, borrows=("node_modules",)),
+           suffixes=(*SCRIPTS, "package.json"), codes=ANY_CODE, environment=NODE),
 
-    Tester("cargo", "rust", ("Cargo.toml",), "program", "cargo", "cargo test --color=never --no-fail-fast{workspace}",
-           readers.cargo, one="cargo test --color=never --no-fail-fast{workspace} -- --exact {tests}",
+    Tester("cargo", "rust", ("Cargo.toml",), "program", "cargo", "cargo test --color=never --no-fail-fast {workspace}",
+           readers.cargo, one="cargo test --color=never --no-fail-fast {workspace} -- --exact {tests}",
            title="cargo test", suffixes=(".rs", "Cargo.toml"), codes=(0, 101), environment=CARGO,
            makes=("Cargo.lock",)),
     Tester("go", "go", ("go.mod",), "program", "go", "go test -v -count=1 ./...", readers.go,
@@ -182,8 +181,9 @@ TESTERS: tuple[Tester, ...] = (
 
     Tester("gradle", "java", ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"), "wrapper",
            "gradle", "{program} test --continue --console=plain --init-script {extra}", readers.gradle,
-           one="{program} test --continue --console=plain --init-script {extra} {--tests}", title="gradle test",
-           suffixes=(".java", ".kt", ".kts", ".groovy", ".gradle"), tests=r"(^|/)src/\w*[tT]est\w*/.*\.(java|kt|groovy)$",
+           one="{program} test --continue --console=plain --init-script {extra} {each}", title="gradle test",
+           suffixes=(".java", ".kt", ".kts", ".groovy", ".gradle"),
+           tests=r"(^|/)src/\w*[tT]est\w*/.*\.(java|kt|groovy)$",
            environment=MappingProxyType({"GRADLE_OPTS": "-Dorg.gradle.daemon=false"}),
            makes=("gradlew", "gradlew.bat"), extra=("clawpy.gradle", _GRADLE)),
     Tester("maven", "java", ("pom.xml",), "wrapper", "mvn",
@@ -194,22 +194,24 @@ TESTERS: tuple[Tester, ...] = (
 
     Tester("rspec", "ruby", (".rspec", "spec/spec_helper.rb", "spec/*_spec.rb", "Gemfile"), "bundle", "rspec",
            "{program} --no-color --format progress --format json --out {report}", readers.rspec,
-           one="{program} --no-color --format progress --format json --out {report} {tests}", says=r"^--|rspec|describe",
+           one="{program} --no-color --format progress --format json --out {report} {tests}",
+           says=r"^--|rspec|describe",
            suffixes=(".rb",), tests=r"_spec\.rb$"),
     Tester("minitest", "ruby", ("Rakefile", "rakefile", "Rakefile.rb"), "bundle", "rake", "{program} test TESTOPTS=-v",
-           readers.minitest, one="{program} test TESTOPTS=-v\\ --name=/{pattern}/", title="rake test",
+           readers.minitest, one="{program} test TESTOPTS=-v\\ {name}", title="rake test",
            says=r"TestTask|task\s*\(?:test\b|Minitest", suffixes=(".rb",), tests=r"(^|/)(test_[^/]*|[^/]*_test)\.rb$"),
     Tester("phpunit", "php", ("phpunit.xml", "phpunit.xml.dist", "composer.json"), "vendor", "phpunit",
            "{program} --colors=never --do-not-cache-result --log-junit {report}", readers.phpunit,
-           one="{program} --colors=never --do-not-cache-result --log-junit {report} --filter {pattern}",
-           says=r"phpunit", suffixes=(".php",), tests=r"Test\.php$", codes=(0, 1, 2), borrows=("vendor",)),
+           one="{program} --colors=never --do-not-cache-result --log-junit {report} --filter /{pattern}/",
+           says=r"phpunit", suffixes=(".php",), tests=r"Test\.php$", codes=(0, 1, 2)),
     Tester("mix", "elixir", ("mix.exs",), "program", "mix", "mix test --no-color", readers.mix,
            one="mix test --no-color {tests}", title="mix test", suffixes=(".ex", ".exs"), tests=r"_test\.exs$",
            codes=(0, 1, 2), environment=MappingProxyType({"MIX_BUILD_ROOT": "{scratch}/mix", "MIX_ENV": "test",
-                                                          "LC_ALL": "C.UTF-8"}), borrows=("deps",)),
+                                                          "LC_ALL": "C.UTF-8"})),
     Tester("dotnet", "dotnet", ("*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj"), "program", "dotnet",
            'dotnet test --nologo --logger "console;verbosity=normal"', readers.dotnet,
            one='dotnet test --nologo --logger "console;verbosity=normal" --filter {alternatives}', title="dotnet test",
+           says=r"Visual Studio Solution|<Solution\b|Microsoft\.NET\.Test\.Sdk",
            suffixes=(".cs", ".fs", ".vb", ".csproj", ".fsproj", ".vbproj"),
            environment=MappingProxyType({"DOTNET_CLI_TELEMETRY_OPTOUT": "1", "DOTNET_NOLOGO": "1"})),
 
@@ -244,7 +246,7 @@ CHECKERS: tuple[Checker, ...] = (
             ("{prettier} --write --ignore-unknown {paths}", "{program} --fix --no-color {paths}"), environment=NODE,
             group="lint"),
     Checker("npm run lint", "node", (r'package.json:"lint"\s*:',), "lint script", "npm", SCRIPTS, "{run} lint",
-            findings.stylish, ("{prettier} --write --ignore-unknown {paths}", "{run} format"), codes=ANY_CODE,
+            findings.stylish, ("{prettier} --write --ignore-unknown {paths}", "{run} format {format}"), codes=ANY_CODE,
             environment=NODE, only_looks=False, whole=True, group="lint"),
     Checker("prettier", "node", ("package.json",), "node_modules", "prettier", SCRIPTS, "{program} --check {paths}",
             findings.prettier, ("{program} --write --ignore-unknown {paths}",), environment=NODE, group="lint"),
@@ -273,41 +275,51 @@ _PYPI = ("pypi.org", "files.pythonhosted.org")
 _NPM = ("registry.npmjs.org",)
 
 KEEPERS: tuple[Keeper, ...] = (
-    Keeper("uv", "python", ("uv.lock", "pyproject.toml"), ("uv.lock",), "uv sync{where}", "uv sync{where}", _PYPI,
-           says=r"^\[tool\.uv\b|^\[dependency-groups\]|^requires-dist|^\[\[package\]\]", add="uv add --dev {tool}"),
-    Keeper("poetry", "python", ("poetry.lock", "pyproject.toml"), ("poetry.lock",), "poetry install", "poetry install",
-           _PYPI, says=r"^\[tool\.poetry\]|^\[\[package\]\]", add="poetry add --group dev {tool}"),
-    Keeper("pdm", "python", ("pdm.lock", "pyproject.toml"), ("pdm.lock",), "pdm sync -d", "pdm install -d", _PYPI,
-           says=r"^\[tool\.pdm\b|^\[\[package\]\]", add="pdm add -d {tool}"),
+    Keeper("uv", "python", ("pyproject.toml",), ("uv.lock",), "uv sync{where}", "uv sync{where}", _PYPI,
+           says=r"^\[tool\.uv\b|^\[dependency-groups\]", add="uv add --dev {tool}",
+           members=r"pyproject.toml:^\[tool\.uv\.workspace\]"),
+    Keeper("poetry", "python", ("pyproject.toml",), ("poetry.lock",), "poetry install", "poetry install",
+           _PYPI, says=r"^\[tool\.poetry\]", add="poetry add --group dev {tool}"),
+    Keeper("pdm", "python", ("pyproject.toml",), ("pdm.lock",), "pdm sync -d", "pdm install -d", _PYPI,
+           says=r"^\[tool\.pdm\b", add="pdm add -d {tool}"),
     Keeper("pipenv", "python", ("Pipfile",), ("Pipfile.lock",), "pipenv install --dev", "pipenv install --dev", _PYPI,
            add="pipenv install --dev {tool}"),
-    Keeper("pip", "python", _PYTHON_MANIFESTS, (), "", "", _PYPI),
-    Keeper("pnpm", "node", ("pnpm-lock.yaml", "package.json"), ("pnpm-lock.yaml",), "pnpm install --frozen-lockfile",
-           "pnpm install", _NPM, says=r'^lockfileVersion|"packageManager"\s*:\s*"pnpm@', add="pnpm add -D {tool}",
-           folders=("node_modules",)),
-    Keeper("yarn", "node", ("yarn.lock", "package.json"), ("yarn.lock",), "yarn install --frozen-lockfile",
-           "yarn install", ("registry.yarnpkg.com", *_NPM), says=r'yarn lockfile|^__metadata|"packageManager"\s*:\s*"yarn@',
-           add="yarn add -D {tool}", folders=("node_modules", ".pnp.cjs")),
-    Keeper("bun", "node", ("bun.lock", "bun.lockb"), ("bun.lock", "bun.lockb"), "bun install --frozen-lockfile",
-           "bun install", _NPM, add="bun add -d {tool}", folders=("node_modules",)),
+    Keeper("pip", "python", ("pyproject.toml", "setup.py", "requirements*.txt", "test_*.py", "tests/test_*.py"), (), "",
+           "", _PYPI),
+    Keeper("pnpm", "node", ("package.json",), ("pnpm-lock.yaml",), "pnpm install --frozen-lockfile",
+           "pnpm install", _NPM, says=r'"packageManager\s*:\s*"pnpm@', add="pnpm add -D {tool}",
+           folders=("node_modules",),
+           members="pnpm-workspace.yaml:"),
+    Keeper("yarn", "node", ("package.json",), ("yarn.lock",), "yarn install --frozen-lockfile",
+           "yarn install", ("registry.yarnpkg.com", *_NPM), says=r'"packageManager"\s*:\s*"yarn@',
+           add="yarn add -D {tool}", folders=("node_modules", ".pnp.cjs"),
+           members='package.json:"workspaces"'),
+    Keeper("bun", "node", ("package.json",), ("bun.lock", "bun.lockb"), "bun install --frozen-lockfile",
+           "bun install", _NPM, says=r'"packageManager"\s*:\s*"bun@', add="bun add -d {tool}",
+           folders=("node_modules",),
+           members='package.json:"workspaces"'),
     Keeper("npm", "node", ("package.json",), ("package-lock.json", "npm-shrinkwrap.json"), "npm ci", "npm install",
-           _NPM, add="npm install -D {tool}", folders=("node_modules",)),
+           _NPM, add="npm install -D {tool}", folders=("node_modules",),
+           members='package.json:"workspaces"'),
     Keeper("cargo", "rust", ("Cargo.toml",), ("Cargo.lock",), "cargo fetch --locked", "cargo fetch",
-           ("index.crates.io", "static.crates.io")),
+           ("index.crates.io", "static.crates.io"),
+           members=r"Cargo.toml:^\[workspace\]"),
     Keeper("go", "go", ("go.mod",), ("go.sum",), "go mod download", "go mod download",
            ("proxy.golang.org", "sum.golang.org")),
     Keeper("gradle", "java", ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"),
            ("gradle.lockfile",), "{wrapper} --console=plain testClasses", "{wrapper} --console=plain testClasses",
            ("repo.maven.apache.org", "plugins.gradle.org", "plugins-artifacts.gradle.org", "services.gradle.org")),
     Keeper("maven", "java", ("pom.xml",), (), "", "{wrapper} --batch-mode dependency:go-offline",
-           ("repo.maven.apache.org",)),
+           ("repo.maven.apache.org",),
+           members="pom.xml:<modules>"),
     Keeper("bundler", "ruby", ("Gemfile",), ("Gemfile.lock",), "bundle install", "bundle install",
            ("rubygems.org", "index.rubygems.org"), add="bundle add {tool} --group development"),
     Keeper("composer", "php", ("composer.json",), ("composer.lock",), "composer install --no-interaction --no-scripts",
            "composer install --no-interaction --no-scripts",
            ("repo.packagist.org", "api.github.com", "codeload.github.com"), add="composer require --dev {tool}",
            folders=("vendor",)),
-    Keeper("mix", "elixir", ("mix.exs",), ("mix.lock",), "mix deps.get", "mix deps.get", ("repo.hex.pm", "hex.pm")),
+    Keeper("mix", "elixir", ("mix.exs",), ("mix.lock",), "mix deps.get", "mix deps.get", ("repo.hex.pm", "hex.pm"),
+           members="mix.exs:apps_path"),
     Keeper("dotnet", "dotnet", ("*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj"), ("packages.lock.json",),
            "dotnet restore --locked-mode", "dotnet restore", ("api.nuget.org",)),
 )  # fmt: skip
