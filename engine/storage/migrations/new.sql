@@ -299,7 +299,7 @@ CREATE TABLE validation_runs (
 	skipped INTEGER NOT NULL, 
 	errors INTEGER NOT NULL, 
 	failing JSON NOT NULL, 
-	durations JSON NOT NULL, attempt INTEGER DEFAULT '0' NOT NULL, cost_microusd INTEGER DEFAULT '0' NOT NULL, changed BOOLEAN DEFAULT '0' NOT NULL, 
+	durations JSON NOT NULL, attempt INTEGER DEFAULT '0' NOT NULL, cost_microusd INTEGER DEFAULT '0' NOT NULL, changed BOOLEAN DEFAULT '0' NOT NULL, project VARCHAR DEFAULT '' NOT NULL, 
 	PRIMARY KEY (id)
 );
 CREATE INDEX ix_validation_runs_session_id ON validation_runs (session_id);
@@ -558,8 +558,8 @@ CREATE TABLE "dpo_pairs" (
 	CONSTRAINT ck_dpo_pairs_weight CHECK (weight > 0 AND weight <= 1)
 );
 CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
-CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
 CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
+CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
 CREATE TABLE training_runs (
 	id VARCHAR NOT NULL, 
 	state VARCHAR NOT NULL, 
