@@ -18,10 +18,7 @@ from engine.autonomy.earning import Earning
 from engine.config import SettingsSource
 from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
-from engine.execution.runners.flows.draft_changelog import changelog_of
 from engine.execution.runners.model.completions import Completions
-from engine.execution.runners.toolchains.projects import projects
-from engine.execution.runners.toolchains.python import environment_command
 from engine.execution.sessions import Sessions
 from engine.feedback.records import ARROW
 from engine.feedback.training.batch import Plan
@@ -31,7 +28,6 @@ from engine.keys import TWIN, Key, Keys
 from engine.memory.embedding import NoEmbedder
 from engine.memory.markdown import Markdown
 from engine.memory.memory import MemoryPort
-from engine.prediction.context import ToolFound
 from engine.prediction.cycle import Predictions
 from engine.prediction.model_twin import ModelTwin, TwinModelId, Unusable
 from engine.safety.kill_switch import KillSwitch
@@ -335,19 +331,3 @@ class Landings:
             return False
         self.changes.undo(change.id)
         return True
-
-
-def find_tool(folder: Path) -> ToolFound:
-    """What prediction needs to know of a project's tools."""
-    top, *others = projects(folder)
-    return ToolFound(
-        name=top.tools[0].name if top.tools else "",
-        suffixes=top.suffixes,
-        exact=all(tool.exact for tool in top.tools),
-        linter=top.linters[0].name if top.linters else "",
-        lint_suffixes=tuple(suffix for linter in top.linters for suffix in linter.suffixes),
-        where=top.tools[0].where if top.tools else "",
-        installs=environment_command(folder) if top.lacks == "pytest" else "",
-        changelog=changelog_of(folder),
-        below=() if top.tools or top.linters else tuple(other.path for other in others),
-    )
