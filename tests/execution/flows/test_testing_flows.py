@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.adapters import find_tool
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows.common import mending
 from engine.execution.runners.flows.hunt_flakes import tally
@@ -389,11 +388,12 @@ def test_tests_without_pytest_are_known_with_the_command_that_brings_it(
     monkeypatch.setattr("engine.execution.runners.toolchains.python.interpreters", lambda workspace, top: [])
     folder = repository.path
     repository.write("pyproject.toml", '[project]\nname = "shop"\n')
-    assert find_tool(folder).installs == "", "no tests, nothing to install for them"
+    assert projects(folder)[0].lacks == "", "no tests, nothing to install for them"
     repository.write("tests/unit/test_cart.py", "")
-    assert find_tool(folder).installs == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
+    assert projects(folder)[0].lacks == "pytest"
+    assert environment_command(folder) == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
     repository.write("uv.lock", "")
-    assert find_tool(folder).installs == "uv add --dev pytest"
+    assert environment_command(folder) == "uv add --dev pytest"
     (folder / "pyproject.toml").unlink()
     repository.write("tests/test_tax.py", "")
     assert mending(projects(folder)[0], folder) == "uv add --dev pytest", "also where no Python file lies at the top"
