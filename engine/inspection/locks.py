@@ -238,7 +238,7 @@ def _yarn(pair: _Pair) -> Iterator[str]:
 
 def _yarn_berry(pair: _Pair, resolved: set[str]) -> Iterator[str]:
     for block in pair.lock.split("\n\n"):
-        head = re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)[^"\n]*":\n', block)
+        head = re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)":\n', block)
         if head is None:
             continue
         path = head[1]
@@ -293,7 +293,8 @@ def _yaml(text: str) -> dict[str, Any]:
         if value:
             levels[-1][1][key] = _scalar(value)
         else:
-            levels[-1][1][key] = inner = {}
+            inner: dict[str, Any] = {}
+            levels[-1][1][key] = inner
             levels.append((indent, inner))
     return top
 
@@ -466,7 +467,9 @@ def _pdm_hashes(manifest: Mapping[str, Any]) -> Iterator[str]:
     """The hashes that releases 2.8 and later of PDM would write for this manifest."""
     project, pdm = manifest.get("project", {}), manifest.get("tool", {}).get("pdm", {})
     older = {key: list(entries) for key, entries in pdm.get("dev-dependencies", {}).items()}
-    groups = {_python_name(key): list(entries) for key, entries in manifest.get("dependency-groups", {}).items()}
+    groups: dict[str, list[Any]] = {
+        _python_name(key): list(entries) for key, entries in manifest.get("dependency-groups", {}).items()
+    }
     for key, entries in older.items():
         groups.setdefault(_python_name(key), []).extend(entries)
     resolution = pdm.get("resolution", {})
@@ -612,7 +615,8 @@ _UNCERTAIN_GEMFILE = re.compile(
 
 
 def _bundler(pair: _Pair) -> Iterator[str]:
-    if _UNCERTAIN_GEMFILE.search(re.sub(r"^\s*#.*$", "", pair.manifest, flags=re.MULTILINE)):
+    manifest = re.sub(r"(^|\s)#[^\"'\n]*$|^\s*#.*$", "", pair.manifest, flags=re.MULTILINE)
+    if _UNCERTAIN_GEMFILE.search(manifest):
         return  # which gems it asks for is decided when it runs
     section = re.search(r"^DEPENDENCIES\n((?:  .+\n?)*)", pair.lock, re.MULTILINE)
     if section is None:
@@ -624,7 +628,7 @@ def _bundler(pair: _Pair) -> Iterator[str]:
             return
         locked[match[1]] = {_gem_constraint((match[2] or "").split(","))}
     asked: Asked = {}
-    for line in pair.manifest.splitlines():
+    for line in manifest.splitlines():
         if match := _GEM.fullmatch(line):
             constraint = _gem_constraint(re.findall(r"[\"']([^\"']*)[\"']", match[3]))
             located = re.search(r"\b(git|github|gist|bitbucket|path|source)\b", line)
@@ -632,7 +636,7 @@ def _bundler(pair: _Pair) -> Iterator[str]:
             asked[match[2]] = None if located or match[2] in asked else {constraint}
         elif re.match(r"\s*gem\b", line):
             return  # written in a way that is not understood
-    if re.search(r"^\s*gemspec\b", pair.manifest, re.MULTILINE):
+    if re.search(r"^\s*gemspec\b", manifest, re.MULTILINE):
         locked = {name: constraint for name, constraint in locked.items() if name in asked}
         asked = dict.fromkeys(asked, None)
     yield from _compared(pair, asked, locked)
@@ -652,10 +656,10 @@ _COMPOSER_KEYS = (
 
 
 def _composer(pair: _Pair) -> Iterator[str]:
-    manifest, lock = json.loads(pair.manifest), json.loads(pair.lock)
+    manifest, lock = json.loads(pair.manifest, parse_float=_refused), json.loads(pair.lock)
     kept = lock.get("content-hash")
-    if not kept or re.search(r"\d\.\d|\de", json.dumps([manifest.get(key) for key in ("extra", "repositories")])):
-        return  # PHP writes broken numbers in its own way
+    if not kept:
+        return
     content = {key: manifest[key] for key in _COMPOSER_KEYS if key in manifest}
     if "platform" in manifest.get("config", {}):
         content["config"] = {"platform": manifest["config"]["platform"]}
@@ -677,6 +681,11 @@ def _composer(pair: _Pair) -> Iterator[str]:
                 yield pair.missing(name, constraint)
     if not named:
         yield _changed(pair)
+
+
+def _refused(number: str) -> float:
+    """PHP writes fractions in its own way, so that no hash of them can be compared."""
+    raise ValueError(number)
 
 
 def _as_php(value: Any) -> Any:
