@@ -158,6 +158,8 @@ class Grounds:
             onto = self._changes.onto(former) if former else None
             worktree = self._worktrees.create(live.id, workspace, onto=onto)
             live.confine(replace(live.confinement, folder=worktree.folder))
+            if worktree.included.words:
+                live.note(worktree.included.words)
             self._set_up(live, worktree)
             if salvage is not None:
                 self._worktrees.worth_keeping(worktree)  # from here on a crash loses nothing either

@@ -438,7 +438,8 @@ def _poetry_hashes(manifest: Mapping[str, Any]) -> Iterator[str]:
         key: project[key] for key in ("requires-python", "dependencies", "optional-dependencies") if key in project
     }
     legacy = ("dependencies", "source", "extras", "dev-dependencies")
-    for groups in (manifest.get("dependency-groups", {}), {}):
+    nothing: dict[str, Any] = {}
+    for groups in (manifest.get("dependency-groups", nothing), nothing):
         for own in (of_project, {}):
             content: dict[str, Any] = {}
             of_poetry = {
