@@ -95,6 +95,7 @@ from engine.values.memory import (
     Thread,
 )
 from engine.values.rails import (
+    ALWAYS_ASKED,
     NO_SANDBOX,
     SANDBOX_WAIVED,
     Assignment,
@@ -155,6 +156,7 @@ __all__ = [
     "ACYCLIC",
     "COLD_START",
     "MICRO",
+    "ALWAYS_ASKED",
     "NO_SANDBOX",
     "RETENTION_BY_KIND",
     "SANDBOX_WAIVED",

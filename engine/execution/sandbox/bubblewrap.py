@@ -148,6 +148,7 @@ class Bubblewrap:
             if own_git.exists() and not own_git.is_symlink():
                 moved[own_git] = moved[confinement.folder] / ".git"
             moved |= caches.in_tree(confinement)
+            moved |= dict(confinement.placed)
         links = _links()
         planned = mounts.plan(confinement, (path for path in readable if str(path) not in links), moved)
         mounts.make_pinned((one for one in planned if one.kind is Kind.WRITE), confinement.tmp)
