@@ -18,9 +18,8 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
 from engine.execution.runners.flows.draft_changelog import changelog_of
 from engine.execution.runners.model.completions import Completions
-from engine.execution.runners.toolchain import detect_all, linters
-from engine.execution.runners.toolchains.below import manifests_below
-from engine.execution.runners.toolchains.python import environment_command, is_python_project, test_files
+from engine.execution.runners.toolchains.projects import projects
+from engine.execution.runners.toolchains.python import environment_command
 from engine.execution.sessions import Sessions
 from engine.feedback.records import ARROW
 from engine.feedback.training.batch import Plan
@@ -340,16 +339,15 @@ class Landings:
 
 def find_tool(folder: Path) -> ToolFound:
     """What prediction needs to know of a project's tools."""
-    tools, found = detect_all(folder), linters(folder)
-    untested = not tools and is_python_project(folder) and next(test_files(folder), None) is not None
+    top, *others = projects(folder)
     return ToolFound(
-        name=tools[0].name if tools else "",
-        suffixes=tuple(suffix for tool in tools for suffix in tool.suffixes),
-        exact=all(tool.exact for tool in tools),
-        linter=found[0].name if found else "",
-        lint_suffixes=tuple(suffix for linter in found for suffix in linter.suffixes),
-        where=tools[0].where if tools else "",
-        installs=environment_command(folder) if untested else "",
+        name=top.tools[0].name if top.tools else "",
+        suffixes=top.suffixes,
+        exact=all(tool.exact for tool in top.tools),
+        linter=top.linters[0].name if top.linters else "",
+        lint_suffixes=tuple(suffix for linter in top.linters for suffix in linter.suffixes),
+        where=top.tools[0].where if top.tools else "",
+        installs=environment_command(folder) if top.lacks == "pytest" else "",
         changelog=changelog_of(folder),
-        below=() if tools or found else manifests_below(folder),
+        below=() if top.tools or top.linters else tuple(other.path for other in others),
     )

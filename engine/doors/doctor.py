@@ -436,10 +436,8 @@ def _coding_agents(home: Home, settings: Settings) -> list[Check]:
 
 
 def _workspace(path: str) -> Check:
-    from engine.execution.runners.flows.common import mending
-    from engine.execution.runners.toolchain import detect_all
-    from engine.execution.runners.toolchains.below import manifests_below
-    from engine.prediction.context import ToolFound
+    from engine.execution.runners.flows.common import in_project, mending
+    from engine.execution.runners.toolchains.projects import projects
 
     try:
         root = repository_root(Path(path))
@@ -447,14 +445,12 @@ def _workspace(path: str) -> Check:
             return Check("workspace", WARN, f"{root} has no commit yet", "commit something; most cards need a history")
     except Refusal as error:
         return Check("workspace", FAIL, error.message, error.fix)
-    looked: list[str] = []
-    tools = [tool.name for tool in detect_all(root, root, looked)]
-    if not tools:
-        reasons = f" ({'; '.join(looked)})" if looked else ""
-        remark = ToolFound("", below=manifests_below(root)).remark
-        reasons += f"; {remark}" if remark else ""
-        return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(root))
-    return Check("workspace", OK, f"{root}: tests with {', '.join(tools)}")
+    found = projects(root)
+    tested = [f"{', '.join(tool.title for tool in one.tools)}{in_project(one.path)}" for one in found if one.tools]
+    if tested:
+        return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
+    reasons = f" ({'; '.join(found[0].looked)})" if found[0].looked else ""
+    return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(root))
 
 
 def _version(package: str) -> str | None:

@@ -63,6 +63,7 @@ class RunBook(Protocol):
         tree: str,
         clean: bool,
         full: bool,
+        project: str = "",
         changed: bool = False,
         attempt: int = 0,
         cost: int = 0,
@@ -180,11 +181,12 @@ class Grounds:
         *,
         check: CheckResult | None = None,
         full: bool = False,
+        project: str = "",
         recorded: bool = False,
     ) -> Write:
         """Inside `take`, when the work is done: end its processes, capture its diff where the place says so, and give
-        what belongs into the session's last transaction: the run of the tests (`full`: the whole suite) unless it is
-        `recorded` already, the change set. A worktree of which nothing is kept is gone afterwards.
+        what belongs into the session's last transaction: the run of the tests (`full`: the whole suite of `project`)
+        unless it is `recorded` already, the change set. A worktree of which nothing is kept is gone afterwards.
 
         Raises `Stopped` when the session is ending."""
         live.check_running()
@@ -193,9 +195,8 @@ class Grounds:
         captured = None
         if place is Place.CHANGE_SET and ground.worktree is not None:
             captured = self._changes.capture(ground.worktree)
-        write = self._writer(
-            view, ground, captured, check and bounded(check, live.without_secrets), full=full, recorded=recorded
-        )
+        told = check and bounded(check, live.without_secrets)
+        write = self._writer(view, ground, captured, told, full=full, project=project, recorded=recorded)
         live.check_running()
         if captured is None and ground.worktree is not None:
             self._discard(live)
@@ -269,6 +270,7 @@ class Grounds:
         *,
         full: bool,
         recorded: bool,
+        project: str = "",
     ) -> Write:
         after = state_of(ground) if check is not None and not recorded else None
         known = after
@@ -289,6 +291,7 @@ class Grounds:
                     tree=known.tree,
                     clean=known.clean,
                     full=full,
+                    project=project,
                     changed=captured is not None,
                 )
             if captured is None:

@@ -13,7 +13,6 @@ from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import Flow, Job, Place
 from engine.execution.runners.flows.learned import LearnedFlow
-from engine.execution.runners.flows.lint import Lint
 from engine.execution.runners.parameters import edited, validated
 from engine.values import Assignment, Refusal, RunnerInfo, SessionView
 
@@ -33,7 +32,7 @@ class FlowRunner:
         """Whether there is such a flow and it takes these parameters, and what it would leave behind."""
         try:
             flow, _ = self._resolve(assignment)
-            place = _place(flow, Path(assignment.workspace))
+            place = flow.place
         except Refusal as refusal:
             return RunnerInfo(takes=False, reason=refusal.message)
         return RunnerInfo(
@@ -58,7 +57,7 @@ class FlowRunner:
         """Run the flow to its end, or raise why not."""
         flow, parameters = self._resolve(live.assignment)
         live.say(f"{flow.title} · sandbox: {live.sandbox.describe(network=live.confinement.network)}")
-        place = _place(flow, Path(live.assignment.workspace))
+        place = flow.place
         with self._grounds.take(live, place) as ground:
             job = Job(
                 workspace=Path(live.assignment.workspace),
@@ -69,7 +68,15 @@ class FlowRunner:
             )
             result = flow.run(job)
             wrote = self._grounds.discarded(live)
-            write = self._grounds.keep(live, view, ground, place, check=result.check, full=result.full)
+            write = self._grounds.keep(
+                live,
+                view,
+                ground,
+                place,
+                check=result.check,
+                full=result.full,
+                project=getattr(parameters, "project", ""),
+            )
         check = result.check and bounded(result.check, live.without_secrets)
         summary = f"{result.summary} · {wrote}" if wrote else result.summary
         return RunnerResult(summary, check, result.sound, result.facts, write)
@@ -89,8 +96,3 @@ class FlowRunner:
     def _resolve(self, assignment: Assignment) -> tuple[Flow, BaseModel]:
         flow = self._flow(assignment)
         return flow, validated(flow.name, flow.parameters, assignment.parameters)
-
-
-def _place(flow: Flow, workspace: Path) -> Place:
-    """Where a flow works in this workspace."""
-    return flow.place_in(workspace) if isinstance(flow, Lint) else flow.place
