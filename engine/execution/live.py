@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -347,7 +348,7 @@ class LiveSession:
         if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
         environment = session_environment(confinement, self.sandbox, self.id) | dict(env or {})
-        if shutil.which(argv[0], path=environment.get("PATH")) is None and not (cwd / argv[0]).is_file():
+        if shutil.which(argv[0], path=environment.get("PATH")) is None and not _there(cwd / argv[0], confinement):
             missing = Missing("program", Path(argv[0]).name)
             raise CannotRun(missing.sentence, fix_for(missing, ""))
         if not quiet:
@@ -400,6 +401,14 @@ class LiveSession:
     def seconds(self) -> float:
         """Since it began."""
         return self._time.seconds
+
+
+def _there(program: Path, confinement: Confinement) -> bool:
+    """Whether a program is there as the session sees it."""
+    for at, source in confinement.placed:
+        if program.is_relative_to(at):
+            return os.path.lexists(source / program.relative_to(at))
+    return program.is_file()
 
 
 def _unstartable(argv: Sequence[str], error: OSError) -> CannotRun:

@@ -154,9 +154,9 @@ from engine.values.work import (
 
 __all__ = [
     "ACYCLIC",
+    "ALWAYS_ASKED",
     "COLD_START",
     "MICRO",
-    "ALWAYS_ASKED",
     "NO_SANDBOX",
     "RETENTION_BY_KIND",
     "SANDBOX_WAIVED",

@@ -1,0 +1,102 @@
+"""Installing packages inside a session: reaching the registries alone, and putting folders into the operator's tree
+when all went well (issue 16).
+
+The commands see the folder (`.venv`, `node_modules`) where it will be, while it lies among the session's own; what they
+write besides is discarded, and after a failure the tree is as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from engine.execution.live import LiveSession
+from engine.execution.runners.flow import CannotRun
+from engine.execution.runners.toolchains.installing import Installation
+from engine.plain_files import remove_folder
+
+IGNORED = "*\n"
+"""The `.gitignore` inside a folder that was made: a folder that the project does not ignore stays out of git, too."""
+
+_KEPT = frozenset({"python"})
+"""Kinds whose present environment is brought up to date; the others are made anew."""
+
+
+@contextmanager
+def reaching(live: LiveSession, hosts: Sequence[str]) -> Iterator[None]:
+    """For the time of the block the session's commands may reach `hosts`, those that the workspace's settings name,
+    and nothing else. Raises `CannotRun` where the sandbox cannot hold them to that."""
+    if not live.sandbox.gates:
+        told = f"this needs the network ({', '.join(hosts)}), and {live.sandbox.name} cannot hold it to that"
+        raise CannotRun(told, "install bubblewrap, or run the command in a terminal")
+    before = live.confinement
+    live.confine(replace(before, network=False, hosts=tuple(dict.fromkeys((*before.hosts, *hosts)))))
+    try:
+        yield
+    finally:
+        now = live.confinement
+        live.confine(replace(now, network=before.network, hosts=before.hosts))
+
+
+@contextmanager
+def put_in_place(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
+    """In a session over the operator's tree: the folders of the installation are made beside it and put in place after
+    the block, when it ended well. Raises `CannotRun` when one of them is a link."""
+    staged: dict[Path, Path] = {}
+    root = live.confinement.scratch / "made"
+    for number, place in enumerate((*installation.made, *installation.updated)):
+        target, fresh = top / place, root / str(number)
+        _refuse_links(top, place)
+        if place in installation.updated and installation.kind in _KEPT:
+            shutil.copytree(target, fresh, symlinks=True)
+        else:
+            fresh.mkdir(parents=True)
+        staged[target] = fresh
+        if not target.parent.exists():  # to be mounted on, it has to be there
+            (live.confinement.layers / "upper" / place).parent.mkdir(parents=True, exist_ok=True)
+    if installation.cache:
+        (live.confinement.caches / installation.cache).mkdir(exist_ok=True)
+    live.confine(replace(live.confinement, placed=tuple(staged.items())))
+    yield
+    live.processes.end(grace=0)  # nobody writes into them any more
+    for target, fresh in staged.items():
+        if any(fresh.iterdir()):
+            _swap(fresh, target)
+        else:
+            _remove(target)  # the tool wants nothing there any more
+
+
+def _refuse_links(top: Path, place: str) -> None:
+    step = top
+    for part in Path(place).parts:
+        step /= part
+        if step.is_symlink() or (os.path.lexists(step) and not step.is_dir()):
+            told = f"{place} is no folder of your tree: {step.relative_to(top)} is a link or a file"
+            raise CannotRun(told, "nothing outside of your tree is changed; run the command in a terminal")
+
+
+def _swap(fresh: Path, target: Path) -> None:
+    """Put a folder in place of another, or of none. They may lie on different disks."""
+    if not os.path.lexists(target) and not os.path.lexists(fresh / ".gitignore"):
+        (fresh / ".gitignore").write_text(IGNORED)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    near = target.with_name(f".{target.name}.clawpy-new")
+    _remove(near)
+    shutil.move(fresh, near)  # a copy where it is another disk; from here on it is two renames
+    if target.exists():
+        old = target.with_name(f".{target.name}.clawpy-old")
+        _remove(old)
+        target.rename(old)
+        near.rename(target)
+        _remove(old)
+    else:
+        near.rename(target)
+
+
+def _remove(folder: Path) -> None:
+    if os.path.lexists(folder):
+        remove_folder(folder)
