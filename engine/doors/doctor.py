@@ -450,7 +450,7 @@ def _workspace(path: str) -> Check:
     if tested:
         return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
     reasons = f" ({'; '.join(found[0].looked)})" if found[0].looked else ""
-    return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(root))
+    return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(found[0], root))
 
 
 def _version(package: str) -> str | None:

@@ -79,7 +79,8 @@ def full(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
 
 def look(folder: Path) -> None:
     """All that looks at what tools a project has."""
-    projects(folder)
+    for project in projects(folder):
+        mending(project, folder / project.path)
     mending(folder)
     GitReader().read(folder)
 

@@ -11,6 +11,7 @@ from engine.adapters import find_tool
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows.common import mending
 from engine.execution.runners.flows.hunt_flakes import tally
+from engine.execution.runners.toolchains.projects import projects
 from engine.execution.runners.toolchains.python import environment_command
 from engine.values import CheckResult
 from tests.conftest import Repository
@@ -395,4 +396,4 @@ def test_tests_without_pytest_are_known_with_the_command_that_brings_it(
     assert find_tool(folder).installs == "uv add --dev pytest"
     (folder / "pyproject.toml").unlink()
     repository.write("tests/test_tax.py", "")
-    assert mending(folder) == "uv add --dev pytest", "also where no Python file lies at the top"
+    assert mending(projects(folder)[0], folder) == "uv add --dev pytest", "also where no Python file lies at the top"

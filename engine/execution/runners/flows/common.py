@@ -213,22 +213,22 @@ def toolchains(job: Job) -> list[Toolchain]:
     project = find_project(job)
     if project.tools:
         return list(project.tools)
-    whose = clean(project.path) if project.path else "this project"
-    where = ", ".join(project.looked) or "a manifest or a Makefile that says how"
-    raise CannotRun(f"no way to run the tests of {whose}: looked for {where}", mending(job.workspace / project.path))
+    whose = clean(project.path) or "this project"
+    why = f"looked for {', '.join(project.looked)}" if project.looked else project.untested
+    raise CannotRun(f"no way to run the tests of {whose}: {why}", mending(project, job.workspace / project.path))
 
 
-def mending(folder: Path) -> str:
-    """What gives a project without any a tool that runs its tests."""
+def mending(project: Project, folder: Path) -> str:
+    """What gives a project, which lies in `folder` of the operator's tree, a tool that runs its tests."""
+    if project.lacks in INSTALL_PROGRAM:
+        return INSTALL_PROGRAM[project.lacks]
+    if project.tested_by is not None:
+        return f"run the tests of {clean(project.tested_by) or 'the top of the repository'}"
     if (folder / "package.json").is_file():
-        return 'give package.json a "test" script and install npm'
-    programs = {"Cargo.toml": "cargo", "go.mod": "go", "pom.xml": "mvn", "build.gradle": "gradle", "mix.exs": "mix"}
-    for manifest, program in programs.items():
-        if (folder / manifest).is_file():
-            return INSTALL_PROGRAM[program]
+        return 'give package.json a "test" script'
     if is_python_project(folder):
         return environment_command(folder)
-    return "add a target `test` to a Makefile, or tests for a tool that `clawpy` knows"
+    return "write tests for a tool that `clawpy` knows, or a target `test` in a Makefile"
 
 
 def toolchain_of(found: Sequence[Toolchain], tests: Sequence[str]) -> Toolchain:

@@ -858,7 +858,10 @@ class _TestFiles:
 def _looked_at(place: _Place, path: str, has_tests: Callable[[str], bool]) -> Project:
     """What one folder has, whatever the others have."""
     packages = _packages(place)
-    tools = [tool for tool in _tools(place) if has_tests(tool.row.kind)]
+    found = _tools(place)
+    tools = [tool for tool in found if has_tests(tool.row.kind)]
+    if found and not tools:
+        place.looked[:] = [f"files that {found[0].title} takes for tests"]
     linters = _linters(place)
     installs = {one.kind: one.install for one in packages}
     if "python" in {one.row.kind for one in tools} | {one.row.kind for one in linters}:

@@ -125,7 +125,7 @@ _PYTEST = (
 _PY_TEST = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
 _JS_TEST = r"(\.(test|spec)\.[cm]?[jt]sx?|(^|/)(test|tests|__tests__)/[^/]+\.[cm]?[jt]sx?)$"
 _GRADLE = """
-allprojects { tasks.withType(Test).configureEach { test ->
+allprojects { tasks.withType(Test).all { test ->
   test.afterTest { one, done ->
     println "clawpy-test\\t${done.resultType}\\t${one.className}.${one.name}\\t${done.endTime - done.startTime}"
   }
