@@ -19,7 +19,7 @@ from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CommandResult, NotBegun, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.toolchains.installing import failure, installations, lock_updates
-from engine.execution.runners.toolchains.projects import projects
+from engine.execution.runners.toolchains.projects import packages_of
 from engine.execution.sandbox import best_sandbox
 from engine.safety.gate import GateFacts, rows
 from engine.storage.database import Database
@@ -58,7 +58,7 @@ def project(world: World, files: dict[str, Any], ignored: str = "node_modules\n.
 
 
 def command_of(top: Path, path: str = "") -> list[str]:
-    [installation] = installations(projects(top), top, path)
+    [installation] = installations(top, packages_of(top), path)
     return installation.lines
 
 
@@ -324,7 +324,7 @@ def test_what_a_package_writes_elsewhere_is_discarded(world: World) -> None:
 def test_go_modules_go_to_the_cache_of_the_checks(world: World) -> None:
     top = project(world, {"go.mod": "module example.org/shop\n\ngo 1.19\n", "go.sum": ""})
 
-    [installation] = installations(projects(top), top)
+    [installation] = installations(top, packages_of(top))
 
     assert installation.command == "go mod download"
     assert installation.made == installation.updated == ()
@@ -340,13 +340,13 @@ def test_go_modules_go_to_the_cache_of_the_checks(world: World) -> None:
     ("lock", "command"),
     [
         ("package-lock.json", "npm install --package-lock-only --ignore-scripts"),
-        ("pnpm-lock.yaml", "pnpm install --lockfile-only --ignore-scripts"),
+        ("pnpm-lock.yaml", "pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile"),
     ],
 )
 def test_the_lock_command_is_that_of_the_tool(world: World, lock: str, command: str) -> None:
     top = project(world, {"web/package.json": {"name": "web", "dependencies": {"ms": "2"}}, f"web/{lock}": "{}"})
 
-    [update] = lock_updates(projects(top), top, "web")
+    [update] = lock_updates(top, packages_of(top), "web")
 
     assert (update.command, update.folder, update.lock) == (command, "web", f"web/{lock}")
     assert update.words.endswith(f"the diff of web/{lock} waits for you")

@@ -39,8 +39,10 @@ class FlowRunner:
         try:
             flow, parameters = self._resolve(assignment)
             installation = _installation(flow, parameters, Path(assignment.workspace))
-        except (Refusal, FlowUnable) as refusal:
-            return RunnerInfo(takes=False, reason=str(refusal))
+        except Refusal as refusal:
+            return RunnerInfo(takes=False, reason=refusal.message)
+        except FlowUnable as unable:
+            return RunnerInfo(takes=False, reason=str(unable))
         info = RunnerInfo(
             takes=True,
             check_only=flow.place not in (Place.CHANGE_SET, Place.INSTALL),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, NotBegun
-from engine.execution.runners.toolchains.projects import Packages, Project
+from engine.execution.runners.toolchains.projects import Packages
 from engine.execution.sandbox import CACHED_PACKAGES
 from engine.values import sanitise
 
@@ -47,8 +47,8 @@ _LOCKS: Mapping[str, str] = {
     "pdm": "pdm lock --update-reuse",
     "pipenv": "pipenv lock",
     "npm": "npm install --package-lock-only --ignore-scripts",
-    "pnpm": "pnpm install --lockfile-only --ignore-scripts",
-    "yarn": "yarn install --ignore-scripts --no-bin-links",
+    "pnpm": "pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile",
+    "yarn": "yarn install --ignore-scripts --no-bin-links --modules-folder /tmp/clawpy-modules",
     "cargo": "cargo update --workspace",
     "go": "go mod tidy",
     "bundler": "bundle lock",
@@ -56,7 +56,7 @@ _LOCKS: Mapping[str, str] = {
     "mix": "mix deps.get",
 }
 """What brings the lock file of each tool in step with its manifest, and runs no script of a package."""
-_YARN_2 = "yarn install --mode=update-lockfile"
+_YARN_2 = "yarn install --mode=update-lockfile --no-immutable"
 
 _NETWORK = re.compile(
     r"^network: (\S+?)(?::443)? (is not among the hosts|leads to|cannot be reached)([^\n]*)", re.MULTILINE
@@ -132,61 +132,59 @@ def _listed(places: Sequence[str]) -> str:
     return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
 
 
-def installations(projects: Sequence[Project], top: Path, path: str = "") -> tuple[Installation, ...]:
-    """How the packages of the project at `path` (among `projects`, all those of the repository `top`) are installed,
-    one entry a language; () when nothing is known to install them. Looks at the disk, starts nothing."""
-    project = next((one for one in projects if one.path == path), None)
-    if project is None:
-        return ()
-    return tuple(_of(one, projects, top) for one in project.packages if one.commands)
+def installations(top: Path, found: Mapping[str, Sequence[Packages]], path: str = "") -> tuple[Installation, ...]:
+    """How the packages of the project at `path` of the repository `top` are installed, one entry a language; () when
+    nothing is known that does. `found` are those of all its projects, by path, as `packages_of` has them. Looks at the
+    disk, starts nothing."""
+    return tuple(_of(one, found, top) for one in found.get(path, ()) if one.commands)
 
 
-def _of(packages: Packages, projects: Sequence[Project], top: Path) -> Installation:
+def _of(packages: Packages, found: Mapping[str, Sequence[Packages]], top: Path) -> Installation:
     names = _FOLDERS.get(packages.kind, ())
     if packages.kind == "python":  # pip installs into the environment that is there, whatever its name
         own = re.match(r"(\.?\w+)/bin/", packages.commands[-1][0])
         names = (own[1],) if own else names
     folders = [packages.folder]
     if packages.kind == "node":  # what a package of a workspace has for itself alone
-        prefix = f"{packages.folder}/" if packages.folder else ""
-        below = [one.path for one in projects if one.path and one.path.startswith(prefix)]
-        folders += [path for path in below if (top / path / "package.json").is_file() and path != packages.folder]
+        kept = [path for path, ones in found.items() if any(one.folder == packages.folder for one in ones)]
+        folders += [path for path in kept if (top / path / "package.json").is_file()]
     places = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
     made = [place for place in places if not os.path.lexists(top / place)]
     if packages.keeper not in _EACH_ITS_OWN:
         made = [place for place in made if place == places[0]]  # the tool keeps all packages at the top
-    cache = CACHED_PACKAGES[packages.keeper][0] if packages.keeper in CACHED_PACKAGES else ""
     return Installation(
         packages.folder,
         packages.commands,
         packages.hosts,
         tuple(made),
         tuple(place for place in places if os.path.lexists(top / place)),
-        cache,
+        _cache(packages),
         packages.kind,
         packages.lock,
     )
 
 
-def lock_updates(projects: Sequence[Project], top: Path, path: str = "") -> tuple[Installation, ...]:
+def _cache(packages: Packages) -> str:
+    return CACHED_PACKAGES[packages.keeper][0] if packages.keeper in CACHED_PACKAGES else ""
+
+
+def lock_updates(top: Path, found: Mapping[str, Sequence[Packages]], path: str = "") -> tuple[Installation, ...]:
     """How the lock files of the project at `path` are brought in step, one entry a language; as `installations`."""
-    project = next((one for one in projects if one.path == path), None)
-    found = []
-    for one in project.packages if project is not None else ():
+    updates = []
+    for one in found.get(path, ()):
         if one.lock and one.keeper in _LOCKS:
-            folder = top / one.folder
-            line = _YARN_2 if one.keeper == "yarn" and (folder / ".yarnrc.yml").is_file() else _LOCKS[one.keeper]
-            cache = CACHED_PACKAGES[one.keeper][0] if one.keeper in CACHED_PACKAGES else ""
-            command = tuple(shlex.split(line))
-            found.append(Installation(one.folder, (command,), one.hosts, (), (), cache, one.kind, one.lock, True))
-    return tuple(found)
+            second = one.keeper == "yarn" and (top / one.folder / ".yarnrc.yml").is_file()
+            command = tuple(shlex.split(_YARN_2 if second else _LOCKS[one.keeper]))
+            made = (one.folder, (command,), one.hosts, (), (), _cache(one), one.kind, one.lock, True)
+            updates.append(Installation(*made))
+    return tuple(updates)
 
 
 def chosen(found: Sequence[Installation], command: Sequence[str], what: str) -> Installation:
     """The one of `found` whose commands are exactly `command`, as lines. Raises `FlowUnable` naming what it would have
     to be, and `CannotRun` when there is none at all."""
     for one in found:
-        if one.lines == list(command):
+        if one.lines == list(command) or one.command == " ".join(command):  # typed by hand it comes word by word
             return one
     if not found:
         raise CannotRun(f"nothing is known that {what}", "install what the project needs in a terminal")
