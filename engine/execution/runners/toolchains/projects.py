@@ -237,7 +237,8 @@ class Toolchain:
             argv += tuple(f"--ignore={folder}" for folder in self.below)
         environment = _environment(self.row.environment, words)
         if self.row.kind == "python":
-            environment["PYTHONPATH"] = os.pathsep.join(python.roots(self.folder))
+            start = [str(self.folder / name) for name in words.get("start", ())]
+            environment["PYTHONPATH"] = os.pathsep.join([*start, *python.roots(self.folder)])
         reports = "{report}" in self.row.test
         return Command(argv, environment, self.row.codes, report if reports else None, self.row.makes)
 

@@ -226,7 +226,8 @@ def has_pytest(interpreter: Path, *, operators: bool) -> bool:
     home = interpreter.parent.parent
     if any(next(home.glob(f"{place}/pytest/__init__.py"), None) for place in _PACKAGES):
         return True
-    if not operators and "include-system-site-packages = true" not in read(home / "pyvenv.cfg"):
+    settings = read(home / "pyvenv.cfg")
+    if (settings or not operators) and "include-system-site-packages = true" not in settings:
         return False
     program = str(interpreter) if operators else which("python3", project=home.parent)
     return program is not None and succeeds([program, "-I", "-S", "-c", _HAS_PYTEST])
