@@ -18,6 +18,7 @@ from engine.execution.live import LiveSession
 from engine.execution.runners.flow import CannotRun
 from engine.execution.runners.toolchains.installing import Installation
 from engine.plain_files import remove_folder
+from engine.storage.files import TEMPORARY
 
 IGNORED = "*\n"
 """The `.gitignore` inside a folder that was made: a folder that the project does not ignore stays out of git, too."""
@@ -84,11 +85,10 @@ def _swap(fresh: Path, target: Path) -> None:
     if not os.path.lexists(target) and not os.path.lexists(fresh / ".gitignore"):
         (fresh / ".gitignore").write_text(IGNORED)
     target.parent.mkdir(parents=True, exist_ok=True)
-    near = target.with_name(f".{target.name}.clawpy-new")
+    near, old = (target.with_name(f"{TEMPORARY}{which}-{target.name}") for which in ("new", "old"))
     _remove(near)
     shutil.move(fresh, near)  # a copy where it is another disk; from here on it is two renames
     if target.exists():
-        old = target.with_name(f".{target.name}.clawpy-old")
         _remove(old)
         target.rename(old)
         near.rename(target)

@@ -16,16 +16,17 @@ from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
-from engine.execution.runners.flow import CommandResult, NotBegun, Place
+from engine.execution.runners.flow import CommandResult, FlowResult, Job, NotBegun, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.toolchains.installing import failure, installations, lock_updates
-from engine.execution.runners.toolchains.projects import packages_of
+from engine.execution.runners.toolchains.projects import packages_of, project_at
 from engine.execution.sandbox import best_sandbox
 from engine.safety.gate import GateFacts, rows
 from engine.storage.database import Database
 from engine.values import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
 from tests.conftest import Repository
 from tests.execution.test_flow_runner import World
+from tests.inspection.test_locks import run
 from tests.support.outside import needs
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"
@@ -233,6 +234,34 @@ def test_a_worktree_that_cannot_be_prepared_is_used_all_the_same(agents: World) 
 
     assert view.state is SessionState.SUCCEEDED
     assert "not prepared: `npm ci` ended with exit code 1" in agents.transcript(view)
+
+
+def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: World, tmp_path: Path) -> None:
+    needs("python3", host=PYPI)
+    top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"})
+    run(top, "git", "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
+    run(tmp_path / "tree", "python3", "-m", "venv", "--without-pip", ".venv")
+    [packages] = (tmp_path / "tree/.venv").glob("lib/python3*/site-packages")
+    (packages / "pytest").mkdir()
+    (packages / "pytest/__init__.py").touch()
+
+    tool = project_at(tmp_path / "tree", top).tool
+
+    assert tool is not None
+    assert tool.where == str(tmp_path / "tree/.venv/bin/python")
+
+
+def test_go_and_cargo_look_where_packages_were_put(agents: World) -> None:
+    def look(job: Job) -> FlowResult:
+        caches = job.bench.confinement.caches  # type: ignore[attr-defined]
+        before = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
+        (caches / "go-mod").mkdir()
+        after = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
+        return FlowResult(f"{before} {after.removeprefix(str(caches))}")
+
+    project(agents, {"a": "1"})
+    agents.sessions.admission._runners["flow"] = agents.runner
+    assert agents.script(Place.CHECK, look).summary == ", /go-mod,"
 
 
 def test_without_the_setting_no_worktree_is_prepared(agents: World) -> None:

@@ -461,7 +461,11 @@ class _Place:
 
     @cached_property
     def interpreters(self) -> list[tuple[str, Path]]:
-        return python.interpreters(self.workspace, self.top)
+        found = python.interpreters(self.workspace, self.top)
+        if self.folder != self.workspace:  # a worktree that was prepared has an environment of its own
+            own = self.folder / ".venv" / "bin" / "python"
+            found = [*([(".venv of the worktree", own)] if own.exists() else []), *found]
+        return found
 
     @cached_property
     def scripts(self) -> dict[str, str]:
