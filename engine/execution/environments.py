@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -46,12 +47,13 @@ def reaching(live: LiveSession, hosts: Sequence[str]) -> Iterator[None]:
 @contextmanager
 def put_in_place(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
     """In a session over the operator's tree: the folders of the installation are made beside it and put in place after
-    the block, when it ended well. Raises `CannotRun` when one of them is a link."""
+    the block, when it ended well. Raises `CannotRun` when one of them is a link, or when nothing was put into any."""
     staged: dict[Path, Path] = {}
     root = live.confinement.scratch / "made"
     for number, place in enumerate((*installation.made, *installation.updated)):
         target, fresh = top / place, root / str(number)
         _refuse_links(top, place)
+        _restore(target)
         if place in installation.updated and installation.kind in _KEPT:
             shutil.copytree(target, fresh, symlinks=True)
         else:
@@ -64,8 +66,14 @@ def put_in_place(live: LiveSession, installation: Installation, top: Path) -> It
     live.confine(replace(live.confinement, placed=tuple(staged.items())))
     yield
     live.processes.end(grace=0)  # nobody writes into them any more
+    filled = {target for target, fresh in staged.items() if any(fresh.iterdir())}
+    if staged and not filled:
+        places = ", ".join((*installation.made, *installation.updated))
+        told = f"`{installation.command}` put nothing into {places}, so nothing was changed"
+        raise CannotRun(told, "run it in a terminal: it keeps its packages in another place")
     for target, fresh in staged.items():
-        if any(fresh.iterdir()):
+        _refuse_links(top, target.relative_to(top).as_posix())
+        if target in filled:
             _swap(fresh, target)
         else:
             _remove(target)  # the tool wants nothing there any more
@@ -84,8 +92,9 @@ def _swap(fresh: Path, target: Path) -> None:
     """Put a folder in place of another, or of none. They may lie on different disks."""
     if not os.path.lexists(target) and not os.path.lexists(fresh / ".gitignore"):
         (fresh / ".gitignore").write_text(IGNORED)
+    _drop_set_bits(fresh)
     target.parent.mkdir(parents=True, exist_ok=True)
-    near, old = (target.with_name(f"{TEMPORARY}{which}-{target.name}") for which in ("new", "old"))
+    near, old = _beside(target, "new"), _beside(target, "old")
     _remove(near)
     shutil.move(fresh, near)  # a copy where it is another disk; from here on it is two renames
     if target.exists():
@@ -95,6 +104,26 @@ def _swap(fresh: Path, target: Path) -> None:
         _remove(old)
     else:
         near.rename(target)
+
+
+def _beside(target: Path, which: str) -> Path:
+    return target.with_name(f"{TEMPORARY}{which}-{target.name}")
+
+
+def _restore(target: Path) -> None:
+    """What a crash left between the two renames of `_swap`."""
+    if not os.path.lexists(target) and _beside(target, "old").is_dir():
+        _beside(target, "old").rename(target)
+
+
+def _drop_set_bits(folder: Path) -> None:
+    """No program that was installed runs as its owner for somebody else."""
+    for current, _, names in os.walk(folder):
+        for name in names:
+            file = Path(current, name)
+            mode = file.lstat().st_mode
+            if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
+                file.chmod(stat.S_IMODE(mode) & 0o777)
 
 
 def _remove(folder: Path) -> None:

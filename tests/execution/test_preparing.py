@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
+from engine.execution.environments import _beside, _restore, _swap
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, NotBegun, Place
@@ -345,6 +348,43 @@ def test_what_a_package_writes_elsewhere_is_discarded(world: World) -> None:
 
     assert (top / "cart.js").read_text() == "mine"
     assert not (top / ".git/hooks/x").exists()
+
+
+def test_a_command_that_puts_nothing_in_place_changes_nothing(world: World) -> None:
+    needs("npm")
+    lock = {"name": "a", "lockfileVersion": 3, "packages": {"": {"name": "a"}}}
+    top = project(world, {"package.json": {"name": "a"}, "package-lock.json": lock})
+    (top / "node_modules/mine").mkdir(parents=True)
+
+    view = world.run("prepare_environment", command=["npm ci"])
+
+    assert view.state is SessionState.CANNOT_RUN, told(world, view)
+    assert "`npm ci` put nothing into node_modules, so nothing was changed" in view.summary
+    assert (top / "node_modules/mine").is_dir()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_folder_is_put_in_place_of_another(tmp_path: Path, elsewhere: bool) -> None:
+    disk = Path("/dev/shm") if elsewhere else tmp_path
+    if elsewhere and not os.access(disk, os.W_OK):
+        pytest.skip("there is no other disk here")
+    fresh = Path(tempfile.mkdtemp(dir=disk))
+    (fresh / "tool").write_text("new")
+    (fresh / "tool").chmod(0o4755)
+    (fresh / "link").symlink_to("tool")
+    target = tmp_path / "tree/.venv"
+    (target / "old").mkdir(parents=True)
+
+    _swap(fresh, target)
+
+    assert sorted(path.name for path in target.iterdir()) == ["link", "tool"]
+    assert (target / "link").readlink() == Path("tool")
+    assert stat.S_IMODE((target / "tool").stat().st_mode) == 0o755
+    assert list((tmp_path / "tree").iterdir()) == [target]
+    assert not fresh.exists()
+    target.rename(_beside(target, "old"))  # as a crash leaves it
+    _restore(target)
+    assert (target / "tool").read_text() == "new"
 
 
 # -- what each tool does --------------------------------------------------------------------------------------------
