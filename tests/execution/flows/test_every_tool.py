@@ -91,8 +91,8 @@ def package(script: str) -> dict[str, str]:
 
 NODE = ("node", "npm")
 CASES = [
-    Case("pytest", {"pyproject.toml": ""}, "tests/test_cart.py", PYTEST, PYTEST_BAD, "tests/test_cart.py::test_bad",
-         python="pytest"),
+    Case("pytest", {"pyproject.toml": "", ".gitignore": ".venv\n"}, "tests/test_cart.py", PYTEST, PYTEST_BAD,
+         "tests/test_cart.py::test_bad", python="pytest"),
     Case("poetry", {"poetry.toml": '[virtualenvs]\npath = "envs"\n', "pyproject.toml": '[tool.poetry]\nname = "shop"\n'
          'version = "1"\ndescription = ""\nauthors = []\n[tool.poetry.dependencies]\npython = "*"\n',
          ".gitignore": "envs\n"},
@@ -105,8 +105,9 @@ CASES = [
     Case("unittest", {"setup.py": ""}, "tests/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad",
          python="bare"),
     Case("tox", {"tox.ini": "[tox]\nenv_list = py\nno_package = true\n[testenv]\nskip_install = true\n"
-         "commands = python -m unittest discover -v -s tests\n", "requirements.txt": "pytest\n"}, "tests/test_cart.py",
-         UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad", ("tox",), lacking="tox", python="bare"),
+         "commands = python -m unittest discover -v -s tests\n", "requirements.txt": "pytest\n",
+         ".gitignore": "__pycache__\n"}, "tests/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad",
+         ("tox",), lacking="tox", python="bare"),
     Case("nox", {"noxfile.py": 'import nox\n@nox.session(venv_backend="none")\ndef tests(session):\n    session.run('
          '"python3", "-m", "unittest", "discover", "-v", "-s", "tests")\n', "requirements.txt": "pytest\n"},
          "tests/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad", ("nox",), lacking="nox",

@@ -727,14 +727,24 @@ def _packages(place: _Place) -> tuple[Packages, ...]:
 def _kept_by(place: _Place, rows: Sequence[Keeper]) -> Packages:
     for folder in python.upwards(place.folder, place.root):
         here = place if folder == place.folder else place.above(folder)
-        for row in rows:
-            name, _, pattern = row.members.partition(":")
-            shares = row.members and name in here.names and (not pattern or here.says((name,), pattern))
-            locks = here.files(row.locks) if here is place or shares else []
-            if locks or (shares and here is not place):
-                return _bound(here, row, locks[0] if locks else "")
+        holding = rows if here is place else [row for row in rows if _holds_members(here, row)]
+        for row in holding:
+            if locks := here.files(row.locks):
+                return _bound(here, row, locks[0])
+        if holding and here is not place:
+            return _bound(here, _said(here, holding), "")
+    return _bound(place, _said(place, rows), "")
+
+
+def _holds_members(above: _Place, row: Keeper) -> bool:
+    name, _, pattern = row.members.partition(":")
+    return name in above.names and (not pattern or above.says((name,), pattern) is not None)
+
+
+def _said(place: _Place, rows: Sequence[Keeper]) -> Keeper:
+    """The one that the manifest names, else the usual one."""
     saying = [row for row in rows if row.says and place.says(place.files(row.manifests), row.says)]
-    return _bound(place, next(iter([*saying, *(row for row in rows if not row.says)]), rows[0]), "")
+    return next(iter([*saying, *(row for row in rows if not row.says)]), rows[0])
 
 
 def _bound(place: _Place, row: Keeper, lock: str) -> Packages:
