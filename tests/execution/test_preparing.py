@@ -9,19 +9,19 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
-from engine.execution.environments import _beside, _restore, _swap
+from engine.execution.environments import _beside, _restore, _swap, put_in_place
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, NotBegun, Place
 from engine.execution.runners.flow_runner import FlowRunner
-from engine.execution.runners.toolchains.installing import failure, installations, lock_updates
+from engine.execution.runners.toolchains.installing import Installation, failure, installations, lock_updates
 from engine.execution.runners.toolchains.projects import packages_of, project_at
 from engine.execution.sandbox import best_sandbox
 from engine.safety.gate import GateFacts, rows
@@ -137,6 +137,9 @@ def test_npm_ci(world: World) -> None:
     view = world.run("prepare_environment", command=command_of(top))
 
     assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert world.transcript(view).startswith(
+        "Install packages · sandbox: bubblewrap, network only to registry.npmjs.org\n`npm ci`; network: "
+    )
     assert (top / "node_modules/left-pad/package.json").is_file()
     assert (top / "node_modules/.gitignore").read_text() == "*\n"
     assert world.watcher.ended[-1][1].facts["next"] == "run_tests"
@@ -256,7 +259,7 @@ def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: Worl
 
 def test_go_and_cargo_look_where_packages_were_put(agents: World) -> None:
     def look(job: Job) -> FlowResult:
-        caches = job.bench.confinement.caches  # type: ignore[attr-defined]
+        caches = cast(LiveSession, job.bench).confinement.caches
         before = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
         (caches / "go-mod").mkdir()
         after = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
@@ -351,16 +354,22 @@ def test_what_a_package_writes_elsewhere_is_discarded(world: World) -> None:
 
 
 def test_a_command_that_puts_nothing_in_place_changes_nothing(world: World) -> None:
-    needs("npm")
-    lock = {"name": "a", "lockfileVersion": 3, "packages": {"": {"name": "a"}}}
-    top = project(world, {"package.json": {"name": "a"}, "package-lock.json": lock})
+    top = project(world, {"package.json": {"name": "a"}})
     (top / "node_modules/mine").mkdir(parents=True)
+    nothing = Installation("", (("true",),), (), (), ("node_modules",))
 
-    view = world.run("prepare_environment", command=["npm ci"])
+    def work(job: Job) -> FlowResult:
+        with put_in_place(cast(LiveSession, job.bench), nothing, top):
+            job.run(["true"])
+            job.run(["touch", ".pnp.cjs"])
+        return FlowResult("fine")
+
+    view = world.script(Place.INSTALL, work)
 
     assert view.state is SessionState.CANNOT_RUN, told(world, view)
-    assert "`npm ci` put nothing into node_modules, so nothing was changed" in view.summary
+    assert "`true` put nothing into node_modules, so nothing was changed" in view.summary
     assert (top / "node_modules/mine").is_dir()
+    assert not (top / ".pnp.cjs").exists()
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,9 @@ class FlowRunner:
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Run the flow to its end, or raise why not."""
         flow, parameters = self._resolve(live.assignment)
-        live.say(f"{flow.title} · sandbox: {live.sandbox.describe(network=live.confinement.network)}")
+        installation = _installation(flow, parameters, Path(live.assignment.workspace))
+        network, hosts = (False, installation.hosts) if installation else (live.confinement.network, ())
+        live.say(f"{flow.title} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
         place = flow.place
         with self._grounds.take(live, place) as ground:
             job = Job(
@@ -78,7 +80,7 @@ class FlowRunner:
                 git=live.git(ground.git),
                 bench=live,
             )
-            with _installing(live, flow, parameters):
+            with _installing(live, installation, place) if installation else nullcontext():
                 result = flow.run(job)
             wrote = self._grounds.discarded(live)
             write = self._grounds.keep(
@@ -118,18 +120,13 @@ def _installation(flow: Flow, parameters: Any, workspace: Path) -> Installation 
 
 
 @contextmanager
-def _installing(live: LiveSession, flow: Flow, parameters: BaseModel) -> Iterator[None]:
-    """For a flow that installs: the network that it needs, and what it made put in place. Nothing for every other."""
-    workspace = Path(live.assignment.workspace)
-    installation = _installation(flow, parameters, workspace)
-    if installation is None:
-        yield
-        return
+def _installing(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
+    """What a flow that installs needs: the network, and what it made put in place."""
     live.say(installation.words)
-    with ExitStack() as stack:
-        stack.enter_context(reaching(live, installation.hosts))
-        if flow.place is Place.INSTALL:
-            stack.enter_context(put_in_place(live, installation, workspace))
+    with reaching(live, installation.hosts):
+        if place is Place.INSTALL:
+            with put_in_place(live, installation, Path(live.assignment.workspace)):
+                yield
         else:
             (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
-        yield
+            yield
