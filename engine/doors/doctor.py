@@ -53,6 +53,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         _gateway(home, settings),
         *_missing_workspaces(home, settings),
         *_without_sandbox(settings),
+        *_prepared(settings),
         *_variables(os.environ),
         _database(home.database),
         *_readers(home.database),
@@ -161,6 +162,17 @@ def _without_sandbox(settings: Settings) -> list[Check]:
         )
         for path, workspace in settings.workspaces.items()
         if workspace.without_sandbox
+    ]
+
+
+def _prepared(settings: Settings) -> list[Check]:
+    """Workspaces whose settings let packages be installed into fresh worktrees without asking each time."""
+    return [
+        Check(
+            "config", OK, f"{dotted(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, with network"
+        )
+        for path, workspace in settings.workspaces.items()
+        if workspace.prepare
     ]
 
 

@@ -18,9 +18,12 @@ from engine.config import SettingsSource
 from engine.execution import snapshots
 from engine.execution.changesets import Captured, ChangeSets
 from engine.execution.continuing import continued
+from engine.execution.environments import reaching
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
-from engine.execution.runners.flow import CannotRun, NotBegun, Place
+from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
+from engine.execution.runners.toolchains.installing import Installation, failure, installations
+from engine.execution.runners.toolchains.projects import packages_of
 from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches, written
 from engine.execution.snapshots import Snapshot
@@ -34,6 +37,7 @@ log = logging.getLogger(__name__)
 UNDO_NOTES = {
     Place.OPERATOR_TREE: "only looks at your tree; nothing to undo",
     Place.CHECK: "only checks; what it writes into your tree is discarded, so there is nothing to undo",
+    Place.INSTALL: "installs packages; see what it creates",
     Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
     Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
 }
@@ -131,14 +135,19 @@ class Grounds:
         provider went away, somebody stopped it or the engine died. Half of the work is better than none, but not when
         the operator undid its card.
 
-        Raises `CannotRun` when `setup` fails, `Refusal` when git cannot make a worktree."""
+        Raises `CannotRun` when `setup` fails or the place cannot be had, `Refusal` when git cannot make a worktree."""
         workspace = Path(live.assignment.workspace)
         git = Git(workspace).pin()
         common = git.repository.common
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
-        over = place is Place.CHECK and live.sandbox.overlays(live.confinement)
+        over = place in (Place.CHECK, Place.INSTALL) and live.sandbox.overlays(live.confinement)
+        if place is Place.INSTALL and not over:
+            told = (
+                f"packages are put into your tree only from a sandbox that lays over it; {live.sandbox.name} does not"
+            )
+            raise CannotRun(told, "install bubblewrap, or run the command in a terminal")
         # Nobody lands in files that commands of this session may write to.
-        writes = place is Place.OPERATOR_TREE or not live.sandbox.confines
+        writes = place in (Place.OPERATOR_TREE, Place.INSTALL) or not live.sandbox.confines
         with self._changes.writing(live.id, workspace, live.sandbox) if writes else nullcontext():
             if over or place is Place.OPERATOR_TREE:
                 own = _with_state(Ground(workspace, git))
@@ -159,6 +168,10 @@ class Grounds:
             onto = self._changes.onto(former) if former else None
             worktree = self._worktrees.create(live.id, workspace, onto=onto)
             live.confine(replace(live.confinement, folder=worktree.folder))
+            if worktree.included.words:
+                live.note(worktree.included.words)
+            if salvage is not None:
+                self._prepare(live, worktree)
             self._set_up(live, worktree)
             if salvage is not None:
                 self._worktrees.worth_keeping(worktree)  # from here on a crash loses nothing either
@@ -248,6 +261,23 @@ class Grounds:
         self._worktrees.remove(live.id)
         self._worktrees.let_go(Path(live.assignment.workspace), live.id)
 
+    def _prepare(self, live: LiveSession, worktree: Worktree) -> None:
+        """Install the project's packages into the worktree of an agent, where the workspace's settings allow that. A
+        failure is said and is not fatal: the agent may need none of them."""
+        if not self._settings.current.workspace(live.assignment.workspace).prepare:
+            return
+        found = packages_of(worktree.folder)
+        wanted = [one for path in found for one in installations(worktree.folder, found, path)]
+        for installation in dict.fromkeys(wanted):  # members of a workspace are installed with it
+            live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)} alone")
+            try:
+                with reaching(live, installation.hosts):
+                    _installed(live, installation, worktree.folder)
+            except FlowUnable as error:
+                live.note(f"not prepared: {error}", error=True)
+        if (worktree.folder / ".venv" / "bin" / "python").exists():
+            live.confine(replace(live.confinement, prepared=True))
+
     def _set_up(self, live: LiveSession, worktree: Worktree) -> None:
         setup = self._settings.current.workspace(live.assignment.workspace).setup.strip()
         if not setup:
@@ -302,6 +332,16 @@ class Grounds:
             return stored.id
 
         return write
+
+
+def _installed(live: LiveSession, installation: Installation, folder: Path) -> None:
+    """Run the commands of an installation in a worktree. Raises `FlowUnable` when one failed."""
+    if installation.cache:
+        (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
+    for command in installation.commands:
+        done = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
+        if not done.ok:
+            raise failure(command, done, installation.hosts)
 
 
 def bounded(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:

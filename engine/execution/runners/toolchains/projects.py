@@ -461,7 +461,11 @@ class _Place:
 
     @cached_property
     def interpreters(self) -> list[tuple[str, Path]]:
-        return python.interpreters(self.workspace, self.top)
+        found = python.interpreters(self.workspace, self.top)
+        if self.folder != self.workspace:  # a worktree that was prepared has an environment of its own
+            own = self.folder / ".venv" / "bin" / "python"
+            found = [*([(".venv of the worktree", own)] if own.exists() else []), *found]
+        return found
 
     @cached_property
     def scripts(self) -> dict[str, str]:
@@ -811,6 +815,14 @@ def projects(folder: Path, workspace: Path | None = None, *, git: Git | None = N
             found.append(_looked_at(place, path, partial(tests.has, path)))
     divided = _divided(found)
     return tuple(_own_share(project, divided, tests) for project in divided)
+
+
+def packages_of(folder: Path, *, git: Git | None = None) -> dict[str, tuple[Packages, ...]]:
+    """What installs the packages of each folder with a manifest, by its path from the top `folder` of a repository. One
+    look at git and at files: quicker than `projects`, for nothing is asked about tests."""
+    tracked, _ = _listed(git or Git(folder))
+    places = {path: _Place(folder / path, folder / path, folder, folder) for path in ["", *_folders(tracked)]}
+    return {path: _packages(place) for path, place in places.items()}
 
 
 def _listed(git: Git) -> tuple[list[str], list[str]]:
