@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.templates import branches, due, history, quality, tests
+from engine.prediction.templates import branches, due, environments, history, quality, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
@@ -31,6 +31,8 @@ TEMPLATES: Final[tuple[Template, ...]] = (
 """What is asked of a workspace as a whole."""
 
 PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+    environments.prepare_environment,
+    environments.update_lock,
     tests.bisect,
     tests.still_red,
     tests.rerun_failing,
