@@ -7,7 +7,8 @@ from tests.situations.conftest import Situation
 
 LOCK = (
     '{{"name": "web", "lockfileVersion": 3, "packages": {{'
-    '"": {{"name": "web", "dependencies": {{"is-number": "{0}"}}}}, "node_modules/is-number": {{"version": "7.0.0"}}}}}}\n'
+    '"": {{"name": "web", "dependencies": {{"is-number": "{0}"}}}}, '
+    '"node_modules/is-number": {{"version": "7.0.0"}}}}}}\n'
 )
 
 

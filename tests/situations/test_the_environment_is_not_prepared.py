@@ -42,7 +42,7 @@ def test_python_without_pytest(monday: Situation, monkeypatch: pytest.MonkeyPatc
     monday.commit(
         "Shop",
         {
-            "pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n[project.optional-dependencies]\ntest = ["pytest"]\n',
+            "pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n',
             "shop.py": "PRICE = 1\n",
             "tests/test_shop.py": "import shop\n\n\ndef test_price():\n    assert shop.PRICE == 1\n",
         },
