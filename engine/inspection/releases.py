@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from statistics import median
 from typing import Final
 
@@ -19,7 +20,7 @@ from engine.inspection.history import Change
 DAY: Final = 86_400
 
 FEWEST: Final = 4
-"""Fewer releases have no rhythm."""
+"""Fewer releases have no rhythm: the next is due when it is prepared."""
 
 LAST: Final = 12
 """The rhythm is that of the last so many intervals."""
@@ -41,7 +42,8 @@ _DEVELOPS: Final = re.compile(r"(?i)\bdev(?:elop(?:ment)?)?\d*\b|-snapshot\b|^\s
 @dataclass(frozen=True, slots=True)
 class Rhythm:
     """How a project is released. `tag`: the newest release, `at` its second since 1970. `commits`: how many non-merge
-    commits there are since. `usual_days`, `usual_commits`: the medians of its last intervals. `preparing`: the subject
+    commits there are since. `usual_days`, `usual_commits`: the medians of its last intervals, infinite while there are
+    fewer than `FEWEST` releases. `preparing`: the subject
     of a commit since that prepares a release, "" when there is none. `files` are all that changed since."""
 
     tag: str
@@ -80,7 +82,7 @@ def _version(subject: str) -> str:
 
 
 def rhythm_of(history: Sequence[Change]) -> Rhythm | None:
-    """The rhythm up to the newest commit; None while there are fewer than `FEWEST` releases."""
+    """The rhythm up to the newest commit; None without a release."""
     releases: list[tuple[int, int, str]] = []  # position among non-merge commits, second, tag
     number = 0
     preparing = ""
@@ -97,17 +99,18 @@ def rhythm_of(history: Sequence[Change]) -> Rhythm | None:
             releases.append((number, change.at, named))
             preparing = ""
             files = set()
-    if len(releases) < FEWEST:
+    if not releases:
         return None
     last = releases[-LAST - 1 :]
     pairs = list(pairwise(last))
+    rhythmic = len(releases) >= FEWEST
     place, at, tag = releases[-1]
     return Rhythm(
         tag=tag,
         at=at,
         commits=number - place,
-        usual_days=median(max(0, after[1] - one[1]) for one, after in pairs) / DAY,
-        usual_commits=median(after[0] - one[0] for one, after in pairs),
+        usual_days=median(max(0, after[1] - one[1]) for one, after in pairs) / DAY if rhythmic else inf,
+        usual_commits=median(after[0] - one[0] for one, after in pairs) if rhythmic else inf,
         preparing=preparing,
         files=frozenset(files),
     )

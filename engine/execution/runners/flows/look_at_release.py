@@ -47,6 +47,4 @@ class LookAtRelease:
         inside = ", ".join(f"{len(lines)} {section.lower()}" for section, lines in entries.items() if lines)
         summary = f"{count(len(subjects), 'commit')} since {since}, {told} that users notice"
         facts = {"since": job.parameters.since, "commits": len(subjects), "entries": entries}
-        if told:
-            return FlowResult(f"{summary}: {inside}", facts=facts | {"next": "draft_changelog"})
-        return FlowResult(summary, facts=facts)
+        return FlowResult(f"{summary}: {inside}" if told else summary, facts=facts)
