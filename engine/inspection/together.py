@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from math import log, sqrt
+from math import fsum, log, sqrt
 from operator import itemgetter
 from typing import Final
 
@@ -138,7 +138,7 @@ class Habits:
         whole = rarity.of(marks)
         total, ends = DOUBT, defaultdict[str, float](float)
         seen = defaultdict[str, int](int)
-        for place in set(chain.from_iterable(places[-LAST:] for places in recent.values())):
+        for place in sorted(set(chain.from_iterable(places[-LAST:] for places in recent.values()))):
             others = self._files[place] - present
             shared, further = rarity.of(self._marks[place] & marks), rarity.of(self._marks[place] - marks)
             # One further file is what is asked for: it makes a commit no less alike. The weightiest, for each alike.
@@ -203,7 +203,7 @@ class _Rarity:
 
     def of(self, marks: Iterable[str]) -> float:
         """Of all the marks together, >= 0."""
-        return sum(self._known.get(mark) or self._one(mark) for mark in marks)
+        return fsum(self._known.get(mark) or self._one(mark) for mark in marks)
 
     def _one(self, mark: str) -> float:
         places = self._changed.get(mark, ())
