@@ -8,6 +8,7 @@ commit has prepared it: that says most.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -43,8 +44,9 @@ _DEVELOPS: Final = re.compile(r"(?i)\bdev(?:elop(?:ment)?)?\d*\b|-snapshot\b|^\s
 class Rhythm:
     """How a project is released. `tag`: the newest release, `at` its second since 1970. `commits`: how many non-merge
     commits there are since. `usual_days`, `usual_commits`: the medians of its last intervals, infinite while there are
-    fewer than `FEWEST` releases. `preparing`: the subject
-    of a commit since that prepares a release, "" when there is none. `files` are all that changed since."""
+    fewer than `FEWEST` releases. `preparing`: the subject of a commit since that prepares a release, "" when there is
+    none. `files` are all that changed since. `usual_files`: those that changed before at least half of its last
+    releases; a change log that nobody keeps is not among them."""
 
     tag: str
     at: int
@@ -53,6 +55,7 @@ class Rhythm:
     usual_commits: float
     preparing: str
     files: frozenset[str]
+    usual_files: frozenset[str]
 
     def days(self, now: float) -> float:
         """Days since the newest release at a second since 1970."""
@@ -83,7 +86,7 @@ def _version(subject: str) -> str:
 
 def rhythm_of(history: Sequence[Change]) -> Rhythm | None:
     """The rhythm up to the newest commit; None without a release."""
-    releases: list[tuple[int, int, str]] = []  # position among non-merge commits, second, tag
+    releases: list[tuple[int, int, str, frozenset[str]]] = []  # non-merge commits up to it, second, tag, its files
     number = 0
     preparing = ""
     files: set[str] = set()
@@ -96,7 +99,7 @@ def rhythm_of(history: Sequence[Change]) -> Rhythm | None:
             preparing = change.subject
         named = next(filter(is_release, change.tags), "")
         if named:
-            releases.append((number, change.at, named))
+            releases.append((number, change.at, named, frozenset(files)))
             preparing = ""
             files = set()
     if not releases:
@@ -104,7 +107,8 @@ def rhythm_of(history: Sequence[Change]) -> Rhythm | None:
     last = releases[-LAST - 1 :]
     pairs = list(pairwise(last))
     rhythmic = len(releases) >= FEWEST
-    place, at, tag = releases[-1]
+    place, at, tag, _ = releases[-1]
+    before = Counter(path for one in last[-LAST:] for path in one[3])
     return Rhythm(
         tag=tag,
         at=at,
@@ -113,4 +117,5 @@ def rhythm_of(history: Sequence[Change]) -> Rhythm | None:
         usual_commits=median(after[0] - one[0] for one, after in pairs) if rhythmic else inf,
         preparing=preparing,
         files=frozenset(files),
+        usual_files=frozenset(path for path, times in before.items() if 2 * times >= len(last[-LAST:])),
     )

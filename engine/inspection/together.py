@@ -42,6 +42,9 @@ LAST: Final = 60
 TIE: Final = 20
 """The firmness of a tie is that of the last so many commits of a file."""
 
+FEWEST_TOGETHER: Final = 3
+"""Two commits are no habit."""
+
 ALIKE: Final = 3
 """The exponent of likeness: a commit half as alike counts an eighth."""
 
@@ -54,14 +57,17 @@ FOLDER_WEIGHT: Final = 0.5
 ONE_SIGMA: Final = 1.0
 """The Wilson bound holds with 84 %."""
 
-LOWEST_BAR: Final = 0.52
+LOWEST_BAR: Final = 0.5
 """No score below it speaks, however regular the project."""
+
+UNPROVEN_BAR: Final = 0.55
+"""The bar while there are too few commits to set it by."""
 
 FALSE_ALARMS: Final = 0.02
 """The bar is where this share of the project's own commits would have been called incomplete."""
 
 JUDGED, FEWEST_JUDGED = 200, 50
-"""The bar is set by the last so many commits of several files; by the lowest alone while there are fewer than these."""
+"""The bar is set by the last so many commits of several files; there must be so many at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ class Habits:
                 if len(scores) == JUDGED:
                     break
         if len(scores) < FEWEST_JUDGED:
-            return LOWEST_BAR
+            return UNPROVEN_BAR
         return max(LOWEST_BAR, sorted(scores)[-1 - int(FALSE_ALARMS * len(scores))])
 
     def _score(self, place: int) -> float:
@@ -137,7 +143,6 @@ class Habits:
         rarity = _Rarity(self._changed, oldest, before)
         whole = rarity.of(marks)
         total, ends = DOUBT, defaultdict[str, float](float)
-        seen = defaultdict[str, int](int)
         for place in sorted(set(chain.from_iterable(places[-LAST:] for places in recent.values()))):
             others = self._files[place] - present
             shared, further = rarity.of(self._marks[place] & marks), rarity.of(self._marks[place] - marks)
@@ -147,10 +152,9 @@ class Habits:
             total += weight
             for path in others:
                 ends[path] += weight
-                seen[path] += 1
         best: Partner | None = None
         for path, weight in sorted(sorted(ends.items()), key=itemgetter(1), reverse=True)[:3]:
-            if seen[path] < 2 or self._is_gone(path, before):
+            if self._is_gone(path, before):
                 continue
             bound, _, because, together, of = max(self._ties(path, recent), default=(0.0, False, "", 0, 0))
             score = sqrt(weight / total * bound)
@@ -163,7 +167,8 @@ class Habits:
         many of how many commits they changed together."""
         for mark, places in recent.items():
             last = places[-TIE:]
-            if together := sum(path in self._files[place] for place in last):
+            together = sum(path in self._files[place] for place in last)
+            if together >= FEWEST_TOGETHER:
                 bound = wilson_lower_bound(together, len(last), ONE_SIGMA)
                 yield bound, not is_group(mark), mark, together, len(last)
 

@@ -45,8 +45,8 @@ def changes_together(context: WorkspaceContext) -> list[Proposal]:
 
 def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
     """A release is due or being prepared, and the project's change log says nothing of it yet."""
-    found, tool = _due(context), context.tool
-    if found is None or tool is None or not tool.changelog or tool.changelog in found.files:
+    found = _due(context)
+    if found is None or context.tool is None or not _log_lacks_it(context, found):
         return []
     tag = plain(found.tag, 30)
     return [
@@ -54,7 +54,7 @@ def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
             context,
             "draft_changelog",
             f"Add the {count(found.commits, 'commit')} since {tag} to the unreleased section of "
-            f"{plain(tool.changelog, 30)}",
+            f"{plain(context.tool.changelog, 30)}",
             _why(found, context.now),
             subject=f"since {found.tag}",
             facts={"since": found.tag},
@@ -67,8 +67,8 @@ def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
 
 def release_due(context: WorkspaceContext) -> list[Proposal]:
     """A release is due or being prepared, and the change log, where the project keeps one, is written."""
-    found, tool = _due(context), context.tool
-    if found is None or (tool is not None and tool.changelog and tool.changelog not in found.files):
+    found = _due(context)
+    if found is None or _log_lacks_it(context, found):
         return []
     return [
         offer(
@@ -83,6 +83,12 @@ def release_due(context: WorkspaceContext) -> list[Proposal]:
             about=f"release {found.tag}",
         )
     ]
+
+
+def _log_lacks_it(context: WorkspaceContext, found: Rhythm) -> bool:
+    """Whether the project keeps a change log that did not change since the last release."""
+    log = context.tool.changelog if context.tool is not None else ""
+    return log in found.usual_files and log not in found.files
 
 
 def _due(context: WorkspaceContext) -> Rhythm | None:
