@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import isfinite
 
 from engine.inspection.releases import Rhythm
@@ -59,7 +59,7 @@ def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
             subject=f"since {found.tag}",
             facts={"since": found.tag},
             parameters={"since": found.tag},
-            evidence_at=datetime.fromtimestamp(found.at, UTC),
+            evidence_at=_began(context, found),
             about=f"change log release {found.tag}",
         )
     ]
@@ -79,7 +79,7 @@ def release_due(context: WorkspaceContext) -> list[Proposal]:
             subject=f"since {found.tag}",
             facts={"since": found.tag},
             parameters={"since": found.tag},
-            evidence_at=datetime.fromtimestamp(found.at, UTC),
+            evidence_at=_began(context, found),
             about=f"release {found.tag}",
         )
     ]
@@ -101,6 +101,11 @@ def _due(context: WorkspaceContext) -> Rhythm | None:
         return None
     idle = not git.recent or context.now - git.recent[0].at > STILL_WORKED_ON
     return None if idle or all(ROUTINE.match(subject) for subject in git.subjects) else found
+
+
+def _began(context: WorkspaceContext, found: Rhythm) -> datetime | None:
+    """When the oldest of the commits that wait was made, as far back as is known."""
+    return oldest(commit.at for commit in context.git.recent[: found.commits]) if context.git is not None else None
 
 
 def _why(found: Rhythm, now: datetime) -> str:
