@@ -10,20 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates import branches, due, history, quality, tests, usual
+from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.templates import branches, due, environments, history, quality, tests, usual
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
+PartTemplate = Callable[[WorkspaceContext, Part], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
-    tests.bisect,
-    tests.still_red,
-    tests.rerun_failing,
     tests.failing_ci,
-    tests.run_tests,
-    tests.check_clean_head,
-    tests.hunt_flakes,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
@@ -33,14 +28,30 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     usual.release_due,
     history.prepare_meeting,
     history.summarise_day,
-    quality.fix_lint,
-    quality.lint,
     due.heartbeat,
 )
+"""What is asked of a workspace as a whole."""
+
+PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+    environments.prepare_environment,
+    environments.update_lock,
+    tests.bisect,
+    tests.still_red,
+    tests.rerun_failing,
+    tests.run_tests,
+    tests.check_clean_head,
+    tests.hunt_flakes,
+    quality.fix_lint,
+    quality.lint,
+)
+"""What is asked of each of its projects."""
 
 
 def propose(context: WorkspaceContext) -> list[Proposal]:
     """Everything that the state of the workspace suggests, unranked; [] when git could not be read."""
     if context.git is None:
         return []
-    return [proposal for template in TEMPLATES for proposal in template(context)]
+    found = [proposal for template in TEMPLATES for proposal in template(context)]
+    return found + [
+        proposal for part in context.parts for template in PART_TEMPLATES for proposal in template(context, part)
+    ]

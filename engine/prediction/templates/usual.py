@@ -46,7 +46,7 @@ def changes_together(context: WorkspaceContext) -> list[Proposal]:
 def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
     """A release is due or being prepared, and the project's change log says nothing of it yet."""
     found = _due(context)
-    if found is None or context.tool is None or not _log_lacks_it(context, found):
+    if found is None or not _log_lacks_it(context, found):
         return []
     tag = plain(found.tag, 30)
     return [
@@ -54,7 +54,7 @@ def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
             context,
             "draft_changelog",
             f"Add the {count(found.commits, 'commit')} since {tag} to the unreleased section of "
-            f"{plain(context.tool.changelog, 30)}",
+            f"{plain(_change_log(context), 30)}",
             _why(found, context.now),
             subject=f"since {found.tag}",
             facts={"since": found.tag},
@@ -85,9 +85,14 @@ def release_due(context: WorkspaceContext) -> list[Proposal]:
     ]
 
 
+def _change_log(context: WorkspaceContext) -> str:
+    """The change log at the top of the repository, "" when there is none."""
+    return next((part.project.changelog for part in context.parts if not part.project.path), "")
+
+
 def _log_lacks_it(context: WorkspaceContext, found: Rhythm) -> bool:
     """Whether the project keeps a change log that did not change since the last release."""
-    log = context.tool.changelog if context.tool is not None else ""
+    log = _change_log(context)
     return log in found.usual_files and log not in found.files
 
 

@@ -46,6 +46,11 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
         "Show how rules.toml changed with price.py",
     ),
     "look_at_release": ({"since": "v1.2"}, "List what a release would hold since v1.2"),
+    "prepare_environment": (
+        {"project": "packages/py", "command": ["uv sync --group test"]},
+        "Install the packages in packages/py: uv sync --group test",
+    ),
+    "update_lock": ({"command": ["uv lock"]}, "Update the lock file: uv lock"),
     "write_agents_md": (
         {"lessons": ["Use tabs", "Test first"]},
         "Write what was learnt here into AGENTS.md, 2 lessons:\n- Use tabs\n- Test first",

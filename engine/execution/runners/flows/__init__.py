@@ -18,11 +18,13 @@ from engine.execution.runners.flows.hunt_flakes import HuntFlakes
 from engine.execution.runners.flows.lint import FixLint, Lint
 from engine.execution.runners.flows.look_at_release import LookAtRelease
 from engine.execution.runners.flows.look_together import LookTogether
+from engine.execution.runners.flows.prepare_environment import PrepareEnvironment
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
 from engine.execution.runners.flows.report_branches import ReportBranches
 from engine.execution.runners.flows.review_unpushed import ReviewUnpushed
 from engine.execution.runners.flows.run_tests import RunTests
 from engine.execution.runners.flows.summarise_day import SummariseDay
+from engine.execution.runners.flows.update_lock import UpdateLock
 from engine.execution.runners.flows.write_agents_md import WriteAgentsMd
 
 __all__ = ["FLOWS"]
@@ -40,6 +42,8 @@ _EVERY: tuple[Flow, ...] = (
     ReviewUnpushed(),
     ReportBranches(),
     SummariseDay(),
+    PrepareEnvironment(),
+    UpdateLock(),
     WriteAgentsMd(),
     LookTogether(),
     LookAtRelease(),
