@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.templates import branches, due, environments, history, quality, tests
+from engine.prediction.templates import branches, due, environments, history, quality, tests, usual
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
@@ -23,7 +23,9 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     branches.forecast_conflicts,
     branches.report_branches,
     history.waiting_work,
-    history.draft_changelog,
+    usual.changes_together,
+    usual.draft_changelog,
+    usual.release_due,
     history.prepare_meeting,
     history.summarise_day,
     due.heartbeat,

@@ -16,6 +16,8 @@ from engine.execution.runners.flows.draft_changelog import DraftChangelog
 from engine.execution.runners.flows.forecast_conflicts import ForecastConflicts
 from engine.execution.runners.flows.hunt_flakes import HuntFlakes
 from engine.execution.runners.flows.lint import FixLint, Lint
+from engine.execution.runners.flows.look_at_release import LookAtRelease
+from engine.execution.runners.flows.look_together import LookTogether
 from engine.execution.runners.flows.prepare_environment import PrepareEnvironment
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
 from engine.execution.runners.flows.report_branches import ReportBranches
@@ -43,6 +45,8 @@ _EVERY: tuple[Flow, ...] = (
     PrepareEnvironment(),
     UpdateLock(),
     WriteAgentsMd(),
+    LookTogether(),
+    LookAtRelease(),
 )
 
 FLOWS: Mapping[str, Flow] = MappingProxyType({flow.name: flow for flow in _EVERY})
