@@ -18,7 +18,7 @@ from engine.config import SettingsSource
 from engine.execution import snapshots
 from engine.execution.changesets import Captured, ChangeSets
 from engine.execution.continuing import continued
-from engine.execution.environments import reaching
+from engine.execution.environments import keep_out_of_git, reaching
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
@@ -269,7 +269,7 @@ class Grounds:
         found = packages_of(worktree.folder)
         wanted = [one for path in found for one in installations(worktree.folder, found, path)]
         for installation in dict.fromkeys(wanted):  # members of a workspace are installed with it
-            live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)} alone")
+            live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")
             try:
                 with reaching(live, installation.hosts):
                     _installed(live, installation, worktree.folder)
@@ -342,6 +342,8 @@ def _installed(live: LiveSession, installation: Installation, folder: Path) -> N
         done = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
         if not done.ok:
             raise failure(command, done, installation.hosts)
+    for place in installation.made:
+        keep_out_of_git(folder, place)
 
 
 def bounded(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:

@@ -79,7 +79,7 @@ def test_a_card_says_the_command_the_network_and_what_becomes_of_the_tree(world:
     info = world.launcher.check(world.assignment("prepare_environment", command=["npm ci"]))
 
     assert info.takes
-    assert info.does == "`npm ci`; network: registry.npmjs.org alone; creates node_modules in your tree"
+    assert info.does == "`npm ci`; network: registry.npmjs.org; creates node_modules in your tree"
     assert info.undo_note == "creates node_modules in your tree; to undo: rm -r node_modules"
     assert info.sandbox.endswith("network only to registry.npmjs.org")
     assert not info.check_only
@@ -217,8 +217,9 @@ def agents(world: World) -> World:
 
 def test_an_agents_worktree_is_prepared_once_it_is_allowed(agents: World) -> None:
     needs("python3", host=PYPI)
-    top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"})
+    top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}, "")
     (top / ".venv/bin").mkdir(parents=True)
+    (top / ".venv/.gitignore").write_text("*\n")
     (top / ".venv/bin/python").symlink_to("/usr/bin/false")  # the operator's own is not the worktree's
     agents.settings_now = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
 
@@ -226,7 +227,7 @@ def test_an_agents_worktree_is_prepared_once_it_is_allowed(agents: World) -> Non
 
     assert f"worktrees/{view.id}/.venv" in view.summary, told(agents, view)
     assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in agents.transcript(view)
-    assert "network: pypi.org, files.pythonhosted.org alone" in agents.transcript(view)
+    assert "network: pypi.org, files.pythonhosted.org" in agents.transcript(view)
     assert agents.changes.list() == []  # what was installed is no part of its diff
 
 

@@ -101,7 +101,7 @@ class Installation:
         """What a card says: the command, the network that it needs, and what becomes of the operator's tree."""
         where = f" in {self.folder}" if self.folder else ""
         after = f"the diff of {self.lock} waits for you" if self.updates_lock else self.places
-        return sanitise(f"`{self.command}`{where}; network: {', '.join(self.hosts)} alone; {after}")
+        return sanitise(f"`{self.command}`{where}; network: {', '.join(self.hosts)}; {after}")
 
     @property
     def done(self) -> str:
