@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.toolchains import findings, readers
-from engine.execution.runners.toolchains.projects import Toolchain, project_at
+from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.runners.toolchains.python import imports, module_of, related
 from engine.execution.runners.toolchains.shapes import Ended, Finding, inside, operand
 from engine.execution.runners.toolchains.table import TESTERS
@@ -144,13 +145,13 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
 
 def test_cargo_totals_and_names() -> None:
-    check = readers.cargo(ended(CARGO, 101))
+    check = readers.CARGO(ended(CARGO, 101))
     assert (check.passed, check.failed, check.skipped, check.errors, check.seconds) == (3, 1, 1, 0, 0.75)
     assert check.failing == ("cart::tests::prints",)
 
 
 def test_cargo_that_does_not_compile() -> None:
-    check = readers.cargo(ended("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101))
+    check = readers.CARGO(ended("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101))
     assert (check.passed, check.failed, check.errors) == (0, 0, 1)
     assert check.failing == ("error[E0425]: cannot find value `x` in this scope",)
 
@@ -203,7 +204,7 @@ FAIL
 
 
 def test_go_text() -> None:
-    check = readers.go(ended(GO))
+    check = readers.GO(ended(GO))
     assert (check.passed, check.failed, check.skipped, check.errors) == (2, 1, 1, 1)
     assert check.failing == ("example.com/shop/cart::TestTax/gift_1.5", "example.com/shop/broken")
     assert check.durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
