@@ -422,6 +422,38 @@ def test_the_package_manager_is_that_of_the_lock_file(
     assert project.packages[0].keeper == manager
 
 
+@pytest.mark.parametrize(
+    ("files", "keeper", "install"),
+    [
+        ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest"]\n', "uv.lock": ""}, "uv", "uv sync --group test"),
+        ({"pyproject.toml": "[tool.poetry]\n"}, "poetry", "poetry install"),
+        ({"pyproject.toml": "", "pdm.lock": ""}, "pdm", "pdm sync -d"),
+        ({"Pipfile": ""}, "pipenv", "pipenv install --dev"),
+        ({"requirements.txt": ""}, "pip", "python3 -m venv .venv && .venv/bin/pip install pytest -r requirements.txt"),
+        ({"package.json": "{}", "package-lock.json": ""}, "npm", "npm ci"),
+        ({"package.json": '{"packageManager": "pnpm@9"}'}, "pnpm", "pnpm install"),
+        ({"package.json": "{}", "pnpm-lock.yaml": ""}, "pnpm", "pnpm install --frozen-lockfile"),
+        ({"package.json": "{}", "yarn.lock": ""}, "yarn", "yarn install --frozen-lockfile"),
+        ({"package.json": "{}", "yarn.lock": "", ".yarnrc.yml": ""}, "yarn", "yarn install --immutable"),
+        ({"package.json": "{}", "bun.lockb": ""}, "bun", "bun install --frozen-lockfile"),
+        ({"go.mod": "", "go.sum": ""}, "go", "go mod download"),
+        ({"Cargo.toml": "", "Cargo.lock": ""}, "cargo", "cargo fetch --locked"),
+        ({"build.gradle": "", "gradlew": ""}, "gradle", "./gradlew --console=plain testClasses"),
+        ({"pom.xml": ""}, "maven", "mvn --batch-mode dependency:go-offline"),
+        ({"Gemfile": ""}, "bundler", "bundle install"),
+        ({"composer.json": "{}"}, "composer", "composer install --no-interaction --no-scripts"),
+        ({"mix.exs": ""}, "mix", "mix deps.get"),
+        ({"a.csproj": "", "packages.lock.json": ""}, "dotnet", "dotnet restore --locked-mode"),
+    ],
+)
+def test_what_installs_the_packages(tmp_path: Path, files: dict[str, str], keeper: str, install: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    packages = project_at(tmp_path).packages[0]
+    assert (packages.keeper, packages.install) == (keeper, install)
+    assert packages.hosts
+
+
 def test_names_of_tests_are_escaped(tmp_path: Path) -> None:
     command = bound("node:test", tmp_path, script=("test/",)).test_command(["a (b)"], tmp_path / "r")
     assert command.argv == ("node", "--test", r"--test-name-pattern=^(a \(b\))$", "test/")

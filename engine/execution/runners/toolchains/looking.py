@@ -384,7 +384,7 @@ def _install(place: Place, row: Keeper, lock: str) -> tuple[tuple[str, ...], ...
     }
     if row.name == "yarn" and lock and ".yarnrc.yml" in place.names:  # yarn 2 and later name it anew
         return (("yarn", "install", "--immutable"),)
-    command = filled((row.install if lock else row.unlocked).replace("{where}", " {where}"), words)
+    command = filled(row.install if lock else row.unlocked, words)
     return (command,) if command else ()
 
 

@@ -277,7 +277,7 @@ _PYPI = ("pypi.org", "files.pythonhosted.org")
 _NPM = ("registry.npmjs.org",)
 
 KEEPERS: tuple[Keeper, ...] = (
-    Keeper("uv", "python", ("pyproject.toml",), ("uv.lock",), "uv sync{where}", "uv sync{where}", _PYPI,
+    Keeper("uv", "python", ("pyproject.toml",), ("uv.lock",), "uv sync {where}", "uv sync {where}", _PYPI,
            says=r"^\[tool\.uv\b|^\[dependency-groups\]",
            members=r"pyproject.toml:^\[tool\.uv\.workspace\]"),
     Keeper("poetry", "python", ("pyproject.toml",), ("poetry.lock",), "poetry install", "poetry install",
@@ -288,7 +288,7 @@ KEEPERS: tuple[Keeper, ...] = (
     Keeper("pip", "python", ("pyproject.toml", "setup.py", "requirements*.txt", "test_*.py", "tests/test_*.py"), (), "",
            "", _PYPI),
     Keeper("pnpm", "node", ("package.json",), ("pnpm-lock.yaml",), "pnpm install --frozen-lockfile",
-           "pnpm install", _NPM, says=r'"packageManager\s*:\s*"pnpm@',
+           "pnpm install", _NPM, says=r'"packageManager"\s*:\s*"pnpm@',
            folders=("node_modules",),
            members="pnpm-workspace.yaml:"),
     Keeper("yarn", "node", ("package.json",), ("yarn.lock",), "yarn install --frozen-lockfile", "yarn install",
