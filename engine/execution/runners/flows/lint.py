@@ -220,8 +220,8 @@ class Lint:
         known = sum(one.known for one in looked)
         if findings:
             top_rules = ", ".join(f"{clean(rule)} {number}" for rule, number in ordered[:3])
-            what = count(len(findings), "new finding" if compared else "finding")
-            summary = f"{tools}: {what} in {count(files, 'file')} ({top_rules})"
+            new = "" if not compared else " is new" if len(findings) == 1 else " are new"
+            summary = f"{tools}: {count(len(findings), 'finding')} in {count(files, 'file')}{new} ({top_rules})"
         else:
             summary = f"{tools} found nothing{' new' if known else ''} in {scope}"
         if trouble:
