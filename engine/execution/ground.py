@@ -23,7 +23,7 @@ from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
 from engine.execution.runners.toolchains.installing import Installation, failure, installations
-from engine.execution.runners.toolchains.projects import packages_of
+from engine.execution.runners.toolchains.projects import all_packages
 from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches, written
 from engine.execution.snapshots import Snapshot
@@ -266,7 +266,7 @@ class Grounds:
         failure is said and is not fatal: the agent may need none of them."""
         if not self._settings.current.workspace(live.assignment.workspace).prepare:
             return
-        found = packages_of(worktree.folder)
+        found = all_packages(worktree.folder)
         wanted = [one for path in found for one in installations(worktree.folder, found, path)]
         for installation in dict.fromkeys(wanted):  # members of a workspace are installed with it
             live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")

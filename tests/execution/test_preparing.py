@@ -22,7 +22,7 @@ from engine.execution.runners.base import RunnerResult
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, NotBegun, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.toolchains.installing import Installation, failure, installations, lock_updates
-from engine.execution.runners.toolchains.projects import packages_of, project_at
+from engine.execution.runners.toolchains.projects import all_packages, project_at
 from engine.execution.sandbox import best_sandbox
 from engine.safety.gate import GateFacts, rows
 from engine.storage.database import Database
@@ -40,11 +40,20 @@ PYTEST_PROJECT = {
 }
 
 
+class SlowWorld(World):
+    """Downloads and new environments take their time on a busy machine."""
+
+    def run(self, flow: str | None, **parameters: Any) -> SessionView:
+        view = self.sessions.wait(self.start(flow, **parameters).id, 300)
+        assert view.state.over
+        return view
+
+
 @pytest.fixture
 def world(
     tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
 ) -> Iterator[World]:
-    world = World(tmp_path, database, clock, bus, repository)
+    world = SlowWorld(tmp_path, database, clock, bus, repository)
     yield world
     world.sessions.close()
 
@@ -62,7 +71,7 @@ def project(world: World, files: dict[str, Any], ignored: str = "node_modules\n.
 
 
 def command_of(top: Path, path: str = "") -> list[str]:
-    [installation] = installations(top, packages_of(top), path)
+    [installation] = installations(top, all_packages(top), path)
     return installation.lines
 
 
@@ -403,7 +412,7 @@ def test_a_folder_is_put_in_place_of_another(tmp_path: Path, elsewhere: bool) ->
 def test_go_modules_go_to_the_cache_of_the_checks(world: World) -> None:
     top = project(world, {"go.mod": "module example.org/shop\n\ngo 1.19\n", "go.sum": ""})
 
-    [installation] = installations(top, packages_of(top))
+    [installation] = installations(top, all_packages(top))
 
     assert installation.command == "go mod download"
     assert installation.made == installation.updated == ()
@@ -425,7 +434,7 @@ def test_go_modules_go_to_the_cache_of_the_checks(world: World) -> None:
 def test_the_lock_command_is_that_of_the_tool(world: World, lock: str, command: str) -> None:
     top = project(world, {"web/package.json": {"name": "web", "dependencies": {"ms": "2"}}, f"web/{lock}": "{}"})
 
-    [update] = lock_updates(top, packages_of(top), "web")
+    [update] = lock_updates(top, all_packages(top), "web")
 
     assert (update.command, update.folder, update.lock) == (command, "web", f"web/{lock}")
     assert update.words.endswith(f"the diff of web/{lock} waits for you")
