@@ -12,7 +12,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
-from engine.execution.runners.toolchains.projects import Project, Toolchain
+from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.toolchains.projects import Project
 from engine.inspection.locks import LockMismatch
 from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest

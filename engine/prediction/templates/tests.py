@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from engine.execution.runners.toolchains.projects import Toolchain
+from engine.execution.runners.toolchains.bound import Toolchain
 from engine.inspection.state import GitState
 from engine.prediction.context import Part, Run, WorkspaceContext, result_words
 from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, offer, oldest, usable, usable_names
