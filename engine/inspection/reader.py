@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from engine.git import Git, Repository, is_own_branch, submodule_paths
+from engine.inspection.operation import Operation, operation_name, operation_stamp, read_operation
 from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, merged_into
 from engine.inspection.status import (
     MOST_FILES,
@@ -38,14 +39,6 @@ ANSWERS: Final = 512  # pairs of commits whose relation is remembered
 LIMIT_SECONDS: Final = 15.0
 LARGEST_CONFIG: Final = 4_000_000
 
-_OPERATIONS: Final = (
-    ("rebase-merge", "rebase"),
-    ("rebase-apply", "rebase"),
-    ("MERGE_HEAD", "merge"),
-    ("CHERRY_PICK_HEAD", "cherry-pick"),
-    ("REVERT_HEAD", "revert"),
-    ("BISECT_LOG", "bisect"),
-)
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
 
 
@@ -77,9 +70,10 @@ class GitReader:
                 self._history[workspace] = (key, history)
         return replace(
             history,
+            refs=key,
             files=status.files,
             more_files=status.more_files,
-            operation=_operation(repository.git_dir),
+            operation=operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),
             submodules=submodule_paths(workspace),
             on_github=_on_github(repository.common),
             touches=_touches(repository.git_dir, status.files),
@@ -105,6 +99,14 @@ class GitReader:
             return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(done.stdout)), MOST_FILES))
 
         return self._once(("files", str(workspace), old, new), ask)
+
+    def operation(self, workspace: Path, state: GitState) -> Operation | None:
+        """What is unfinished there, None for nothing."""
+        if not state.operation:
+            return None
+        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        stamp = repr(operation_stamp(git.repository.git_dir))
+        return self._once(("operation", str(workspace), state.refs, stamp), lambda: read_operation(git))
 
     def _once(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         """Ask git once for what never changes between two ids; the oldest answers are forgotten."""
@@ -265,10 +267,6 @@ def _own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
     if out.returncode:
         return ()  # two histories that never met
     return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(out.stdout)), MOST_FILES))
-
-
-def _operation(folder: Path) -> str:
-    return next((name for file, name in _OPERATIONS if (folder / file).exists()), "")
 
 
 def _on_github(common: Path) -> bool:

@@ -70,6 +70,7 @@ class GitState:
     commits up to 301. `subjects`: of at most 50 commits since `tag`, or, when HEAD is `tag`, between it and
     `previous_tag`, merges left out. `own_files`: at most 2,000 files that this branch changed
     since it left its upstream, or its base where it has none. `me`: git's own `user.email`, "" when it is not set.
+    `operation`: what is unfinished, see `inspection.operation`. `refs` changes whenever HEAD or a ref does.
     `recent`: at most 50 commits, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts
     the rest).
     """
@@ -96,6 +97,7 @@ class GitState:
     own_files: tuple[str, ...] = ()
     me: str = ""
     operation: str = ""
+    refs: str = ""
     submodules: tuple[str, ...] = ()
     shallow: bool = False
     on_github: bool = False

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
+from engine.inspection.operation import Operation
 from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
@@ -100,6 +101,7 @@ class WorkspaceContext:
     local: datetime
     silence: timedelta | None = None
     git: GitState | None = None
+    unfinished: Operation | None = None
     github: GitHubState | None = None
     runs: tuple[Run, ...] = ()
     changed: tuple[Changed, ...] = ()

@@ -188,6 +188,7 @@ class ContextReader:
             return otherwise
 
         git = fetch("git", lambda: self._git.read(folder), None)
+        unfinished = fetch("git", lambda: self._git.operation(folder, git) if git else None, None)
         tool = fetch("tool", lambda: self._tools.of(workspace), None)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
         tasks = fetch("tasks", lambda: tuple(self._tasks.list(workspace=workspace)), no_tasks)
@@ -228,6 +229,7 @@ class ContextReader:
             local=local,
             silence=silence,
             git=git,
+            unfinished=unfinished,
             github=github,
             runs=runs,
             changed=changed,

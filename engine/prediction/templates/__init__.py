@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates import branches, due, history, quality, tests
+from engine.prediction.kinds import is_heartbeat
+from engine.prediction.templates import branches, due, history, operation, quality, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
+    operation.unfinished_operation,
     tests.bisect,
     tests.still_red,
     tests.rerun_failing,
@@ -36,9 +38,26 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     due.heartbeat,
 )
 
+DURING_OPERATION: Final = frozenset(
+    (
+        "unfinished_operation",
+        "secret",
+        "large_file",
+        "reclaim_space",
+        "prepare_meeting",
+        "pull_request",
+        "summarise_day",
+    )
+)
+"""Kinds that hold also while a merge, rebase or the like is unfinished. The files are neither side's then, and HEAD may
+be anywhere: whatever else is seen of them is no ground for a card. What a heartbeat ordered stays, too."""
+
 
 def propose(context: WorkspaceContext) -> list[Proposal]:
     """Everything that the state of the workspace suggests, unranked; [] when git could not be read."""
     if context.git is None:
         return []
-    return [proposal for template in TEMPLATES for proposal in template(context)]
+    proposals = [proposal for template in TEMPLATES for proposal in template(context)]
+    if not context.git.operation:
+        return proposals
+    return [one for one in proposals if one.kind in DURING_OPERATION or is_heartbeat(one.kind)]

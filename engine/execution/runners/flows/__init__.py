@@ -21,6 +21,7 @@ from engine.execution.runners.flows.report_branches import ReportBranches
 from engine.execution.runners.flows.review_unpushed import ReviewUnpushed
 from engine.execution.runners.flows.run_tests import RunTests
 from engine.execution.runners.flows.summarise_day import SummariseDay
+from engine.execution.runners.flows.unfinished_operation import UnfinishedOperation
 from engine.execution.runners.flows.write_agents_md import WriteAgentsMd
 
 __all__ = ["FLOWS"]
@@ -39,6 +40,7 @@ _EVERY: tuple[Flow, ...] = (
     ReportBranches(),
     SummariseDay(),
     WriteAgentsMd(),
+    UnfinishedOperation(),
 )
 
 FLOWS: Mapping[str, Flow] = MappingProxyType({flow.name: flow for flow in _EVERY})

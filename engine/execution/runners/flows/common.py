@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, Job
-from engine.execution.runners.toolchain import Command, Toolchain, detect_all
+from engine.execution.runners.toolchain import Command, Toolchain, borrowed, detect_all
 from engine.execution.runners.toolchains.base import inside
 from engine.execution.runners.toolchains.missing import EXECUTION, SENTENCES, Missing, first_missing
 from engine.execution.runners.toolchains.python import environment_command, is_python_project
@@ -306,6 +306,16 @@ def run_plan(job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]]) -> list[
     if not done:
         raise trouble[0]
     return done
+
+
+def try_tests(job: Job) -> tuple[CheckResult | None, str]:
+    """The whole suite on the present files of the worktree; None and why, where it cannot be run."""
+    try:
+        tools = toolchains(job)
+        with borrowed(tools, job.folder, job.workspace):
+            return combined([check for _, check in run_plan(job, [(tool, []) for tool in tools])]), ""
+    except CannotRun as error:
+        return None, error.message
 
 
 def reddest(done: Sequence[tuple[Toolchain, CheckResult]]) -> tuple[Toolchain, CheckResult]:
