@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from engine.git import Git, Repository, is_own_branch, submodule_paths
+from engine.inspection.merges import Collision, Merge, compared, due_merges, try_merge
 from engine.inspection.operation import Operation, operation_name, operation_stamp, read_operation
-from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, merged_into
+from engine.inspection.reflog import read_reflog
+from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, bare_name, merged_into
 from engine.inspection.status import (
     MOST_FILES,
     Status,
@@ -37,6 +39,7 @@ MOST_BRANCHES: Final = 300
 UNTAGGED: Final = 301  # counting stops here when there is no tag
 ANSWERS: Final = 512  # pairs of commits whose relation is remembered
 LIMIT_SECONDS: Final = 15.0
+MOST_COMPARED: Final = 300  # commits that are compared by what they change
 LARGEST_CONFIG: Final = 4_000_000
 
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
@@ -107,6 +110,38 @@ class GitReader:
         git = Git(workspace, timeout=LIMIT_SECONDS).pin()
         stamp = repr(operation_stamp(git.repository.git_dir))
         return self._once(("operation", str(workspace), state.refs, stamp), lambda: read_operation(git))
+
+    def merges(self, workspace: Path, state: GitState) -> tuple[Merge, ...]:
+        """The merges that are due, those that would conflict first. One of an upstream that was rewritten here is none:
+        the operator means to push over it."""
+        due = [
+            one for one in due_merges(state) if one.source != state.upstream or not self._rewritten(workspace, state)
+        ]
+        tried = [replace(one, files=self._conflicts(workspace, state.head, one.tip)) for one in due]
+        return tuple(sorted(tried, key=lambda one: not one.files))
+
+    def collisions(self, workspace: Path, state: GitState) -> tuple[Collision, ...]:
+        """Open branches that change the same lines, in pairs."""
+        tried = [(one, other, self._conflicts(workspace, one.tip, other.tip)) for one, other in compared(state)]
+        return tuple(Collision(one, other, files) for one, other, files in tried if files)
+
+    def _conflicts(self, workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None:
+        key = ("conflicts", str(workspace), ours, theirs)
+        return self._once(key, lambda: try_merge(workspace, ours, theirs))
+
+    def _rewritten(self, workspace: Path, state: GitState) -> bool:
+        """Whether the branch once stood where its upstream stands, and was rebased or amended since."""
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+
+        def ask() -> bool:
+            if state.upstream_tip in (one.commit for one in read_reflog(git, f"refs/heads/{state.branch}")):
+                return True
+            if state.ahead + state.behind > MOST_COMPARED:
+                return False
+            span = f"{state.head}...{state.upstream_tip}"
+            return git.text("rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only", span) == "0"
+
+        return self._once(("rewritten", str(workspace), state.branch, state.head, state.upstream_tip), ask)
 
     def _once(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         """Ask git once for what never changes between two ids; the oldest answers are forgotten."""
@@ -191,16 +226,21 @@ def _branches(git: Git, present: str) -> list[Branch]:
 
 
 def _base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
-    """The branch that others start from, and its tip: what the remote calls its HEAD, else a usual name, else the only
-    branch there is. Of the local and the remote one the newer counts, the local one if they are as new."""
-    pointed = next((target for name, target in links.items() if name == "refs/remotes/origin/HEAD"), "")
+    """The branch that others start from, and its tip: what a remote calls its HEAD, origin before others, else a usual
+    name, else the only branch there is. Of the local one and those of remotes the newest counts, the local one if they
+    are as new."""
+    pointed = sorted(
+        (name.split("/", 3)[2] != "origin", target.split("/", 3)[3])
+        for name, target in links.items()
+        if name.startswith("refs/remotes/") and name.endswith("/HEAD") and target.count("/") >= 3
+    )
     local = {branch.name: branch for branch in branches if not branch.remote}
-    remote = {branch.name: branch for branch in branches if branch.remote}
-    names = [pointed.removeprefix("refs/remotes/origin/")] if pointed else []
+    remote = [branch for branch in branches if branch.remote]
+    names = [name for _, name in pointed]
     for name in [*names, *_USUAL_BASES]:
-        both = [branch for branch in (local.get(name), remote.get(f"origin/{name}")) if branch is not None]
-        if both:
-            newest = max(both, key=lambda branch: branch.at)
+        same = [*filter(None, [local.get(name)]), *(branch for branch in remote if bare_name(branch) == name)]
+        if same:
+            newest = max(same, key=lambda branch: branch.at)
             return newest.name, newest.tip
     if len(local) == 1:
         only = next(iter(local.values()))

@@ -108,6 +108,12 @@ class GitState:
         """True when the files are exactly those of HEAD."""
         return not self.files and not self.more_files
 
+    @property
+    def base_name(self) -> str:
+        """`main` for the base `main` as for `origin/main`."""
+        remote = any(branch.remote and branch.name == self.base for branch in self.branches)
+        return self.base.partition("/")[2] if remote else self.base
+
     def is_mine(self, commit: Commit) -> bool:
         """Whether the operator wrote it, as far as git can tell."""
         return bool(self.me) and commit.email == self.me
@@ -136,7 +142,7 @@ class GitState:
             for branch in self.branches
             if not branch.merged
             and branch.tip != self.base_tip
-            and bare_name(branch) != bare_name_of(self.base)
+            and bare_name(branch) != self.base_name
             and not (branch.remote and bare_name(branch) in local)
         )
 
@@ -144,11 +150,6 @@ class GitState:
 def bare_name(branch: Branch) -> str:
     """`feature/x` for `feature/x` and for `origin/feature/x`."""
     return branch.name.partition("/")[2] if branch.remote else branch.name
-
-
-def bare_name_of(base: str) -> str:
-    """`main` for `main` and for `origin/main`."""
-    return base.removeprefix("origin/").removeprefix("upstream/")
 
 
 def merged_into(base_history: Iterable[str]) -> Callable[[str], bool]:

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
+from engine.inspection.merges import Collision, Merge
 from engine.inspection.operation import Operation
 from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest
@@ -102,6 +103,8 @@ class WorkspaceContext:
     silence: timedelta | None = None
     git: GitState | None = None
     unfinished: Operation | None = None
+    merges: tuple[Merge, ...] = ()
+    collisions: tuple[Collision, ...] = ()
     github: GitHubState | None = None
     runs: tuple[Run, ...] = ()
     changed: tuple[Changed, ...] = ()

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.inspection.merges import Collision, Merge
 from engine.inspection.reader import GitReader
 from engine.inspection.state import GitState, Touch
 from engine.prediction.collectors import attempt
@@ -189,6 +190,10 @@ class ContextReader:
 
         git = fetch("git", lambda: self._git.read(folder), None)
         unfinished = fetch("git", lambda: self._git.operation(folder, git) if git else None, None)
+        no_merges: tuple[Merge, ...] = ()
+        merges = fetch("git", lambda: self._git.merges(folder, git) if git else (), no_merges)
+        no_collisions: tuple[Collision, ...] = ()
+        collisions = fetch("git", lambda: self._git.collisions(folder, git) if git else (), no_collisions)
         tool = fetch("tool", lambda: self._tools.of(workspace), None)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
         tasks = fetch("tasks", lambda: tuple(self._tasks.list(workspace=workspace)), no_tasks)
@@ -230,6 +235,8 @@ class ContextReader:
             silence=silence,
             git=git,
             unfinished=unfinished,
+            merges=merges,
+            collisions=collisions,
             github=github,
             runs=runs,
             changed=changed,

@@ -112,6 +112,22 @@ def commit(git: Git, sha: str) -> Commit:
     return Commit(sha, author, date, subject)
 
 
+TOUCHED = 3
+"""So many commits are named for a file in conflict."""
+
+LITERALLY = {"GIT_LITERAL_PATHSPECS": "1"}
+"""Environment for git: a path is a path, also one that begins with `:`."""
+
+
+def touched(git: Git, path: str, span: str) -> list[str]:
+    """The newest commits of `span` (as git takes it) that changed `path`, in words."""
+    out = git.text(
+        "log", f"-n{TOUCHED}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
+        environment=LITERALLY, allowed=(0, 128),
+    )  # fmt: skip
+    return [clean(line) for line in out.splitlines()]
+
+
 def clean(text: str) -> str:
     """Text from git on one line, without control characters; bytes that are no UTF-8 are shown as `�`."""
     return " ".join(sanitise(_NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)).split())
@@ -162,19 +178,6 @@ def stored(job: Job) -> str:
 def show_tree(job: Job, tree: str) -> None:
     """Make the worktree's files those of a `stored` tree again."""
     job.git.run("read-tree", "--reset", "-u", tree)
-
-
-def objects_aside(job: Job) -> dict[str, str]:
-    """What the merges write goes to the session's scratch, not into the operator's repository."""
-    own = job.scratch / "objects"
-    own.mkdir(exist_ok=True)
-    objects = str(job.git.repository.common / "objects")
-    return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{_quoted(objects)}"'}
-
-
-def _quoted(path: str) -> str:
-    """git reads a path in this variable as C-quoted when it begins with a quote; `:` would part it otherwise."""
-    return path.replace("\\", "\\\\").replace('"', '\\"')
 
 
 # -- tests ----------------------------------------------------------------------------------------------------------

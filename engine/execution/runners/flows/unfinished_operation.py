@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
+    LITERALLY,
     Parameters,
     clean,
     commit,
@@ -19,6 +20,7 @@ from engine.execution.runners.flows.common import (
     in_words,
     listed,
     tidy,
+    touched,
     try_tests,
 )
 from engine.git import Git
@@ -29,12 +31,8 @@ SIDES: tuple[tuple[Literal["ours", "theirs"], int], ...] = (("ours", 2), ("their
 MOST_FILES = 50
 """So many files in conflict are told one by one."""
 
-BLAMED = 3
-"""So many commits of each side are named for a file."""
-
 _SUBMODULE = "160000"
 _LINK = "120000"
-_LITERALLY = {"GIT_LITERAL_PATHSPECS": "1"}
 
 
 class UnfinishedOperationParameters(Parameters):
@@ -113,7 +111,7 @@ def _tell_files(job: Job, git: Git, operation: Operation, places: dict[str, int]
             continue
         job.say(f"conflict  {clean(path)}  ({count(places[path], 'place') if places[path] else 'whole file'})")
         for name, span in _spans(operation):
-            for one in _touched(git, path, span):
+            for one in touched(git, path, span):
                 job.say(f"          {name}: {one}")
     if len(operation.files) > MOST_FILES:
         job.say(f"and {len(operation.files) - MOST_FILES} more files")
@@ -132,14 +130,6 @@ def _spans(operation: Operation) -> list[tuple[str, str]]:
     if operation.name == "merge":
         return [ours, (clean(theirs.name), f"{operation.base}..{theirs.commit}")]
     return [ours, ((operation.rebased and clean(operation.rebased)) or theirs.name, f"{theirs.commit}^!")]
-
-
-def _touched(git: Git, path: str, span: str) -> list[str]:
-    out = git.text(
-        "log", f"-n{BLAMED}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
-        environment=_LITERALLY, allowed=(0, 128),
-    )  # fmt: skip
-    return [clean(line) for line in out.splitlines()]
 
 
 def _commands(operation: Operation) -> tuple[str, str]:
@@ -236,7 +226,7 @@ def _take(job: Job, path: str, versions: dict[int, Stage], side: str, stage: int
         return
     wanted = versions.get(stage)
     if wanted is None:
-        job.git.run("rm", "--quiet", "--force", "--ignore-unmatch", "--", path, environment=_LITERALLY)
+        job.git.run("rm", "--quiet", "--force", "--ignore-unmatch", "--", path, environment=LITERALLY)
         return
     mode, oid = wanted
     if {2, 3} <= versions.keys() and all(kind != _LINK for kind, _ in versions.values()):
