@@ -35,6 +35,7 @@ UNDO_NOTES = {
     Place.OPERATOR_TREE: "only looks at your tree; nothing to undo",
     Place.CHECK: "only checks; what it writes into your tree is discarded, so there is nothing to undo",
     Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
+    Place.BRANCH: "makes a branch and touches no file; the result says the command that removes it again",
     Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
 }
 """What a card says of each place (SPEC 9.2)."""
@@ -137,9 +138,10 @@ class Grounds:
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
         over = place is Place.CHECK and live.sandbox.overlays(live.confinement)
         # Nobody lands in files that commands of this session may write to.
-        writes = place is Place.OPERATOR_TREE or not live.sandbox.confines
+        looks = place in (Place.OPERATOR_TREE, Place.BRANCH)
+        writes = looks or not live.sandbox.confines
         with self._changes.writing(live.id, workspace, live.sandbox) if writes else nullcontext():
-            if over or place is Place.OPERATOR_TREE:
+            if over or looks:
                 own = _with_state(Ground(workspace, git))
                 try:
                     with self._shared_caches(live, own) if over else nullcontext():

@@ -12,13 +12,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from engine.git import Git, Repository, is_own_branch, submodule_paths
+from engine.inspection.fixups import FIXUP, Fixups, read_fixups
+from engine.inspection.lost import LostLine, read_lost
 from engine.inspection.merges import Collision, Merge, compared, due_merges, try_merge
 from engine.inspection.operation import Operation, operation_name, operation_stamp, read_operation
-from engine.inspection.reflog import read_reflog
+from engine.inspection.reflog import logs_stamp, read_reflog
+from engine.inspection.stashes import Stash, read_stashes
 from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, bare_name, merged_into
 from engine.inspection.status import (
     MOST_FILES,
@@ -63,7 +67,13 @@ class GitReader:
             "for-each-ref", "--format=%(objectname) %(refname) %(symref)", "refs/heads", "refs/remotes", "refs/tags"
         )
         key = hashlib.sha256(
-            b"\0".join([refs, *(part.encode() for part in (status.head, status.branch, status.upstream))])
+            b"\0".join(
+                [
+                    refs,
+                    _worktrees(repository.common),
+                    *(part.encode() for part in (status.head, status.branch, status.upstream)),
+                ]
+            )
         ).hexdigest()
         with self._lock:
             known, history = self._history.get(workspace, ("", GitState()))
@@ -110,6 +120,29 @@ class GitReader:
         git = Git(workspace, timeout=LIMIT_SECONDS).pin()
         stamp = repr(operation_stamp(git.repository.git_dir))
         return self._once(("operation", str(workspace), state.refs, stamp), lambda: read_operation(git))
+
+    def lost(self, workspace: Path, state: GitState, now: datetime) -> tuple[LostLine, ...]:
+        """Commits that no branch holds; see `read_lost`. None are looked for while something is unfinished."""
+        if not state.head or state.operation:
+            return ()
+        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        key = ("lost", str(workspace), state.refs, repr(logs_stamp(git)), f"{now:%F}")
+        return self._once(key, lambda: read_lost(git, state, now))
+
+    def fixups(self, workspace: Path, state: GitState) -> Fixups | None:
+        """Fixup commits that are not pushed yet, with the commits they belong to; see `read_fixups`."""
+        if state.operation or not any(FIXUP.match(commit.subject) for commit in state.recent):
+            return None
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+        return self._once(("fixups", str(workspace), state.refs), lambda: read_fixups(git, state))
+
+    def stashes(self, workspace: Path) -> tuple[Stash, ...]:
+        """The stashes, the newest first."""
+        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        stamp = modified_at(git.repository.common / "logs/refs/stash")
+        if stamp is None:
+            return ()
+        return self._once(("stashes", str(workspace), str(stamp)), lambda: read_stashes(git))
 
     def merges(self, workspace: Path, state: GitState) -> tuple[Merge, ...]:
         """The merges that are due, those that would conflict first. One of an upstream that was rewritten here is none:
@@ -208,12 +241,13 @@ def _branches(git: Git, present: str) -> list[Branch]:
         "for-each-ref",
         "--sort=-committerdate",
         f"--count={MOST_BRANCHES}",
-        "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)",
+        "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)%00%(worktreepath)",
         "refs/heads",
         "refs/remotes",
     )
     branches = []
     for line in out.splitlines():
+        line, _, worktree = line.partition("\0")
         tip, seconds, name, link = line.split(" ", 3)
         if link:
             continue  # origin/HEAD
@@ -221,8 +255,14 @@ def _branches(git: Git, present: str) -> list[Branch]:
         short = name.removeprefix("refs/remotes/" if remote else "refs/heads/")
         bare = short.partition("/")[2] if remote else short
         if bare == present or not is_own_branch(bare):
-            branches.append(Branch(short, tip, instant(seconds), remote=remote))
+            branches.append(Branch(short, tip, instant(seconds), remote=remote, taken=bool(worktree)))
     return branches
+
+
+def _worktrees(common: Path) -> bytes:
+    """What changes when a branch is checked out in another worktree."""
+    heads = sorted((common / "worktrees").glob("*/HEAD"))
+    return repr([(str(head), modified_at(head)) for head in heads]).encode(errors="surrogateescape")
 
 
 def _base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:

@@ -50,13 +50,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A local branch, or a remote one as `origin/name`. `merged`: among the last 5,000 commits of the base branch."""
+    """A local branch, or a remote one as `origin/name`. `merged`: among the last 5,000 commits of the base branch.
+    `taken`: some worktree has it checked out."""
 
     name: str
     tip: str
     at: datetime
     merged: bool = False
     remote: bool = False
+    taken: bool = False
 
 
 @dataclass(frozen=True)

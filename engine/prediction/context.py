@@ -12,8 +12,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
+from engine.inspection.fixups import Fixups
+from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
 from engine.inspection.operation import Operation
+from engine.inspection.stashes import Stash
 from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
@@ -103,6 +106,9 @@ class WorkspaceContext:
     silence: timedelta | None = None
     git: GitState | None = None
     unfinished: Operation | None = None
+    lost: tuple[LostLine, ...] = ()
+    fixups: Fixups | None = None
+    stashes: tuple[Stash, ...] = ()
     merges: tuple[Merge, ...] = ()
     collisions: tuple[Collision, ...] = ()
     github: GitHubState | None = None

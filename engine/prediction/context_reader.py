@@ -13,8 +13,10 @@ from typing import Protocol, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
 from engine.inspection.reader import GitReader
+from engine.inspection.stashes import Stash
 from engine.inspection.state import GitState, Touch
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
@@ -190,6 +192,11 @@ class ContextReader:
 
         git = fetch("git", lambda: self._git.read(folder), None)
         unfinished = fetch("git", lambda: self._git.operation(folder, git) if git else None, None)
+        no_lost: tuple[LostLine, ...] = ()
+        lost = fetch("git", lambda: self._git.lost(folder, git, now) if git else (), no_lost)
+        fixups = fetch("git", lambda: self._git.fixups(folder, git) if git else None, None)
+        no_stashes: tuple[Stash, ...] = ()
+        stashes = fetch("git", lambda: self._git.stashes(folder) if git else (), no_stashes)
         no_merges: tuple[Merge, ...] = ()
         merges = fetch("git", lambda: self._git.merges(folder, git) if git else (), no_merges)
         no_collisions: tuple[Collision, ...] = ()
@@ -235,6 +242,9 @@ class ContextReader:
             silence=silence,
             git=git,
             unfinished=unfinished,
+            lost=lost,
+            fixups=fixups,
+            stashes=stashes,
             merges=merges,
             collisions=collisions,
             github=github,

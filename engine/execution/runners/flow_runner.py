@@ -38,7 +38,7 @@ class FlowRunner:
             return RunnerInfo(takes=False, reason=refusal.message)
         return RunnerInfo(
             takes=True,
-            check_only=place is not Place.CHANGE_SET,
+            check_only=place not in (Place.CHANGE_SET, Place.BRANCH),
             undo_note=UNDO_NOTES[place],
             own_estimate=0,  # it asks no model
             does=flow.words if isinstance(flow, LearnedFlow) else "",

@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import is_heartbeat
-from engine.prediction.templates import branches, due, history, operation, quality, tests
+from engine.prediction.templates import branches, due, history, kept, operation, quality, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
@@ -29,6 +29,9 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
+    kept.lost_commits,
+    kept.autosquash,
+    kept.old_stash,
     history.waiting_work,
     history.draft_changelog,
     history.prepare_meeting,

@@ -76,11 +76,16 @@ def forecast_conflicts(context: WorkspaceContext) -> list[Proposal]:
 
 
 def untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branch]]:
-    """Local branches that are merged, and those without a commit for 30 days; neither the base nor the present one."""
+    """Local branches that are merged, and those without a commit for 30 days; neither the base nor one
+    that is checked out anywhere."""
     git = context.git
     if git is None:
         return [], []
-    others = [branch for branch in git.branches if not branch.remote and branch.name not in (git.branch, git.base_name)]
+    others = [
+        branch
+        for branch in git.branches
+        if not branch.remote and not branch.taken and branch.name not in (git.branch, git.base_name)
+    ]
     merged = [branch for branch in others if branch.merged]
     stale = [branch for branch in others if not branch.merged and context.now - branch.at > STALE_BRANCH]
     return merged, stale
@@ -99,7 +104,7 @@ def report_branches(context: WorkspaceContext) -> list[Proposal]:
         offer(
             context,
             "report_branches",
-            f"Report {words}, with the commands to tidy up",
+            f"List {words}, with the commands that delete them",
             f"{listing(branch.name for branch in [*merged, *stale])}: merged, or without a commit for {days} days.",
             subject="local branches",
             facts={"branches": sorted((branch.name, branch.tip) for branch in [*merged, *stale])},

@@ -15,7 +15,10 @@ from engine.execution.runners.flows.check_clean_head import CheckCleanHead
 from engine.execution.runners.flows.draft_changelog import DraftChangelog
 from engine.execution.runners.flows.forecast_conflicts import ForecastConflicts
 from engine.execution.runners.flows.hunt_flakes import HuntFlakes
+from engine.execution.runners.flows.keep_commits import KeepCommits
 from engine.execution.runners.flows.lint import FixLint, Lint
+from engine.execution.runners.flows.look_at_stash import LookAtStash
+from engine.execution.runners.flows.rehearse_autosquash import RehearseAutosquash
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
 from engine.execution.runners.flows.report_branches import ReportBranches
 from engine.execution.runners.flows.review_unpushed import ReviewUnpushed
@@ -41,6 +44,9 @@ _EVERY: tuple[Flow, ...] = (
     SummariseDay(),
     WriteAgentsMd(),
     UnfinishedOperation(),
+    KeepCommits(),
+    RehearseAutosquash(),
+    LookAtStash(),
 )
 
 FLOWS: Mapping[str, Flow] = MappingProxyType({flow.name: flow for flow in _EVERY})

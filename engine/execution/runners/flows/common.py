@@ -146,6 +146,10 @@ def main_branch(job: Job) -> str | None:
     return next((name for name in wished if name in local), None)
 
 
+IDENTITY = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
+"""Options of git for commits that nobody keeps."""
+
+
 # -- the worktree ---------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
+    IDENTITY,
     Parameters,
     Revision,
     clean,
@@ -34,7 +35,6 @@ from engine.git import Git
 from engine.plain_files import read_plain
 from engine.values import CheckResult
 
-IDENTITY = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
 LARGEST = 50_000_000
 """Bytes of a file in conflict; nobody counts the places in a larger one."""
 
