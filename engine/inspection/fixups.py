@@ -32,7 +32,7 @@ def read_fixups(git: Git, state: GitState) -> Fixups | None:
     none, or when what they mend is pushed already. Commits before a merge are left alone. Raises `GitError`."""
     without = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
     out = git.output(
-        "log", f"-n{MOST}", "-z", "--topo-order", "--no-show-signature", "--format=%H%n%P%n%ct%n%s", state.head,
+        "log", f"-n{MOST}", "-z", "--no-show-signature", "--format=%H%n%P%n%ct%n%s", state.head,
         "--not", "--remotes", *without,
     )  # fmt: skip
     own = []

@@ -199,7 +199,7 @@ def _history(git: Git, repository: Repository, status: Status, refs: str) -> Git
         tips[name] = tip
         if target:
             links[name] = target
-    dated = _branches(git, status.branch)
+    dated = _branches(git, status.branch)  # all: the base may be older than the newest 300
     base, base_tip = _base(dated, links)
     walked = git.text("rev-list", "-n", str(WALKED), status.head).split() if status.head else []
     if base_tip and base_tip != status.head:
@@ -225,7 +225,7 @@ def _history(git: Git, repository: Repository, status: Status, refs: str) -> Git
         own_files=_own_files(git, status.head, upstream_tip or base_tip),
         me=git.text("config", "user.email", allowed=(0, 1)),
         recent=_recent(git, status.head),
-        branches=tuple(replace(branch, merged=merged(branch.tip)) for branch in dated),
+        branches=tuple(replace(branch, merged=merged(branch.tip)) for branch in _newest(dated, base)),
         tag=tag,
         previous_tag=previous_tag,
         commits_since_tag=since,
@@ -240,7 +240,6 @@ def _branches(git: Git, present: str) -> list[Branch]:
     out = git.text(
         "for-each-ref",
         "--sort=-committerdate",
-        f"--count={MOST_BRANCHES}",
         "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)%00%(worktreepath)",
         "refs/heads",
         "refs/remotes",
@@ -257,6 +256,12 @@ def _branches(git: Git, present: str) -> list[Branch]:
         if bare == present or not is_own_branch(bare):
             branches.append(Branch(short, tip, instant(seconds), remote=remote, taken=bool(worktree)))
     return branches
+
+
+def _newest(branches: list[Branch], base: str) -> list[Branch]:
+    """The newest 300, and the base, which may be older."""
+    older = branches[MOST_BRANCHES:]
+    return [*branches[:MOST_BRANCHES], *(branch for branch in older if branch.name == base)]
 
 
 def _worktrees(common: Path) -> bytes:

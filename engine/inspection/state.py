@@ -110,7 +110,7 @@ class GitState:
         """True when the files are exactly those of HEAD."""
         return not self.files and not self.more_files
 
-    @property
+    @cached_property
     def base_name(self) -> str:
         """`main` for the base `main` as for `origin/main`."""
         remote = any(branch.remote and branch.name == self.base for branch in self.branches)
