@@ -10,22 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.prediction.context import WorkspaceContext
+from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.templates import branches, due, history, kept, operation, quality, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
+PartTemplate = Callable[[WorkspaceContext, Part], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     operation.unfinished_operation,
-    tests.bisect,
-    tests.still_red,
-    tests.rerun_failing,
     tests.failing_ci,
-    tests.run_tests,
-    tests.check_clean_head,
-    tests.hunt_flakes,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
@@ -36,10 +31,21 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     history.draft_changelog,
     history.prepare_meeting,
     history.summarise_day,
-    quality.fix_lint,
-    quality.lint,
     due.heartbeat,
 )
+"""What is asked of a workspace as a whole."""
+
+PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+    tests.bisect,
+    tests.still_red,
+    tests.rerun_failing,
+    tests.run_tests,
+    tests.check_clean_head,
+    tests.hunt_flakes,
+    quality.fix_lint,
+    quality.lint,
+)
+"""What is asked of each of its projects."""
 
 DURING_OPERATION: Final = frozenset(
     (
@@ -60,7 +66,8 @@ def propose(context: WorkspaceContext) -> list[Proposal]:
     """Everything that the state of the workspace suggests, unranked; [] when git could not be read."""
     if context.git is None:
         return []
-    proposals = [proposal for template in TEMPLATES for proposal in template(context)]
+    found = [proposal for template in TEMPLATES for proposal in template(context)]
+    found += [proposal for part in context.parts for template in PART_TEMPLATES for proposal in template(context, part)]
     if not context.git.operation:
-        return proposals
-    return [one for one in proposals if one.kind in DURING_OPERATION or is_heartbeat(one.kind)]
+        return found
+    return [one for one in found if one.kind in DURING_OPERATION or is_heartbeat(one.kind)]

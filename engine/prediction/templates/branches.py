@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.inspection.merges import MOST_COLLIDING
 from engine.inspection.state import STALE_BRANCH, Branch
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import offer, oldest, usable
+from engine.prediction.templates.making import offer, oldest, project_of, usable
 from engine.prediction.words import count, listing, plain
 from engine.values import Proposal
 
@@ -40,7 +40,12 @@ def rehearse_merge(context: WorkspaceContext) -> list[Proposal]:
                 "target": git.branch,
                 "conflicts": bool(merge.files),
             },
-            parameters={"source": merge.source, "target": git.branch, "rebase": True},
+            parameters={
+                "source": merge.source,
+                "target": git.branch,
+                "rebase": True,
+                **project_of(context, merge.files or git.own_files),
+            },
             evidence_at=next((branch.at for branch in git.branches if branch.tip == merge.tip), None),
             about=f"{git.branch} {merge.source}",
         )

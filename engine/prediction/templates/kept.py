@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import branch_of, offer
+from engine.prediction.templates.making import branch_of, offer, project_of
 from engine.prediction.words import count, listing, moment, plain
 from engine.values import Proposal
 
@@ -59,7 +59,7 @@ def autosquash(context: WorkspaceContext) -> list[Proposal]:
             f"“{plain(fixups.subjects[0], 60)}” {told} not pushed yet, and neither is what is mended.",
             subject=branch_of(git),
             facts={"head": git.head, "onto": fixups.onto},
-            parameters={"onto": fixups.onto or None},
+            parameters={"onto": fixups.onto or None, **project_of(context, git.own_files)},
             evidence_at=fixups.at,
             about=" ".join(fixups.targets),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.inspection.operation import CONFLICT, Operation
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import branch_of, offer
+from engine.prediction.templates.making import branch_of, offer, project_of
 from engine.prediction.words import count, listing, plain
 from engine.values import Proposal
 
@@ -37,7 +37,7 @@ def unfinished_operation(context: WorkspaceContext) -> list[Proposal]:
                 "unmerged": list(map(plain, operation.unmerged[:50])),
                 "bisect": [operation.bad, *operation.good],
             },
-            parameters={"operation": operation.name},
+            parameters={"operation": operation.name, **project_of(context, operation.files)},
             evidence_at=min(begun, context.now) if begun else None,
             about=" ".join(operation.files),
         )

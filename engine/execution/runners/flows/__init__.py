@@ -18,6 +18,7 @@ from engine.execution.runners.flows.hunt_flakes import HuntFlakes
 from engine.execution.runners.flows.keep_commits import KeepCommits
 from engine.execution.runners.flows.lint import FixLint, Lint
 from engine.execution.runners.flows.look_at_stash import LookAtStash
+from engine.execution.runners.flows.prepare_environment import PrepareEnvironment
 from engine.execution.runners.flows.rehearse_autosquash import RehearseAutosquash
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
 from engine.execution.runners.flows.report_branches import ReportBranches
@@ -25,6 +26,7 @@ from engine.execution.runners.flows.review_unpushed import ReviewUnpushed
 from engine.execution.runners.flows.run_tests import RunTests
 from engine.execution.runners.flows.summarise_day import SummariseDay
 from engine.execution.runners.flows.unfinished_operation import UnfinishedOperation
+from engine.execution.runners.flows.update_lock import UpdateLock
 from engine.execution.runners.flows.write_agents_md import WriteAgentsMd
 
 __all__ = ["FLOWS"]
@@ -42,6 +44,8 @@ _EVERY: tuple[Flow, ...] = (
     ReviewUnpushed(),
     ReportBranches(),
     SummariseDay(),
+    PrepareEnvironment(),
+    UpdateLock(),
     WriteAgentsMd(),
     UnfinishedOperation(),
     KeepCommits(),

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
     IDENTITY,
-    Parameters,
+    ProjectParameters,
     Revision,
     clean,
     commit,
@@ -30,7 +30,7 @@ _NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
 """git starts no program for an editor of this name."""
 
 
-class RehearseAutosquashParameters(Parameters):
+class RehearseAutosquashParameters(ProjectParameters):
     """Where the rebase begins."""
 
     onto: Revision | None = Field(

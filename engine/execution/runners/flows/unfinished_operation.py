@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
     LITERALLY,
-    Parameters,
+    ProjectParameters,
     clean,
     commit,
     count,
@@ -35,7 +35,7 @@ _SUBMODULE = "160000"
 _LINK = "120000"
 
 
-class UnfinishedOperationParameters(Parameters):
+class UnfinishedOperationParameters(ProjectParameters):
     """Which operation it was when the card was made; the flow looks at the one that there is."""
 
     operation: Literal["merge", "rebase", "cherry-pick", "revert", "am", "bisect", "conflict"] = Field(
