@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from engine.git import Git, GitError
-from engine.inspection.merges import merge_trees, objects_aside
+from engine.git import Git
+from engine.inspection.merges import adds_nothing, objects_aside
 from engine.inspection.reflog import Step, branch_logs, read_reflog
 from engine.inspection.state import GitState
 from engine.inspection.status import instant, parts
@@ -169,13 +169,9 @@ def _there(git: Git, state: GitState, commits: dict[str, _Commit], line: LostLin
     lines that they added are there."""
     onto = dict.fromkeys(tip for tip in (state.head, state.base_tip) if tip)
     with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
-        for tip in onto:
-            try:
-                tree, conflicts = merge_trees(git, tip, line.tip, objects_aside(git, Path(folder)))
-            except GitError:
-                continue
-            if not conflicts and tree == git.text("rev-parse", f"{tip}^{{tree}}"):
-                return True
+        aside = objects_aside(git, Path(folder))
+        if any(adds_nothing(git, tip, line.tip, aside) for tip in onto):
+            return True
     oldest = _line(commits, line.tip)[-1]
     if not oldest.parents:
         return False

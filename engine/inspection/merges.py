@@ -72,6 +72,23 @@ def try_merge(workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None
             return None
 
 
+def adds_nothing(git: Git, onto: str, other: str, aside: Mapping[str, str]) -> bool:
+    """Whether `onto` has all that `other` did, be it as other commits: merging it would change nothing. False where
+    that cannot be told."""
+    try:
+        tree, conflicts = merge_trees(git, onto, other, aside)
+        return not conflicts and tree == git.text("rev-parse", f"{onto}^{{tree}}")
+    except GitError:
+        return False
+
+
+def try_whether_it_adds(workspace: Path, onto: str, other: str) -> bool:
+    """Whether a merge of `other` would change anything in `onto`; True where that cannot be told within `SECONDS`."""
+    git = Git(workspace, timeout=SECONDS)
+    with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
+        return not adds_nothing(git, onto, other, objects_aside(git, Path(folder)))
+
+
 def due_merges(state: GitState) -> list[Merge]:
     """What the branch that is checked out lacks while it has commits of its own: of its base, and of its upstream."""
     if not state.branch or state.operation:

@@ -19,7 +19,7 @@ from typing import Final, TypeVar, cast
 from engine.git import Git, Repository, is_own_branch, submodule_paths
 from engine.inspection.fixups import FIXUP, Fixups, read_fixups
 from engine.inspection.lost import LostLine, read_lost
-from engine.inspection.merges import Collision, Merge, compared, due_merges, try_merge
+from engine.inspection.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
 from engine.inspection.operation import Operation, operation_name, operation_stamp, read_operation
 from engine.inspection.reflog import logs_stamp, read_reflog
 from engine.inspection.stashes import Stash, read_stashes
@@ -145,18 +145,29 @@ class GitReader:
         return self._once(("stashes", str(workspace), str(stamp)), lambda: read_stashes(git))
 
     def merges(self, workspace: Path, state: GitState) -> tuple[Merge, ...]:
-        """The merges that are due, those that would conflict first. One of an upstream that was rewritten here is none:
-        the operator means to push over it."""
+        """The merges that are due, those that would conflict first. None where the other side has all of it already, as
+        after a squashed merge, and none of an upstream that was rewritten here: you mean to push over it."""
         due = [
-            one for one in due_merges(state) if one.source != state.upstream or not self._rewritten(workspace, state)
+            one
+            for one in due_merges(state)
+            if self._adds(workspace, one.tip, state.head)
+            and (one.source != state.upstream or not self._rewritten(workspace, state))
         ]
         tried = [replace(one, files=self._conflicts(workspace, state.head, one.tip)) for one in due]
         return tuple(sorted(tried, key=lambda one: not one.files))
 
     def collisions(self, workspace: Path, state: GitState) -> tuple[Collision, ...]:
-        """Open branches that change the same lines, in pairs."""
+        """Open branches that change the same lines, in pairs; none that was squashed into the base already."""
         tried = [(one, other, self._conflicts(workspace, one.tip, other.tip)) for one, other in compared(state)]
-        return tuple(Collision(one, other, files) for one, other, files in tried if files)
+        return tuple(
+            Collision(one, other, files)
+            for one, other, files in tried
+            if files and all(self._adds(workspace, state.base_tip, branch.tip) for branch in (one, other))
+        )
+
+    def _adds(self, workspace: Path, onto: str, other: str) -> bool:
+        key = ("adds", str(workspace), onto, other)
+        return self._once(key, lambda: try_whether_it_adds(workspace, onto, other))
 
     def _conflicts(self, workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None:
         key = ("conflicts", str(workspace), ours, theirs)

@@ -114,3 +114,17 @@ def test_open_branches_that_do_not_touch_each_other_are_no_card(monday: Situatio
         monday.commit(name, {f"{name}.py": "x = 1\n"}, days_ago=2)
     monday.git("checkout", "-q", "main")
     assert "forecast_conflicts" not in monday.kinds()
+
+
+def test_a_branch_that_was_squashed_into_main_is_not_behind_it(monday: Situation) -> None:
+    monday.shop()
+    monday.git("checkout", "-q", "-b", "rounding")
+    monday.commit("Round", FEATURE, days_ago=2)
+    monday.commit("Notes", {"notes.txt": "a\n"}, days_ago=2)
+    monday.git("checkout", "-q", "-b", "other", "main")
+    monday.commit("Sum by a generator", MAIN, days_ago=0.2)
+    monday.git("checkout", "-q", "main")
+    monday.git("merge", "-q", "--squash", "rounding")
+    monday.git("commit", "-qm", "Round (#1)", days_ago=1)
+    monday.git("checkout", "-q", "rounding")
+    assert not {"rehearse_merge", "forecast_conflicts"} & {*monday.kinds()}
