@@ -39,6 +39,7 @@ UNDO_NOTES = {
     Place.CHECK: "only checks; what it writes into your tree is discarded, so there is nothing to undo",
     Place.INSTALL: "installs packages; see what it creates",
     Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
+    Place.BRANCH: "makes a branch and touches no file; the result says the command that removes it again",
     Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
 }
 """What a card says of each place (SPEC 9.2)."""
@@ -147,9 +148,10 @@ class Grounds:
             )
             raise CannotRun(told, "install bubblewrap, or run the command in a terminal")
         # Nobody lands in files that commands of this session may write to.
-        writes = place in (Place.OPERATOR_TREE, Place.INSTALL) or not live.sandbox.confines
+        looks = place in (Place.OPERATOR_TREE, Place.BRANCH)
+        writes = looks or place is Place.INSTALL or not live.sandbox.confines
         with self._changes.writing(live.id, workspace, live.sandbox) if writes else nullcontext():
-            if over or place is Place.OPERATOR_TREE:
+            if over or looks:
                 own = _with_state(Ground(workspace, git))
                 try:
                     with self._shared_caches(live, own) if over else nullcontext():

@@ -14,7 +14,12 @@ from typing import Protocol
 
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import Project
+from engine.inspection.fixups import Fixups
 from engine.inspection.locks import LockMismatch
+from engine.inspection.lost import LostLine
+from engine.inspection.merges import Collision, Merge
+from engine.inspection.operation import Operation
+from engine.inspection.stashes import Stash
 from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
@@ -111,6 +116,12 @@ class WorkspaceContext:
     local: datetime
     silence: timedelta | None = None
     git: GitState | None = None
+    unfinished: Operation | None = None
+    lost: tuple[LostLine, ...] = ()
+    fixups: Fixups | None = None
+    stashes: tuple[Stash, ...] = ()
+    merges: tuple[Merge, ...] = ()
+    collisions: tuple[Collision, ...] = ()
     github: GitHubState | None = None
     runs: tuple[Run, ...] = ()
     parts: tuple[Part, ...] = ()

@@ -17,7 +17,10 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.runners.toolchains.projects import Project
 from engine.inspection.locks import LockMismatch, locks_out_of_step
+from engine.inspection.lost import LostLine
+from engine.inspection.merges import Collision, Merge
 from engine.inspection.reader import GitReader
+from engine.inspection.stashes import Stash
 from engine.inspection.state import GitState, Touch
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
@@ -197,6 +200,16 @@ class ContextReader:
             return otherwise
 
         git = fetch("git", lambda: self._git.read(folder), None)
+        unfinished = fetch("git", lambda: self._git.operation(folder, git) if git else None, None)
+        no_lost: tuple[LostLine, ...] = ()
+        lost = fetch("git", lambda: self._git.lost(folder, git, now) if git else (), no_lost)
+        fixups = fetch("git", lambda: self._git.fixups(folder, git) if git else None, None)
+        no_stashes: tuple[Stash, ...] = ()
+        stashes = fetch("git", lambda: self._git.stashes(folder) if git else (), no_stashes)
+        no_merges: tuple[Merge, ...] = ()
+        merges = fetch("git", lambda: self._git.merges(folder, git) if git else (), no_merges)
+        no_collisions: tuple[Collision, ...] = ()
+        collisions = fetch("git", lambda: self._git.collisions(folder, git) if git else (), no_collisions)
         no_projects: tuple[Project, ...] = ()
         projects = fetch("tools", lambda: self._projects.of(workspace), no_projects)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
@@ -243,6 +256,12 @@ class ContextReader:
             local=local,
             silence=silence,
             git=git,
+            unfinished=unfinished,
+            lost=lost,
+            fixups=fixups,
+            stashes=stashes,
+            merges=merges,
+            collisions=collisions,
             github=github,
             runs=runs,
             parts=parts,

@@ -59,8 +59,8 @@ def test_a_branch_behind_its_base_rehearses_the_merge(world: World, repository: 
     repository.git("checkout", "-q", "feature/x")
     proposal = only(rehearse_merge(world.sense()))
     assert proposal.prompt == "Rehearse merging main into feature/x"
-    assert proposal.reasoning == "main has 1 commit that feature/x lacks; feature/x has 1 commit of its own."
-    assert proposal.parameters == {"source": "main", "target": "feature/x"}
+    assert proposal.reasoning == "main has 1 commit that feature/x lacks; it still merges cleanly."
+    assert proposal.parameters == {"source": "main", "target": "feature/x", "rebase": True}
     dated_commit(repository, "more of mine", {"x.py": "2"}, NOW)
     assert only(rehearse_merge(world.sense())).fingerprint == proposal.fingerprint
     repository.git("checkout", "-q", "--detach")
@@ -78,16 +78,24 @@ def test_a_branch_that_parted_from_its_upstream(world: World, repository: Reposi
     assert only(rehearse_merge(world.sense())).prompt == "Rehearse merging origin/main into main"
 
 
-def test_two_open_branches_are_forecast(world: World, repository: Repository) -> None:
-    branch(repository, "a", NOW - DAY)
+def test_branches_that_change_the_same_lines_are_forecast(world: World, repository: Repository) -> None:
+    def collide(name: str, at: datetime) -> None:
+        branch(repository, name, at)
+        repository.git("checkout", "-q", name)
+        dated_commit(repository, f"{name} here", {"cart.py": name}, at)
+        repository.git("checkout", "-q", "main")
+
+    collide("a", NOW - DAY)
+    branch(repository, "apart", NOW)
     assert forecast_conflicts(world.sense()) == []
-    branch(repository, "b", NOW)
+    collide("b", NOW)
     proposal = only(forecast_conflicts(world.sense()))
-    assert proposal.prompt == "Forecast the conflicts of 2 open branches with main"
+    assert proposal.prompt == "Find the order of merging b and a with the least conflict"
+    assert proposal.reasoning == "b and a change the same lines of cart.py."
     assert proposal.parameters == {"base": "main", "branches": ["b", "a"]}
-    branch(repository, "old", NOW - 91 * DAY)
+    collide("old", NOW - 91 * DAY)
     assert only(forecast_conflicts(world.sense())).fingerprint == proposal.fingerprint
-    branch(repository, "young", NOW - 90 * DAY)
+    collide("young", NOW - 89 * DAY)
     assert only(forecast_conflicts(world.sense())).fingerprint != proposal.fingerprint
 
 
@@ -98,7 +106,7 @@ def test_merged_and_stale_branches_are_reported(world: World, repository: Reposi
     branch(repository, "stale", NOW - 30 * DAY - timedelta(seconds=1))
     repository.git("branch", "done", "main~1")
     proposal = only(report_branches(world.sense()))
-    assert proposal.prompt == "Report 1 merged branch and 1 stale branch, with the commands to tidy up"
+    assert proposal.prompt == "List 1 merged branch and 1 stale branch, with the commands that delete them"
     assert proposal.parameters == {"days": 30}
     repository.git("branch", "-D", "stale", "done")
     assert report_branches(world.sense()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -69,6 +70,14 @@ def offer(
         signals=signals,
         task_id=task.id if task else None,
     )
+
+
+def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str]:
+    """The parameter of a flow that tests one project: the one with tests that most of these files are of; nothing for
+    the top, and where no file tells."""
+    held = Counter(part for path in paths for part in range(len(context.parts)) if context.parts[part].holds(path))
+    tested = [part for part, _ in held.most_common() if context.parts[part].tool is not None]
+    return context.parts[tested[0]].parameters if tested else {}
 
 
 def branch_of(git: GitState) -> str:
