@@ -12,10 +12,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from engine.git import Git, Repository, is_own_branch, submodule_paths
+from engine.inspection.own_changes import OwnChanges, own_changes
 from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, merged_into
 from engine.inspection.status import (
     MOST_FILES,
@@ -105,6 +107,16 @@ class GitReader:
             return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(done.stdout)), MOST_FILES))
 
         return self._once(("files", str(workspace), old, new), ask)
+
+    def own_changes(self, workspace: Path, state: GitState, since: datetime) -> OwnChanges:
+        """See `own_changes`. Asked once for the same commits, files and times of writing."""
+        files = [f"{file.path}\0{file.modified_at}\0{file.conflicted}" for file in state.files]
+        seen = (state.head, state.upstream_tip, state.base_tip, state.operation, since.isoformat(), *files)
+        key = hashlib.sha256("\n".join(seen).encode(errors="surrogateescape")).hexdigest()
+        return self._once(
+            ("own", str(workspace), key),
+            lambda: own_changes(Git(workspace, timeout=LIMIT_SECONDS).pin(), state, since),
+        )
 
     def _once(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         """Ask git once for what never changes between two ids; the oldest answers are forgotten."""

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
+from engine.inspection.own_changes import OwnChanges
 from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
@@ -103,6 +104,7 @@ class WorkspaceContext:
     github: GitHubState | None = None
     runs: tuple[Run, ...] = ()
     changed: tuple[Changed, ...] = ()
+    own: OwnChanges = OwnChanges()
     ancestors: frozenset[str] = frozenset()
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.inspection.reader import GitReader
+from engine.inspection.own_changes import OwnChanges
 from engine.inspection.state import GitState, Touch
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
@@ -205,6 +206,8 @@ class ContextReader:
         github = self._github.latest(workspace) if self._github and git and git.on_github else None
         changed = fetch("runs", lambda: self._changed(folder, git, runs), no_changes)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
+        today = local.replace(hour=0, minute=0, second=0, microsecond=0)
+        own = fetch("git", lambda: self._git.own_changes(folder, git, today) if git else OwnChanges(), OwnChanges())
         writes = [*ours, *left_by(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
@@ -231,6 +234,7 @@ class ContextReader:
             github=github,
             runs=runs,
             changed=changed,
+            own=own,
             ancestors=ancestors,
             tasks=tasks,
             sessions=sessions,

@@ -31,13 +31,16 @@ Choose = Callable[[Sequence[Proposal]], Proposal | None]
 
 
 def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
-    """Kinds that may follow this session, the best first; none unless it ran to its end within a day."""
-    if view.state is not SessionState.SUCCEEDED or view.flow is None:
+    """Kinds that may follow this session, the best first; none unless it ran to its end within a day. One that found
+    something wrong (it failed, SPEC 2.12) is followed by what it names."""
+    if view.state not in (SessionState.SUCCEEDED, SessionState.FAILED) or view.flow is None:
         return ()
     if view.ended_at is None or now - view.ended_at > STALE:
         return ()
     if view.next_step:
         return (view.next_step,)
+    if view.state is SessionState.FAILED:
+        return ()
     red = view.check is not None and view.check.failed + view.check.errors > 0
     if red:  # a flow is not followed by itself: it would find the same
         return tuple(kind for kind in AFTER_RED if kind != view.flow)

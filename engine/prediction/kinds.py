@@ -85,6 +85,7 @@ _ROWS: Final = (
     Kind("waiting_work", Tier.BLOCKS, "Work that waits for days", "review_unpushed"),
     # Cheap checks of what was just done
     Kind("leftovers", Tier.CHECK, "Debugging left in", "look_for_leftovers"),
+    Kind("remove_leftovers", Tier.CHECK, "Debugging to remove", continues=("look_for_leftovers",)),
     Kind("autosquash", Tier.CHECK, "Fixup commits to squash", "rehearse_autosquash"),
     Kind("changes_together", Tier.CHECK, "File that usually changes too", "look_together"),
     Kind("stale_docs", Tier.CHECK, "Documentation of what is gone", "look_at_mentions"),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates import branches, due, history, quality, tests
+from engine.prediction.templates import branches, due, history, own_changes, quality, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
@@ -31,6 +31,8 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     history.draft_changelog,
     history.prepare_meeting,
     history.summarise_day,
+    own_changes.leftovers,
+    own_changes.remove_leftovers,
     quality.fix_lint,
     quality.lint,
     due.heartbeat,

@@ -1,0 +1,99 @@
+"""What your own changes left behind: debugging, conflict markers, documentation of what is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from engine.inspection.own_changes import MARKER, TODOS
+from engine.prediction.context import WorkspaceContext
+from engine.prediction.templates.making import branch_of, offer, oldest, usable_names
+from engine.prediction.words import count, listing
+from engine.values import Proposal, SessionView, Tier
+
+_SAYS = {
+    MARKER: "conflict markers",
+    "breakpoint": "a breakpoint",
+    "debugger statement": "a debugger statement",
+    "debug print": "a debug print",
+    ".only": "a test that keeps all others from running (.only)",
+    "TODO": "a TODO",
+    "FIXME": "a FIXME",
+}
+
+
+def leftovers(context: WorkspaceContext) -> list[Proposal]:
+    """You added debugging, a conflict marker or a TODO, and it is still there."""
+    git, found = context.git, context.own.leftovers
+    if git is None or not found:
+        return []
+    marked = [one for one in found if one.kind == MARKER]
+    told = marked or list(found)
+    kinds = list(dict.fromkeys(_words(one.kind) for one in told))
+    where = listing((one.place for one in told), 3)
+    files = {one.path for one in told}
+    state = "not committed" if files <= {file.path for file in git.files} else "not pushed"
+    what = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
+    return [
+        offer(
+            context,
+            "leftovers",
+            f"Show what is left in {where}",
+            f"You added {what} in {where}, {state} yet.",
+            subject=f"leftovers on {branch_of(git)}",
+            facts={"found": sorted(f"{one.kind} {one.path}:{one.line}" for one in found)},
+            parameters={"today": midnight(context)},
+            evidence_at=_written(context, files),
+            tier=Tier.BLOCKS if marked else None,
+            about=" ".join(sorted(files)),
+        )
+    ]
+
+
+def midnight(context: WorkspaceContext) -> str:
+    """When the operator's day began, as flows take it."""
+    return context.local.replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
+
+
+def remove_leftovers(context: WorkspaceContext) -> list[Proposal]:
+    """The debugging was shown; what has a line for itself can be taken out."""
+    git = context.git
+    found = [
+        one for one in context.own.leftovers if one.kind != MARKER and one.kind not in TODOS and one.kind != ".only"
+    ]
+    shown = last_of(context, "look_for_leftovers")
+    paths = usable_names(one.path for one in found)
+    written = _written(context, set(paths))
+    if git is None or not paths or shown is None or (written is not None and shown.created_at < written):
+        return []
+    return [
+        offer(
+            context,
+            "remove_leftovers",
+            f"Remove the debugging from {listing(paths)} and run the tests",
+            f"{listing((one.place for one in found), 3)}: {count(len(found), 'line')} of debugging; only statements on a "
+            "line of their own go.",
+            subject=f"leftovers on {branch_of(git)}",
+            facts={"found": sorted(f"{one.kind} {one.path}:{one.line}" for one in found)},
+            parameters={"paths": paths},
+            evidence_at=written,
+            about=" ".join(paths),
+        )
+    ]
+
+
+def last_of(context: WorkspaceContext, flow: str) -> SessionView | None:
+    """The newest session of a flow here that is over."""
+    return next((one for one in context.sessions if one.flow == flow and one.state.over), None)
+
+
+def _written(context: WorkspaceContext, files: Iterable[str]) -> datetime | None:
+    """When the first of these files was written; for what is committed, when HEAD was."""
+    git, names = context.git, set(files)
+    assert git is not None
+    at = oldest(file.modified_at for file in git.files if file.path in names)
+    return at or (git.recent[0].at if git.recent else None)
+
+
+def _words(kind: str) -> str:
+    return _SAYS.get(kind, f"`{kind}`")
