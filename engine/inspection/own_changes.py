@@ -11,8 +11,8 @@ from typing import Final
 
 from engine.git import Git
 from engine.inspection.leftovers import LONGEST_LINE, look
-from engine.inspection.patch import LARGEST, Line, Patch, own_patch
 from engine.inspection.mentions import Mention, stale_mentions
+from engine.inspection.patch import LARGEST, Patch, own_patch
 from engine.inspection.state import GitState
 from engine.plain_files import read_plain
 

@@ -23,6 +23,8 @@ from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span
 from engine.values import CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 
+NOTHING_OF_YOUR_OWN = OwnChanges()
+
 
 class Run(Protocol):
     """A past run of the project's tests. `clean`: the files were exactly those of `head`; `tree` is their tree."""
@@ -104,7 +106,7 @@ class WorkspaceContext:
     github: GitHubState | None = None
     runs: tuple[Run, ...] = ()
     changed: tuple[Changed, ...] = ()
-    own: OwnChanges = OwnChanges()
+    own: OwnChanges = NOTHING_OF_YOUR_OWN
     ancestors: frozenset[str] = frozenset()
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()

@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.inspection.reader import GitReader
 from engine.inspection.own_changes import OwnChanges
+from engine.inspection.reader import GitReader
 from engine.inspection.state import GitState, Touch
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
@@ -207,7 +207,8 @@ class ContextReader:
         changed = fetch("runs", lambda: self._changed(folder, git, runs), no_changes)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
         today = local.replace(hour=0, minute=0, second=0, microsecond=0)
-        own = fetch("git", lambda: self._git.own_changes(folder, git, today) if git else OwnChanges(), OwnChanges())
+        nothing = OwnChanges()
+        own = fetch("git", lambda: self._git.own_changes(folder, git, today) if git else nothing, nothing)
         writes = [*ours, *left_by(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)

@@ -89,6 +89,7 @@ _ROWS: Final = (
     Kind("autosquash", Tier.CHECK, "Fixup commits to squash", "rehearse_autosquash"),
     Kind("changes_together", Tier.CHECK, "File that usually changes too", "look_together"),
     Kind("stale_docs", Tier.CHECK, "Documentation of what is gone", "look_at_mentions"),
+    Kind("update_docs", Tier.CHECK, "Documentation to update", continues=("look_at_mentions",)),
     Kind("fix_lint", Tier.CHECK, "Lint to fix", continues=("lint",)),
     Kind("run_tests", Tier.CHECK, "Tests of what changed", continues=("bisect", "fix_lint")),
     Kind("lint", Tier.CHECK, "Lint of what changed", continues=("fix_lint",)),

@@ -33,6 +33,8 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     history.summarise_day,
     own_changes.leftovers,
     own_changes.remove_leftovers,
+    own_changes.stale_docs,
+    own_changes.update_docs,
     quality.fix_lint,
     quality.lint,
     due.heartbeat,

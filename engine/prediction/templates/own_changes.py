@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from engine.inspection.mentions import Mention
 from engine.inspection.own_changes import MARKER, TODOS
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import branch_of, offer, oldest, usable_names
-from engine.prediction.words import count, listing
+from engine.prediction.words import count, listing, plain, tail
 from engine.values import Proposal, SessionView, Tier
 
 _SAYS = {
@@ -71,7 +72,7 @@ def remove_leftovers(context: WorkspaceContext) -> list[Proposal]:
             context,
             "remove_leftovers",
             f"Remove the debugging from {listing(paths)} and run the tests",
-            f"{listing((one.place for one in found), 3)}: {count(len(found), 'line')} of debugging; only statements on a "
+            f"{listing((one.place for one in found), 3)}: debugging that you added; only statements on a "
             "line of their own go.",
             subject=f"leftovers on {branch_of(git)}",
             facts={"found": sorted(f"{one.kind} {one.path}:{one.line}" for one in found)},
@@ -80,6 +81,65 @@ def remove_leftovers(context: WorkspaceContext) -> list[Proposal]:
             about=" ".join(paths),
         )
     ]
+
+
+def stale_docs(context: WorkspaceContext) -> list[Proposal]:
+    """Documentation names what your changes renamed or removed, and what is nowhere any more."""
+    git, found = context.git, context.own.mentions
+    if git is None or not found:
+        return []
+    names = list(dict.fromkeys(plain(one.old, 60) for one in found))
+    first = found[0]
+    became = f" (now `{plain(first.new, 60)}`)" if first.new else ""
+    more = f" and {count(len(found) - 1, 'more line')}" if len(found) > 1 else ""
+    return [
+        offer(
+            context,
+            "stale_docs",
+            f"Show the documentation that still names {listing(names, 2, 40)}",
+            f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes took away{more}.",
+            subject=" ".join(sorted(names)[:5]),
+            facts=_facts_of(found),
+            parameters={},
+            evidence_at=_newest(context),
+            about=" ".join(names),
+        )
+    ]
+
+
+def update_docs(context: WorkspaceContext) -> list[Proposal]:
+    """The stale documentation was shown; what was evidently renamed can be put right."""
+    git, shown = context.git, last_of(context, "look_at_mentions")
+    found = [one for one in context.own.mentions if one.new]
+    paths = usable_names(one.path for one in found)
+    newest = _newest(context)
+    if git is None or not paths or shown is None or (newest is not None and shown.created_at < newest):
+        return []
+    pairs = list(dict.fromkeys(f"{plain(one.old, 40)} → {plain(one.new, 40)}" for one in found))
+    return [
+        offer(
+            context,
+            "update_docs",
+            f"Put the new names into {listing(paths)}",
+            f"{listing(pairs, 2, 80)}, in {count(len(found), 'line')}; what it changes waits as a diff.",
+            subject=" ".join(sorted(plain(one.old, 60) for one in found)[:5]),
+            facts=_facts_of(found),
+            parameters={"paths": paths},
+            evidence_at=newest,
+            about=" ".join(paths),
+        )
+    ]
+
+
+def _facts_of(found: Sequence[Mention]) -> dict[str, list[str]]:
+    return {"mentions": sorted(f"{one.path} {one.old}" for one in found)}
+
+
+def _newest(context: WorkspaceContext) -> datetime | None:
+    """When your changes were last added to."""
+    git = context.git
+    moments = [file.modified_at for file in git.files if file.modified_at] if git else []
+    return max(moments, default=git.recent[0].at if git and git.recent else None)
 
 
 def last_of(context: WorkspaceContext, flow: str) -> SessionView | None:

@@ -214,7 +214,8 @@ def still_red(context: WorkspaceContext) -> list[Proposal]:
     tests = [test for test in last.check.failing if usable(test)][:MOST_PATHS]
     if not tests or not context.test_tool.exact or not last.check.counted:
         return []
-    if any(one.flow == "narrow_failures" and one.created_at > last.ran_at for one in context.sessions):
+    narrowed = (one for one in context.sessions if one.flow == "narrow_failures" and one.state.over)
+    if any(one.id == last.session_id or one.created_at > last.ran_at for one in narrowed):
         return []
     which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
     return [

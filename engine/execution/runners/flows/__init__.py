@@ -16,7 +16,9 @@ from engine.execution.runners.flows.draft_changelog import DraftChangelog
 from engine.execution.runners.flows.forecast_conflicts import ForecastConflicts
 from engine.execution.runners.flows.hunt_flakes import HuntFlakes
 from engine.execution.runners.flows.lint import FixLint, Lint
+from engine.execution.runners.flows.look_at_mentions import LookAtMentions, UpdateDocs
 from engine.execution.runners.flows.look_for_leftovers import LookForLeftovers, RemoveLeftovers
+from engine.execution.runners.flows.narrow_failures import NarrowFailures
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
 from engine.execution.runners.flows.report_branches import ReportBranches
 from engine.execution.runners.flows.review_unpushed import ReviewUnpushed
@@ -42,6 +44,9 @@ _EVERY: tuple[Flow, ...] = (
     WriteAgentsMd(),
     LookForLeftovers(),
     RemoveLeftovers(),
+    LookAtMentions(),
+    UpdateDocs(),
+    NarrowFailures(),
 )
 
 FLOWS: Mapping[str, Flow] = MappingProxyType({flow.name: flow for flow in _EVERY})

@@ -217,8 +217,16 @@ def exactly(tool: Toolchain) -> None:
         )
 
 
-def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bool = False) -> CheckResult:
-    """Run `tests` (all of them when there are none) and say what came out.
+def run_tests(
+    job: Job,
+    tool: Toolchain,
+    tests: Sequence[str] = (),
+    *,
+    quiet: bool = False,
+    texts: dict[str, str] | None = None,
+) -> CheckResult:
+    """Run `tests` (all of them when there are none) and say what came out. `texts` gets what was said of each failing
+    test.
 
     Raises `CannotRun` when that says nothing about the project: the tool broke, collected nothing, or all that failed
     did so for want of something that is not there (SPEC 2.12).
@@ -236,6 +244,8 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
         raise CannotRun(f"{tool.title} found no tests", "name other tests, or write the first one")
     if (lacks := _lacks(job, tool, check, report, done)) is not None:
         raise lacks
+    if texts is not None:
+        texts.update(tool.failure_texts(report, done.output, check.failing))
     return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
 
 
