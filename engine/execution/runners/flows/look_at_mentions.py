@@ -85,9 +85,8 @@ class UpdateDocs:
                 job.say(f"{clean(path)} stays as it is: {clean(str(error))}")
                 continue
             for one in sorted(wanted, key=lambda one: -len(one.old)):
-                rows[one.line - 1] = re.sub(
-                    rf"(?<![\w-]){re.escape(one.old)}(?![\w-])", lambda _, new=one.new: new, rows[one.line - 1]
-                )
+                new = one.new.replace("\\", "\\\\")
+                rows[one.line - 1] = re.sub(rf"(?<![\w-]){re.escape(one.old)}(?![\w-])", new, rows[one.line - 1])
                 job.say(f"{clean(path)}:{one.line}  {clean(one.old)} → {clean(one.new)}")
             (job.folder / path).write_bytes("\n".join(rows).encode())
             changed[path] = len(wanted)
