@@ -348,6 +348,9 @@ class Predictions:
         waiting = {row.id: (row, draft) for draft in drafts for row in [self._cards.intake.prepare(draft, this.now)]}
         for seat in limits.order([row.seat for row, _ in waiting.values()], this.now):
             row, draft = waiting[seat.id]
+            if room.take(seat, this.now) is None:
+                left_out = left_out or seat.tier is not Tier.UPKEEP
+                continue
             like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
             trigger = trigger_of(
                 row,
@@ -360,6 +363,7 @@ class Predictions:
             verdicts = self._rails.preview(trigger)
             content = next((one for one in verdicts if one.rail == "content" and one.verdict is Verdict.BLOCK), None)
             if content is not None:
+                room.leave(seat)
                 log.warning("not shown, the content filter blocks it: %s: %s", row.prompt, content.reason)
                 if row.fingerprint not in self._told:
                     self._told.add(row.fingerprint)
@@ -372,9 +376,6 @@ class Predictions:
                             reason=content.reason,
                         )
                     )
-                continue
-            if room.take(seat, this.now) is None:
-                left_out = left_out or seat.tier is not Tier.UPKEEP
                 continue
             row.judge(verdicts)
             rows.append(row)

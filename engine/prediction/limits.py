@@ -85,6 +85,10 @@ class Room:
         self._taken = [one for one in self._taken if one.id not in displaced] + [seat]
         return sorted(displaced)
 
+    def leave(self, seat: Seat) -> None:
+        """Give the place of this card back."""
+        self._taken.remove(seat)
+
 
 def is_snoozed(seat: Seat, now: datetime) -> bool:
     """True until the instant its snooze ends."""
