@@ -19,6 +19,7 @@ from engine.config import SettingsSource
 from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
 from engine.execution.runners.flows.draft_changelog import changelog_of
+from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.model.completions import Completions
 from engine.execution.runners.toolchain import detect_all, linters
 from engine.execution.runners.toolchains.below import manifests_below
@@ -351,5 +352,6 @@ def find_tool(folder: Path) -> ToolFound:
         where=tools[0].where if tools else "",
         installs=environment_command(folder) if untested else "",
         changelog=changelog_of(folder),
+        covers=any(tool.name == "pytest" and measures_coverage(folder, tool.where) for tool in tools),
         below=() if tools or found else manifests_below(folder),
     )

@@ -18,6 +18,7 @@ from typing import Final, TypeVar, cast
 
 from engine.git import Git, Repository, is_own_branch, submodule_paths
 from engine.inspection.own_changes import OwnChanges, own_changes
+from engine.inspection.quarantine import Quarantined, quarantined
 from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, merged_into
 from engine.inspection.status import (
     MOST_FILES,
@@ -117,6 +118,11 @@ class GitReader:
             ("own", str(workspace), key),
             lambda: own_changes(Git(workspace, timeout=LIMIT_SECONDS).pin(), state, since),
         )
+
+    def quarantined(self, workspace: Path, head: str) -> tuple[Quarantined, ...]:
+        """See `quarantine.quarantined`; asked once a commit."""
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+        return self._once(("quarantined", str(workspace), head), lambda: quarantined(git, head) if head else ())
 
     def _once(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         """Ask git once for what never changes between two ids; the oldest answers are forgotten."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.inspection.own_changes import OwnChanges
+from engine.inspection.quarantine import Quarantined
 from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
@@ -61,6 +62,8 @@ class ToolFound:
     where: str = ""
     installs: str = ""
     changelog: str = ""
+    covers: bool = False
+    """Whether the project configured coverage and its environment has it."""
     below: tuple[str, ...] = ()
     """Folders with a manifest of their own, where the top of the repository has none."""
 
@@ -107,6 +110,7 @@ class WorkspaceContext:
     runs: tuple[Run, ...] = ()
     changed: tuple[Changed, ...] = ()
     own: OwnChanges = NOTHING_OF_YOUR_OWN
+    quarantined: tuple[Quarantined, ...] = ()
     ancestors: frozenset[str] = frozenset()
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.inspection.own_changes import OwnChanges
+from engine.inspection.quarantine import Quarantined
 from engine.inspection.reader import GitReader
 from engine.inspection.state import GitState, Touch
 from engine.prediction.collectors import attempt
@@ -209,6 +210,8 @@ class ContextReader:
         today = local.replace(hour=0, minute=0, second=0, microsecond=0)
         nothing = OwnChanges()
         own = fetch("git", lambda: self._git.own_changes(folder, git, today) if git else nothing, nothing)
+        none_kept: tuple[Quarantined, ...] = ()
+        kept = fetch("git", lambda: self._git.quarantined(folder, git.head) if git else none_kept, none_kept)
         writes = [*ours, *left_by(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
@@ -236,6 +239,7 @@ class ContextReader:
             runs=runs,
             changed=changed,
             own=own,
+            quarantined=kept,
             ancestors=ancestors,
             tasks=tasks,
             sessions=sessions,

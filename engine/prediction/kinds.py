@@ -79,7 +79,7 @@ _ROWS: Final = (
     Kind("still_red", Tier.BLOCKS, "Tests that still fail", "narrow_failures", continues=("run_tests", "bisect")),
     Kind("rerun_failing", Tier.BLOCKS, "Failed tests to run again", "run_tests", continues=("bisect", "fix_lint")),
     Kind("rehearse_merge", Tier.BLOCKS, "Branch behind its base", continues=("forecast_conflicts",)),
-    Kind("pull_request", Tier.BLOCKS, "Pull request that waits for you"),
+    Kind("pull_request", Tier.BLOCKS, "Pull request that waits for you", "look_at_pull_request"),
     Kind("failing_ci", Tier.BLOCKS, "CI that fails", "run_tests"),
     Kind("forecast_conflicts", Tier.BLOCKS, "Branches that collide", channel="research", continues=("rehearse_merge",)),
     Kind("waiting_work", Tier.BLOCKS, "Work that waits for days", "review_unpushed"),
@@ -99,6 +99,7 @@ _ROWS: Final = (
     Kind(OWN, Tier.CHECK, "Your own prompt"),
     # Upkeep
     Kind("hunt_flakes", Tier.UPKEEP, "Unreliable tests", continues=("run_tests",)),
+    Kind("quarantine", Tier.UPKEEP, "Unreliable tests to skip for a while", continues=("hunt_flakes",)),
     Kind("slower_tests", Tier.UPKEEP, "Tests that got slower", "time_tests"),
     Kind("old_stash", Tier.UPKEEP, "Old stash", "look_at_stash"),
     Kind("release_due", Tier.UPKEEP, "Release due", "look_at_release", "chronicle-hub"),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates import branches, due, history, own_changes, quality, tests
+from engine.prediction.templates import branches, due, history, own_changes, pull_requests, quality, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
@@ -24,9 +24,12 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     tests.run_tests,
     tests.check_clean_head,
     tests.hunt_flakes,
+    tests.quarantine,
+    tests.slower_tests,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
+    pull_requests.pull_request,
     history.waiting_work,
     history.draft_changelog,
     history.prepare_meeting,
@@ -35,6 +38,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     own_changes.remove_leftovers,
     own_changes.stale_docs,
     own_changes.update_docs,
+    own_changes.uncovered_lines,
     quality.fix_lint,
     quality.lint,
     due.heartbeat,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from pathlib import PurePosixPath
 
 from engine.inspection.mentions import Mention
 from engine.inspection.own_changes import MARKER, TODOS
-from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import branch_of, offer, oldest, usable_names
-from engine.prediction.words import count, listing, plain, tail
+from engine.prediction.context import WorkspaceContext, result_words
+from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable_names
+from engine.prediction.words import count, listing, moment, plain, tail
 from engine.values import Proposal, SessionView, Tier
 
 _SAYS = {
@@ -129,6 +130,44 @@ def update_docs(context: WorkspaceContext) -> list[Proposal]:
             about=" ".join(paths),
         )
     ]
+
+
+SHORT_SUITE = 120.0
+"""Seconds that a whole suite may take to be run once more for its coverage."""
+
+
+def uncovered_lines(context: WorkspaceContext) -> list[Proposal]:
+    """Source files changed, the tests of this very state are green, and nobody asked which lines they run."""
+    git, tool = context.git, context.test_tool
+    if git is None or tool is None or not tool.covers or not context.runs or context.changed:
+        return []
+    last = context.runs[0]
+    paths = usable_names(path for path, _ in context.own.lines if is_source(path))
+    if not paths or len(paths) > MOST_PATHS or not last.check.green:
+        return []
+    whole = next((run for run in context.runs if run.full), None)
+    number = sum(len(lines) for path, lines in context.own.lines if path in paths)
+    return [
+        offer(
+            context,
+            "uncovered_lines",
+            f"Find the changed lines of {listing(paths)} that no test runs",
+            f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
+            f"{count(number, 'changed line')} yet.",
+            subject=branch_of(git),
+            facts={"mark": context.own.mark},
+            parameters={"paths": paths, "whole": whole is not None and whole.check.seconds <= SHORT_SUITE},
+            evidence_at=last.ran_at,
+            about=" ".join(paths),
+        )
+    ]
+
+
+def is_source(path: str) -> bool:
+    """Whether coverage can tell anything of a file: Python, and neither a test nor for building."""
+    name = PurePosixPath(path).name
+    is_test = name.startswith("test_") or name.endswith("_test.py") or {"tests", "test"} & set(path.split("/"))
+    return path.endswith(".py") and not is_test and name not in ("conftest.py", "setup.py", "noxfile.py")
 
 
 def _facts_of(found: Sequence[Mention]) -> dict[str, list[str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from statistics import median
 from typing import Any
 
 from engine.prediction.context import Run, WorkspaceContext, result_words
@@ -12,6 +14,7 @@ from engine.prediction.words import count, counted, listing, moment, plain
 from engine.values import Proposal, SessionState
 
 TIMES = 20
+QUARANTINE = timedelta(days=14)
 FLIPPED = 5  # so many unreliable tests are hunted at once
 
 
@@ -261,27 +264,127 @@ def rerun_failing(context: WorkspaceContext) -> list[Proposal]:
 
 
 def hunt_flakes(context: WorkspaceContext) -> list[Proposal]:
-    """Tests that failed and passed on the same files."""
+    """Tests that failed and passed on the same files, or whose quarantine is over."""
     if context.test_tool is None or not context.test_tool.exact:
         return []
-    flipped = [(test, tree) for test, tree in flipped_tests(context.runs) if usable(test)][:FLIPPED]
-    if not flipped:
+    today = context.local.date()
+    resting = {one.test for one in context.quarantined if one.until > today}
+    over = [one for one in context.quarantined if one.until <= today and usable(one.test)][:FLIPPED]
+    flipped = [(test, tree) for test, tree in flipped_tests(context.runs) if usable(test) and bare(test) not in resting]
+    facts: dict[str, Any]
+    if over:
+        days = ", ".join(dict.fromkeys(f"{one.until.day} {one.until:%B}" for one in over))
+        tests, which = [one.test for one in over], "it is steady" if len(over) == 1 else "they are steady"
+        told = f"{'Its' if len(over) == 1 else 'Their'} quarantine ended on {days}; if {which}, take the skip away."
+        facts, at = {"tests": tests, "until": [one.until.isoformat() for one in over]}, None
+    elif flipped and context.runs:
+        tests, facts = [test for test, _ in flipped[:FLIPPED]], {"tree": flipped[0][1]}
+        told = "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them.")
+        at = context.runs[0].ran_at
+    else:
         return []
-    tests = [test for test, _ in flipped]
     names = listing((short_test(test) for test in tests), 2, 40)
     return [
         offer(
             context,
             "hunt_flakes",
             f"Run {names} {TIMES} times: unreliable?",
-            "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them."),
+            told,
             subject=" ".join(sorted(tests)),
-            facts={"tests": sorted(tests), "tree": flipped[0][1]},
+            facts={"tests": sorted(tests), **facts},
             parameters={"tests": tests, "times": TIMES},
-            evidence_at=context.runs[0].ran_at,
+            evidence_at=at,
             about=" ".join(tests).replace("_", " "),
         )
     ]
+
+
+def bare(test: str) -> str:
+    """A test of pytest without its parameters: `t.py::test_a` for `t.py::test_a[1-2]`."""
+    return test.partition("[")[0]
+
+
+_FLAKY = re.compile(r"^\d+ flaky: (.*?)(?:; |$)")
+_TALLY = re.compile(r"(?:^|, | and )(\S+\.py::.+?) \((\d+) of (\d+)\)")
+
+
+def quarantine(context: WorkspaceContext) -> list[Proposal]:
+    """A hunt found tests unreliable: skip them for two weeks, and say so again when these are over."""
+    if context.test_tool is None:
+        return []
+    hunts = (one for one in context.sessions if one.flow == "hunt_flakes" and one.state is SessionState.SUCCEEDED)
+    last = next(hunts, None)
+    told = _FLAKY.match(last.summary) if last is not None else None
+    today = context.local.date()
+    resting = {one.test for one in context.quarantined if one.until > today}
+    found = _TALLY.findall(told[1]) if told else []
+    found = [one for one in found if usable(one[0]) and bare(one[0]) not in resting]
+    if last is None or not found:
+        return []
+    until, tests = today + QUARANTINE, [test for test, _, _ in found]
+    _, failed, times = found[0]
+    names = listing((short_test(test) for test in tests), 2, 40)
+    return [
+        offer(
+            context,
+            "quarantine",
+            f"Skip {names} until {until.day} {until:%B}",
+            f"{short_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
+            subject=" ".join(sorted(tests)),
+            facts={"hunt": last.id},
+            parameters={"tests": tests, "until": until.isoformat(), "why": f"flaky: failed {failed} of {times}"},
+            evidence_at=last.ended_at,
+            about=" ".join(tests).replace("_", " "),
+        )
+    ]
+
+
+SLOWER, SLOWER_SECONDS, MEASURED_RUNS, KEPT_DURATIONS = 2.0, 1.0, 5, 50
+
+
+def slower_tests(context: WorkspaceContext) -> list[Proposal]:
+    """A test took at least twice as long, and a second longer, in both of the last two green runs as it usually did."""
+    git, tool = context.git, context.test_tool
+    runs = [run for run in context.runs if run.check.green and run.check.durations]
+    if git is None or tool is None or not tool.exact or len(runs) < MEASURED_RUNS:
+        return []
+    slow: list[tuple[float, float, str, str]] = []
+    for test, _ in runs[0].check.durations:
+        now = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
+        known = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
+        if len(now) < 2 or len(known) < MEASURED_RUNS - 2 or not usable(test):
+            continue
+        usual = median(seconds for seconds, _ in known)
+        fast = [
+            run.head for seconds, run in known if run.clean and seconds <= usual * 1.5 and run.head in context.ancestors
+        ]
+        if fast and min(now) >= SLOWER * usual and min(now) - usual >= SLOWER_SECONDS:
+            slow.append((min(now) - usual, usual, test, fast[0]))
+    if not slow:
+        return []
+    more, usual, test, fast_head = max(slow)
+    return [
+        offer(
+            context,
+            "slower_tests",
+            f"Time `{short_test(test)}` at HEAD and at {fast_head[:7]}",
+            f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
+            subject=test,
+            facts={"test": test, "fast": fast_head, "head": git.head},
+            parameters={"tests": [test], "fast": fast_head},
+            evidence_at=runs[1].ran_at,
+            about=test.replace("_", " "),
+        )
+    ]
+
+
+def seconds_of(run: Run, test: str) -> float | None:
+    """How long a test took in a run. Only the slowest 50 are kept: one that is not among those of a whole suite took
+    at most as long as the last of them. None when the run does not say."""
+    times = dict(run.check.durations)
+    if test not in times and run.full and len(times) >= KEPT_DURATIONS:
+        return min(times.values())
+    return times.get(test)
 
 
 def _could_not_run(context: WorkspaceContext) -> bool:

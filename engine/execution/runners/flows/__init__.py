@@ -17,13 +17,17 @@ from engine.execution.runners.flows.forecast_conflicts import ForecastConflicts
 from engine.execution.runners.flows.hunt_flakes import HuntFlakes
 from engine.execution.runners.flows.lint import FixLint, Lint
 from engine.execution.runners.flows.look_at_mentions import LookAtMentions, UpdateDocs
+from engine.execution.runners.flows.look_at_pull_request import LookAtPullRequest
 from engine.execution.runners.flows.look_for_leftovers import LookForLeftovers, RemoveLeftovers
 from engine.execution.runners.flows.narrow_failures import NarrowFailures
+from engine.execution.runners.flows.quarantine import Quarantine
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
 from engine.execution.runners.flows.report_branches import ReportBranches
 from engine.execution.runners.flows.review_unpushed import ReviewUnpushed
 from engine.execution.runners.flows.run_tests import RunTests
 from engine.execution.runners.flows.summarise_day import SummariseDay
+from engine.execution.runners.flows.time_tests import TimeTests
+from engine.execution.runners.flows.uncovered_lines import UncoveredLines
 from engine.execution.runners.flows.write_agents_md import WriteAgentsMd
 
 __all__ = ["FLOWS"]
@@ -47,6 +51,10 @@ _EVERY: tuple[Flow, ...] = (
     LookAtMentions(),
     UpdateDocs(),
     NarrowFailures(),
+    UncoveredLines(),
+    Quarantine(),
+    TimeTests(),
+    LookAtPullRequest(),
 )
 
 FLOWS: Mapping[str, Flow] = MappingProxyType({flow.name: flow for flow in _EVERY})
