@@ -111,6 +111,8 @@ class WorkspaceContext:
     changed: tuple[Changed, ...] = ()
     own: OwnChanges = NOTHING_OF_YOUR_OWN
     quarantined: tuple[Quarantined, ...] = ()
+    prose: str = ""
+    """Which agent or model takes prose here, "" for none."""
     ancestors: frozenset[str] = frozenset()
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()

@@ -138,8 +138,10 @@ class ContextReader:
         github: GitHub | None = None,
         talks: Talks | None = None,
         learned: Callable[[str], Sequence[str]] = lambda workspace: (),
+        prose: Callable[[str], str] = lambda workspace: "",
     ) -> None:
-        """`learned` gives the names of learned flows that may run in a workspace."""
+        """`learned` gives the names of learned flows that may run in a workspace, `prose` who takes prose there, "" for
+        nobody."""
         self._clock = clock
         self._settings = settings
         self._runs = runs
@@ -150,6 +152,7 @@ class ContextReader:
         self._github = github
         self._talks = talks
         self._learned = learned
+        self._prose = prose
         self._calendars = CalendarReader()
 
     def read_all(
@@ -240,6 +243,7 @@ class ContextReader:
             changed=changed,
             own=own,
             quarantined=kept,
+            prose=self._prose(workspace),
             ancestors=ancestors,
             tasks=tasks,
             sessions=sessions,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from engine.clock import Clock
+from engine.prediction.kinds import HANDED_OVER
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts, FactsRead
 from engine.values import Card, Proposal, Refusal, SessionState, SessionView
@@ -22,8 +23,12 @@ CURSOR = "cards.follow_ups"
 STALE = timedelta(hours=24)
 """A session that ended longer ago asks for nothing any more."""
 
-AFTER_RED = ("rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing")
-AFTER: Mapping[str, tuple[str, ...]] = {"lint": ("fix_lint",)}
+AFTER_RED = ("rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", HANDED_OVER)
+AFTER: Mapping[str, tuple[str, ...]] = {
+    "lint": ("fix_lint",),
+    "fix_lint": (HANDED_OVER,),
+    "rehearse_merge": (HANDED_OVER,),
+}
 """Kinds of cards that may follow, the best first: `AFTER_RED` when tests failed, else by the flow that ended. A flow's
 result that names its next step itself goes first."""
 

@@ -20,6 +20,9 @@ HEARTBEAT: Final = "heartbeat"
 SUGGESTED: Final = "suggested"
 """The kind of what an agent or a program put there: like each other, and like nothing that the engine predicts."""
 
+HANDED_OVER: Final = "let_agent_fix"
+"""What a flow found and an agent or a model may mend."""
+
 OWN: Final = "own"
 """The kind of the operator's own prompts: approving one earns no prediction the right to run by itself (SPEC 2.5)."""
 
@@ -95,6 +98,7 @@ _ROWS: Final = (
     Kind("lint", Tier.CHECK, "Lint of what changed", continues=("fix_lint",)),
     Kind("check_clean_head", Tier.CHECK, "HEAD without uncommitted files", continues=("run_tests",)),
     Kind("uncovered_lines", Tier.CHECK, "Changed lines that no test runs"),
+    Kind(HANDED_OVER, Tier.CHECK, "Finding for your agent or model"),
     Kind(SUGGESTED, Tier.CHECK, "Suggestion of an agent or a program"),
     Kind(OWN, Tier.CHECK, "Your own prompt"),
     # Upkeep

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates import branches, due, history, own_changes, pull_requests, quality, tests
+from engine.prediction.templates import branches, due, handing_over, history, own_changes, pull_requests, quality, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
@@ -41,6 +41,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     own_changes.uncovered_lines,
     quality.fix_lint,
     quality.lint,
+    handing_over.let_agent_fix,
     due.heartbeat,
 )
 

@@ -90,9 +90,7 @@ class UncoveredLines:
         for path in unseen:
             job.say(f"{clean(path)}: not measured, coverage is configured to leave it out")
         scope = "no test runs" if not tests else "none of their tests runs"
-        facts = {"uncovered": found, "whole": not tests} | (
-            {"next": "write_missing_test"} if found and check.green else {}
-        )
+        facts = {"uncovered": found, "whole": not tests} | ({"next": "let_agent_fix"} if found and check.green else {})
         if not found:
             return FlowResult(
                 f"Every changed line that was measured is run; {in_words(check)}", check=check, facts=facts
