@@ -281,7 +281,7 @@ class Predictions:
         every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._signals[context.workspace] = context.signals
-            self._remarks[context.workspace] = context.tool.remark if context.tool else ""
+            self._remarks[context.workspace] = context.remark
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
             complete = context.git is not None and not context.errors
             proposals: list[Proposal] = []

@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.adapters import Brakes, Landings, Meanings, OurFolders, find_tool, top_folder
+from engine.adapters import Brakes, Landings, Meanings, OurFolders, top_folder
 from engine.config_agents import AUTO
 from engine.execution.launcher import Launcher
+from engine.execution.runners.toolchains.projects import projects
 from engine.memory.threads import Threads
 from engine.prediction.cards import Cards
 from engine.prediction.collectors.github import GitHub
@@ -75,7 +76,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         runs=core.runs,
         tasks=core.tasks,
         sessions=core.sessions,
-        find_tool=find_tool,
+        find_projects=projects,
         github=GitHub(clock),
         learned=lambda workspace: [one.name for one in learned_work(core) if one.workspace in ("", workspace)],
         talks=core.talks,

@@ -10,22 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.prediction.context import WorkspaceContext
+from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates import branches, due, handing_over, history, own_changes, pull_requests, quality, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
+PartTemplate = Callable[[WorkspaceContext, Part], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
-    tests.bisect,
-    tests.still_red,
-    tests.rerun_failing,
     tests.failing_ci,
-    tests.run_tests,
-    tests.check_clean_head,
-    tests.hunt_flakes,
-    tests.quarantine,
-    tests.slower_tests,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
@@ -38,16 +31,32 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     own_changes.remove_leftovers,
     own_changes.stale_docs,
     own_changes.update_docs,
-    own_changes.uncovered_lines,
-    quality.fix_lint,
-    quality.lint,
     handing_over.let_agent_fix,
     due.heartbeat,
 )
+"""What is asked of a workspace as a whole."""
+
+PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+    tests.bisect,
+    tests.still_red,
+    tests.rerun_failing,
+    tests.run_tests,
+    tests.check_clean_head,
+    tests.hunt_flakes,
+    tests.quarantine,
+    tests.slower_tests,
+    own_changes.uncovered_lines,
+    quality.fix_lint,
+    quality.lint,
+)
+"""What is asked of each of its projects."""
 
 
 def propose(context: WorkspaceContext) -> list[Proposal]:
     """Everything that the state of the workspace suggests, unranked; [] when git could not be read."""
     if context.git is None:
         return []
-    return [proposal for template in TEMPLATES for proposal in template(context)]
+    found = [proposal for template in TEMPLATES for proposal in template(context)]
+    return found + [
+        proposal for part in context.parts for template in PART_TEMPLATES for proposal in template(context, part)
+    ]

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from engine.inspection.mentions import Mention
 from engine.inspection.own_changes import MARKER, TODOS
-from engine.prediction.context import WorkspaceContext, result_words
+from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable_names
 from engine.prediction.words import count, listing, moment, plain, tail
 from engine.values import Proposal, SessionView, Tier
@@ -136,16 +136,16 @@ SHORT_SUITE = 120.0
 """Seconds that a whole suite may take to be run once more for its coverage."""
 
 
-def uncovered_lines(context: WorkspaceContext) -> list[Proposal]:
+def uncovered_lines(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """Source files changed, the tests of this very state are green, and nobody asked which lines they run."""
-    git, tool = context.git, context.test_tool
-    if git is None or tool is None or not tool.covers or not context.runs or context.changed:
+    git, tool = context.git, part.tool
+    if git is None or tool is None or part.project.path not in context.covered or not part.runs or part.changed:
         return []
-    last = context.runs[0]
-    paths = usable_names(path for path, _ in context.own.lines if is_source(path))
+    last = part.runs[0]
+    paths = usable_names(path for path, _ in context.own.lines if is_source(path) and part.holds(path))
     if not paths or len(paths) > MOST_PATHS or not last.check.green:
         return []
-    whole = next((run for run in context.runs if run.full), None)
+    whole = next((run for run in part.runs if run.full), None)
     number = sum(len(lines) for path, lines in context.own.lines if path in paths)
     return [
         offer(
@@ -154,9 +154,13 @@ def uncovered_lines(context: WorkspaceContext) -> list[Proposal]:
             f"Find the changed lines of {listing(paths)} that no test runs",
             f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
             f"{count(number, 'changed line')} yet.",
-            subject=branch_of(git),
-            facts={"mark": context.own.mark},
-            parameters={"paths": paths, "whole": whole is not None and whole.check.seconds <= SHORT_SUITE},
+            subject=part.about(branch_of(git)),
+            facts={"mark": context.own.mark, **part.parameters},
+            parameters={
+                "paths": paths,
+                "whole": whole is not None and whole.check.seconds <= SHORT_SUITE,
+                **part.parameters,
+            },
             evidence_at=last.ran_at,
             about=" ".join(paths),
         )

@@ -20,6 +20,7 @@ from engine.execution.runners.flows.look_at_mentions import LookAtMentions, Upda
 from engine.execution.runners.flows.look_at_pull_request import LookAtPullRequest
 from engine.execution.runners.flows.look_for_leftovers import LookForLeftovers, RemoveLeftovers
 from engine.execution.runners.flows.narrow_failures import NarrowFailures
+from engine.execution.runners.flows.prepare_environment import PrepareEnvironment
 from engine.execution.runners.flows.quarantine import Quarantine
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
 from engine.execution.runners.flows.report_branches import ReportBranches
@@ -28,6 +29,7 @@ from engine.execution.runners.flows.run_tests import RunTests
 from engine.execution.runners.flows.summarise_day import SummariseDay
 from engine.execution.runners.flows.time_tests import TimeTests
 from engine.execution.runners.flows.uncovered_lines import UncoveredLines
+from engine.execution.runners.flows.update_lock import UpdateLock
 from engine.execution.runners.flows.write_agents_md import WriteAgentsMd
 
 __all__ = ["FLOWS"]
@@ -45,6 +47,8 @@ _EVERY: tuple[Flow, ...] = (
     ReviewUnpushed(),
     ReportBranches(),
     SummariseDay(),
+    PrepareEnvironment(),
+    UpdateLock(),
     WriteAgentsMd(),
     LookForLeftovers(),
     RemoveLeftovers(),

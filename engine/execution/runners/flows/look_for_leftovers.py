@@ -20,9 +20,8 @@ from engine.execution.runners.flows.common import (
     in_words,
     listed,
     run_plan,
-    toolchains,
 )
-from engine.execution.runners.toolchain import borrowed
+from engine.execution.runners.toolchains.projects import Toolchain, borrowed, project_of, projects
 from engine.inspection.leftovers import look
 from engine.inspection.own_changes import (
     MARKER,
@@ -165,14 +164,19 @@ class RemoveLeftovers:
 
     def _tested(self, job: Job, paths: list[str]) -> CheckResult | None:
         """What the tests of the changed files say; None where they have none or nothing runs them."""
+        found = projects(job.folder, job.workspace, git=job.git)
+        plan: list[tuple[Toolchain, list[str]]] = []
+        for project in found:
+            mine = [path for path in paths if project_of(found, path) is project]
+            inside = [short for path in mine if (short := project.within(path)) is not None]
+            for tool in project.tools:
+                named = tool.tests_for([path for path in inside if tool.takes(path)])
+                if tests := sorted({test for each in named.values() for test in each}):
+                    plan.append((tool, tests))
+        if not plan:
+            return None
         try:
-            tools = toolchains(job)
-            named = [(tool, sorted({one for each in tool.tests_for(mine).values() for one in each})) for tool in tools
-                     if (mine := [path for path in paths if tool.takes(path)])]  # fmt: skip
-            plan = [(tool, tests) for tool, tests in named if tests]
-            if not plan:
-                return None
-            with borrowed(tools, job.folder, job.workspace):
+            with borrowed([tool for tool, _ in plan], job.folder, job.workspace):
                 return combined([check for _, check in run_plan(job, plan)])
         except CannotRun as error:
             job.say(str(error))

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
-    Parameters,
+    ProjectParameters,
     TestId,
     clean,
     count,
@@ -24,7 +24,7 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.execution.runners.toolchain import Toolchain
+from engine.execution.runners.toolchains.projects import Toolchain
 
 ALONE: Final = 20
 """So many tests are run alone, the first of each cause before others."""
@@ -61,7 +61,7 @@ class Cause:
         return f"{what[:120]}" + (f", at {self.where}" if self.where else "")
 
 
-class NarrowFailuresParameters(Parameters):
+class NarrowFailuresParameters(ProjectParameters):
     """Which tests."""
 
     tests: list[TestId] = Field(
@@ -93,7 +93,7 @@ class NarrowFailures:
             return FlowResult(sentence(f"{in_words(check)} now: {why}"), check=check, facts={"causes": []})
         causes: dict[Cause, list[str]] = {}
         for test in check.failing:
-            causes.setdefault(cause_of(texts.get(test, ""), str(job.folder)), []).append(test)
+            causes.setdefault(cause_of(texts.get(test, ""), str(tool.folder)), []).append(test)
         groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
         alone = self._alone(job, tool, groups, len(tests))
         for cause, failing in groups:

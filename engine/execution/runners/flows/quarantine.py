@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
     Line,
-    Parameters,
+    ProjectParameters,
     TestId,
     clean,
     count,
@@ -23,7 +23,7 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.execution.runners.toolchains.base import inside
+from engine.execution.runners.toolchains.shapes import inside
 from engine.inspection.quarantine import UNTIL
 from engine.plain_files import read_plain
 
@@ -34,7 +34,7 @@ def _day(text: str) -> str:
     return date.fromisoformat(text).isoformat()
 
 
-class QuarantineParameters(Parameters):
+class QuarantineParameters(ProjectParameters):
     """Which tests, until when, and why."""
 
     tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of the tests, as pytest names them")
@@ -61,7 +61,7 @@ class Quarantine:
         until, marked = date.fromisoformat(job.parameters.until), []
         for test in tests:
             path, _, rest = test.partition("::")
-            file = job.folder / path
+            file = tool.folder / path
             try:
                 text = read_plain(file, LARGEST, follow=False).decode()
                 after = skipped_until(text, rest.partition("[")[0].split("::"), until, job.parameters.why)

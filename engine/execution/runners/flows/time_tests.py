@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
-    Parameters,
+    ProjectParameters,
     Revision,
     TestId,
     clean,
@@ -22,13 +22,13 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.execution.runners.toolchain import Toolchain, borrowed
+from engine.execution.runners.toolchains.projects import Toolchain, borrowed
 
 SLOWER = 1.5
 """At least so many times as long, and outside the spread, is slower."""
 
 
-class TimeTestsParameters(Parameters):
+class TimeTestsParameters(ProjectParameters):
     """Which tests, against which commit, how often."""
 
     tests: list[TestId] = Field(min_length=1, max_length=10, description="ids of the tests, as their tool names them")

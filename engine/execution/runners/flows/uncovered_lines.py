@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
-    Parameters,
+    ProjectParameters,
     RepoPath,
     clean,
     count,
@@ -23,9 +23,9 @@ from engine.execution.runners.flows.common import (
     toolchains,
 )
 from engine.execution.runners.flows.look_for_leftovers import seen
-from engine.execution.runners.toolchain import Command, Toolchain
-from engine.execution.runners.toolchains.base import read
+from engine.execution.runners.toolchains.projects import Toolchain
 from engine.execution.runners.toolchains.python import adding_command
+from engine.execution.runners.toolchains.shapes import Command, read
 from engine.plain_files import read_plain
 from engine.values import CheckResult
 
@@ -49,7 +49,7 @@ def measures_coverage(folder: Path, interpreter: str) -> bool:
     )
 
 
-class UncoveredLinesParameters(Parameters):
+class UncoveredLinesParameters(ProjectParameters):
     """Which files."""
 
     paths: list[RepoPath] = Field(min_length=1, max_length=200, description="changed source files")
@@ -73,10 +73,15 @@ class UncoveredLines:
         tool = next((one for one in toolchains(job) if one.name == "pytest"), None)
         if tool is None:
             raise FlowUnable("only pytest is measured: the tests of this project run with something else")
-        changed = {path: lines for path, lines in seen(job).lines if path in paths}
+        begin = f"{job.parameters.project}/" if job.parameters.project else ""
+        changed = {
+            path.removeprefix(begin): lines
+            for path, lines in seen(job).lines
+            if path in paths and path.startswith(begin)
+        }
         if not changed:
             return FlowResult("Nothing to measure: these files have no changed lines any more")
-        named = tool.tests_for(paths)
+        named = tool.tests_for(list(changed))
         tests = [] if job.parameters.whole else sorted({test for each in named.values() for test in each})
         check, missing = _measured(job, tool, tests, sorted(changed))
         found: dict[str, list[int]] = {}
@@ -107,7 +112,7 @@ def _measured(
 ) -> tuple[CheckResult, dict[str, set[int]]]:
     """What the tests said, and by file the lines that none of them ran. Raises `CannotRun` without coverage."""
     interpreter = tool.test_command([], job.scratch / "report.xml").argv[0]
-    asked = job.run([interpreter, "-c", _INSTALLED], quiet=True)
+    asked = job.run([interpreter, "-c", _INSTALLED], cwd=tool.folder, quiet=True)
     installed = asked.output.split()
     if not asked.ok or "coverage" not in installed:
         raise CannotRun(
@@ -127,7 +132,7 @@ def _measured(
 
     check = run_tests(job, tool, tests, through=through)
     if not data.exists():  # `parallel` is configured: each process wrote a file of its own
-        job.run([interpreter, "-m", "coverage", "combine", f"--data-file={data}"], quiet=True)
+        job.run([interpreter, "-m", "coverage", "combine", f"--data-file={data}"], cwd=tool.folder, quiet=True)
     done = job.run(
         [
             interpreter,
@@ -140,6 +145,7 @@ def _measured(
             "--fail-under=0",
             "--ignore-errors",
         ],
+        cwd=tool.folder,
         quiet=True,
     )
     try:
