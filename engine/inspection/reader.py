@@ -23,6 +23,8 @@ from engine.inspection.history import read_history
 from engine.inspection.lost import LostLine, read_lost
 from engine.inspection.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
 from engine.inspection.operation import Operation, operation_name, operation_stamp, read_operation
+from engine.inspection.own_changes import OwnChanges, own_changes
+from engine.inspection.quarantine import Quarantined, quarantined
 from engine.inspection.reflog import logs_stamp, read_reflog
 from engine.inspection.releases import Rhythm, rhythm_of
 from engine.inspection.stashes import Stash, read_stashes
@@ -222,6 +224,21 @@ class GitReader:
             return git.text("rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only", span) == "0"
 
         return self._once(("rewritten", str(workspace), state.branch, state.head, state.upstream_tip), ask)
+
+    def own_changes(self, workspace: Path, state: GitState, since: datetime) -> OwnChanges:
+        """See `own_changes`. Asked once for the same commits, files and times of writing."""
+        files = [f"{file.path}\0{file.modified_at}\0{file.conflicted}" for file in state.files]
+        seen = (state.head, state.upstream_tip, state.base_tip, state.operation, since.isoformat(), *files)
+        key = hashlib.sha256("\n".join(seen).encode(errors="surrogateescape")).hexdigest()
+        return self._once(
+            ("own", str(workspace), key),
+            lambda: own_changes(Git(workspace, timeout=LIMIT_SECONDS).pin(), state, since),
+        )
+
+    def quarantined(self, workspace: Path, head: str) -> tuple[Quarantined, ...]:
+        """See `quarantine.quarantined`; asked once a commit."""
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+        return self._once(("quarantined", str(workspace), head), lambda: quarantined(git, head) if head else ())
 
     def _once(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         """Ask git once for what never changes between two ids; the oldest answers are forgotten."""

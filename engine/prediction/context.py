@@ -19,6 +19,8 @@ from engine.inspection.locks import LockMismatch
 from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
 from engine.inspection.operation import Operation
+from engine.inspection.own_changes import OwnChanges
+from engine.inspection.quarantine import Quarantined
 from engine.inspection.stashes import Stash
 from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest
@@ -29,6 +31,8 @@ from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
 from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span
 from engine.values import CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+
+NOTHING_OF_YOUR_OWN = OwnChanges()
 
 
 class Run(Protocol):
@@ -126,6 +130,12 @@ class WorkspaceContext:
     runs: tuple[Run, ...] = ()
     parts: tuple[Part, ...] = ()
     locks: tuple[LockMismatch, ...] = ()
+    own: OwnChanges = NOTHING_OF_YOUR_OWN
+    covered: frozenset[str] = frozenset()
+    """The folders of projects that measure their coverage."""
+    quarantined: tuple[Quarantined, ...] = ()
+    prose: str = ""
+    """Which agent or model takes prose here, "" for none."""
     ancestors: frozenset[str] = frozenset()
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()

@@ -15,10 +15,13 @@ from typing import Protocol, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project
 from engine.inspection.locks import LockMismatch, locks_out_of_step
 from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
+from engine.inspection.own_changes import OwnChanges
+from engine.inspection.quarantine import Quarantined
 from engine.inspection.reader import GitReader
 from engine.inspection.stashes import Stash
 from engine.inspection.state import GitState, Touch
@@ -147,8 +150,10 @@ class ContextReader:
         github: GitHub | None = None,
         talks: Talks | None = None,
         learned: Callable[[str], Sequence[str]] = lambda workspace: (),
+        prose: Callable[[str], str] = lambda workspace: "",
     ) -> None:
-        """`learned` gives the names of learned flows that may run in a workspace."""
+        """`learned` gives the names of learned flows that may run in a workspace, `prose` who takes prose there, "" for
+        nobody."""
         self._clock = clock
         self._settings = settings
         self._runs = runs
@@ -159,6 +164,7 @@ class ContextReader:
         self._github = github
         self._talks = talks
         self._learned = learned
+        self._prose = prose
         self._calendars = CalendarReader()
         self._lock = threading.Lock()
         self._compared: dict[str, tuple[tuple[tuple[str, int, int], ...], tuple[LockMismatch, ...]]] = {}
@@ -231,6 +237,12 @@ class ContextReader:
         no_parts: tuple[Part, ...] = ()
         parts = fetch("runs", lambda: self._parts(folder, git, runs, projects), no_parts)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
+        today = local.replace(hour=0, minute=0, second=0, microsecond=0)
+        nothing = OwnChanges()
+        own = fetch("git", lambda: self._git.own_changes(folder, git, today) if git else nothing, nothing)
+        covered = fetch("tool", lambda: _covered(folder, projects) if own.lines else frozenset(), frozenset[str]())
+        none_kept: tuple[Quarantined, ...] = ()
+        kept = fetch("git", lambda: self._git.quarantined(folder, git.head) if git else none_kept, none_kept)
         writes = [*ours, *left_by(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
@@ -266,6 +278,10 @@ class ContextReader:
             runs=runs,
             parts=parts,
             locks=locks,
+            own=own,
+            covered=covered,
+            quarantined=kept,
+            prose=self._prose(workspace),
             ancestors=ancestors,
             tasks=tasks,
             sessions=sessions,
@@ -347,6 +363,12 @@ class ContextReader:
         return frozenset(
             head for head in heads[:GREEN_HEADS] if head in recent or self._git.is_ancestor(folder, head, git.head)
         )
+
+
+def _covered(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
+    """The folders of projects that measure their coverage."""
+    tools = [(one.path, tool) for one in projects for tool in one.tools if tool.row.kind == "python"]
+    return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.where))
 
 
 def _unless(failed: Mapping[str, str], name: str, collect: Callable[[], Signal]) -> Signal:

@@ -12,7 +12,20 @@ from typing import Final
 
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import is_heartbeat
-from engine.prediction.templates import branches, due, environments, history, kept, operation, quality, tests, usual
+from engine.prediction.templates import (
+    branches,
+    due,
+    environments,
+    handing_over,
+    history,
+    kept,
+    operation,
+    own_changes,
+    pull_requests,
+    quality,
+    tests,
+    usual,
+)
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
@@ -27,12 +40,18 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     kept.lost_commits,
     kept.autosquash,
     kept.old_stash,
+    pull_requests.pull_request,
     history.waiting_work,
     usual.changes_together,
     usual.draft_changelog,
     usual.release_due,
     history.prepare_meeting,
     history.summarise_day,
+    own_changes.leftovers,
+    own_changes.remove_leftovers,
+    own_changes.stale_docs,
+    own_changes.update_docs,
+    handing_over.let_agent_fix,
     due.heartbeat,
 )
 """What is asked of a workspace as a whole."""
@@ -46,6 +65,9 @@ PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
     tests.run_tests,
     tests.check_clean_head,
     tests.hunt_flakes,
+    tests.quarantine,
+    tests.slower_tests,
+    own_changes.uncovered_lines,
     quality.fix_lint,
     quality.lint,
 )

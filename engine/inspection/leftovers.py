@@ -28,7 +28,11 @@ _PRINTING = {"scripts", "script", "bin", "tools", "examples", "example", "docs",
 """Folders whose programs print because that is what they are for."""
 
 _DEBUGGERS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
-    ((".py",), "breakpoint", re.compile(r"^\s*(?:breakpoint\(|(?:i?pdb|pudb)\.set_trace\(|import (?:i?pdb|pudb)\b)")),
+    (
+        (".py",),
+        "breakpoint",
+        re.compile(r"(?:^|[;:])\s*(?:breakpoint\(|(?:i?pdb|pudb)\.set_trace\(|import (?:i?pdb|pudb)\b)"),
+    ),
     ((".py",), "debug print", re.compile(r"^\s*print\((?!.*\bfile\s*=)")),
     (_JS, "debugger statement", re.compile(r"^\s*debugger\s*;?\s*$")),
     (_JS, "console.log", re.compile(r"^\s*console\.(?:log|debug|trace)\(")),
@@ -37,6 +41,8 @@ _DEBUGGERS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     ((".go",), "debug print", re.compile(r"^\s*(?:spew\.Dump|println)\(")),
     ((".rb",), "breakpoint", re.compile(r"\bbinding\.(?:pry|irb)\b|^\s*byebug\b")),
     ((".php",), "debug print", re.compile(r"^\s*(?:var_dump|dd)\(")),
+    ((".ex", ".exs"), "breakpoint", re.compile(r"\bIEx\.pry\b|^\s*\|>\s*dbg\(|^\s*dbg\(")),
+    ((".cs",), "breakpoint", re.compile(r"^\s*(?:System\.Diagnostics\.)?Debugger\.(?:Break|Launch)\(")),
 )
 _MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
 _TODO = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
