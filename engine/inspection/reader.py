@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
@@ -26,6 +27,7 @@ from engine.inspection.status import (
     parts,
     read_status,
 )
+from engine.inspection.unpushed import NOTHING, Unpushed, read_commits, read_uncommitted, span_of
 from engine.plain_files import read_plain
 
 T = TypeVar("T")
@@ -75,13 +77,15 @@ class GitReader:
             history = _history(git, repository, status, refs.decode(errors="surrogateescape"))
             with self._lock:
                 self._history[workspace] = (key, history)
+        config = _config(repository.common)
         return replace(
             history,
             files=status.files,
             more_files=status.more_files,
             operation=_operation(repository.git_dir),
             submodules=submodule_paths(workspace),
-            on_github=_on_github(repository.common),
+            has_remote=b"[remote " in config,
+            on_github=b"github" in config,
             touches=_touches(repository.git_dir, status.files),
         )
 
@@ -105,6 +109,23 @@ class GitReader:
             return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(done.stdout)), MOST_FILES))
 
         return self._once(("files", str(workspace), old, new), ask)
+
+    def unpushed(self, workspace: Path, state: GitState, now: datetime) -> Unpushed:
+        """What is about to be pushed or committed and should not be; read again when commits, remote branches or
+        tracked files changed."""
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+        span = span_of(state, now)
+        found = NOTHING
+        if span is not None:
+            remote = hashlib.sha256("".join(branch.tip for branch in state.branches if branch.remote).encode())
+            key = ("unpushed", str(workspace), *span.arguments, str(span.shared), remote.hexdigest())
+            found = self._once(key, lambda: read_commits(git, span))
+        changed = [file for file in state.files if file.staged or file.modified]
+        if not changed:
+            return found
+        index = [touch for touch in state.touches if touch.path == ".git/index"]
+        key = ("uncommitted", str(workspace), state.head, hashlib.sha256(repr((changed, index)).encode()).hexdigest())
+        return replace(found, uncommitted=self._once(key, lambda: read_uncommitted(git, state.head, changed)))
 
     def _once(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         """Ask git once for what never changes between two ids; the oldest answers are forgotten."""
@@ -271,11 +292,12 @@ def _operation(folder: Path) -> str:
     return next((name for file, name in _OPERATIONS if (folder / file).exists()), "")
 
 
-def _on_github(common: Path) -> bool:
+def _config(common: Path) -> bytes:
+    """The repository's own configuration in lower case."""
     try:
-        return b"github" in read_plain(common / "config", LARGEST_CONFIG).lower()
+        return read_plain(common / "config", LARGEST_CONFIG).lower()
     except (OSError, ValueError):
-        return False
+        return b""
 
 
 def _touches(folder: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:

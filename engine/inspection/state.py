@@ -98,6 +98,7 @@ class GitState:
     operation: str = ""
     submodules: tuple[str, ...] = ()
     shallow: bool = False
+    has_remote: bool = False
     on_github: bool = False
     touches: tuple[Touch, ...] = ()
 

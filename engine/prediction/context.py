@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.inspection.state import FileState, GitState
+from engine.inspection.unpushed import NOTHING, Unpushed
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
 from engine.prediction.collectors.git import git_evidence
@@ -100,6 +101,7 @@ class WorkspaceContext:
     local: datetime
     silence: timedelta | None = None
     git: GitState | None = None
+    unpushed: Unpushed = NOTHING
     github: GitHubState | None = None
     runs: tuple[Run, ...] = ()
     changed: tuple[Changed, ...] = ()

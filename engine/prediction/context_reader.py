@@ -15,6 +15,7 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.inspection.reader import GitReader
 from engine.inspection.state import GitState, Touch
+from engine.inspection.unpushed import NOTHING
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
 from engine.prediction.collectors.calendar_reader import CalendarReader
@@ -188,6 +189,7 @@ class ContextReader:
             return otherwise
 
         git = fetch("git", lambda: self._git.read(folder), None)
+        unpushed = fetch("git", lambda: self._git.unpushed(folder, git, now) if git else NOTHING, NOTHING)
         tool = fetch("tool", lambda: self._tools.of(workspace), None)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
         tasks = fetch("tasks", lambda: tuple(self._tasks.list(workspace=workspace)), no_tasks)
@@ -228,6 +230,7 @@ class ContextReader:
             local=local,
             silence=silence,
             git=git,
+            unpushed=unpushed,
             github=github,
             runs=runs,
             changed=changed,

@@ -137,7 +137,7 @@ class Situation:
 
     def transcript(self, view: SessionView) -> str:
         """All that the session said."""
-        return "\n".join(line.text for line in self.engine.transcripts.lines(view.id))
+        return "\n".join(line.text for line in self.engine.sessions.transcript(view.id))
 
 
 @pytest.fixture

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates import branches, due, history, quality, tests
+from engine.prediction.templates import branches, due, history, quality, risks, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
+    risks.secret,
+    risks.large_file,
     tests.bisect,
     tests.still_red,
     tests.rerun_failing,
