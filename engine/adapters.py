@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.autonomy.acting import Acting, Attempt
+from engine.autonomy.earning import Earning
 from engine.config import SettingsSource
 from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
@@ -30,10 +32,8 @@ from engine.keys import TWIN, Key, Keys
 from engine.memory.embedding import NoEmbedder
 from engine.memory.markdown import Markdown
 from engine.memory.memory import MemoryPort
-from engine.prediction.acting import Acting, Attempt
 from engine.prediction.context import ToolFound
 from engine.prediction.cycle import Predictions
-from engine.prediction.earning import Earning
 from engine.prediction.model_twin import ModelTwin, TwinModelId, Unusable
 from engine.safety.kill_switch import KillSwitch
 from engine.settings_store import SettingsStore

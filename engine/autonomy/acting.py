@@ -12,10 +12,10 @@ from datetime import datetime
 
 from sqlmodel import Session
 
+from engine.autonomy.earning import Earning, Record, earning
 from engine.config import Autonomy, SettingsSource
 from engine.prediction.cards import Cards
 from engine.prediction.confidence import LIKE_APPROVED_FROM
-from engine.prediction.earning import Earning, Record, earning
 from engine.prediction.kinds import SUGGESTED
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import Calibrator, History, Launcher
