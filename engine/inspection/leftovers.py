@@ -90,13 +90,15 @@ _SECRET_FILES = re.compile(
     r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
 )
 _SILENT = re.compile(
-    r"(?:^|/)(?:tests?|testing|testdata|test[-_]data|specs?|__tests__|__mocks__|mocks?|fixtures?|cassettes|examples?|samples?"
+    r"(?:^|/)(?:t|tests?|testing|testdata|unit|test[-_]data|specs?|__tests__|__mocks__|mocks?|fixtures?|cassettes|examples?|samples?"
     r"|demos?|node_modules|vendor|third_party)/"
     r"|(?:^|/)(?:test_|conftest\.py$)|[._-](?:test|tests|spec|example|sample|template|dist|fixture)s?(?:\.[^/]*)?$"
     r"|(?:^|/)(?:[^/]*[.-]lock(?:\.json|\.ya?ml|file)?|npm-shrinkwrap\.json|go\.sum|[^/]*\.(?:min\.js|min\.css|map|svg|snap))$",
     re.I,
 )
 """Where a secret is no secret: tests, examples, what others wrote, lock files."""
+_PROSE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
+"""Where only what has the form of a known token counts: a manual shows made-up values."""
 _TESTS = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 LEAST_ENTROPY = 2.5
 """Bits a character below which nothing is random: `AKIAAAAAAAAAAAAAAAAA`."""
@@ -133,6 +135,8 @@ def secret(path: str, line: str, after: str = "") -> str:
     for user, password, host in _URL.findall(line):
         if password != user and not _HERE.match(host) and _looks_secret(password, LEAST_ENTROPY):
             return "password in a URL"
+    if _PROSE.search(path):
+        return ""
     match = _NAMED_SECRET.search(line) or (_SETTING.match(line) if _SETTINGS.search(path) else None)
     return "value that looks like a key" if match and _looks_secret(match[1]) else ""
 

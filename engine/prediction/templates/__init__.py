@@ -19,6 +19,7 @@ Template = Callable[[WorkspaceContext], list[Proposal]]
 TEMPLATES: Final[tuple[Template, ...]] = (
     risks.secret,
     risks.large_file,
+    tests.rehearse_revert,
     tests.bisect,
     tests.still_red,
     tests.rerun_failing,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,6 +13,8 @@ from engine.prediction.words import count, counted, listing, moment, plain
 from engine.values import Proposal, SessionState
 
 TIMES = 20
+BLAMED = re.compile(r"([0-9a-f]{10}) “(.*)” by ")
+"""The commit in the summary of a bisect that found one, and its subject."""
 FLIPPED = 5  # so many unreliable tests are hunted at once
 
 
@@ -204,6 +207,41 @@ def _bisected(context: WorkspaceContext) -> set[str]:
     done = {one.id for one in context.sessions if one.flow == "bisect" and one.state is SessionState.SUCCEEDED}
     answers = (run for run in context.runs if run.session_id in done and run.head == head)
     return {test for run in answers for test in run.check.failing}
+
+
+def rehearse_revert(context: WorkspaceContext) -> list[Proposal]:
+    """A bisect named the commit that broke a test, HEAD still has it, and nothing says that the test passes again."""
+    git = context.git
+    if git is None or not git.head or git.operation:
+        return []
+    for session in context.sessions:
+        if session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED:
+            return []  # a newer one than any bisect below
+        found = BLAMED.match(session.summary) if session.flow == "bisect" else None
+        run = next((run for run in context.runs if run.session_id == session.id), None)
+        if found is None or run is None:
+            continue
+        newer = context.runs[: context.runs.index(run)]
+        tests = [test for test in run.check.failing if usable(test)]
+        mended = any(verdict_on(other, test) for other in newer for test in tests)
+        reverted = any(one.subject == f'Revert "{found[2]}"' for one in git.recent if one.at >= run.ran_at)
+        if not tests or mended or reverted or run.head not in {git.head, *context.ancestors}:
+            return []
+        name, subject = short_test(tests[0]), plain(found[2], 50)
+        return [
+            offer(
+                context,
+                "rehearse_revert",
+                f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
+                f"{found[1]} broke `{name}`, and nothing mended it since. You land the revert or throw it away.",
+                subject=tests[0],
+                facts={"commit": found[1], "test": tests[0]},
+                parameters={"commit": found[1], "test": tests[0]},
+                evidence_at=run.ran_at,
+                about=f"{name} {subject}",
+            )
+        ]
+    return []
 
 
 def still_red(context: WorkspaceContext) -> list[Proposal]:

@@ -35,6 +35,11 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
         {"base": "main", "branches": ["a", "b"]},
         "Forecast the conflicts of 2 branches (a and b) with main",
     ),
+    "look_at_changes": ({}, "Look at what is not committed yet and suggest commits"),
+    "rehearse_revert": (
+        {"commit": "abcdef1234567890", "test": "tests/test_a.py::test_x"},
+        "Revert abcdef1234 in a worktree and run `tests/test_a.py::test_x` and the whole suite",
+    ),
     "review_unpushed": (
         {"upstream": "origin/main"},
         "Review the commits that origin/main does not have yet for leftovers, secrets and large files",

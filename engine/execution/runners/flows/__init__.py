@@ -16,7 +16,9 @@ from engine.execution.runners.flows.draft_changelog import DraftChangelog
 from engine.execution.runners.flows.forecast_conflicts import ForecastConflicts
 from engine.execution.runners.flows.hunt_flakes import HuntFlakes
 from engine.execution.runners.flows.lint import FixLint, Lint
+from engine.execution.runners.flows.look_at_changes import LookAtChanges
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
+from engine.execution.runners.flows.rehearse_revert import RehearseRevert
 from engine.execution.runners.flows.report_branches import ReportBranches
 from engine.execution.runners.flows.review_unpushed import ReviewUnpushed
 from engine.execution.runners.flows.run_tests import RunTests
@@ -29,6 +31,7 @@ _EVERY: tuple[Flow, ...] = (
     RunTests(),
     Bisect(),
     RehearseMerge(),
+    RehearseRevert(),
     HuntFlakes(),
     CheckCleanHead(),
     DraftChangelog(),
@@ -36,6 +39,7 @@ _EVERY: tuple[Flow, ...] = (
     FixLint(),
     ForecastConflicts(),
     ReviewUnpushed(),
+    LookAtChanges(),
     ReportBranches(),
     SummariseDay(),
     WriteAgentsMd(),
