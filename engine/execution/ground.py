@@ -35,6 +35,7 @@ UNDO_NOTES = {
     Place.OPERATOR_TREE: "only looks at your tree; nothing to undo",
     Place.CHECK: "only checks; what it writes into your tree is discarded, so there is nothing to undo",
     Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
+    Place.ENGINE: "acts on what clawpy itself keeps; a landing that is taken back can be landed again",
     Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
 }
 """What a card says of each place (SPEC 9.2)."""
@@ -133,6 +134,9 @@ class Grounds:
         Raises `CannotRun` when `setup` fails, `Refusal` when git cannot make a worktree."""
         workspace = Path(live.assignment.workspace)
         git = Git(workspace).pin()
+        if place is Place.ENGINE:  # no command runs, so it is no writer that a landing would have to wait for
+            yield Ground(workspace, git)
+            return
         common = git.repository.common
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
         over = place is Place.CHECK and live.sandbox.overlays(live.confinement)

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
+from engine.execution.upkeep import Disk
 from engine.inspection.state import FileState, GitState
 from engine.inspection.unpushed import NOTHING, Unpushed
 from engine.prediction.collectors.calendar import Meeting, nearest
@@ -21,7 +22,7 @@ from engine.prediction.collectors.github import GitHubState
 from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
 from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span
-from engine.values import CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+from engine.values import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 
 
 class Run(Protocol):
@@ -113,6 +114,10 @@ class WorkspaceContext:
     meetings: tuple[Meeting, ...] = ()
     signals: tuple[Signal, ...] = ()
     errors: tuple[str, ...] = ()
+    disk: Disk | None = None
+    """The disk of the home, where it is nearly full."""
+    landings: tuple[ChangeSet, ...] = ()
+    """Landings of ours that can be undone, newest first."""
     learned: tuple[str, ...] = ()
     """Names of the learned flows that may run here; they take no parameters."""
 

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.execution.upkeep import Disk
 from engine.inspection.reader import GitReader
 from engine.inspection.state import GitState, Touch
 from engine.inspection.unpushed import NOTHING
@@ -26,7 +27,7 @@ from engine.prediction.collectors.silence import OurWrite, last_sign_of_life, si
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Run, ToolFound, WorkspaceContext, changed_since, left_by
-from engine.values import Refusal, SessionView, Signal, Task, Thread, sanitise
+from engine.values import ChangeSet, Refusal, SessionView, Signal, Task, Thread, sanitise
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +138,8 @@ class ContextReader:
         github: GitHub | None = None,
         talks: Talks | None = None,
         learned: Callable[[str], Sequence[str]] = lambda workspace: (),
+        landings: Callable[[str], Sequence[ChangeSet]] = lambda workspace: (),
+        disk: Callable[[str], Disk | None] = lambda workspace: None,
     ) -> None:
         """`learned` gives the names of learned flows that may run in a workspace."""
         self._clock = clock
@@ -149,6 +152,8 @@ class ContextReader:
         self._github = github
         self._talks = talks
         self._learned = learned
+        self._landings = landings
+        self._disk = disk
         self._calendars = CalendarReader()
 
     def read_all(
@@ -178,6 +183,7 @@ class ContextReader:
         no_tasks: tuple[Task, ...] = ()
         no_sessions: tuple[SessionView, ...] = ()
         no_changes: tuple[Changed, ...] = ()
+        no_landings: tuple[ChangeSet, ...] = ()
 
         def fetch(name: str, ask: Callable[[], Value], otherwise: Value) -> Value:
             try:
@@ -205,6 +211,8 @@ class ContextReader:
         calendars = self._settings.current.calendar.files
         meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), no_meetings)
         github = self._github.latest(workspace) if self._github and git and git.on_github else None
+        disk = fetch("disk", lambda: self._disk(workspace), None)
+        landings = fetch("landings", lambda: tuple(self._landings(workspace)), no_landings)
         changed = fetch("runs", lambda: self._changed(folder, git, runs), no_changes)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
         writes = [*ours, *left_by(sessions, workspace, now)]
@@ -242,6 +250,8 @@ class ContextReader:
             meetings=tuple(meetings or ()),
             signals=signals,
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
+            disk=disk,
+            landings=landings,
             learned=tuple(self._learned(workspace)),
         )
 

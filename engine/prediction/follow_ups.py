@@ -22,7 +22,7 @@ CURSOR = "cards.follow_ups"
 STALE = timedelta(hours=24)
 """A session that ended longer ago asks for nothing any more."""
 
-AFTER_RED = ("rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing")
+AFTER_RED = ("undo_landing", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing")
 AFTER: Mapping[str, tuple[str, ...]] = {"lint": ("fix_lint",)}
 """Kinds of cards that may follow, the best first: `AFTER_RED` when tests failed, else by the flow that ended. A flow's
 result that names its next step itself goes first."""

@@ -15,6 +15,7 @@ from engine.execution.runners.flow import Flow, Job, Place
 from engine.execution.runners.flows.learned import LearnedFlow
 from engine.execution.runners.flows.lint import Lint
 from engine.execution.runners.parameters import edited, validated
+from engine.execution.upkeep import Upkeep
 from engine.values import Assignment, Refusal, RunnerInfo, SessionView
 
 NO_PROSE = "it names no flow, and no runner that takes prose is configured"
@@ -25,9 +26,10 @@ class FlowRunner:
 
     name = "flow"
 
-    def __init__(self, flows: Mapping[str, Flow], *, grounds: Grounds) -> None:
+    def __init__(self, flows: Mapping[str, Flow], *, grounds: Grounds, upkeep: Upkeep | None = None) -> None:
         self._flows = flows
         self._grounds = grounds
+        self._upkeep = upkeep
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether there is such a flow and it takes these parameters, and what it would leave behind."""
@@ -38,7 +40,7 @@ class FlowRunner:
             return RunnerInfo(takes=False, reason=refusal.message)
         return RunnerInfo(
             takes=True,
-            check_only=place is not Place.CHANGE_SET,
+            check_only=place not in (Place.CHANGE_SET, Place.ENGINE),
             undo_note=UNDO_NOTES[place],
             own_estimate=0,  # it asks no model
             does=flow.words if isinstance(flow, LearnedFlow) else "",
@@ -66,6 +68,7 @@ class FlowRunner:
                 parameters=parameters,
                 git=live.git(ground.git),
                 bench=live,
+                upkeep=self._upkeep,
             )
             result = flow.run(job)
             wrote = self._grounds.discarded(live)

@@ -19,6 +19,8 @@ Template = Callable[[WorkspaceContext], list[Proposal]]
 TEMPLATES: Final[tuple[Template, ...]] = (
     risks.secret,
     risks.large_file,
+    risks.reclaim_space,
+    tests.undo_landing,
     tests.rehearse_revert,
     tests.bisect,
     tests.still_red,

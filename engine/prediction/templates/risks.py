@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from engine.inspection.leftovers import SECRET
 from engine.inspection.state import GitState
@@ -94,3 +94,34 @@ def against(git: GitState, now: datetime) -> dict[str, Any]:
     if span.without:
         return {"upstream": name if usable(name) else span.without}
     return {} if span.shared else {"newest": span.newest}
+
+
+WORTH: Final = 100_000_000
+SHARE: Final = 10
+URGENT: Final = 1_000_000_000
+
+
+def reclaim_space(context: WorkspaceContext) -> list[Proposal]:
+    """The disk of the home is nearly full, and what clawpy does not need any more is a good part of what is left."""
+    disk = context.disk
+    if disk is None or disk.ours < WORTH or disk.ours * SHARE < disk.free:
+        return []
+    free, ours, urgent = gigabytes(disk.free), gigabytes(disk.ours), disk.free < URGENT
+    return [
+        offer(
+            context,
+            "reclaim_space",
+            f"Remove {ours} of old worktrees and caches of clawpy",
+            f"Only {free} of {gigabytes(disk.total)} are free on this disk. Work that is not decided yet stays.",
+            subject="disk",
+            facts={"urgent": urgent, "gigabytes": disk.ours // 1_000_000_000},
+            parameters={},
+            evidence_at=context.now,
+            tier=Tier.BROKEN if urgent else Tier.BLOCKS,
+        )
+    ]
+
+
+def gigabytes(size: int) -> str:
+    """`0.4 GB`, `120 GB`."""
+    return f"{size / 1_000_000_000:.{1 if size < 10_000_000_000 else 0}f} GB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from engine.prediction.context import Run, WorkspaceContext, result_words
@@ -15,6 +15,7 @@ from engine.values import Proposal, SessionState
 TIMES = 20
 BLAMED = re.compile(r"([0-9a-f]{10}) “(.*)” by ")
 """The commit in the summary of a bisect that found one, and its subject."""
+RECENT_LANDING = timedelta(days=7)
 FLIPPED = 5  # so many unreliable tests are hunted at once
 
 
@@ -207,6 +208,46 @@ def _bisected(context: WorkspaceContext) -> set[str]:
     done = {one.id for one in context.sessions if one.flow == "bisect" and one.state is SessionState.SUCCEEDED}
     answers = (run for run in context.runs if run.session_id in done and run.head == head)
     return {test for run in answers for test in run.check.failing}
+
+
+def undo_landing(context: WorkspaceContext) -> list[Proposal]:
+    """Tests passed, then a change of ours was landed, and they fail since, on the same commit."""
+    git, last = context.git, context.runs[0] if context.runs else None
+    if git is None or git.operation or last is None or last.check.green or last.head != git.head:
+        return []
+    landing = next((one for one in context.landings if one.decided_at and one.decided_at <= last.ran_at), None)
+    if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
+        return []
+    before = [
+        run
+        for run in context.runs
+        if run.ran_at <= landing.decided_at and run.session_id != landing.session_id and run.head == last.head
+    ]
+    unfit = {test for test, _ in flipped_tests(context.runs)}
+    broken = []
+    for test in last.check.failing:
+        known = next((verdict for run in before if (verdict := verdict_on(run, test)) is not None), None)
+        if known and usable(test) and test not in unfit:
+            broken.append(test)
+    if not broken:
+        return []
+    passed = max(run.ran_at for run in before if verdict_on(run, broken[0]))
+    name = short_test(broken[0])
+    others = f" and {count(len(broken) - 1, 'other test')}" if len(broken) > 1 else ""
+    return [
+        offer(
+            context,
+            "undo_landing",
+            f"Undo the landing of “{plain(landing.title, 50)}”, which broke `{name}`{others}",
+            f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
+            f"{moment(landing.decided_at, context.local)}, and it fails since.",
+            subject=landing.id,
+            facts={"change_set": landing.id, "tests": broken[:MOST_PATHS]},
+            parameters={"change_set": landing.id},
+            evidence_at=last.ran_at,
+            about=f"{landing.title} {name}",
+        )
+    ]
 
 
 def rehearse_revert(context: WorkspaceContext) -> list[Proposal]:

@@ -35,6 +35,8 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
         {"base": "main", "branches": ["a", "b"]},
         "Forecast the conflicts of 2 branches (a and b) with main",
     ),
+    "undo_landing": ({"change_set": "change_abc"}, "Undo the landing of change_abc"),
+    "reclaim_space": ({}, "Remove the worktrees and caches of clawpy that nothing needs any more"),
     "look_at_changes": ({}, "Look at what is not committed yet and suggest commits"),
     "rehearse_revert": (
         {"commit": "abcdef1234567890", "test": "tests/test_a.py::test_x"},

@@ -17,12 +17,14 @@ from engine.execution.runners.flows.forecast_conflicts import ForecastConflicts
 from engine.execution.runners.flows.hunt_flakes import HuntFlakes
 from engine.execution.runners.flows.lint import FixLint, Lint
 from engine.execution.runners.flows.look_at_changes import LookAtChanges
+from engine.execution.runners.flows.reclaim_space import ReclaimSpace
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
 from engine.execution.runners.flows.rehearse_revert import RehearseRevert
 from engine.execution.runners.flows.report_branches import ReportBranches
 from engine.execution.runners.flows.review_unpushed import ReviewUnpushed
 from engine.execution.runners.flows.run_tests import RunTests
 from engine.execution.runners.flows.summarise_day import SummariseDay
+from engine.execution.runners.flows.undo_landing import UndoLanding
 from engine.execution.runners.flows.write_agents_md import WriteAgentsMd
 
 __all__ = ["FLOWS"]
@@ -40,6 +42,8 @@ _EVERY: tuple[Flow, ...] = (
     ForecastConflicts(),
     ReviewUnpushed(),
     LookAtChanges(),
+    UndoLanding(),
+    ReclaimSpace(),
     ReportBranches(),
     SummariseDay(),
     WriteAgentsMd(),
