@@ -44,8 +44,8 @@ def test_it_is_undone(monday: Situation) -> None:
     assert done.summary.endswith("is undone: 1 file as before")
     assert (monday.path / "cart.py").read_text() == GOOD
     assert monday.engine.changes.get(change).state is ChangeState.UNDONE
-    assert done.next_step == "run_tests"
-    assert monday.first().kind == "run_tests"
+    assert done.next_step == "rerun_failing"
+    assert monday.first().kind == "rerun_failing"
     monday.clock.advance(timedelta(minutes=1))
     monday.tested()
     assert not {"undo_landing", "bisect", "still_red"} & set(monday.kinds())

@@ -39,5 +39,5 @@ class UndoLanding:
         job.say(f"Next: run the tests again. To have the change after all: clawpy land {change.id}")
         return FlowResult(
             f"The landing of “{clean(change.title)}” is undone: {count(len(change.files), 'file')} as before",
-            facts={"change_set": change.id, "next": "run_tests"},
+            facts={"change_set": change.id, "next": "rerun_failing"},
         )
