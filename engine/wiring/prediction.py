@@ -8,8 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.adapters import Brakes, Landings, Meanings, OurFolders, find_tool, top_folder
+from engine.adapters import Brakes, Landings, Meanings, OurFolders, top_folder
 from engine.execution.launcher import Launcher
+from engine.execution.runners.toolchains.projects import projects
+from engine.feedback.learner_states import TwinStates
 from engine.memory.threads import Threads
 from engine.prediction.cards import Cards
 from engine.prediction.collectors.github import GitHub
@@ -21,7 +23,6 @@ from engine.prediction.hook import PredictorHook
 from engine.prediction.ports import Calibrator
 from engine.prediction.templates.learned import learned
 from engine.prediction.twin import EmbeddedTwin
-from engine.prediction.twin_states import TwinStates
 from engine.stand_ins import StandIns
 from engine.tasks.board import TaskBoard
 from engine.wiring.effects import learned_work
@@ -72,7 +73,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         runs=core.runs,
         tasks=core.tasks,
         sessions=core.sessions,
-        find_tool=find_tool,
+        find_projects=projects,
         github=GitHub(clock),
         learned=lambda workspace: [one.name for one in learned_work(core) if one.workspace in ("", workspace)],
         landings=lambda workspace: core.changes.landed(workspace),

@@ -13,7 +13,6 @@ import pytest
 from engine.execution.runners.flows import FLOWS
 from engine.inspection import reader
 from engine.prediction.collectors import WEIGHTS
-from engine.prediction.context import ToolFound
 from engine.prediction.kinds import KINDS
 from engine.prediction.templates import propose
 from engine.prediction.templates.branches import forecast_conflicts, rehearse_merge, report_branches
@@ -22,7 +21,7 @@ from engine.prediction.templates.making import usable
 from engine.prediction.templates.quality import fix_lint, lint
 from engine.values import Proposal
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, task
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, task
 
 DAY = timedelta(days=1)
 EVENING = NOW.replace(hour=19)
@@ -107,11 +106,11 @@ def test_merged_and_stale_branches_are_reported(world: World, repository: Reposi
 # -- history --------------------------------------------------------------------------------------------------------
 
 
-KEEPS_ONE = ToolFound(name="pytest", changelog="CHANGELOG.md")
+KEEPS_ONE = made_project(changelog="CHANGELOG.md")
 
 
 def test_the_change_log_since_the_last_tag(world: World, repository: Repository) -> None:
-    world.tool = KEEPS_ONE
+    world.project = KEEPS_ONE
     assert draft_changelog(world.sense()) == [], "no release, nothing to add to it"
     repository.git("tag", "v1.2")
     for number in range(5):
@@ -121,12 +120,12 @@ def test_the_change_log_since_the_last_tag(world: World, repository: Repository)
     assert proposal.parameters == {"since": "v1.2"}
     assert proposal.channel == "chronicle-hub"
     assert proposal.evidence_at == NOW - DAY
-    world.tool = ToolFound(name="pytest")
+    world.project = made_project()
     assert draft_changelog(world.sense()) == [], "a project that keeps none is offered none"
 
 
 def test_no_change_log_of_commits_that_only_release(world: World, repository: Repository) -> None:
-    world.tool = KEEPS_ONE
+    world.project = KEEPS_ONE
     repository.git("tag", "v1")
     dated_commit(repository, "Bump version to 1.1.0.dev0", {"version": "1.1"}, NOW - timedelta(hours=2))
     assert draft_changelog(world.sense()) == []
@@ -244,39 +243,39 @@ def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
 
 
 def test_changed_files_are_linted(world: World, repository: Repository) -> None:
-    assert lint(world.sense()) == [], "nothing changed"
+    assert lint(*world.top()) == [], "nothing changed"
     repository.write("cart.py", "3")
     repository.write("notes.md", "3")
-    proposal = only(lint(world.sense()))
+    proposal = only(lint(*world.top()))
     assert proposal.prompt == "Lint cart.py with ruff"
     assert proposal.parameters == {"paths": ["cart.py"]}
-    world.tool = ToolFound("pytest", (".py",))
-    assert lint(world.sense()) == []
+    world.project = made_project(linter="")
+    assert lint(*world.top()) == []
 
 
 def test_what_is_not_pushed_is_linted_once(world: World, repository: Repository) -> None:
     branch(repository, "feature", NOW - DAY)
     repository.git("checkout", "-q", "feature")
-    proposal = only(lint(world.sense()))
+    proposal = only(lint(*world.top()))
     assert proposal.prompt == "Lint feature.py with ruff"
     assert proposal.reasoning == "1 source file changed and not pushed yet; only new findings are told."
     world.sessions = [session("lint")]
-    assert lint(world.sense()) == []
+    assert lint(*world.top()) == []
 
 
 def test_findings_are_mended_once(world: World) -> None:
-    assert fix_lint(world.sense()) == []
+    assert fix_lint(*world.top()) == []
     world.sessions = [session("lint", summary="ruff found nothing in 3 files")]
-    assert fix_lint(world.sense()) == []
+    assert fix_lint(*world.top()) == []
     found = session("lint", summary="ruff: 4 findings in 2 files (F401 3, E501 1)")
     world.sessions = [found]
-    proposal = only(fix_lint(world.sense()))
+    proposal = only(fix_lint(*world.top()))
     assert proposal.prompt == "Fix what ruff found where that is safe"
     assert proposal.reasoning.startswith("4 findings at 08:30")
     later = session("fix_lint")
     object.__setattr__(later, "created_at", NOW)
     world.sessions = [later, found]
-    assert fix_lint(world.sense()) == []
+    assert fix_lint(*world.top()) == []
 
 
 # -- every proposal -------------------------------------------------------------------------------------------------
@@ -292,7 +291,7 @@ def test_a_fresh_clone_has_one_upkeep_card_at_any_hour(world: World, repository:
 
 def test_where_nothing_is_wrong_and_nothing_can_run_nothing_is_offered(repository: Repository) -> None:
     dated_commit(repository, "one", {"README": "1"}, NOW - 3 * DAY)
-    assert propose(World(repository.path, tool=None).sense()) == []
+    assert propose(World(repository.path, project=None).sense()) == []
 
 
 def test_before_the_first_commit_only_what_makes_sense(repository: Repository) -> None:

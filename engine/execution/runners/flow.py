@@ -29,6 +29,7 @@ class Place(StrEnum):
 
     OPERATOR_TREE = "operator-tree"  # only looks, at the operator's own tree, and runs no command in it
     CHECK = "check"  # runs commands over the operator's own tree; what they write there is discarded
+    INSTALL = "install"  # as CHECK; the packages alone are put into the tree when all went well
     WORKTREE = "worktree"  # a throw-away worktree; nothing of it stays
     ENGINE = "engine"  # runs no command; acts on what the engine itself keeps, see `Job.its_upkeep`
     CHANGE_SET = "change-set"  # a worktree whose diff becomes a change set

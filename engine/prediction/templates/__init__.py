@@ -10,25 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates import branches, due, history, quality, risks, tests
+from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.templates import branches, due, environments, history, quality, risks, tests
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
+PartTemplate = Callable[[WorkspaceContext, Part], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     risks.secret,
     risks.large_file,
     risks.reclaim_space,
-    tests.undo_landing,
-    tests.rehearse_revert,
-    tests.bisect,
-    tests.still_red,
-    tests.rerun_failing,
     tests.failing_ci,
-    tests.run_tests,
-    tests.check_clean_head,
-    tests.hunt_flakes,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
@@ -36,14 +29,32 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     history.draft_changelog,
     history.prepare_meeting,
     history.summarise_day,
-    quality.fix_lint,
-    quality.lint,
     due.heartbeat,
 )
+"""What is asked of a workspace as a whole."""
+
+PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+    tests.undo_landing,
+    tests.rehearse_revert,
+    environments.prepare_environment,
+    environments.update_lock,
+    tests.bisect,
+    tests.still_red,
+    tests.rerun_failing,
+    tests.run_tests,
+    tests.check_clean_head,
+    tests.hunt_flakes,
+    quality.fix_lint,
+    quality.lint,
+)
+"""What is asked of each of its projects."""
 
 
 def propose(context: WorkspaceContext) -> list[Proposal]:
     """Everything that the state of the workspace suggests, unranked; [] when git could not be read."""
     if context.git is None:
         return []
-    return [proposal for template in TEMPLATES for proposal in template(context)]
+    found = [proposal for template in TEMPLATES for proposal in template(context)]
+    return found + [
+        proposal for part in context.parts for template in PART_TEMPLATES for proposal in template(context, part)
+    ]

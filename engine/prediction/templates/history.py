@@ -35,13 +35,14 @@ def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
 
     Offered only where something can come of it: not for commits that only release, bump or merge.
     """
-    git, tool = context.git, context.tool
-    if git is None or not git.head or git.operation or tool is None or not tool.changelog:
+    git = context.git
+    changelog = next((part.project.changelog for part in context.parts if not part.project.path), "")
+    if git is None or not git.head or git.operation or not changelog:
         return []
     number, since = git.commits_since_tag, git.tag
     if not since or not number or not usable(since) or all(ROUTINE.match(subject) for subject in git.subjects):
         return []
-    prompt = f"Add {_the(number)} since {plain(since, 30)} to the unreleased section of {plain(tool.changelog, 30)}"
+    prompt = f"Add {_the(number)} since {plain(since, 30)} to the unreleased section of {plain(changelog, 30)}"
     reasoning = f"The latest is “{plain(git.recent[0].subject, 60)}”."
     return [
         offer(

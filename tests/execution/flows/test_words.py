@@ -48,6 +48,11 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
     ),
     "report_branches": ({}, "Report the branches that are merged or had no commit for 30 days"),
     "summarise_day": ({"since": "2026-01-05T00:00:00+01:00"}, "Summarise what was done since Mon 05 Jan 00:00"),
+    "prepare_environment": (
+        {"project": "packages/py", "command": ["uv sync --group test"]},
+        "Install the packages in packages/py: uv sync --group test",
+    ),
+    "update_lock": ({"command": ["uv lock"]}, "Update the lock file: uv lock"),
     "write_agents_md": (
         {"lessons": ["Use tabs", "Test first"]},
         "Write what was learnt here into AGENTS.md, 2 lessons:\n- Use tabs\n- Test first",

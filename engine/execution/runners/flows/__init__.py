@@ -17,6 +17,7 @@ from engine.execution.runners.flows.forecast_conflicts import ForecastConflicts
 from engine.execution.runners.flows.hunt_flakes import HuntFlakes
 from engine.execution.runners.flows.lint import FixLint, Lint
 from engine.execution.runners.flows.look_at_changes import LookAtChanges
+from engine.execution.runners.flows.prepare_environment import PrepareEnvironment
 from engine.execution.runners.flows.reclaim_space import ReclaimSpace
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
 from engine.execution.runners.flows.rehearse_revert import RehearseRevert
@@ -25,6 +26,7 @@ from engine.execution.runners.flows.review_unpushed import ReviewUnpushed
 from engine.execution.runners.flows.run_tests import RunTests
 from engine.execution.runners.flows.summarise_day import SummariseDay
 from engine.execution.runners.flows.undo_landing import UndoLanding
+from engine.execution.runners.flows.update_lock import UpdateLock
 from engine.execution.runners.flows.write_agents_md import WriteAgentsMd
 
 __all__ = ["FLOWS"]
@@ -46,6 +48,8 @@ _EVERY: tuple[Flow, ...] = (
     ReclaimSpace(),
     ReportBranches(),
     SummariseDay(),
+    PrepareEnvironment(),
+    UpdateLock(),
     WriteAgentsMd(),
 )
 

@@ -9,12 +9,13 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
-    Parameters,
+    ProjectParameters,
     Revision,
     clean,
     combined,
     commit,
     count,
+    in_project,
     in_words,
     listed,
     reddest,
@@ -25,7 +26,7 @@ from engine.execution.runners.flows.common import (
     tidy,
     toolchains,
 )
-from engine.execution.runners.toolchain import Toolchain, borrowed
+from engine.execution.runners.toolchains.projects import Toolchain, borrowed
 from engine.git import Git
 from engine.plain_files import read_plain
 from engine.values import CheckResult
@@ -38,7 +39,7 @@ BLAME_LIMIT = 50
 """With more failing tests than this nobody asks each side on its own."""
 
 
-class RehearseMergeParameters(Parameters):
+class RehearseMergeParameters(ProjectParameters):
     """Which branch into which."""
 
     source: Revision = Field(description="the branch that is to be merged")
@@ -54,7 +55,9 @@ class RehearseMerge:
     parameters: ClassVar[type[BaseModel]] = RehearseMergeParameters
 
     def describe(self, parameters: RehearseMergeParameters) -> str:
-        return f"Rehearse merging {clean(parameters.source)} into {clean(parameters.target)}"
+        into = f"{clean(parameters.source)} into {clean(parameters.target)}"
+        where = in_project(parameters.project)
+        return f"Rehearse merging {into}{f', with the tests{where}' if where else ''}"
 
     def run(self, job: Job) -> FlowResult:
         names = clean(job.parameters.source), clean(job.parameters.target)

@@ -8,13 +8,14 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
-    Parameters,
+    ProjectParameters,
     Revision,
     TestId,
     clean,
     combined,
     commit,
     count,
+    in_project,
     in_words,
     listed,
     resolve,
@@ -26,7 +27,7 @@ from engine.execution.runners.flows.common import (
     toolchains,
 )
 from engine.execution.runners.flows.rehearse_merge import unmerged
-from engine.execution.runners.toolchain import Toolchain, borrowed
+from engine.execution.runners.toolchains.projects import Toolchain, borrowed
 from engine.inspection.leftovers import secret
 from engine.values import CheckResult, sanitise
 
@@ -34,7 +35,7 @@ SHOWN: Final = 200
 """Lines of the commit's diff in the transcript."""
 
 
-class RehearseRevertParameters(Parameters):
+class RehearseRevertParameters(ProjectParameters):
     """Which commit, and the test that it broke."""
 
     commit: Revision = Field(description="the commit to take back")
@@ -51,7 +52,9 @@ class RehearseRevert:
 
     def describe(self, parameters: RehearseRevertParameters) -> str:
         test = f"`{clean(parameters.test)}` and " if parameters.test else ""
-        return f"Revert {clean(parameters.commit)[:10]} in a worktree and run {test}the whole suite"
+        return f"Revert {clean(parameters.commit)[:10]} in a worktree and run {test}the whole suite" + in_project(
+            parameters.project
+        )
 
     def run(self, job: Job) -> FlowResult:
         culprit, head = resolve(job, job.parameters.commit), resolve(job, "HEAD")
