@@ -17,6 +17,7 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project
+from engine.execution.upkeep import Disk
 from engine.inspection.locks import LockMismatch, locks_out_of_step
 from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
@@ -25,6 +26,7 @@ from engine.inspection.quarantine import Quarantined
 from engine.inspection.reader import GitReader
 from engine.inspection.stashes import Stash
 from engine.inspection.state import GitState, Touch
+from engine.inspection.unpushed import NOTHING
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
 from engine.prediction.collectors.calendar_reader import CalendarReader
@@ -35,7 +37,7 @@ from engine.prediction.collectors.silence import OurWrite, last_sign_of_life, si
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Part, Run, WorkspaceContext, changed_since, left_by
-from engine.values import Refusal, SessionView, Signal, Task, Thread, sanitise
+from engine.values import ChangeSet, Refusal, SessionView, Signal, Task, Thread, sanitise
 
 log = logging.getLogger(__name__)
 
@@ -151,6 +153,8 @@ class ContextReader:
         talks: Talks | None = None,
         learned: Callable[[str], Sequence[str]] = lambda workspace: (),
         prose: Callable[[str], str] = lambda workspace: "",
+        landings: Callable[[str], Sequence[ChangeSet]] = lambda workspace: (),
+        disk: Callable[[str], Disk | None] = lambda workspace: None,
     ) -> None:
         """`learned` gives the names of learned flows that may run in a workspace, `prose` who takes prose there, "" for
         nobody."""
@@ -165,6 +169,8 @@ class ContextReader:
         self._talks = talks
         self._learned = learned
         self._prose = prose
+        self._landings = landings
+        self._disk = disk
         self._calendars = CalendarReader()
         self._lock = threading.Lock()
         self._compared: dict[str, tuple[tuple[tuple[str, int, int], ...], tuple[LockMismatch, ...]]] = {}
@@ -195,6 +201,7 @@ class ContextReader:
         no_runs: tuple[Run, ...] = ()
         no_tasks: tuple[Task, ...] = ()
         no_sessions: tuple[SessionView, ...] = ()
+        no_landings: tuple[ChangeSet, ...] = ()
 
         def fetch(name: str, ask: Callable[[], Value], otherwise: Value) -> Value:
             try:
@@ -216,6 +223,7 @@ class ContextReader:
         merges = fetch("git", lambda: self._git.merges(folder, git) if git else (), no_merges)
         no_collisions: tuple[Collision, ...] = ()
         collisions = fetch("git", lambda: self._git.collisions(folder, git) if git else (), no_collisions)
+        unpushed = fetch("git", lambda: self._git.unpushed(folder, git, now) if git else NOTHING, NOTHING)
         no_projects: tuple[Project, ...] = ()
         projects = fetch("tools", lambda: self._projects.of(workspace), no_projects)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
@@ -232,6 +240,8 @@ class ContextReader:
         calendars = self._settings.current.calendar.files
         meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), no_meetings)
         github = self._github.latest(workspace) if self._github and git and git.on_github else None
+        disk = fetch("disk", lambda: self._disk(workspace), None)
+        landings = fetch("landings", lambda: tuple(self._landings(workspace)), no_landings)
         no_locks: tuple[LockMismatch, ...] = ()
         locks = fetch("locks", lambda: self._locks(folder, projects), no_locks)
         no_parts: tuple[Part, ...] = ()
@@ -274,6 +284,7 @@ class ContextReader:
             stashes=stashes,
             merges=merges,
             collisions=collisions,
+            unpushed=unpushed,
             github=github,
             runs=runs,
             parts=parts,
@@ -289,6 +300,8 @@ class ContextReader:
             meetings=tuple(meetings or ()),
             signals=signals,
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
+            disk=disk,
+            landings=landings,
             learned=tuple(self._learned(workspace)),
         )
 

@@ -23,7 +23,9 @@ CURSOR = "cards.follow_ups"
 STALE = timedelta(hours=24)
 """A session that ended longer ago asks for nothing any more."""
 
-AFTER_RED = ("rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", HANDED_OVER)
+AFTER_RED = (
+    "undo_landing", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", HANDED_OVER,
+)  # fmt: skip
 AFTER: Mapping[str, tuple[str, ...]] = {
     "lint": ("fix_lint",),
     "fix_lint": (HANDED_OVER,),

@@ -79,6 +79,9 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         find_projects=projects,
         github=GitHub(clock),
         learned=lambda workspace: [one.name for one in learned_work(core) if one.workspace in ("", workspace)],
+        landings=lambda workspace: core.changes.landed(workspace),
+        # One disk, one card: in the first workspace.
+        disk=lambda workspace: core.upkeep.disk() if workspace in core.workspaces[:1] else None,
         talks=core.talks,
         prose=partial(_takes_prose, launcher),
     )

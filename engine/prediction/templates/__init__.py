@@ -23,6 +23,7 @@ from engine.prediction.templates import (
     own_changes,
     pull_requests,
     quality,
+    risks,
     tests,
     usual,
 )
@@ -33,6 +34,9 @@ PartTemplate = Callable[[WorkspaceContext, Part], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     operation.unfinished_operation,
+    risks.secret,
+    risks.large_file,
+    risks.reclaim_space,
     tests.failing_ci,
     branches.rehearse_merge,
     branches.forecast_conflicts,
@@ -57,6 +61,8 @@ TEMPLATES: Final[tuple[Template, ...]] = (
 """What is asked of a workspace as a whole."""
 
 PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+    tests.undo_landing,
+    tests.rehearse_revert,
     environments.prepare_environment,
     environments.update_lock,
     tests.bisect,

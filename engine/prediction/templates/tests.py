@@ -17,6 +17,9 @@ from engine.values import Proposal, SessionState
 
 TIMES = 20
 QUARANTINE = timedelta(days=14)
+BLAMED = re.compile(r"([0-9a-f]{10}) “(.*)” by ")
+"""The commit in the summary of a bisect that found one, and its subject."""
+RECENT_LANDING = timedelta(days=7)
 FLIPPED = 5  # so many unreliable tests are hunted at once
 
 
@@ -208,6 +211,81 @@ def _bisected(context: WorkspaceContext, part: Part) -> set[str]:
     done = {one.id for one in context.sessions if one.flow == "bisect" and one.state is SessionState.SUCCEEDED}
     answers = (run for run in part.runs if run.session_id in done and run.head == head)
     return {test for run in answers for test in run.check.failing}
+
+
+def undo_landing(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """Tests passed, then a change of ours was landed, and they fail since, on the same commit."""
+    git, last = context.git, part.runs[0] if part.runs else None
+    if git is None or git.operation or last is None or last.check.green or last.head != git.head:
+        return []
+    landing = next((one for one in context.landings if one.decided_at and one.decided_at <= last.ran_at), None)
+    if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
+        return []
+    before = [
+        run
+        for run in part.runs
+        if run.ran_at <= landing.decided_at and run.session_id != landing.session_id and run.head == last.head
+    ]
+    unfit = {test for test, _ in flipped_tests(part.runs)}
+    broken = []
+    for test in last.check.failing:
+        known = next((verdict for run in before if (verdict := verdict_on(run, test)) is not None), None)
+        if known and usable(test) and test not in unfit:
+            broken.append(test)
+    if not broken:
+        return []
+    passed = max(run.ran_at for run in before if verdict_on(run, broken[0]))
+    name = short_test(broken[0])
+    others = f" and {count(len(broken) - 1, 'other test')}" if len(broken) > 1 else ""
+    return [
+        offer(
+            context,
+            "undo_landing",
+            f"Undo the landing of “{plain(landing.title, 50)}”, which broke `{name}`{others}",
+            f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
+            f"{moment(landing.decided_at, context.local)}, and it fails since.",
+            subject=landing.id,
+            facts={"change_set": landing.id, "tests": broken[:MOST_PATHS]},
+            parameters={"change_set": landing.id},
+            evidence_at=last.ran_at,
+            about=f"{landing.title} {name}",
+        )
+    ]
+
+
+def rehearse_revert(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """A bisect named the commit that broke a test, HEAD still has it, and nothing says that the test passes again."""
+    git = context.git
+    if git is None or not git.head or git.operation:
+        return []
+    for session in context.sessions:
+        if session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED:
+            return []  # a newer one than any bisect below
+        found = BLAMED.match(session.summary) if session.flow == "bisect" else None
+        run = next((run for run in part.runs if run.session_id == session.id), None)
+        if found is None or run is None:
+            continue
+        newer = part.runs[: part.runs.index(run)]
+        tests = [test for test in run.check.failing if usable(test)]
+        mended = any(verdict_on(other, test) for other in newer for test in tests)
+        reverted = any(one.subject == f'Revert "{found[2]}"' for one in git.recent if one.at >= run.ran_at)
+        if not tests or mended or reverted or run.head not in {git.head, *context.ancestors}:
+            return []
+        name, subject = short_test(tests[0]), plain(found[2], 50)
+        return [
+            offer(
+                context,
+                "rehearse_revert",
+                f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
+                f"{found[1]} broke `{name}`, and nothing mended it since. You land the revert or throw it away.",
+                subject=part.about(tests[0]),
+                facts={"commit": found[1], "test": tests[0], **part.parameters},
+                parameters={"commit": found[1], "test": tests[0], **part.parameters},
+                evidence_at=run.ran_at,
+                about=f"{name} {subject}",
+            )
+        ]
+    return []
 
 
 def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
