@@ -25,9 +25,9 @@ def bar(share: float, width: int = BAR) -> str:
 
 
 def headline(card: Card, width: int) -> Content:
-    """`shop → koji-core` at the left, confidence and badges at the right."""
-    badges: list[tuple[str, str]] = [(f"{round(card.confidence * 100):>3}%", "bold $ink")]
-    if card.band in (Band.SUGGESTED, Band.ACT):
+    """`shop → koji-core` at the left; at the right how sure it is, the word of its tier, and badges."""
+    badges: list[tuple[str, str]] = [(words.how_sure(card, both=width >= 50), words.tier_style(card))]
+    if card.stated and card.band in (Band.SUGGESTED, Band.ACT):
         badges += [("  ", ""), ("SUGGESTED", "bold $accent")]
     if card.novel:
         badges += [("  ", ""), ("NEW", "bold $wants")]
