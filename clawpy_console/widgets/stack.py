@@ -28,7 +28,7 @@ STEADY = 0.15
 """Seconds for which keys are ignored after the card changed under the operator's hands."""
 
 WHY = 4.0
-"""Seconds after a dismissal in which one more key may say why. Any other key ends them, and does what it always does."""
+"""Seconds after a dismissal in which one more key may say why. Any other key ends them and does what it always does."""
 
 FLIGHT = 0.18
 """Seconds that a card takes to leave."""

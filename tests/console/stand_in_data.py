@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from engine.values import (
+    COLD_START,
     AgentView,
     Assignment,
     Band,
@@ -32,6 +33,7 @@ from engine.values import (
     SourceKind,
     Status,
     Task,
+    Tier,
     Verdict,
 )
 
@@ -67,12 +69,16 @@ def card(number: int, prompt: str, **more: Any) -> Card:
     parameters = more.pop("parameters", {})
     workspace, channel = more.pop("workspace", SHOP), more.pop("channel", "koji-core")
     confidence = more.pop("confidence", 0.5)
+    stated = more.pop("stated", True)
     bands = ((0.8, Band.ACT), (0.6, Band.SUGGESTED), (0.0, Band.CARD))
     values: dict[str, Any] = {
         "kind": flow or "prose",
+        "tier": Tier.CHECK,
         "agent": "backend_builder",
         "band": next(band for limit, band in bands if confidence >= limit),
-        "parts": ConfidenceParts(0.71, 0.62, 0.80, 0.55, confidence, ("31 decisions", "6 of 7 like it", "", "")),
+        "parts": ConfidenceParts(
+            0.71, 0.62, 0.80, 0.55, confidence, ("31 decisions", "6 of 7 like it", "", ""), stated
+        ),
         "reasoning": "You usually run the tests of what you changed before noon and after lunch; they have not run "
         "since 11:02, and three modules changed since.",
         "status": Status.PENDING,
@@ -92,45 +98,55 @@ def card(number: int, prompt: str, **more: Any) -> Card:
     )
 
 
-def cards() -> list[Card]:
+def cards(*, stated: bool = True) -> list[Card]:
+    """The stack from the top. `stated`: the Twin has learnt, so that a confidence is stated."""
+    more: dict[str, Any] = {"stated": stated} if stated else {"stated": False, "confidence": COLD_START}
     return [
-        card(
-            1,
-            "Run the tests of the 3 modules changed since the last run",
-            confidence=0.72,
-            signals=signals("3 files changed since 11:02", tasks='"cart rounding" is 4 days old'),
-            parameters={"paths": ["shop/cart.py", "shop/price.py", "shop/tax.py"]},
-        ),
         card(
             2,
             "HEAD is red since 11:02: bisect test_cart between v1.4 and HEAD",
+            tier=Tier.BROKEN,
             flow="bisect",
-            confidence=0.66,
             parameters={"test": "tests/test_cart.py::test_total", "good": "a1b2c3d", "bad": "9f8e7d6"},
             novel=True,
+            **{"confidence": 0.66} | more,
         ),
         card(
             3,
             "Rehearse merging main into feature/checkout and say which files conflict",
+            tier=Tier.BLOCKS,
             flow="rehearse_merge",
-            confidence=0.58,
             parameters={"source": "main", "target": "feature/checkout"},
             verdicts=allow(
                 RailVerdict("gate", Verdict.ASK, "touches production: branch main; first days", "production,onboarding")
             ),
+            **{"confidence": 0.58} | more,
+        ),
+        card(
+            1,
+            "Run the tests of the 3 modules changed since the last run",
+            signals=signals("3 files changed since 11:02", tasks='"cart rounding" is 4 days old'),
+            parameters={"paths": ["shop/cart.py", "shop/price.py", "shop/tax.py"]},
+            **{"confidence": 0.72} | more,
+        ),
+        card(
+            5,
+            "Does HEAD pass without your 2 uncommitted files?",
+            flow="check_clean_head",
+            **{"confidence": 0.41} | more,
         ),
         card(
             4,
             "Draft the change log of the 5 commits since v1.2",
+            tier=Tier.UPKEEP,
             flow="draft_changelog",
             channel="chronicle-hub",
             workspace=BLOG,
-            confidence=0.47,
             check_only=False,
             undo_note="landing can be undone while no landed file changed",
             parameters={"since": "v1.2", "until": "HEAD"},
+            **{"confidence": 0.47} | more,
         ),
-        card(5, "Does HEAD pass without your 2 uncommitted files?", flow="check_clean_head", confidence=0.41),
     ]
 
 

@@ -50,7 +50,6 @@ from engine.values import (
     microusd,
 )
 
-
 SURE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
 
 
