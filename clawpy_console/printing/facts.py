@@ -16,6 +16,8 @@ from engine.values import Tier
 MOST = 3
 """Names that a line tells before it counts the others."""
 
+TIERS = {int(one): one.word for one in Tier}
+
 ELSEWHERE = frozenset(
     {"PermitIssued", "CostReserved", "CostSettled", "SessionQueued", "OperatorActed", "EngineStopped"}
 )
@@ -163,7 +165,7 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "AutonomousCycleFinished": _cycle,
     "PredictionCreated": lambda e: (
         f"card {e.subject}: {e.flow or 'prose'} on {e.channel}, "
-        f"{f'{e.confidence:.0%}, ' if e.stated else ''}{Tier(e.tier).word}, {e.source}"
+        f"{f'{e.confidence:.0%}, ' if e.stated else ''}{TIERS.get(e.tier, e.tier)}, {e.source}"
     ),
     "PredictionConfirmed": lambda e: f"approved by {e.decided_by}: {e.subject}",
     "PredictionRejected": lambda e: f"dismissed by {e.decided_by}: {e.subject}",
