@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -69,16 +70,14 @@ def card(number: int, prompt: str, **more: Any) -> Card:
     parameters = more.pop("parameters", {})
     workspace, channel = more.pop("workspace", SHOP), more.pop("channel", "koji-core")
     confidence = more.pop("confidence", 0.5)
-    stated = more.pop("stated", True)
+    said = more.pop("words", ("31 decisions", "6 of 7 like it", "", ""))
     bands = ((0.8, Band.ACT), (0.6, Band.SUGGESTED), (0.0, Band.CARD))
     values: dict[str, Any] = {
         "kind": flow or "prose",
         "tier": Tier.CHECK,
         "agent": "backend_builder",
         "band": next(band for limit, band in bands if confidence >= limit),
-        "parts": ConfidenceParts(
-            0.71, 0.62, 0.80, 0.55, confidence, ("31 decisions", "6 of 7 like it", "", ""), stated
-        ),
+        "parts": ConfidenceParts(0.71, 0.62, 0.80, 0.55, confidence, said, stated=True),
         "reasoning": "You usually run the tests of what you changed before noon and after lunch; they have not run "
         "since 11:02, and three modules changed since.",
         "status": Status.PENDING,
@@ -100,41 +99,38 @@ def card(number: int, prompt: str, **more: Any) -> Card:
 
 def cards(*, stated: bool = True) -> list[Card]:
     """The stack from the top. `stated`: the Twin has learnt, so that a confidence is stated."""
-    more: dict[str, Any] = {"stated": stated} if stated else {"stated": False, "confidence": COLD_START}
-    return [
+    sure = "moved up to “blocks soon”: you approved 19 of 19 like it"
+    found = [
         card(
-            2,
+            1,
             "HEAD is red since 11:02: bisect test_cart between v1.4 and HEAD",
             tier=Tier.BROKEN,
             flow="bisect",
+            confidence=0.66,
             parameters={"test": "tests/test_cart.py::test_total", "good": "a1b2c3d", "bad": "9f8e7d6"},
             novel=True,
-            **{"confidence": 0.66} | more,
+        ),
+        card(
+            2,
+            "Run the tests of the 3 modules changed since the last run",
+            tier=Tier.BLOCKS if stated else Tier.CHECK,
+            confidence=0.72,
+            words=("31 decisions", "6 of 7 like it", "", "", sure),
+            signals=signals("3 files changed since 11:02", tasks='"cart rounding" is 4 days old'),
+            parameters={"paths": ["shop/cart.py", "shop/price.py", "shop/tax.py"]},
         ),
         card(
             3,
             "Rehearse merging main into feature/checkout and say which files conflict",
             tier=Tier.BLOCKS,
             flow="rehearse_merge",
+            confidence=0.58,
             parameters={"source": "main", "target": "feature/checkout"},
             verdicts=allow(
                 RailVerdict("gate", Verdict.ASK, "touches production: branch main; first days", "production,onboarding")
             ),
-            **{"confidence": 0.58} | more,
         ),
-        card(
-            1,
-            "Run the tests of the 3 modules changed since the last run",
-            signals=signals("3 files changed since 11:02", tasks='"cart rounding" is 4 days old'),
-            parameters={"paths": ["shop/cart.py", "shop/price.py", "shop/tax.py"]},
-            **{"confidence": 0.72} | more,
-        ),
-        card(
-            5,
-            "Does HEAD pass without your 2 uncommitted files?",
-            flow="check_clean_head",
-            **{"confidence": 0.41} | more,
-        ),
+        card(5, "Does HEAD pass without your 2 uncommitted files?", flow="check_clean_head", confidence=0.41),
         card(
             4,
             "Draft the change log of the 5 commits since v1.2",
@@ -142,12 +138,20 @@ def cards(*, stated: bool = True) -> list[Card]:
             flow="draft_changelog",
             channel="chronicle-hub",
             workspace=BLOG,
+            confidence=0.47,
             check_only=False,
             undo_note="landing can be undone while no landed file changed",
             parameters={"since": "v1.2", "until": "HEAD"},
-            **{"confidence": 0.47} | more,
         ),
     ]
+    return found if stated else [_unstated(one) for one in sorted(found, key=lambda one: one.tier)]
+
+
+def _unstated(one: Card) -> Card:
+    """The same card before the Twin has learnt."""
+    assert one.parts is not None
+    parts = replace(one.parts, total=COLD_START, stated=False)
+    return replace(one, confidence=COLD_START, band=Band.CARD, parts=parts)
 
 
 def recent() -> list[Card]:
