@@ -14,6 +14,8 @@ from clawpy_console import demo_work
 from clawpy_console.cli import main
 from clawpy_console.demo import make_project, throw_away
 from engine import Home, open_engine
+from engine.doors.gateway.desk import Desk
+from engine.doors.verbs import dispatch
 from engine.git import Git
 from engine.values import Tier
 
@@ -48,6 +50,17 @@ def test_its_stack_has_cards_of_every_tier(tmp_path: Path) -> None:
         assert {one.tier for one in engine.cards.pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
         demo_work.check(engine, str(project))
         stack = engine.cards.pending()
+        doors = {
+            "cards": dispatch(engine, "cards", {})["predictions"],
+            "predict": dispatch(engine, "predict", {})["predictions"],
+            "latest": Desk(engine, at_once=1).latest(50)["predictions"],
+        }
+        assert {door: [one["id"] for one in found] for door, found in doors.items()} == dict.fromkeys(
+            doors, [one.id for one in stack]
+        )
+        assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
+        bar = [one["prompt"] for one in engine.complication.document()["cards"]]
+        assert bar == [one.assignment.prompt for one in stack]
     told = [(one.tier, one.assignment.prompt) for one in stack]
     assert stack[0].tier is Tier.BROKEN, told
     assert "test_a_discount_is_rounded" in stack[0].assignment.prompt
