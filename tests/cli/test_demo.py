@@ -55,9 +55,8 @@ def test_its_stack_has_cards_of_every_tier(tmp_path: Path) -> None:
             "predict": dispatch(engine, "predict", {})["predictions"],
             "latest": Desk(engine, at_once=1).latest(50)["predictions"],
         }
-        assert {door: [one["id"] for one in found] for door, found in doors.items()} == dict.fromkeys(
-            doors, [one.id for one in stack]
-        )
+        for door, found in doors.items():
+            assert [one["id"] for one in found] == [one.id for one in stack], door
         assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
         bar = [one["prompt"] for one in engine.complication.document()["cards"]]
         assert bar == [one.assignment.prompt for one in stack]

@@ -118,7 +118,7 @@ async def test_what_is_next_names_the_repository_where_there_are_several(
         await live(pilot)
         await pilot.press("escape")
         rehearsal = next(one for one in stack(console).cards if "Rehearse merging" in one.assignment.prompt)
-        await until(pilot, lambda: f"%  {name(rehearsal.assignment.workspace)} " in next_line())
+        await until(pilot, lambda: f"  {name(rehearsal.assignment.workspace)} " in next_line())
         for id, card in engine.cards.all.items():
             here = dataclasses.replace(card.assignment, workspace=rehearsal.assignment.workspace)
             engine.cards.all[id] = dataclasses.replace(card, assignment=here)
@@ -253,7 +253,7 @@ async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_ha
         await pilot.press("right")
         assert front(console) == RISKY  # and one's own swipe makes nobody wait
         await pilot.press("left")
-        assert front(console) == "pred_000000000004"
+        assert front(console) == "pred_000000000005"
 
 
 async def test_a_new_card_never_takes_the_place_of_the_one_on_screen(console: ConsoleApp, engine: StandIn) -> None:
