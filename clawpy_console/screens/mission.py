@@ -220,11 +220,11 @@ class MissionScreen(ConsoleScreen):
         remark = known.autonomy.remark
         said = "".join(f"{line}\n" for line in [*words.one_line(remark).split("; "), ""] if remark)
         looked = [at for place, at in known.autonomy.looked if self._workspace in ("", place)]
-        head = "no cards yet: not looked yet"
+        head = "no cards: nothing was looked at yet"
         if looked:
             where = words.name(self._workspace) if self._workspace else words.count(len(looked), "workspace")
-            head = f"✓ Nothing needs you: {where}, looked at {words.moment(min(looked), self.app.now())}"
-        return f"{head}\n\n{said}{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
+            head = f"✓ Nothing needs you\n\nlooked at {where} at {words.moment(min(looked), self.app.now())}"
+        return f"{head}\n{said}{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
 
     # What the operator was away for, and the first run
 
