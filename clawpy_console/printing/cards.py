@@ -19,7 +19,9 @@ def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
         places = ", ".join(f"{number} in {clean(PurePath(place).name)}" for place, number in elsewhere.items())
         return "\n".join([f"no cards for this workspace; {places}", *lines])
     if not found:
-        return "\n".join(["no cards" + ("" if options.get("all") else "; `clawpy predict` looks for some now"), *lines])
+        looked = "created" in document  # by `clawpy predict`
+        said = "no cards" if options.get("all") else "no cards; `clawpy predict` looks for some now"
+        return "\n".join(["nothing needs you" if looked else said, *lines])
     return "\n".join(lines)
 
 

@@ -483,7 +483,7 @@ async def test_predict_now_and_filter_by_workspace(console: ConsoleApp, engine: 
         await live(pilot)
         await pilot.press("p")
         await until(pilot, lambda: ("run_cycle", True) in engine.noted)
-        await until(pilot, lambda: "nothing new" in screen_text(console))
+        await until(pilot, lambda: "Nothing new." in screen_text(console))
         await pilot.press("w", "w")
         assert front(console) == "pred_000000000004"
         assert "only blog" in screen_text(console)
