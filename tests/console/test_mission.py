@@ -601,7 +601,7 @@ async def test_details_say_why_a_card_was_moved_and_what_its_confidence_is_made_
 async def test_details_say_what_a_card_lacks_where_it_can_be_given(console: ConsoleApp, engine: StandIn) -> None:
     lacks = "bisect needs test and good"
     engine.cards.all[FIRST] = dataclasses.replace(engine.cards.all[FIRST], note=lacks)
-    async with console.run_test(size=(80, 24)) as pilot:
+    async with console.run_test(size=(80, 30)) as pilot:
         await live(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: "Why this card" in screen_text(console))
