@@ -123,7 +123,8 @@ async def test_what_is_next_names_the_repository_where_there_are_several(
             here = dataclasses.replace(card.assignment, workspace=rehearsal.assignment.workspace)
             engine.cards.all[id] = dataclasses.replace(card, assignment=here)
         console.renew(["cards"])
-        await until(pilot, lambda: f"%  {rehearsal.assignment.channel} " in next_line())
+        await until(pilot, lambda: f"  {name(rehearsal.assignment.workspace)} " not in next_line())
+        assert f"  {rehearsal.assignment.channel} " in next_line()
 
 
 async def test_a_refusal_brings_the_card_back_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:
