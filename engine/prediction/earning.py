@@ -61,7 +61,6 @@ def earning(
     autonomies: Sequence[str],
     quiet: bool,
     phase: int,
-    decisions: int,
     records: Sequence[Record],
     threshold: float,
 ) -> Earning:

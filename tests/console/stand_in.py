@@ -344,7 +344,6 @@ class StandIn:
                 autonomies=["cards", "act"],
                 quiet=False,
                 phase=1,
-                decisions=34,
                 records=[Record("run_tests", "koji-core", 8, 8)],
                 threshold=0.8,
             ),
