@@ -13,14 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.autonomy.acting import Acting, Attempt
+from engine.autonomy.earning import Earning
 from engine.config import SettingsSource
 from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
-from engine.execution.runners.flows.draft_changelog import changelog_of
 from engine.execution.runners.model.completions import Completions
-from engine.execution.runners.toolchain import detect_all, linters
-from engine.execution.runners.toolchains.below import manifests_below
-from engine.execution.runners.toolchains.python import environment_command, is_python_project, test_files
 from engine.execution.sessions import Sessions
 from engine.feedback.records import ARROW
 from engine.feedback.training.batch import Plan
@@ -30,10 +28,7 @@ from engine.keys import TWIN, Key, Keys
 from engine.memory.embedding import NoEmbedder
 from engine.memory.markdown import Markdown
 from engine.memory.memory import MemoryPort
-from engine.prediction.acting import Acting, Attempt
-from engine.prediction.context import ToolFound
 from engine.prediction.cycle import Predictions
-from engine.prediction.earning import Earning
 from engine.prediction.model_twin import ModelTwin, TwinModelId, Unusable
 from engine.safety.kill_switch import KillSwitch
 from engine.settings_store import SettingsStore
@@ -336,20 +331,3 @@ class Landings:
             return False
         self.changes.undo(change.id)
         return True
-
-
-def find_tool(folder: Path) -> ToolFound:
-    """What prediction needs to know of a project's tools."""
-    tools, found = detect_all(folder), linters(folder)
-    untested = not tools and is_python_project(folder) and next(test_files(folder), None) is not None
-    return ToolFound(
-        name=tools[0].name if tools else "",
-        suffixes=tuple(suffix for tool in tools for suffix in tool.suffixes),
-        exact=all(tool.exact for tool in tools),
-        linter=found[0].name if found else "",
-        lint_suffixes=tuple(suffix for linter in found for suffix in linter.suffixes),
-        where=tools[0].where if tools else "",
-        installs=environment_command(folder) if untested else "",
-        changelog=changelog_of(folder),
-        below=() if tools or found else manifests_below(folder),
-    )

@@ -46,6 +46,8 @@ class WorkspaceSettings(Section):
     autonomy: Autonomy = Autonomy.CARDS
     setup: str = ""
     """Command that prepares a fresh worktree, for instance `npm ci`."""
+    prepare: bool = False
+    """Whether a fresh worktree of an agent gets the project's packages first, with the network that this needs."""
     network: bool = False
     """Whether sandboxed sessions may reach any public host."""
     hosts: Annotated[tuple[str, ...], Field(description='a list of hosts, for instance ["localhost:5432"]')] = ()

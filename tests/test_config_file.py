@@ -62,6 +62,10 @@ def test_snake_case_is_not_a_second_spelling() -> None:
     ("text", "complaint"),
     [
         ('crossPollEnabled = "yes"', 'crossPollEnabled: "yes" is not accepted; accepted is true or false'),
+        (
+            'workspaces."/srv/shop".prepare = "yes"',
+            'workspaces."/srv/shop".prepare: "yes" is not accepted; accepted is true or false',
+        ),
         ("quietHoursStart = 24", "quietHoursStart: 24 is not accepted; accepted is a whole number from 0 to 23"),
         ("quietHoursStart = -1", "quietHoursStart: -1 is not accepted; accepted is a whole number from 0 to 23"),
         ("quietHoursStart = 1.5", "quietHoursStart: 1.5 is not accepted; accepted is a whole number from 0 to 23"),

@@ -23,7 +23,7 @@ STARTERS = {
     "engine/execution/sandbox/probing.py": "tries what a sandbox holds here",
     "engine/execution/sandbox/supervisor.py": "becomes the command that it holds",
     "engine/execution/sandbox/seatbelt.py": "tries whether the sandbox of macOS works here",
-    "engine/execution/runners/toolchains/base.py": "asks the operator's own interpreter, outside of every project",
+    "engine/execution/runners/toolchains/shapes.py": "asks the operator's own interpreter, outside of every project",
     "engine/prediction/collectors/github.py": "gh, outside of every repository",
     "engine/doors/notify/delivery.py": "the operator's own notifier",
     "engine/feedback/training/provider.py": "names the type of a helper process",

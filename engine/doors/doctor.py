@@ -53,6 +53,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
         _gateway(home, settings),
         *_missing_workspaces(home, settings),
         *_without_sandbox(settings),
+        *_prepared(settings),
         *_variables(os.environ),
         _database(home.database),
         *_readers(home.database),
@@ -161,6 +162,17 @@ def _without_sandbox(settings: Settings) -> list[Check]:
         )
         for path, workspace in settings.workspaces.items()
         if workspace.without_sandbox
+    ]
+
+
+def _prepared(settings: Settings) -> list[Check]:
+    """Workspaces whose settings let packages be installed into fresh worktrees without asking each time."""
+    return [
+        Check(
+            "config", OK, f"{dotted(('workspaces', path, 'prepare'))}: agents' worktrees get the packages, with network"
+        )
+        for path, workspace in settings.workspaces.items()
+        if workspace.prepare
     ]
 
 
@@ -436,10 +448,8 @@ def _coding_agents(home: Home, settings: Settings) -> list[Check]:
 
 
 def _workspace(path: str) -> Check:
-    from engine.execution.runners.flows.common import mending
-    from engine.execution.runners.toolchain import detect_all
-    from engine.execution.runners.toolchains.below import manifests_below
-    from engine.prediction.context import ToolFound
+    from engine.execution.runners.flows.common import in_project, mending
+    from engine.execution.runners.toolchains.projects import projects
 
     try:
         root = repository_root(Path(path))
@@ -447,14 +457,12 @@ def _workspace(path: str) -> Check:
             return Check("workspace", WARN, f"{root} has no commit yet", "commit something; most cards need a history")
     except Refusal as error:
         return Check("workspace", FAIL, error.message, error.fix)
-    looked: list[str] = []
-    tools = [tool.name for tool in detect_all(root, root, looked)]
-    if not tools:
-        reasons = f" ({'; '.join(looked)})" if looked else ""
-        remark = ToolFound("", below=manifests_below(root)).remark
-        reasons += f"; {remark}" if remark else ""
-        return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(root))
-    return Check("workspace", OK, f"{root}: tests with {', '.join(tools)}")
+    found = projects(root)
+    tested = [f"{', '.join(tool.title for tool in one.tools)}{in_project(one.path)}" for one in found if one.tools]
+    if tested:
+        return Check("workspace", OK, f"{root}: tests with {'; '.join(tested)}")
+    reasons = f" ({'; '.join(found[0].looked)})" if found[0].looked else ""
+    return Check("workspace", WARN, f"{root}: no tool to run its tests{reasons}", mending(found[0], root))
 
 
 def _version(package: str) -> str | None:

@@ -18,9 +18,12 @@ from engine.config import SettingsSource
 from engine.execution import snapshots
 from engine.execution.changesets import Captured, ChangeSets
 from engine.execution.continuing import continued
+from engine.execution.environments import keep_out_of_git, reaching
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
-from engine.execution.runners.flow import CannotRun, NotBegun, Place
+from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
+from engine.execution.runners.toolchains.installing import Installation, failure, installations
+from engine.execution.runners.toolchains.projects import all_packages
 from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches, written
 from engine.execution.snapshots import Snapshot
@@ -34,7 +37,9 @@ log = logging.getLogger(__name__)
 UNDO_NOTES = {
     Place.OPERATOR_TREE: "only looks at your tree; nothing to undo",
     Place.CHECK: "only checks; what it writes into your tree is discarded, so there is nothing to undo",
+    Place.INSTALL: "installs packages; see what it creates",
     Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
+    Place.BRANCH: "makes a branch and touches no file; the result says the command that removes it again",
     Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
 }
 """What a card says of each place (SPEC 9.2)."""
@@ -63,6 +68,7 @@ class RunBook(Protocol):
         tree: str,
         clean: bool,
         full: bool,
+        project: str = "",
         changed: bool = False,
         attempt: int = 0,
         cost: int = 0,
@@ -130,16 +136,22 @@ class Grounds:
         provider went away, somebody stopped it or the engine died. Half of the work is better than none, but not when
         the operator undid its card.
 
-        Raises `CannotRun` when `setup` fails, `Refusal` when git cannot make a worktree."""
+        Raises `CannotRun` when `setup` fails or the place cannot be had, `Refusal` when git cannot make a worktree."""
         workspace = Path(live.assignment.workspace)
         git = Git(workspace).pin()
         common = git.repository.common
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
-        over = place is Place.CHECK and live.sandbox.overlays(live.confinement)
+        over = place in (Place.CHECK, Place.INSTALL) and live.sandbox.overlays(live.confinement)
+        if place is Place.INSTALL and not over:
+            told = (
+                f"packages are put into your tree only from a sandbox that lays over it; {live.sandbox.name} does not"
+            )
+            raise CannotRun(told, "install bubblewrap, or run the command in a terminal")
         # Nobody lands in files that commands of this session may write to.
-        writes = place is Place.OPERATOR_TREE or not live.sandbox.confines
+        looks = place in (Place.OPERATOR_TREE, Place.BRANCH)
+        writes = looks or place is Place.INSTALL or not live.sandbox.confines
         with self._changes.writing(live.id, workspace, live.sandbox) if writes else nullcontext():
-            if over or place is Place.OPERATOR_TREE:
+            if over or looks:
                 own = _with_state(Ground(workspace, git))
                 try:
                     with self._shared_caches(live, own) if over else nullcontext():
@@ -158,6 +170,10 @@ class Grounds:
             onto = self._changes.onto(former) if former else None
             worktree = self._worktrees.create(live.id, workspace, onto=onto)
             live.confine(replace(live.confinement, folder=worktree.folder))
+            if worktree.included.words:
+                live.note(worktree.included.words)
+            if salvage is not None:
+                self._prepare(live, worktree)
             self._set_up(live, worktree)
             if salvage is not None:
                 self._worktrees.worth_keeping(worktree)  # from here on a crash loses nothing either
@@ -178,11 +194,12 @@ class Grounds:
         *,
         check: CheckResult | None = None,
         full: bool = False,
+        project: str = "",
         recorded: bool = False,
     ) -> Write:
         """Inside `take`, when the work is done: end its processes, capture its diff where the place says so, and give
-        what belongs into the session's last transaction: the run of the tests (`full`: the whole suite) unless it is
-        `recorded` already, the change set. A worktree of which nothing is kept is gone afterwards.
+        what belongs into the session's last transaction: the run of the tests (`full`: the whole suite of `project`)
+        unless it is `recorded` already, the change set. A worktree of which nothing is kept is gone afterwards.
 
         Raises `Stopped` when the session is ending."""
         live.check_running()
@@ -191,9 +208,8 @@ class Grounds:
         captured = None
         if place is Place.CHANGE_SET and ground.worktree is not None:
             captured = self._changes.capture(ground.worktree)
-        write = self._writer(
-            view, ground, captured, check and bounded(check, live.without_secrets), full=full, recorded=recorded
-        )
+        told = check and bounded(check, live.without_secrets)
+        write = self._writer(view, ground, captured, told, full=full, project=project, recorded=recorded)
         live.check_running()
         if captured is None and ground.worktree is not None:
             self._discard(live)
@@ -247,6 +263,23 @@ class Grounds:
         self._worktrees.remove(live.id)
         self._worktrees.let_go(Path(live.assignment.workspace), live.id)
 
+    def _prepare(self, live: LiveSession, worktree: Worktree) -> None:
+        """Install the project's packages into the worktree of an agent, where the workspace's settings allow that. A
+        failure is said and is not fatal: the agent may need none of them."""
+        if not self._settings.current.workspace(live.assignment.workspace).prepare:
+            return
+        found = all_packages(worktree.folder)
+        wanted = [one for path in found for one in installations(worktree.folder, found, path)]
+        for installation in dict.fromkeys(wanted):  # members of a workspace are installed with it
+            live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")
+            try:
+                with reaching(live, installation.hosts):
+                    _installed(live, installation, worktree.folder)
+            except FlowUnable as error:
+                live.note(f"not prepared: {error}", error=True)
+        if (worktree.folder / ".venv" / "bin" / "python").exists():
+            live.confine(replace(live.confinement, prepared=True))
+
     def _set_up(self, live: LiveSession, worktree: Worktree) -> None:
         setup = self._settings.current.workspace(live.assignment.workspace).setup.strip()
         if not setup:
@@ -267,6 +300,7 @@ class Grounds:
         *,
         full: bool,
         recorded: bool,
+        project: str = "",
     ) -> Write:
         after = state_of(ground) if check is not None and not recorded else None
         known = after
@@ -287,6 +321,7 @@ class Grounds:
                     tree=known.tree,
                     clean=known.clean,
                     full=full,
+                    project=project,
                     changed=captured is not None,
                 )
             if captured is None:
@@ -299,6 +334,18 @@ class Grounds:
             return stored.id
 
         return write
+
+
+def _installed(live: LiveSession, installation: Installation, folder: Path) -> None:
+    """Run the commands of an installation in a worktree. Raises `FlowUnable` when one failed."""
+    if installation.cache:
+        (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
+    for command in installation.commands:
+        done = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
+        if not done.ok:
+            raise failure(command, done, installation.hosts)
+    for place in installation.made:
+        keep_out_of_git(folder, place)
 
 
 def bounded(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -260,8 +261,14 @@ class LiveSession:
             if lines and not quiet:
                 self.transcript.append("output", lines)
 
+        network: list[str] = []
+
+        def tell(words: str) -> None:
+            self.note(words)
+            network.append(words)
+
         try:
-            with self._gated(confinement) as held:
+            with self._gated(confinement, tell) as held:
                 finished = self.processes.run(
                     self.sandbox.wrap(argv, held, cwd=cwd),
                     cwd=cwd,
@@ -275,6 +282,7 @@ class LiveSession:
         except OSError as error:
             raise _unstartable(argv, error) from error
         take(splitter.end())
+        tail.add(list(network))  # who ran the command learns which host it did not reach
         exit_code = TIMED_OUT if finished.timed_out else finished.exit_code
         if not quiet:
             ending = f"exit {exit_code}"
@@ -299,7 +307,7 @@ class LiveSession:
         filter asks about, the operator approved there. Raises as `execute`."""
         confinement = confinement or self._confinement
         environment = self._admit(argv, cwd, env, confinement, quiet=quiet, cleared=True)
-        with self._gated(confinement) as held:
+        with self._gated(confinement, self.note) as held:
             try:
                 process = self.processes.start(self.sandbox.wrap(argv, held, cwd=cwd), cwd=cwd, env=environment)
             except GroupClosed:
@@ -312,13 +320,13 @@ class LiveSession:
                 self.processes.finish(process)
 
     @contextmanager
-    def _gated(self, confinement: Confinement) -> Iterator[Confinement]:
+    def _gated(self, confinement: Confinement, say: Callable[[str], None]) -> Iterator[Confinement]:
         """While a command runs that needs some hosts: the gate that leads to them, or to every public one where the
         workspace allows the network. In a sandbox that cannot hold anyone to a gate there is none."""
         if not (confinement.hosts or confinement.network) or not self.sandbox.gates:
             yield confinement
             return
-        with HostGate(confinement.hosts, say=self.note, public=confinement.network) as gate:
+        with HostGate(confinement.hosts, say=say, public=confinement.network) as gate:
             yield replace(confinement, gate=gate.path)
 
     def _admit(
@@ -340,7 +348,7 @@ class LiveSession:
         if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
         environment = session_environment(confinement, self.sandbox, self.id) | dict(env or {})
-        if shutil.which(argv[0], path=environment.get("PATH")) is None and not (cwd / argv[0]).is_file():
+        if shutil.which(argv[0], path=environment.get("PATH")) is None and not _there(cwd / argv[0], confinement):
             missing = Missing("program", Path(argv[0]).name)
             raise CannotRun(missing.sentence, fix_for(missing, ""))
         if not quiet:
@@ -393,6 +401,14 @@ class LiveSession:
     def seconds(self) -> float:
         """Since it began."""
         return self._time.seconds
+
+
+def _there(program: Path, confinement: Confinement) -> bool:
+    """Whether a program is there as the session sees it."""
+    for at, source in confinement.placed:
+        if program.is_relative_to(at):
+            return os.path.lexists(source / program.relative_to(at))
+    return program.is_file()
 
 
 def _unstartable(argv: Sequence[str], error: OSError) -> CannotRun:

@@ -71,18 +71,26 @@ def plain_git(place: Path | Git) -> PlainGit:
     return PlainGit(git, git.folder, git.repository.git_dir, git.repository.filters)
 
 
-def take(plain: PlainGit, *, folder: Path | None = None, index: Path | None = None, base: str = "") -> Snapshot:
+def take(
+    plain: PlainGit,
+    *,
+    folder: Path | None = None,
+    index: Path | None = None,
+    base: str = "",
+    without: frozenset[bytes] = frozenset(),
+) -> Snapshot:
     """The files of `folder` (default: the repository's own) as a tree in the repository's object store.
 
     `index` is a stat cache to start from (default: the real index). With `base`, a tree, exactly its files count as
-    tracked, whatever the session did to its index. A file that cannot be read stays as the index has it.
+    tracked, whatever the session did to its index. Untracked files in `without` are passed over. A file that cannot be
+    read stays as the index has it.
     """
     head, committed = _head_of(plain.git)
     with scratch_index(index or plain.git_dir / "index") as scratch:
         git = plain.work_tree(folder or plain.folder, scratch)
         if base:
             git.output("read-tree", "--reset", base)
-        nested = follow_files(git, leave=TEMPORARY)
+        nested = follow_files(git, leave=TEMPORARY, without=without)
         tree = git.text("write-tree", "--missing-ok")
     return Snapshot(head, tree, tree == (committed or empty_tree(plain.git)), nested)
 

@@ -23,7 +23,8 @@ from engine.execution.merging import differences
 from engine.execution.runners.flow import CommandResult, FlowUnable, Job
 from engine.execution.runners.flows import common
 from engine.execution.runners.flows.run_tests import RunTests, RunTestsParameters
-from engine.execution.runners.toolchain import borrowed, detect_all
+from engine.execution.runners.toolchains.bound import borrowed
+from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.snapshots import Snapshot
 from engine.storage.database import Database, Transaction
 from engine.values import CheckResult, SessionView, dollars, microusd
@@ -264,7 +265,7 @@ class _Bench:
         `known_green` is False the first time, when a change that no tool knows anything of is not worth a run.
         """
         paths = self._changed()
-        tools = detect_all(self._ground.folder, self._workspace)
+        tools = project_at(self._ground.folder, self._workspace).tools
         concerned = [path for path in paths if any(tool.takes(path) for tool in tools)]
         if not tools or not (concerned or known_green):
             return None
@@ -278,7 +279,7 @@ class _Bench:
     def red_before(self, check: CheckResult) -> frozenset[str]:
         """Which of the failing tests fail without the agent's changes too. Leaves the files as it finds them."""
         job = self._job([], _Listener(self._live, quiet=True))
-        tools = [tool for tool in detect_all(self._ground.folder, self._workspace) if tool.exact]
+        tools = [tool for tool in project_at(self._ground.folder, self._workspace).tools if tool.exact]
         if not tools or not check.failing:
             return frozenset()
         self._live.say("are these red without the change too?")

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution import snapshots
+from engine.execution.included import NOTHING, Included, include
 from engine.git import GitError
+from engine.git.tree import joined, split
 from engine.home import Home
 from engine.plain_files import remove_folder
 from engine.storage import intents
@@ -27,6 +29,9 @@ from engine.values import Refusal
 log = logging.getLogger(__name__)
 
 INTENT = "worktree"
+
+_INCLUDED = "clawpy-included"
+"""The file among git's notes on a worktree that lists the ignored files which came along."""
 
 EVERYWHERE = ""
 """What a session without a sandbox may write to: every workspace."""
@@ -90,7 +95,8 @@ class WorkspaceLocks:
 @dataclass(frozen=True, slots=True)
 class Worktree:
     """A session's folder. `base` is the tree it was made from, `start` the commit it has checked out (the operator's
-    HEAD when that is exactly `base`, else a commit on top of it that only this worktree knows), `head` that HEAD."""
+    HEAD when that is exactly `base`, else a commit on top of it that only this worktree knows), `head` that HEAD.
+    `included` are the ignored files that came along."""
 
     session_id: str
     workspace: Path
@@ -98,6 +104,7 @@ class Worktree:
     base: str
     start: str
     head: str
+    included: Included = NOTHING
 
 
 class Worktrees:
@@ -135,11 +142,14 @@ class Worktrees:
             folder.parent.mkdir(parents=True, exist_ok=True)
             (plain.git.repository.common / "worktrees").mkdir(exist_ok=True)
             plain.git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
+            included = include(plain.git, folder)
+            if included.names:
+                (_admin_folder(plain, folder) / _INCLUDED).write_bytes(joined(list(included.names)))
         except (Refusal, OSError):
             self._clear_away(intent, workspace, folder)
             self.let_go(workspace, session_id)
             raise
-        return Worktree(session_id, workspace, folder, now.tree, start, now.head)
+        return Worktree(session_id, workspace, folder, now.tree, start, now.head, included)
 
     def worth_keeping(self, worktree: Worktree) -> None:
         """What is changed in it from now on is kept, whatever becomes of its session; see `left`."""
@@ -165,10 +175,15 @@ class Worktrees:
         return self._home.worktrees / snapshots.checked_id(session_id)
 
     def capture(self, worktree: Worktree) -> snapshots.Snapshot:
-        """The worktree's files as a tree in the operator's repository, kept under the session's refs."""
+        """The worktree's files as a tree in the operator's repository, kept under the session's refs. Ignored files
+        that came along are no part of it, whatever the session made of `.gitignore`."""
         plain = snapshots.plain_git(worktree.workspace)
-        index = _admin_folder(plain, worktree.folder) / "index"
-        result = snapshots.take(plain, folder=worktree.folder, index=index, base=worktree.base)
+        admin = _admin_folder(plain, worktree.folder)
+        brought = admin / _INCLUDED
+        without = frozenset(split(brought.read_bytes())) if brought.is_file() else frozenset()
+        result = snapshots.take(
+            plain, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without
+        )
         snapshots.keep(plain.git, worktree.session_id, "result", result.tree)
         return result
 

@@ -23,13 +23,13 @@ def joined(items: list[bytes]) -> bytes:
     return b"".join(item + b"\0" for item in items)
 
 
-def follow_files(git: Git, *, leave: str = "") -> tuple[bytes, ...]:
+def follow_files(git: Git, *, leave: str = "", without: frozenset[bytes] = frozenset()) -> tuple[bytes, ...]:
     """Bring the index that `git` names up to date with the files, as `git add --all` would, but for what that does
     besides: it runs `git status` in submodules (with their configuration) and stumbles over nested repositories.
 
-    Files whose name begins with `leave` are passed over. A file that cannot be read stays as it was; one whose
-    encoding git does not know is taken byte for byte. Returns the nested repositories, which are left out. Raises
-    `GitError`.
+    Untracked files whose name begins with `leave`, or that are in `without`, are passed over. A file that cannot be
+    read stays as it was; one whose encoding git does not know is taken byte for byte. Returns the nested repositories,
+    which are left out. Raises `GitError`.
     """
     others = _uncover(git)
     changed = split(git.output("diff-files", "--name-status", "--no-renames", "-z"))
@@ -44,7 +44,9 @@ def follow_files(git: Git, *, leave: str = "") -> tuple[bytes, ...]:
     fresh = [
         path
         for path in others
-        if not path.endswith(b"/") and not (prefix and path.rpartition(b"/")[2].startswith(prefix))
+        if not path.endswith(b"/")
+        and path not in without
+        and not (prefix and path.rpartition(b"/")[2].startswith(prefix))
     ]
     present = [path for path, letter in status.items() if letter != b"D"] + fresh
     if not present:

@@ -16,7 +16,8 @@ from engine.values import CheckResult
 
 
 class ValidationRun(Row, table=True):
-    """One run. `head` is the commit, `tree` the tree of the files as they were; `full` says the whole suite ran.
+    """One run of the tests of `project`, a folder of the workspace ("" = its top). `head` is the commit, `tree` the
+    tree of the files as they were; `full` says that the project's whole suite ran.
 
     `changed`: on files that a session had changed, which the operator does not have. `attempt` counts the runs of one
     validation loop from 1, 0 outside of one; `cost_microusd` is what healing had cost until then (SPEC 4.9).
@@ -28,6 +29,7 @@ class ValidationRun(Row, table=True):
     id: int | None = Field(default=None, primary_key=True)
     session_id: str = Field(index=True)
     workspace: str
+    project: str = Field(default="", sa_column_kwargs={"server_default": ""})
     tool: str
     head: str = ""
     tree: str = ""
@@ -48,7 +50,7 @@ class ValidationRun(Row, table=True):
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run as others see it. `clean`: the files were exactly those of `head`."""
+    """A run as others see it. `clean`: the files were exactly those of `head`. `project` as in `ValidationRun`."""
 
     session_id: str
     head: str
@@ -57,6 +59,7 @@ class PastRun:
     full: bool
     ran_at: datetime
     check: CheckResult
+    project: str = ""
 
 
 class ValidationRuns:
@@ -76,6 +79,7 @@ class ValidationRuns:
         tree: str,
         clean: bool,
         full: bool,
+        project: str = "",
         changed: bool = False,
         attempt: int = 0,
         cost: int = 0,
@@ -85,6 +89,7 @@ class ValidationRuns:
             ValidationRun(
                 session_id=session_id,
                 workspace=workspace,
+                project=project,
                 tool=check.tool,
                 head=head,
                 tree=tree,
@@ -128,4 +133,4 @@ def _past(row: ValidationRun) -> PastRun:
         failing=tuple(row.failing),
         durations=tuple((str(name), float(seconds)) for name, seconds in row.durations),
     )
-    return PastRun(row.session_id, row.head, row.tree, row.clean, row.full, row.ran_at, check)
+    return PastRun(row.session_id, row.head, row.tree, row.clean, row.full, row.ran_at, check, row.project)

@@ -12,6 +12,16 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
+from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.toolchains.projects import Project
+from engine.inspection.fixups import Fixups
+from engine.inspection.locks import LockMismatch
+from engine.inspection.lost import LostLine
+from engine.inspection.merges import Collision, Merge
+from engine.inspection.operation import Operation
+from engine.inspection.own_changes import OwnChanges
+from engine.inspection.quarantine import Quarantined
+from engine.inspection.stashes import Stash
 from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
@@ -21,6 +31,8 @@ from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
 from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span
 from engine.values import CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+
+NOTHING_OF_YOUR_OWN = OwnChanges()
 
 
 class Run(Protocol):
@@ -40,43 +52,8 @@ class Run(Protocol):
     def ran_at(self) -> datetime: ...
     @property
     def check(self) -> CheckResult: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ToolFound:
-    """The project's own tools. `name` is what runs its tests, "" when nothing does; `suffixes`: files whose change
-    matters to them (empty: any); `exact`: single tests can be named. `linter` is "" when there is none,
-    `lint_suffixes` what it reads (empty: any). `where` is the environment that runs the tests, "" when told apart
-    by nothing. `installs`: the command that brings pytest to tests that nothing can run without it. `changelog`: the
-    file in which the project keeps its change log, "" when it keeps none."""
-
-    name: str = ""
-    suffixes: tuple[str, ...] = ()
-    exact: bool = True
-    linter: str = ""
-    lint_suffixes: tuple[str, ...] = ()
-    where: str = ""
-    installs: str = ""
-    changelog: str = ""
-    below: tuple[str, ...] = ()
-    """Folders with a manifest of their own, where the top of the repository has none."""
-
     @property
-    def remark(self) -> str:
-        """That projects were found which are not worked with, "" for none."""
-        if not self.below:
-            return ""
-        named = ", ".join(plain(one, 40) for one in self.below[:3])
-        more = f" and {len(self.below) - 3} more" if len(self.below) > 3 else ""
-        return f"manifests found in {named}{more}; this version looks at the top of a repository only"
-
-    def tests(self, path: str) -> bool:
-        """Whether a change of `path` can change what the tests say."""
-        return bool(self.name) and (not self.suffixes or path.endswith(self.suffixes))
-
-    def lints(self, path: str) -> bool:
-        """Whether the linter reads `path`."""
-        return bool(self.linter) and (not self.lint_suffixes or path.endswith(self.lint_suffixes))
+    def project(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +64,55 @@ class Changed:
     at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A project of the workspace and what is known of its tests. `runs`: newest first; `changed`: files of it that
+    differ from those of `runs[0]`, empty without a run; `below`: folders of projects inside it that have tools."""
+
+    project: Project
+    runs: tuple[Run, ...] = ()
+    changed: tuple[Changed, ...] = ()
+    below: tuple[str, ...] = ()
+
+    @property
+    def tool(self) -> Toolchain | None:
+        """What runs its tests, None when nothing does."""
+        return self.project.tool
+
+    def holds(self, path: str) -> bool:
+        """Whether a file (relative to the top of the repository) is of this project, and of none inside it."""
+        return self.project.within(path) is not None and not any(path.startswith(f"{one}/") for one in self.below)
+
+    def tests(self, path: str) -> bool:
+        """Whether a change of the file can change what its tests say."""
+        return self.holds(path) and self.project.tests(path)
+
+    def lints(self, path: str) -> bool:
+        """Whether one of its linters reads the file."""
+        return self.holds(path) and self.project.lints(path)
+
+    @property
+    def within(self) -> str:
+        """` in services/api` for a project below the top, else ""."""
+        return f" in {plain(self.project.path, 40)}" if self.project.path else ""
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """What tells a flow to work in this project; nothing for the one at the top."""
+        return {"project": self.project.path} if self.project.path else {}
+
+    def about(self, subject: str) -> str:
+        """The subject of a card about this project."""
+        return f"{subject} in {self.project.path}" if self.project.path else subject
+
+
 @dataclass(frozen=True)
 class WorkspaceContext:
     """One workspace at one moment. `now` in UTC, `local` the same in the operator's zone.
 
-    `git` is None when it could not be read (its signal names the error). `changed`: files that differ from those of
-    `runs[0]`, empty without a run. `ancestors`: commits of `runs` that are in HEAD's history. `signals`: the six.
+    `git` is None when it could not be read (its signal names the error). `parts`: its projects, the top first. `runs`:
+    of all of them, newest first. `locks`: lock files that do not fit their manifest. `ancestors`: commits of `runs`
+    that are in HEAD's history. `signals`: the six.
     """
 
     workspace: str
@@ -100,14 +120,26 @@ class WorkspaceContext:
     local: datetime
     silence: timedelta | None = None
     git: GitState | None = None
+    unfinished: Operation | None = None
+    lost: tuple[LostLine, ...] = ()
+    fixups: Fixups | None = None
+    stashes: tuple[Stash, ...] = ()
+    merges: tuple[Merge, ...] = ()
+    collisions: tuple[Collision, ...] = ()
     github: GitHubState | None = None
     runs: tuple[Run, ...] = ()
-    changed: tuple[Changed, ...] = ()
+    parts: tuple[Part, ...] = ()
+    locks: tuple[LockMismatch, ...] = ()
+    own: OwnChanges = NOTHING_OF_YOUR_OWN
+    covered: frozenset[str] = frozenset()
+    """The folders of projects that measure their coverage."""
+    quarantined: tuple[Quarantined, ...] = ()
+    prose: str = ""
+    """Which agent or model takes prose here, "" for none."""
     ancestors: frozenset[str] = frozenset()
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()
     threads: tuple[Thread, ...] = ()
-    tool: ToolFound | None = None
     meetings: tuple[Meeting, ...] = ()
     signals: tuple[Signal, ...] = ()
     errors: tuple[str, ...] = ()
@@ -132,9 +164,12 @@ class WorkspaceContext:
         return cache(Conversations(self.sessions, self.now, self.threads).signal)
 
     @property
-    def test_tool(self) -> ToolFound | None:
-        """What runs the project's tests, None when nothing does."""
-        return self.tool if self.tool is not None and self.tool.name else None
+    def remark(self) -> str:
+        """Why no card may be about its tests, in words; "" when some project has tests that can run."""
+        if any(part.tool for part in self.parts):
+            return ""
+        lacking = next((part.project for part in self.parts if part.project.lacks), None)
+        return f"{lacking.path or 'its tests'}: {lacking.untested}" if lacking else ""
 
     @cached_property
     def text(self) -> str:
@@ -158,13 +193,16 @@ def _lines(context: WorkspaceContext) -> Iterable[str]:
             yield f"last commit: {moment(state.recent[0].at, context.local)} {plain(state.recent[0].subject, 80)}"
     if meeting := nearest(context.meetings, context.local):
         yield f"next meeting: {plain(meeting.name, 50)} at {meeting.begins:%H:%M}"
-    if context.tool is not None:
-        yield f"tools: {', '.join(filter(None, (context.tool.name, context.tool.linter))) or 'none'}"
+    tools = [tool.name for part in context.parts for tool in part.project.tools]
+    tools += [linter.name for part in context.parts for linter in part.project.linters]
+    if context.parts:
+        yield f"tools: {listing(dict.fromkeys(tools), 5) or 'none'}"
     if context.runs:
         last = context.runs[0]
         yield f"last test run: {moment(last.ran_at, context.local)} {result_words(last.check)}"
-        if context.changed:
-            yield f"changed since: {listing((file.path for file in context.changed), 5)}"
+        changed = dict.fromkeys(file.path for part in context.parts for file in part.changed)
+        if changed:
+            yield f"changed since: {listing(changed, 5)}"
     for task in open_tasks(context.tasks)[:3]:
         yield f"task: {plain(task.title, 80)}, {span(context.now - task.updated_at)} old"
     for session in context.sessions[:3]:

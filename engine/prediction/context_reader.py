@@ -5,15 +5,25 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.execution.runners.flows.uncovered_lines import measures_coverage
+from engine.execution.runners.toolchains.projects import Project
+from engine.inspection.locks import LockMismatch, locks_out_of_step
+from engine.inspection.lost import LostLine
+from engine.inspection.merges import Collision, Merge
+from engine.inspection.own_changes import OwnChanges
+from engine.inspection.quarantine import Quarantined
 from engine.inspection.reader import GitReader
+from engine.inspection.stashes import Stash
 from engine.inspection.state import GitState, Touch
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
@@ -24,7 +34,7 @@ from engine.prediction.collectors.github import GitHub
 from engine.prediction.collectors.silence import OurWrite, last_sign_of_life, silence_of, silence_signal
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
-from engine.prediction.context import Changed, Run, ToolFound, WorkspaceContext, changed_since, left_by
+from engine.prediction.context import Changed, Part, Run, WorkspaceContext, changed_since, left_by
 from engine.values import Refusal, SessionView, Signal, Task, Thread, sanitise
 
 log = logging.getLogger(__name__)
@@ -34,6 +44,9 @@ Value = TypeVar("Value")
 RECENT_SESSIONS = 20
 TOOL_FRESH_SECONDS = 60.0
 """A project's tools are looked for again after so long."""
+
+QUICK_SECONDS = 0.25
+"""A look for projects that took less than so long may be repeated while a cycle waits."""
 
 GREEN_HEADS = 8
 """So many older commits with a run are checked for being ancestors of HEAD."""
@@ -65,32 +78,35 @@ class Talks(Protocol):
     def grew(self) -> datetime | None: ...
 
 
-class Tools:
-    """Remembers a project's tools: to look for them means to start its interpreter, which is slow.
+class ProjectsFound:
+    """Remembers the projects of workspaces: to look for them means to read many files, and to start an interpreter.
 
-    What was found is given at once and, after a minute, looked for again in the background. Where no tests were
-    found every question looks again, so that a tool just installed is seen.
+    What was found is given at once and, after a minute, looked for again in the background. Where something was lacking
+    and the look is quick, every question looks again, so that a tool just installed is seen.
     """
 
-    def __init__(self, clock: Clock, find: Callable[[Path], ToolFound | None]) -> None:
+    def __init__(self, clock: Clock, find: Callable[[Path], tuple[Project, ...]]) -> None:
         self._clock = clock
         self._find = find
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, ToolFound]] = {}
+        self._known: dict[str, tuple[float, float, tuple[Project, ...]]] = {}
         self._looking: dict[str, threading.Thread] = {}
 
-    def of(self, workspace: str) -> ToolFound | None:
-        """The tools of `workspace`. Raises what `find` raises when nothing is known yet."""
+    def of(self, workspace: str) -> tuple[Project, ...]:
+        """The projects of `workspace`, the top first. Raises what `find` raises when nothing is known yet."""
         with self._lock:
-            if workspace in self._known:
-                asked_at, tool = self._known[workspace]
-                stale = self._clock.monotonic() - asked_at >= TOOL_FRESH_SECONDS
-                if stale and workspace not in self._looking:
-                    thread = threading.Thread(target=self._again, args=(workspace,), name="tools", daemon=True)
+            if workspace not in self._known:
+                known = None
+            else:
+                asked_at, took, known = self._known[workspace]
+                lacking = not any(one.tools for one in known) or any(one.lacks for one in known)
+                if lacking and took < QUICK_SECONDS:
+                    known = None
+                elif self._clock.monotonic() - asked_at >= TOOL_FRESH_SECONDS and workspace not in self._looking:
+                    thread = threading.Thread(target=self._again, args=(workspace,), name="projects", daemon=True)
                     self._looking[workspace] = thread
                     thread.start()
-                return tool
-        return self._look(workspace)
+        return self._look(workspace) if known is None else known
 
     def settle(self, timeout: float | None = None) -> None:
         """Wait until every background look is over, each at most `timeout` seconds."""
@@ -99,20 +115,18 @@ class Tools:
         for thread in looking:
             thread.join(timeout)
 
-    def _look(self, workspace: str) -> ToolFound | None:
-        tool = self._find(Path(workspace))
+    def _look(self, workspace: str) -> tuple[Project, ...]:
+        began = time.perf_counter()
+        found = self._find(Path(workspace))
         with self._lock:
-            if tool is not None and tool.name:
-                self._known[workspace] = (self._clock.monotonic(), tool)
-            else:
-                self._known.pop(workspace, None)
-        return tool
+            self._known[workspace] = (self._clock.monotonic(), time.perf_counter() - began, found)
+        return found
 
     def _again(self, workspace: str) -> None:
         try:
             self._look(workspace)
         except Exception:  # forgotten, so that the next question asks itself and tells the error
-            log.exception("looking for the tools of %s failed", workspace)
+            log.exception("looking for the projects of %s failed", workspace)
             with self._lock:
                 self._known.pop(workspace, None)
         finally:
@@ -131,24 +145,29 @@ class ContextReader:
         runs: RunHistory,
         tasks: TaskList,
         sessions: SessionList,
-        find_tool: Callable[[Path], ToolFound | None],
+        find_projects: Callable[[Path], tuple[Project, ...]],
         git: GitReader | None = None,
         github: GitHub | None = None,
         talks: Talks | None = None,
         learned: Callable[[str], Sequence[str]] = lambda workspace: (),
+        prose: Callable[[str], str] = lambda workspace: "",
     ) -> None:
-        """`learned` gives the names of learned flows that may run in a workspace."""
+        """`learned` gives the names of learned flows that may run in a workspace, `prose` who takes prose there, "" for
+        nobody."""
         self._clock = clock
         self._settings = settings
         self._runs = runs
         self._tasks = tasks
         self._sessions = sessions
-        self._tools = Tools(clock, find_tool)
+        self._projects = ProjectsFound(clock, find_projects)
         self._git = git or GitReader()
         self._github = github
         self._talks = talks
         self._learned = learned
+        self._prose = prose
         self._calendars = CalendarReader()
+        self._lock = threading.Lock()
+        self._compared: dict[str, tuple[tuple[tuple[str, int, int], ...], tuple[LockMismatch, ...]]] = {}
 
     def read_all(
         self,
@@ -176,7 +195,6 @@ class ContextReader:
         no_runs: tuple[Run, ...] = ()
         no_tasks: tuple[Task, ...] = ()
         no_sessions: tuple[SessionView, ...] = ()
-        no_changes: tuple[Changed, ...] = ()
 
         def fetch(name: str, ask: Callable[[], Value], otherwise: Value) -> Value:
             try:
@@ -188,7 +206,18 @@ class ContextReader:
             return otherwise
 
         git = fetch("git", lambda: self._git.read(folder), None)
-        tool = fetch("tool", lambda: self._tools.of(workspace), None)
+        unfinished = fetch("git", lambda: self._git.operation(folder, git) if git else None, None)
+        no_lost: tuple[LostLine, ...] = ()
+        lost = fetch("git", lambda: self._git.lost(folder, git, now) if git else (), no_lost)
+        fixups = fetch("git", lambda: self._git.fixups(folder, git) if git else None, None)
+        no_stashes: tuple[Stash, ...] = ()
+        stashes = fetch("git", lambda: self._git.stashes(folder) if git else (), no_stashes)
+        no_merges: tuple[Merge, ...] = ()
+        merges = fetch("git", lambda: self._git.merges(folder, git) if git else (), no_merges)
+        no_collisions: tuple[Collision, ...] = ()
+        collisions = fetch("git", lambda: self._git.collisions(folder, git) if git else (), no_collisions)
+        no_projects: tuple[Project, ...] = ()
+        projects = fetch("tools", lambda: self._projects.of(workspace), no_projects)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
         tasks = fetch("tasks", lambda: tuple(self._tasks.list(workspace=workspace)), no_tasks)
         sessions = fetch(
@@ -203,12 +232,22 @@ class ContextReader:
         calendars = self._settings.current.calendar.files
         meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), no_meetings)
         github = self._github.latest(workspace) if self._github and git and git.on_github else None
-        changed = fetch("runs", lambda: self._changed(folder, git, runs), no_changes)
+        no_locks: tuple[LockMismatch, ...] = ()
+        locks = fetch("locks", lambda: self._locks(folder, projects), no_locks)
+        no_parts: tuple[Part, ...] = ()
+        parts = fetch("runs", lambda: self._parts(folder, git, runs, projects), no_parts)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
+        today = local.replace(hour=0, minute=0, second=0, microsecond=0)
+        nothing = OwnChanges()
+        own = fetch("git", lambda: self._git.own_changes(folder, git, today) if git else nothing, nothing)
+        covered = fetch("tool", lambda: _covered(folder, projects) if own.lines else frozenset(), frozenset[str]())
+        none_kept: tuple[Quarantined, ...] = ()
+        kept = fetch("git", lambda: self._git.quarantined(folder, git.head) if git else none_kept, none_kept)
         writes = [*ours, *left_by(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
         silence = silence_of(now, heard, git.touches if git else (), writes)
+        stale = any(part.changed for part in parts)
         signals = (
             attempt("time", lambda: time_signal(local)),
             attempt("silence", lambda: silence_signal(silence, threshold)),
@@ -218,7 +257,8 @@ class ContextReader:
                 lambda: _unless(failed, "conversations", Conversations(sessions, now, threads).signal),
             ),
             attempt(
-                "git", lambda: _unless(failed, "git", lambda: git_signal(git or GitState(), github, bool(changed)))
+                "git",
+                lambda: _unless(failed, "git", lambda: git_signal(git or GitState(), github, stale)),
             ),
             attempt("calendar", lambda: _unless(failed, "calendar", lambda: calendar_signal(meetings, local))),
         )
@@ -228,14 +268,24 @@ class ContextReader:
             local=local,
             silence=silence,
             git=git,
+            unfinished=unfinished,
+            lost=lost,
+            fixups=fixups,
+            stashes=stashes,
+            merges=merges,
+            collisions=collisions,
             github=github,
             runs=runs,
-            changed=changed,
+            parts=parts,
+            locks=locks,
+            own=own,
+            covered=covered,
+            quarantined=kept,
+            prose=self._prose(workspace),
             ancestors=ancestors,
             tasks=tasks,
             sessions=sessions,
             threads=threads,
-            tool=tool,
             meetings=tuple(meetings or ()),
             signals=signals,
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
@@ -263,10 +313,38 @@ class ContextReader:
             signs.append(last_sign_of_life(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
 
-    def _changed(self, folder: Path, git: GitState | None, runs: tuple[Run, ...]) -> tuple[Changed, ...]:
-        if git is None or not runs:
-            return ()
-        last = runs[0]
+    def _locks(self, folder: Path, projects: tuple[Project, ...]) -> tuple[LockMismatch, ...]:
+        """Lock files out of step; compared again only when one of the files was written."""
+        locked = [one for project in projects for one in project.packages if one.lock]
+        files = tuple(
+            (path, at, size)
+            for one in locked
+            for path in (one.manifest, one.lock)
+            for at, size in [_written(folder / path)]
+        )
+        with self._lock:
+            known, found = self._compared.get(str(folder), ((), ()))
+        if known != files:
+            found = locks_out_of_step(folder, [one.folder for one in locked])
+            with self._lock:
+                self._compared[str(folder)] = (files, found)
+        return found
+
+    def _parts(
+        self, folder: Path, git: GitState | None, runs: tuple[Run, ...], projects: tuple[Project, ...]
+    ) -> tuple[Part, ...]:
+        equipped = [one.path for one in projects if one.path and (one.tools or one.linters)]
+        found = []
+        for project in projects:
+            below = tuple(path for path in equipped if path != project.path and project.within(path) is not None)
+            own = tuple(run for run in runs if run.project == project.path)
+            part = Part(project, own, below=below)
+            changed = self._changed(folder, git, own[0]) if git is not None and own else ()
+            found.append(replace(part, changed=tuple(one for one in changed if part.holds(one.path))))
+        return tuple(found)
+
+    def _changed(self, folder: Path, git: GitState, last: Run) -> tuple[Changed, ...]:
+        """The files that changed since a run."""
         for seen, exact in ((last.tree, True), (last.head, last.clean)):
             if not seen:
                 continue
@@ -287,8 +365,23 @@ class ContextReader:
         )
 
 
+def _covered(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
+    """The folders of projects that measure their coverage."""
+    tools = [(one.path, tool) for one in projects for tool in one.tools if tool.row.kind == "python"]
+    return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.where))
+
+
 def _unless(failed: Mapping[str, str], name: str, collect: Callable[[], Signal]) -> Signal:
     """What `collect` says, unless its source failed before."""
     if name in failed:
         raise Refusal("collector_failed", failed[name])
     return collect()
+
+
+def _written(file: Path) -> tuple[int, int]:
+    """When a file was written (nanoseconds) and how large it is; zeros when it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size

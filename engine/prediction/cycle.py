@@ -17,6 +17,7 @@ from sqlmodel import Session
 from engine.clock import Clock
 from engine.config import Autonomy, Settings, SettingsSource
 from engine.events import TriggerBlocked
+from engine.feedback.query import Seen
 from engine.prediction import limits, templates
 from engine.prediction.cards import Cards
 from engine.prediction.cards_store import Prediction, last_triggered, trigger_of
@@ -27,7 +28,6 @@ from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import Calibrator, History, Launcher, Rails
-from engine.prediction.query import Seen
 from engine.prediction.routing import route
 from engine.prediction.twin import EmbeddedTwin, Twin
 from engine.prediction.words import count
@@ -287,7 +287,7 @@ class Predictions:
         for context in self._contexts(workspaces) if workspaces else ():
             self._signals[context.workspace] = context.signals
             self._looked[context.workspace] = self._clock.now()
-            self._remarks[context.workspace] = context.tool.remark if context.tool else ""
+            self._remarks[context.workspace] = context.remark
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
             complete = context.git is not None and not context.errors
             proposals: list[Proposal] = []
@@ -354,6 +354,9 @@ class Predictions:
         waiting = {row.id: (row, draft) for draft in drafts for row in [self._cards.intake.prepare(draft, this.now)]}
         for seat in limits.order([row.seat for row, _ in waiting.values()], this.now):
             row, draft = waiting[seat.id]
+            if room.take(seat, this.now) is None:
+                left_out = left_out or seat.tier is not Tier.UPKEEP
+                continue
             like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
             trigger = trigger_of(
                 row,
@@ -366,6 +369,7 @@ class Predictions:
             verdicts = self._rails.preview(trigger)
             content = next((one for one in verdicts if one.rail == "content" and one.verdict is Verdict.BLOCK), None)
             if content is not None:
+                room.leave(seat)
                 log.warning("not shown, the content filter blocks it: %s: %s", row.prompt, content.reason)
                 if row.fingerprint not in self._told:
                     self._told.add(row.fingerprint)
@@ -378,9 +382,6 @@ class Predictions:
                             reason=content.reason,
                         )
                     )
-                continue
-            if room.take(seat, this.now) is None:
-                left_out = left_out or seat.tier is not Tier.UPKEEP
                 continue
             row.judge(verdicts)
             rows.append(row)

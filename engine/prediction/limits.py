@@ -85,6 +85,10 @@ class Room:
         self._taken = [one for one in self._taken if one.id not in displaced] + [seat]
         return sorted(displaced)
 
+    def leave(self, seat: Seat) -> None:
+        """Give the place of this card back."""
+        self._taken.remove(seat)
+
 
 def is_snoozed(seat: Seat, now: datetime) -> bool:
     """True until the instant its snooze ends."""
@@ -114,6 +118,7 @@ def order(seats: Iterable[Seat], now: datetime) -> list[Seat]:
             seat.tier,
             -seat.confidence,
             sum(now - seat.fresh_at > age for age in FRESH),
+            kind_of(seat.kind).tier is not seat.tier,  # what taste or circumstances moved comes after what belongs here
             kind_of(seat.kind).place,
             seat.created_at,
             seat.id,

@@ -60,6 +60,7 @@ class GateFacts:
     confined: bool = True
     waived: bool = False
     confirmed: bool = False
+    always_asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def rows(facts: GateFacts) -> list[Row]:
         f"first days: {facts.decisions} of {ONBOARDING} decisions made, everything is a card",
     )
     ask(facts.suggested, "suggested", "an agent or a program suggested it: it waits for the operator")
+    ask(facts.always_asked, "installs", "installs packages with network: it always waits for you")
     ask(not facts.autonomous, "autonomy-off", "autonomousModeEnabled is off")
     ask(not facts.workspace_acts, "workspace", "the workspace's autonomy is not `act`")
     ask(facts.quiet, "quiet", "quiet hours: nothing executes by itself")

@@ -32,6 +32,7 @@ from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import (
+    ALWAYS_ASKED,
     CostState,
     DecidedBy,
     Permit,
@@ -298,6 +299,7 @@ class Pipeline:
                 confined=self._confined(),
                 waived=workspace.without_sandbox,
                 confirmed=trigger.without_sandbox,
+                always_asked=trigger.assignment.flow in ALWAYS_ASKED,
             )
         )
 

@@ -6,10 +6,13 @@ import random
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from engine.clock import Clock
+from engine.execution.runners.toolchains import bound, projects
+from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.inspection.state import Branch, Commit, FileState, GitState, Touch
 from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.collectors.conversations import Conversations
@@ -17,11 +20,17 @@ from engine.prediction.collectors.git import git_signal
 from engine.prediction.collectors.silence import OurWrite, silence_signal
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
-from engine.prediction.context import Changed, ToolFound, WorkspaceContext, changed_since
+from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since
 from engine.storage.database import Transaction
 from engine.values import CheckResult, SessionView
 
-TOOL = ToolFound("pytest", (".py", ".json"), linter="ruff", lint_suffixes=(".py",))
+PYTEST = replace(next(row for row in TESTERS if row.name == "pytest"), suffixes=(".py", ".json"))
+RUFF = next(row for row in CHECKERS if row.name == "ruff")
+HERE = Path("/")
+TOOLS = projects.Project(
+    tools=(bound.Toolchain(PYTEST, HERE, HERE, HERE, "pytest"),), linters=(bound.Linter(RUFF, HERE, HERE),)
+)
+"""What every made-up repository has; nothing of it is ever started."""
 MODULES = ("cart", "stock", "prices", "orders", "mail", "search", "login", "report", "tax", "images")
 DEPLOYED = ("deploy/shop",)
 """Files somebody edits on days when he works on what is production (SPEC 3.6)."""
@@ -42,6 +51,7 @@ class MadeRun:
     full: bool
     tree: str = ""
     clean: bool = True
+    project: str = ""
 
 
 @dataclass
@@ -212,10 +222,9 @@ class MadeContexts:
             silence=silence,
             git=git,
             runs=runs,
-            changed=changed,
+            parts=(Part(TOOLS, runs, changed),),
             ancestors=frozenset(commit.id for commit in git.recent),
             sessions=sessions,
-            tool=TOOL,
             signals=(
                 time_signal(local),
                 silence_signal(silence, SILENT),

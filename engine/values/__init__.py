@@ -96,6 +96,7 @@ from engine.values.memory import (
     Thread,
 )
 from engine.values.rails import (
+    ALWAYS_ASKED,
     NO_SANDBOX,
     SANDBOX_WAIVED,
     Assignment,
@@ -154,6 +155,7 @@ from engine.values.work import (
 
 __all__ = [
     "ACYCLIC",
+    "ALWAYS_ASKED",
     "COLD_START",
     "MICRO",
     "NO_SANDBOX",

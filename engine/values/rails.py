@@ -37,6 +37,10 @@ SANDBOX_WAIVED = "sandbox-waived"
 """The same where the workspace's settings confirm it once for all approvals."""
 
 
+ALWAYS_ASKED = frozenset({"prepare_environment", "update_lock"})
+"""Flows that need the approval of a person each time: they install what strangers wrote, with network (SPEC 3.6)."""
+
+
 class Verdict(StrEnum):
     """What a rail says: go on, a person must look, or no (SPEC 3.5)."""
 

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.adapters import Actor, Brakes
+from engine.autonomy.acting import Acting
 from engine.autonomy.autonomy import Autonomy
 from engine.autonomy.heartbeat import Heartbeat, Page
 from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
-from engine.prediction.acting import Acting
 from engine.prediction.ports import Calibrator
 from engine.storage.stuck import StuckReaders
 from engine.values import Refusal

@@ -8,8 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.adapters import Brakes, Landings, Meanings, OurFolders, find_tool, top_folder
+from engine.adapters import Brakes, Landings, Meanings, OurFolders, top_folder
+from engine.config_agents import AUTO
 from engine.execution.launcher import Launcher
+from engine.execution.runners.toolchains.projects import projects
+from engine.feedback.learner_states import TwinStates
 from engine.memory.threads import Threads
 from engine.prediction.cards import Cards
 from engine.prediction.collectors.github import GitHub
@@ -18,12 +21,13 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader
 from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
+from engine.prediction.kinds import HANDED_OVER, kind_of
 from engine.prediction.ports import Calibrator
 from engine.prediction.templates.learned import learned
 from engine.prediction.twin import EmbeddedTwin
-from engine.prediction.twin_states import TwinStates
 from engine.stand_ins import StandIns
 from engine.tasks.board import TaskBoard
+from engine.values import Assignment
 from engine.wiring.effects import learned_work
 
 if TYPE_CHECKING:
@@ -72,10 +76,11 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         runs=core.runs,
         tasks=core.tasks,
         sessions=core.sessions,
-        find_tool=find_tool,
+        find_projects=projects,
         github=GitHub(clock),
         learned=lambda workspace: [one.name for one in learned_work(core) if one.workspace in ("", workspace)],
         talks=core.talks,
+        prose=partial(_takes_prose, launcher),
     )
     core.predictions = Predictions(
         core.database,
@@ -100,6 +105,12 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         embedded=core.embedded,
     )
     return calibrator
+
+
+def _takes_prose(launcher: Launcher, workspace: str) -> str:
+    """The agent or model that what the repository asks for would go to, "" for none."""
+    info = launcher.check(Assignment("?", kind_of(HANDED_OVER).channel, workspace, AUTO, None, {}))
+    return info.by if info.takes else ""
 
 
 def _read_contexts(core: Engine, workspaces: Sequence[str]) -> list[WorkspaceContext]:

@@ -15,7 +15,7 @@ import pytest
 
 from engine.execution import snapshots
 from engine.execution.prompt.parts import Project
-from engine.execution.runners.toolchain import detect_all, linters
+from engine.execution.runners.toolchains.projects import projects
 from engine.execution.sandbox.mounts import protected
 from engine.git import Git, submodule_paths
 from engine.inspection.reader import GitReader
@@ -275,8 +275,7 @@ def test_nobody_waits_for_a_pipe(repository: Repository, name: str) -> None:
     os.mkfifo(repository.path / name)
     with contextlib.suppress(Refusal):
         GitReader().read(repository.path)
-    detect_all(repository.path)
-    linters(repository.path)
+    projects(repository.path)
     protected(repository.path)
     Project().part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
 

@@ -14,8 +14,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.flows.common import mending
-from engine.execution.runners.toolchain import detect_all, linters
-from engine.execution.runners.toolchains.python import Pytest
+from engine.execution.runners.toolchains.projects import projects
 from engine.git import Git
 from engine.inspection.reader import GitReader
 from engine.prediction.collectors.github import GitHub
@@ -80,8 +79,8 @@ def full(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
 
 def look(folder: Path) -> None:
     """All that looks at what tools a project has."""
-    detect_all(folder)
-    linters(folder)
+    for project in projects(folder):
+        mending(project, folder / project.path)
     mending(folder)
     GitReader().read(folder)
 
@@ -168,9 +167,9 @@ def test_an_environment_kept_elsewhere_is_found_and_not_run(
     (environment / "lib/python3.11/site-packages/pytest/__init__.py").touch()
     (environment / "bin").mkdir()
     (environment / "bin/python").symlink_to(trap.program)
-    found = detect_all(repository.path)[0]
-    assert isinstance(found, Pytest)
-    assert found.interpreter == environment / "bin/python"
+    found = projects(repository.path)[0].tool
+    assert found is not None
+    assert (found.name, found.where) == ("pytest", str(environment / "bin/python"))
     assert not trap.sprung()
 
 
@@ -186,9 +185,8 @@ def test_the_repository_cannot_say_where_its_environment_is(
     (place / "lib/python3.11/site-packages/pytest/__init__.py").touch()
     (place / "bin").mkdir()
     (place / "bin/python").symlink_to(trap.program)
-    assert all(
-        not (isinstance(one, Pytest) and one.interpreter.is_relative_to(evil)) for one in detect_all(repository.path)
-    )
+    everywhere = [tool.where for project in projects(repository.path) for tool in project.tools]
+    assert not any(where.startswith(str(evil)) for where in everywhere)
     assert not trap.sprung()
 
 

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+from engine.autonomy.earning import Record, earning
 from engine.doors.gateway.gateway import GatewayState
 from engine.events import EventBus
-from engine.prediction.earning import Record, earning
 from engine.values import (
     Card,
     ChangeSet,

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.toolchain import detect, detect_all, linters
-from engine.execution.runners.toolchains.base import inside, operand
-from engine.execution.runners.toolchains.cargo import read_cargo, read_clippy
-from engine.execution.runners.toolchains.go import Go, GoVet, read_go
-from engine.execution.runners.toolchains.make import targets
-from engine.execution.runners.toolchains.node import Npm, read_stylish, runner_of
-from engine.execution.runners.toolchains.python import Pytest, imports, module_of, read_junit, related
-from engine.execution.runners.toolchains.python_lint import PythonLinter
-from engine.execution.runners.toolchains.words import read_words
+from engine.execution.runners.toolchains import findings, readers
+from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.toolchains.projects import project_at
+from engine.execution.runners.toolchains.python import imports, module_of, related
+from engine.execution.runners.toolchains.shapes import Ended, Finding, inside, operand
+from engine.execution.runners.toolchains.table import TESTERS
 
 # -- which tests belong to a file -----------------------------------------------------------------------------------
 
@@ -84,11 +82,21 @@ JUNIT = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"
 </testsuite></testsuites>"""
 
 
+def ended(output: str = "", exit_code: int = 1, *, report: str = "", folder: Path = Path("/")) -> Ended:
+    return Ended("tool", "tool test", output, exit_code, report, folder)
+
+
+def bound(name: str, folder: Path, **words: tuple[str, ...]) -> Toolchain:
+    """A row of the table in a folder, whether or not its tool is installed here."""
+    row = next(row for row in TESTERS if row.name == name)
+    return Toolchain(row, folder, folder, folder, row.title, tuple(words.items()))
+
+
 def test_junit_gives_node_ids(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     for name in ("test_cart.py", "test_broken.py"):
         (tmp_path / "tests" / name).touch()
-    check = read_junit(JUNIT, tmp_path, 1)
+    check = readers.junit(ended(report=JUNIT, folder=tmp_path))
     assert (check.passed, check.failed, check.errors, check.skipped, check.seconds) == (1, 1, 2, 1, 1.234)
     assert check.failing == ("tests/test_cart.py::test_tax", "tests/test_cart.py::test_db", "tests/test_broken.py")
     assert check.durations[:2] == (
@@ -99,7 +107,7 @@ def test_junit_gives_node_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("exit_code", "errors"), [(5, 0), (3, 1), (-11, 1)])
 def test_a_missing_report_is_an_error(tmp_path: Path, exit_code: int, errors: int) -> None:
-    check = read_junit("<testsuite", tmp_path, exit_code)
+    check = readers.junit(ended(report="<testsuite", exit_code=exit_code))
     assert (check.passed, check.errors) == (0, errors)
     assert not check.green
 
@@ -137,13 +145,13 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
 
 def test_cargo_totals_and_names() -> None:
-    check = read_cargo(CARGO, 101)
+    check = readers.CARGO(ended(CARGO, 101))
     assert (check.passed, check.failed, check.skipped, check.errors, check.seconds) == (3, 1, 1, 0, 0.75)
     assert check.failing == ("cart::tests::prints",)
 
 
 def test_cargo_that_does_not_compile() -> None:
-    check = read_cargo("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101)
+    check = readers.CARGO(ended("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101))
     assert (check.passed, check.failed, check.errors) == (0, 0, 1)
     assert check.failing == ("error[E0425]: cannot find value `x` in this scope",)
 
@@ -165,7 +173,7 @@ warning: unused variable: `x`
 
 error: could not compile `shop` (lib) due to 1 previous error
 """
-    assert [(one.path, one.line, one.rule) for one in read_clippy(output)] == [
+    assert [(one.path, one.line, one.rule) for one in findings.clippy(output)] == [
         ("src/lib.rs", 2, "needless_return"),
         ("src/main.rs", 7, "unused_variables"),
     ]
@@ -196,27 +204,27 @@ FAIL
 
 
 def test_go_text() -> None:
-    check = read_go(GO, 1)
+    check = readers.GO(ended(GO))
     assert (check.passed, check.failed, check.skipped, check.errors) == (2, 1, 1, 1)
     assert check.failing == ("example.com/shop/cart::TestTax/gift_1.5", "example.com/shop/broken")
     assert check.durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
 
 
 def test_go_asks_for_one_test(tmp_path: Path) -> None:
-    argv = Go(tmp_path, tmp_path).test_command(["example.com/shop/cart::TestTax/gift_1.5"], tmp_path / "r").argv
+    argv = bound("go", tmp_path).test_command(["example.com/shop/cart::TestTax/gift_1.5"], tmp_path / "r").argv
     assert argv == ("go", "test", "-v", "-count=1", r"-run=^TestTax$/^gift_1\.5$", "example.com/shop/cart")
 
 
 def test_go_maps_a_file_to_its_package(tmp_path: Path) -> None:
     (tmp_path / "cart").mkdir()
     (tmp_path / "cart" / "cart_test.go").touch()
-    go = Go(tmp_path, tmp_path)
+    go = bound("go", tmp_path)
     assert go.tests_for(["cart/cart.go", "other/x.go"]) == {"cart/cart.go": ["./cart"], "other/x.go": []}
 
 
 def test_go_vet_lines() -> None:
-    found = GoVet().parse("# example.com/shop\n./cart.go:7:2: Printf format %d has arg x of wrong type\n", 1)
-    assert [(one.path, one.line, one.rule) for one in found.findings] == [("cart.go", 7, "vet")]
+    found = findings.vet("# example.com/shop\n./cart.go:7:2: Printf format %d has arg x of wrong type\n")
+    assert [(one.path, one.line, one.rule) for one in found] == [("cart.go", 7, "vet")]
 
 
 # -- node -----------------------------------------------------------------------------------------------------------
@@ -332,7 +340,7 @@ MOCHA = """
 def test_javascript_runners(
     output: str, counts: tuple[int, int, int], failing: tuple[str, ...], seconds: float
 ) -> None:
-    check = read_words("npm", f"\x1b[32m> shop@1.0.0 test\x1b[0m\n{output}", 1)
+    check = readers.words(ended(f"\x1b[32m> shop@1.0.0 test\x1b[0m\n{output}"))
     assert check is not None
     assert (check.passed, check.failed, check.skipped) == counts
     assert check.failing == failing
@@ -340,37 +348,114 @@ def test_javascript_runners(
 
 
 def test_pytest_behind_a_makefile() -> None:
-    check = read_words("make", "FAILED tests/test_a.py::test_b - assert 0\n==== 1 failed, 2 passed in 0.12s ====\n", 2)
+    check = readers.words(
+        ended("FAILED tests/test_a.py::test_b - assert 0\n==== 1 failed, 2 passed in 0.12s ====\n", 2)
+    )
     assert check is not None
     assert (check.passed, check.failed, check.failing) == (2, 1, ("tests/test_a.py::test_b",))
 
 
 def test_a_red_command_with_green_tests_is_red() -> None:
-    check = read_words("npm", "Tests:       2 passed, 2 total\n", 1)
+    check = readers.words(ended("Tests:       2 passed, 2 total\n", 1))
     assert check is not None
     assert (check.passed, check.errors, check.green) == (2, 1, False)
-    assert read_words("npm", "compiled with great success\n", 0) is None
+    assert readers.words(ended("compiled with great success\n", 0)) is None
 
 
 @pytest.mark.parametrize(
     ("script", "runner"),
     [
-        ("node --test", "node"),
-        ("node --test test/", "node"),
+        ("node --test", "node:test"),
+        ("node --test test/", "node:test"),
         ("jest", "jest"),
         ("vitest run", "vitest"),
         ("mocha -r x", "mocha"),
-        ("eslint . && jest", ""),
-        ("node test.js", ""),
-        ('echo "unbalanced', ""),
+        ("bun test", "bun"),
+        ("eslint . && jest", "script"),
+        ("node test.js", "script"),
+        ("echo 'unbalanced", "script"),
     ],
 )
-def test_a_script_that_is_one_runner(script: str, runner: str) -> None:
-    assert runner_of(script) == runner
+def test_a_script_that_is_one_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runner: str) -> None:
+    monkeypatch.setenv("PATH", str(programs(tmp_path, "npm", "bun")))
+    (tmp_path / "package.json").write_text(f'{{"scripts": {{"test": "{script}"}}}}')
+    tool = project_at(tmp_path).tool
+    assert tool is not None
+    assert (tool.name, tool.exact, tool.title) == (
+        runner,
+        runner != "script",
+        "bun test" if runner == "bun" else "npm test",
+    )
+
+
+def programs(folder: Path, *names: str) -> Path:
+    """A folder of programs, beside a project, that are there and do nothing."""
+    place = folder.parent / f"{folder.name} programs"
+    place.mkdir()
+    for name in names:
+        (place / name).write_text("#!/bin/sh\nexit 1\n")
+        (place / name).chmod(0o755)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("lock", "manager", "test", "one"),
+    [
+        ("package-lock.json", "npm", "npm run --silent test", "npm run --silent test -- -t ^(a \\(b\\))$"),
+        ("pnpm-lock.yaml", "pnpm", "pnpm --silent run test", "pnpm --silent run test -t ^(a \\(b\\))$"),
+        ("yarn.lock", "yarn", "yarn run test", "yarn run test -t ^(a \\(b\\))$"),
+        ("bun.lock", "bun", "bun run test", "bun run test -t ^(a \\(b\\))$"),
+    ],
+)
+def test_the_package_manager_is_that_of_the_lock_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, one: str
+) -> None:
+    monkeypatch.setenv("PATH", str(programs(tmp_path, manager)))
+    (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}')
+    (tmp_path / lock).touch()
+    project = project_at(tmp_path)
+    assert project.tool is not None
+    assert project.tool.title == f"{manager} test"
+    assert " ".join(project.tool.test_command([], tmp_path / "r").argv) == test
+    assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == one
+    assert (project.lock, project.lacks) == (lock, "node_modules")
+    assert project.packages[0].keeper == manager
+
+
+@pytest.mark.parametrize(
+    ("files", "keeper", "install"),
+    [
+        ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest"]\n', "uv.lock": ""}, "uv", "uv sync --group test"),
+        ({"pyproject.toml": "[tool.poetry]\n"}, "poetry", "poetry install"),
+        ({"pyproject.toml": "", "pdm.lock": ""}, "pdm", "pdm sync -d"),
+        ({"Pipfile": ""}, "pipenv", "pipenv install --dev"),
+        ({"requirements.txt": ""}, "pip", "python3 -m venv .venv && .venv/bin/pip install pytest -r requirements.txt"),
+        ({"package.json": "{}", "package-lock.json": ""}, "npm", "npm ci"),
+        ({"package.json": '{"packageManager": "pnpm@9"}'}, "pnpm", "pnpm install"),
+        ({"package.json": "{}", "pnpm-lock.yaml": ""}, "pnpm", "pnpm install --frozen-lockfile"),
+        ({"package.json": "{}", "yarn.lock": ""}, "yarn", "yarn install --frozen-lockfile"),
+        ({"package.json": "{}", "yarn.lock": "", ".yarnrc.yml": ""}, "yarn", "yarn install --immutable"),
+        ({"package.json": "{}", "bun.lockb": ""}, "bun", "bun install --frozen-lockfile"),
+        ({"go.mod": "", "go.sum": ""}, "go", "go mod download"),
+        ({"Cargo.toml": "", "Cargo.lock": ""}, "cargo", "cargo fetch --locked"),
+        ({"build.gradle": "", "gradlew": ""}, "gradle", "./gradlew --console=plain testClasses"),
+        ({"pom.xml": ""}, "maven", "mvn --batch-mode dependency:go-offline"),
+        ({"Gemfile": ""}, "bundler", "bundle install"),
+        ({"composer.json": "{}"}, "composer", "composer install --no-interaction --no-scripts"),
+        ({"mix.exs": ""}, "mix", "mix deps.get"),
+        ({"a.csproj": "", "packages.lock.json": ""}, "dotnet", "dotnet restore --locked-mode"),
+    ],
+)
+def test_what_installs_the_packages(tmp_path: Path, files: dict[str, str], keeper: str, install: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    packages = project_at(tmp_path).packages[0]
+    assert (packages.keeper, packages.install) == (keeper, install)
+    assert packages.hosts
 
 
 def test_names_of_tests_are_escaped(tmp_path: Path) -> None:
-    command = Npm(tmp_path, tmp_path, {"test": "node --test test/"}).test_command(["a (b)"], tmp_path / "r")
+    command = bound("node:test", tmp_path, script=("test/",)).test_command(["a (b)"], tmp_path / "r")
     assert command.argv == ("node", "--test", r"--test-name-pattern=^(a \(b\))$", "test/")
 
 
@@ -378,7 +463,7 @@ def test_eslint_stylish() -> None:
     output = (
         "/shop/a.js\n  1:5  error    'x' is never used  no-unused-vars\n  9:1  warning  Odd\n\n✖ 2 problems (1 error)\n"
     )
-    assert [(one.path, one.line, one.rule) for one in read_stylish(output)] == [
+    assert [(one.path, one.line, one.rule) for one in findings.stylish(output)] == [
         ("/shop/a.js", 1, "no-unused-vars"),
         ("/shop/a.js", 9, "eslint"),
     ]
@@ -389,24 +474,59 @@ def test_ruff_and_flake8_lines() -> None:
         "a.py:1:8: F401 [*] `os` imported but unused\n./b.py:3:1: E302 expected 2 blank lines\n"
         "a.py:1:1: invalid-syntax: Expected\nFound 3 errors.\n"
     )
-    found = PythonLinter("ruff", "ruff").parse(output, 1)
-    assert [(one.path, one.line, one.rule) for one in found.findings] == [
+    found = findings.lines(output)
+    assert [(one.path, one.line, one.rule) for one in found] == [
         ("a.py", 1, "F401"),
         ("b.py", 3, "E302"),
         ("a.py", 1, "invalid-syntax"),
     ]
-    assert found.rules == [("E302", 1), ("F401", 1), ("invalid-syntax", 1)]
+
+
+@pytest.mark.parametrize(
+    ("read", "line", "finding"),
+    [
+        (findings.lines, "a.c:3: too long", Finding("a.c", 3, "lint", "too long")),
+        (findings.lines, "a.c:3:9: error: too long", Finding("a.c", 3, "error", "too long")),
+        (
+            findings.lines,
+            "/s/a.rb:1:1: C: [Correctable] Style/StringLiterals: Prefer",
+            Finding("/s/a.rb", 1, "Style/StringLiterals", "Prefer"),
+        ),
+        (
+            findings.lines,
+            "/s/a.php:12:Undefined variable: $x",
+            Finding("/s/a.php", 12, "lint", "Undefined variable: $x"),
+        ),
+        (
+            findings.mypy,
+            'a.py:2: error: Incompatible types (expression has type "str")  [assignment]',
+            Finding("a.py", 2, "assignment", 'Incompatible types (expression has type "str")'),
+        ),
+        (findings.mypy, "a.py:2: note: See https://x", None),
+        (
+            findings.pyright,
+            '  /s/a.py:2:10 - error: "str" is not assignable to "int" (reportAssignmentType)',
+            Finding("/s/a.py", 2, "reportAssignmentType", '"str" is not assignable to "int"'),
+        ),
+        (
+            findings.tsc,
+            "src/a.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.",
+            Finding("src/a.ts", 1, "TS2322", "Type 'string' is not assignable to type 'number'."),
+        ),
+        (findings.prettier, "[warn] src/a.ts", Finding("src/a.ts", 0, "format", "is not formatted")),
+    ],
+)
+def test_lines_of_linters(read: Callable[[str], list[Finding]], line: str, finding: Finding | None) -> None:
+    assert read(f"Checking\n{line}\nFound 1 error.\n") == ([finding] if finding else [])
 
 
 # -- finding tools --------------------------------------------------------------------------------------------------
 
 
 def test_an_empty_folder_has_no_tools(tmp_path: Path) -> None:
-    looked: list[str] = []
-    assert detect(tmp_path) is None
-    assert linters(tmp_path) == []
-    assert detect_all(tmp_path, tmp_path, looked) == []
-    assert looked == []
+    project = project_at(tmp_path)
+    assert (project.tools, project.linters, project.packages, project.looked) == ((), (), (), ())
+    assert project.untested == "it has no tests"
 
 
 def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> Path:
@@ -426,9 +546,9 @@ def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> P
 def test_the_projects_own_environment_is_looked_at_but_not_run(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").touch()
     program = environment(tmp_path, pytest_in_it=True)
-    found = detect(tmp_path)
-    assert isinstance(found, Pytest)
-    assert found.interpreter == program
+    found = project_at(tmp_path).tool
+    assert found is not None
+    assert (found.name, found.where) == ("pytest", str(program))
     assert not (tmp_path / "ran").exists()
 
 
@@ -436,9 +556,8 @@ def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: py
     (tmp_path / "pyproject.toml").touch()
     environment(tmp_path, pytest_in_it=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    looked: list[str] = []
-    assert detect_all(tmp_path, tmp_path, looked) == []
-    assert looked == ["pytest in .venv"]
+    project = project_at(tmp_path)
+    assert (project.tools, project.looked, project.lacks) == ((), ("pytest in .venv",), "pytest")
     assert not (tmp_path / "ran").exists()
 
 
@@ -450,11 +569,11 @@ def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeyp
     for name in ("python3", "ruff"):
         (program.parent / name).symlink_to(program)
     monkeypatch.setenv("PATH", str(program.parent))
-    assert detect(project) is not None, "another's environment that is active counts"
-    assert linters(project)
+    assert project_at(project).tool is not None, "another's environment that is active counts"
+    assert project_at(project).linters
     monkeypatch.setattr(sys, "prefix", str(ours / ".venv"))
-    assert detect(project) is None
-    assert linters(project) == []
+    assert project_at(project).tool is None
+    assert project_at(project).linters == ()
 
 
 def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
@@ -465,7 +584,7 @@ def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
     (worktree / "src").mkdir(parents=True)
     (worktree / "pyproject.toml").touch()
     environment(workspace, pytest_in_it=True)
-    found = detect(worktree, workspace)
+    found = project_at(worktree, workspace).tool
     assert found is not None
     command = found.test_command(["-x/test_a.py"], tmp_path / "report.xml")
     assert command.argv[0] == str(workspace / ".venv" / "bin" / "python")
@@ -475,20 +594,40 @@ def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
 
 def test_npm_without_a_test_script_is_said(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}')
-    looked: list[str] = []
-    assert detect_all(tmp_path, tmp_path, looked) == []
-    assert looked == ["a test script in package.json"]
+    project = project_at(tmp_path)
+    assert (project.tools, project.looked) == ((), ("a test script in package.json",))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"scripts": 3}', '{"scripts": null}'])
 def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
     (tmp_path / "package.json").write_text(text)
-    assert detect_all(tmp_path, tmp_path) == []
+    assert project_at(tmp_path).tools == ()
 
 
-def test_make_targets(tmp_path: Path) -> None:
-    (tmp_path / "Makefile").write_text("VERSION := 1\n.PHONY: test\ntest: build\n\tgo\nlint ::\n\tx\nA = b:c\n")
-    assert targets(tmp_path) == {"test", "lint"}
+@pytest.mark.parametrize(
+    ("file", "text", "title"),
+    [
+        ("Makefile", "VERSION := 1\n.PHONY: test\nother: build\n\tgo\ntest ::\n\tx\ncheck = b:c\n", "make test"),
+        ("Makefile", "test := 1\ncheck: build\n\tgo\n", "make check"),
+        ("justfile", "test := 'x'\n@test *args: build\n  go\n", "just test"),
+        ("Taskfile.yml", "version: '3'\ntasks:\n  build:\n    cmds: [go]\n  test:\n    cmds: [go]\n", "task test"),
+    ],
+)
+def test_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str) -> None:
+    (tmp_path / file).write_text(text)
+    monkeypatch.setenv("PATH", str(programs(tmp_path, "make", "just", "task")))
+    tool = project_at(tmp_path).tool
+    assert tool is not None
+    assert (tool.title, tool.test_command([], tmp_path / "r").argv) == (title, tuple(title.split()))
+
+
+def test_make_gives_way_to_what_runs_tests_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Makefile").write_text("test:\n\tgo test ./...\nlint:\n\tgo vet\n")
+    (tmp_path / "go.mod").write_text("module x\n")
+    monkeypatch.setenv("PATH", str(programs(tmp_path, "make", "go")))
+    project = project_at(tmp_path)
+    assert [tool.name for tool in project.tools] == ["go"]
+    assert [linter.name for linter in project.linters] == ["go vet"]
 
 
 @pytest.mark.parametrize(("path", "yes"), [("a/b.py", True), ("/etc/passwd", False), ("a/../../b", False), ("", False)])

@@ -171,9 +171,7 @@ class Landed:
         return landed
 
 
-def proposal(
-    name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, share: float = 0.5, **more: Any
-) -> Proposal:
+def proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, **more: Any) -> Proposal:
     """A proposal whose facts are `name`."""
     given: dict[str, Any] = {
         "prompt": f"run the tests of {name}",
@@ -183,7 +181,7 @@ def proposal(
         "flow": kind,
         "parameters": {"paths": [name]},
         "channel": "koji-core",
-        "signals": (Signal("git", 1.0, share, (name,)),),
+        "signals": (Signal("git", 1.0, 0.5, (name,)),),
     }
     return Proposal(kind=kind, workspace=workspace, **(given | more))
 

@@ -10,14 +10,30 @@ from pathlib import Path
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
+from engine.execution.runners.toolchains.bound import Linter, Toolchain
+from engine.execution.runners.toolchains.projects import Project
+from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.prediction.collectors.github import GitHub
-from engine.prediction.context import ToolFound, WorkspaceContext
+from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Talks
 from engine.values import CheckResult, SessionState, SessionView, Task
 from tests.conftest import Repository
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)  # a Monday morning
-PYTEST = ToolFound("pytest", (".py",), linter="ruff", lint_suffixes=(".py",))
+
+
+def made_project(
+    test: str = "pytest", linter: str = "ruff", *, path: str = "", lacks: str = "", changelog: str = "", where: str = ""
+) -> Project:
+    """A project with the tools of these names in the table, "" for none."""
+    here = Path("/srv/shop") / path
+    words = (("python", (where,)),) if where else ()
+    tools = tuple(Toolchain(row, here, here, here, row.title or row.name, words) for row in TESTERS if row.name == test)
+    linters = tuple(Linter(row, here, here) for row in CHECKERS if row.name == linter)
+    return Project(path, path or "shop", tools[:1], linters[:1], changelog=changelog, lacks=lacks)
+
+
+PYTEST = made_project()
 
 
 @dataclass(frozen=True)
@@ -33,6 +49,7 @@ class MadeRun:
     full: bool = True
     ran_at: datetime = NOW - timedelta(hours=1)
     session_id: str = "s"
+    project: str = ""
 
     @property
     def check(self) -> CheckResult:
@@ -47,7 +64,8 @@ class World:
     runs: Sequence[MadeRun] = ()
     tasks: Sequence[Task] = ()
     sessions: Sequence[SessionView] = ()
-    tool: ToolFound | None = PYTEST
+    project: Project | None = PYTEST
+    others: Sequence[Project] = ()
     now: datetime = NOW
     github: GitHub | None = None
     talks: Talks | None = None
@@ -57,9 +75,9 @@ class World:
         self._fail("runs")
         return self.runs
 
-    def find_tool(self, folder: Path) -> ToolFound | None:
-        self._fail("tool")
-        return self.tool
+    def projects(self, folder: Path) -> tuple[Project, ...]:
+        self._fail("tools")
+        return (*(() if self.project is None else (self.project,)), *self.others)
 
     def _fail(self, name: str) -> None:
         if name in self.broken:
@@ -84,10 +102,15 @@ class World:
             runs=self,
             tasks=Tasks(),
             sessions=Sessions(),
-            find_tool=self.find_tool,
+            find_projects=self.projects,
             github=self.github,
             talks=self.talks,
         )
+
+    def top(self) -> tuple[WorkspaceContext, Part]:
+        """The context and the project at the top, as templates of projects take them."""
+        context = self.sense()
+        return context, context.parts[0]
 
     def sense(self, last_input: datetime | None = None) -> WorkspaceContext:
         return self.reader().read(str(self.path), last_input=last_input)

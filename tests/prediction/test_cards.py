@@ -22,6 +22,7 @@ from engine.values import (
     SessionView,
     Source,
     Status,
+    Tier,
     TriggerType,
 )
 from tests.prediction.deciding import SHOP, World, proposal, refusal
@@ -86,16 +87,20 @@ def test_what_a_program_suggests_is_of_its_own_source(world: World, database: Da
 
 def test_a_suggestion_is_ranked_by_how_sure_the_twin_is_of_it(world: World) -> None:
     own = world.cards.propose("think about the cache", workspace=SHOP)
-    sure, unsure = world.one("urgent", share=0.9), world.cards.propose("tidy", workspace=SHOP, reasoning="by claude")
+    sure, unsure = (
+        world.one("urgent", tier=Tier.BLOCKS),
+        world.cards.propose("tidy", workspace=SHOP, reasoning="claude"),
+    )
     assert unsure.confidence == 0.4, "phase 0 is fixed for it too"
-    (low,) = world.see(proposal("urgent", share=0.9), proposal("idle", share=0.1))
+    (low,) = world.see(proposal("urgent", tier=Tier.BLOCKS), proposal("idle", tier=Tier.UPKEEP))
     assert [one.id for one in world.cards.pending()] == [own.id, sure.id, unsure.id, low.id]
     assert unsure.parts is not None
     assert unsure.parts.words, "and says why"
 
 
 def test_suggestions_are_of_the_five_and_do_not_fill_them(world: World) -> None:
-    known = world.see(*(proposal(f"p{number}", share=0.1 * number, kind=f"k{number}") for number in range(1, 6)))
+    tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.BROKEN]
+    known = world.see(*(proposal(f"p{at}", tier=tier, kind=f"k{at}") for at, tier in enumerate(tiers, 1)))
     put = [world.cards.propose(f"part {number}", workspace=SHOP, reasoning="by claude") for number in range(3)]
     pending = world.cards.pending()
     assert len(pending) == 5
@@ -134,7 +139,7 @@ def test_a_prompt_of_ones_own(world: World) -> None:
     card = world.cards.propose("run_tests paths=src", workspace=SHOP)
     assert (card.assignment.flow, card.assignment.parameters) == ("run_tests", {"paths": "src"})
     assert world.cards.propose("run_tests of the cart", workspace=SHOP).assignment.flow is None
-    world.one("urgent", share=0.9)
+    world.one("urgent", tier=Tier.BROKEN)
     assert world.cards.pending()[0].source is Source.OPERATOR, "one's own lies on top"
     assert refusal(world.cards.propose, " \n", workspace=SHOP) == "empty_prompt"
     assert refusal(world.cards.propose, "x", workspace=SHOP, channel="gardn") == "unknown_channel"
@@ -304,22 +309,44 @@ def test_a_snooze_has_bounds(world: World, span: timedelta) -> None:
 # -- the stack
 
 
-def test_the_stack_is_ranked_and_filtered(world: World) -> None:
+def test_the_stack_is_ordered_and_filtered(world: World) -> None:
     world.workspaces = [SHOP, "/blog"]
-    world.see(proposal("low", share=0.2), proposal("high", share=0.9), proposal("x", workspace="/blog", share=0.5))
+    world.see(proposal("low", tier=Tier.UPKEEP), proposal("high", tier=Tier.BROKEN), proposal("x", workspace="/blog"))
     prompts = [card.assignment.prompt for card in world.cards.pending()]
     assert prompts == ["run the tests of high", "run the tests of x", "run the tests of low"]
     assert len(world.cards.pending(workspace="/blog")) == 1
     assert len(world.cards.pending(channel="garden")) == 0
 
 
-def test_equal_ranks_are_ordered_by_urgency(world: World, clock: FakeClock) -> None:
+def test_the_fresher_comes_first_among_equals(world: World, clock: FakeClock) -> None:
     old = clock.now() - timedelta(hours=20)
-    world.see(proposal("new", evidence_at=clock.now()), proposal("old", evidence_at=old))
+    world.see(proposal("old", evidence_at=old), proposal("new", evidence_at=clock.now()))
     assert [card.assignment.prompt for card in world.cards.pending()] == [
-        "run the tests of old",
         "run the tests of new",
+        "run the tests of old",
     ]
+
+
+def test_something_more_urgent_finds_a_place_in_a_full_stack(world: World) -> None:
+    five = [proposal(name, kind=f"kind{name}") for name in "abcde"]
+    made = world.see(*five)
+    world.cards.mark_shown([card.id for card in made[:4]])
+    (secret,) = world.see(*five, proposal("secret", kind="secret", tier=Tier.BROKEN))
+    assert world.cards.pending()[0].id == secret.id
+    assert len(world.cards.pending()) == 5
+    gone = world.cards.get(made[4].id)
+    assert (gone.outcome, gone.note) == (Outcome.WITHDRAWN, "made room for something more urgent")
+
+
+def test_a_dismissed_subject_comes_back_early_only_when_it_escalates(world: World) -> None:
+    world.cards.dismiss(world.one("secret in a.py", kind="secret", tier=Tier.BLOCKS).id)
+    again = {"kind": "secret", "subject": "secret in a.py", "facts": {"committed": True}}
+    assert world.see(proposal(tier=Tier.BLOCKS, **again)) == []
+    (card,) = world.see(proposal(tier=Tier.BROKEN, **again))
+    assert card.tier is Tier.BROKEN
+    world.cards.dismiss(card.id)
+    again["facts"] = {"committed": True, "more": True}
+    assert world.see(proposal(tier=Tier.BROKEN, **again)) == [], "it was dismissed as broken, too"
 
 
 def test_like_this_before(world: World) -> None:

@@ -1,23 +1,27 @@
-"""Which drafts get the seats: what signals and confidence say, variety, and a small share to learn (SPEC 2.5, 2.9)."""
+"""Which drafts may be shown, and where taste moves them (SPEC 2.5, 2.9, 2.11)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from engine.clock import FakeClock
-from engine.prediction.choosing import EXPLORED_IN, in_turn
+from engine.prediction.choosing import EXPLORED_BELOW, EXPLORED_IN, moved, shown
 from engine.prediction.intake import Draft
 from engine.storage.database import Database
-from engine.values import Assignment, ConfidenceParts, Randomness, RunnerInfo, Source
-from tests.prediction.deciding import World, proposal
+from engine.values import Assignment, ConfidenceParts, Randomness, RunnerInfo, Source, Tier
+from tests.prediction.deciding import SHOP, World, proposal
 
 
-def draft(name: str, total: float, *, kind: str = "run_tests", share: float = 0.5) -> Draft:
-    one = proposal(name, kind=kind, share=share)
-    parts = ConfidenceParts(total, total, 0.5, total, total)
+def draft(name: str, total: float, *, kind: str = "run_tests", tier: Tier = Tier.CHECK) -> Draft:
+    one = proposal(name, kind=kind)
+    parts = ConfidenceParts(total, total, 0.5, total, total, stated=True)
     return Draft(
-        one, Assignment(one.prompt, "koji-core", "/shop", "flow", kind), "builder", parts, Source.EMBEDDED_TWIN,
-        RunnerInfo(True), "",
+        one, Assignment(one.prompt, "koji-core", SHOP, "flow", kind), "builder", parts, Source.EMBEDDED_TWIN,
+        RunnerInfo(True), "", tier,
     )  # fmt: skip
 
 
@@ -39,40 +43,74 @@ def names(drafts: list[Draft]) -> list[Any]:
     return [one.proposal.facts["name"] for one in drafts]
 
 
-def test_before_anything_is_learnt_signals_alone_rank() -> None:
-    drafts = [draft("low", 0.4, share=0.2), draft("high", 0.4, share=0.9)]
-    assert names(in_turn(drafts, 1, learning=False, randomness=ALWAYS)) == ["high", "low"]
-
-
-def test_from_phase_1_on_confidence_speaks_too() -> None:
-    drafts = [draft("loud", 0.35, share=0.5, kind="docs"), draft("wanted", 0.75, share=0.3)]
-    assert names(in_turn(drafts, 1, learning=True, randomness=NEVER)) == ["wanted", "loud"]
+def test_before_anything_is_learnt_all_are_shown() -> None:
+    drafts = [draft("a", 0.4), draft("b", 0.4)]
+    assert names(shown(drafts, {}, learning=False, randomness=ALWAYS)) == ["a", "b"]
 
 
 def test_below_three_tenths_is_left_out() -> None:
     drafts = [draft("out", 0.299999), draft("in", 0.3)]
-    assert names(in_turn(drafts, 5, learning=True, randomness=NEVER)) == ["in"]
-    assert names(in_turn(drafts, 5, learning=False, randomness=ALWAYS)) == ["in"]
+    assert names(shown(drafts, {}, learning=True, randomness=NEVER)) == ["in"]
 
 
-def test_another_kind_comes_before_more_of_the_same() -> None:
-    drafts = [draft(f"same{number}", 0.6) for number in range(4)] + [draft("other", 0.5, kind="docs")]
-    assert "other" in names(in_turn(drafts, 5, learning=True, randomness=NEVER))[:3]
+def test_what_is_broken_is_shown_whatever_the_twin_thinks_of_it() -> None:
+    drafts = [draft("secret", 0.01, tier=Tier.BROKEN), draft("tests", 0.01)]
+    assert names(shown(drafts, {}, learning=True, randomness=NEVER)) == ["secret"]
 
 
 def test_a_small_share_is_shown_to_learn_and_says_so() -> None:
-    drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="docs")]
-    explored = in_turn(drafts, 5, learning=True, randomness=ALWAYS)
-    assert names(explored) == ["disliked", "liked"]
-    assert "shown to learn" in explored[0].parts.words[-1]
-    assert names(in_turn(drafts, 5, learning=True, randomness=NEVER)) == ["liked"]
+    drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="lint")]
+    explored = shown(drafts, {}, learning=True, randomness=ALWAYS)
+    assert names(explored) == ["liked", "disliked"]
+    assert "shown to learn" in explored[1].parts.words[-1]
+    assert names(shown(drafts, {}, learning=True, randomness=NEVER)) == ["liked"]
+
+
+@pytest.mark.parametrize(("decided", "explored"), [(EXPLORED_BELOW - 1, True), (EXPLORED_BELOW, False)])
+def test_a_kind_that_is_known_is_not_explored(decided: int, explored: bool) -> None:
+    drafts = [draft("disliked", 0.1, kind="lint")]
+    found = shown(drafts, {(SHOP, "lint"): (0, decided)}, learning=True, randomness=ALWAYS)
+    assert bool(found) is explored
 
 
 def test_the_share_is_what_it_says() -> None:
-    drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="docs")]
+    drafts = [draft("liked", 0.8), draft("disliked", 0.1, kind="lint")]
     chance = Randomness(4)
-    many = sum(len(in_turn(drafts, 5, learning=True, randomness=chance)) == 2 for _ in range(1_000))
+    many = sum(len(shown(drafts, {}, learning=True, randomness=chance)) == 2 for _ in range(1_000))
     assert 0.8 * 1_000 / EXPLORED_IN < many < 1.2 * 1_000 / EXPLORED_IN
+
+
+@pytest.mark.parametrize(
+    ("tier", "approved", "decided", "to"),
+    [
+        (Tier.CHECK, 11, 11, Tier.BLOCKS),
+        (Tier.CHECK, 10, 10, Tier.CHECK),
+        (Tier.CHECK, 19, 20, Tier.BLOCKS),
+        (Tier.CHECK, 18, 19, Tier.CHECK),
+        (Tier.UPKEEP, 11, 11, Tier.CHECK),
+        (Tier.CHECK, 0, 11, Tier.UPKEEP),
+        (Tier.CHECK, 0, 10, Tier.CHECK),
+        (Tier.BLOCKS, 0, 11, Tier.CHECK),
+        (Tier.UPKEEP, 0, 11, Tier.UPKEEP),
+        (Tier.BLOCKS, 11, 11, Tier.BLOCKS),
+        (Tier.BROKEN, 0, 100, Tier.BROKEN),
+        (Tier.BROKEN, 100, 100, Tier.BROKEN),
+        (Tier.CHECK, 0, 0, Tier.CHECK),
+    ],
+)
+def test_taste_moves_a_kind_by_one_tier_once_the_bound_supports_it(
+    tier: Tier, approved: int, decided: int, to: Tier
+) -> None:
+    found, why = moved(tier, approved, decided)
+    assert found is to
+    assert (f"you approved {approved} of {decided}" in why) is (found is not tier)
+
+
+@given(st.sampled_from(Tier), st.integers(0, 200), st.integers(0, 200))
+def test_nothing_moves_by_more_than_one_tier_nor_into_what_is_broken(tier: Tier, approved: int, other: int) -> None:
+    found, _ = moved(tier, approved, approved + other)
+    assert abs(found - tier) <= 1
+    assert (found is Tier.BROKEN) is (tier is Tier.BROKEN)
 
 
 def test_never_five_of_one_kind(database: Database, clock: FakeClock) -> None:

@@ -13,15 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
+from engine.execution.runners.toolchains.projects import Project
 from engine.inspection.state import FileState
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.collectors.silence import OurWrite
-from engine.prediction.context import Changed, ToolFound, changed_since
-from engine.prediction.context_reader import Tools
+from engine.prediction.context import Changed, changed_since
+from engine.prediction.context_reader import ProjectsFound
 from engine.prediction.templates import propose
 from engine.values import SessionState, Thread
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, task, touch
+from tests.prediction.sensing import NOW, PYTEST, MadeRun, World, dated_commit, made_project, session, task, touch
 
 BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 
@@ -104,7 +105,7 @@ def test_silence_over_all_workspaces(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "signal"), [("tasks", "tasks"), ("sessions", "conversations"), ("runs", ""), ("tool", "")]
+    ("broken", "signal"), [("tasks", "tasks"), ("sessions", "conversations"), ("runs", ""), ("tools", "")]
 )
 def test_one_broken_source_fails_nothing_else(world: World, broken: str, signal: str) -> None:
     world.broken = {broken}
@@ -142,35 +143,51 @@ def test_several_workspaces_are_read_in_their_order(world: World, tmp_path: Path
 # -- tools ----------------------------------------------------------------------------------------------------------
 
 
+def looks(clock: FakeClock, *found: tuple[Project, ...]) -> ProjectsFound:
+    """Finds these, one look after the other."""
+    answers = iter(found)
+    return ProjectsFound(clock, lambda folder: next(answers))
+
+
+NODE = (made_project("mocha"),)
+CARGO = (made_project("cargo"),)
+NO_TESTS = (made_project("", "ruff"),)
+
+
 def test_tools_are_looked_for_again_in_the_background_after_a_minute(clock: FakeClock) -> None:
-    found = [ToolFound("pytest"), ToolFound("npm"), ToolFound("cargo")]
-    tools = Tools(clock, lambda folder: found.pop(0))
-    assert tools.of("/w") == ToolFound("pytest")
+    projects = looks(clock, (PYTEST,), NODE)
+    assert projects.of("/w") == (PYTEST,)
     clock.advance(timedelta(seconds=59))
-    assert tools.of("/w") == ToolFound("pytest")
-    tools.settle(10)
-    assert len(found) == 2
+    assert projects.of("/w") == (PYTEST,)
+    projects.settle(10)
+    assert projects.of("/w") == (PYTEST,)
     clock.advance(timedelta(seconds=1))
-    assert tools.of("/w") == ToolFound("pytest")
-    tools.settle(10)
-    assert tools.of("/w") == ToolFound("npm")
+    assert projects.of("/w") == (PYTEST,)
+    projects.settle(10)
+    assert projects.of("/w") == NODE
 
 
 def test_a_tool_just_installed_is_seen_at_once(clock: FakeClock) -> None:
-    found: list[ToolFound | None] = [None, ToolFound(linter="ruff"), ToolFound("pytest")]
-    tools = Tools(clock, lambda folder: found.pop(0))
-    assert [tools.of("/w") for _ in range(4)] == [None, ToolFound(linter="ruff"), *[ToolFound("pytest")] * 2]
+    projects = looks(clock, (), NO_TESTS, (PYTEST,), CARGO)
+    assert [projects.of("/w") for _ in range(4)] == [(), NO_TESTS, (PYTEST,), (PYTEST,)]
+
+
+def test_one_of_many_projects_that_lacks_something_is_looked_at_again(clock: FakeClock) -> None:
+    lacking = (PYTEST, made_project("", path="api", lacks="pytest"))
+    projects = looks(clock, lacking, (PYTEST, made_project(path="api")), CARGO)
+    assert projects.of("/w") == lacking
+    assert projects.of("/w")[1].tool is not None
+    assert projects.of("/w")[1].tool is not None, "nothing is lacking any more"
 
 
 def test_a_look_that_fails_is_told_by_the_next(clock: FakeClock) -> None:
-    answers = iter([ToolFound("pytest")])
-    tools = Tools(clock, lambda folder: next(answers))
-    tools.of("/w")
+    projects = looks(clock, (PYTEST,))
+    projects.of("/w")
     clock.advance(timedelta(minutes=1))
-    assert tools.of("/w") == ToolFound("pytest")
-    tools.settle(10)
+    assert projects.of("/w") == (PYTEST,)
+    projects.settle(10)
     with pytest.raises(StopIteration):
-        tools.of("/w")
+        projects.of("/w")
 
 
 # -- what changed since the last run --------------------------------------------------------------------------------
@@ -215,7 +232,7 @@ def test_changes_since_a_run_of_an_older_commit(world: World, repository: Reposi
     repository.write("new.py", "1")
     world.runs = [MadeRun(old, tree=repository.git("rev-parse", f"{old}^{{tree}}"))]
     context = world.sense()
-    assert names(context.changed) == ["b.py", "new.py"]
+    assert names(context.parts[0].changed) == ["b.py", "new.py"]
     assert context.ancestors == {old}
 
 
@@ -225,7 +242,7 @@ def test_what_a_later_commit_deleted_has_no_tests_to_run(world: World, repositor
     repository.git("rm", "-q", "b.py")
     dated_commit(repository, "three", {"c.py": "4"}, AFTER)
     world.runs = [MadeRun(seen, tree=repository.git("rev-parse", f"{seen}^{{tree}}"))]
-    assert names(world.sense().changed) == ["c.py"]
+    assert names(world.sense().parts[0].changed) == ["c.py"]
 
 
 def test_a_run_whose_commit_is_gone(world: World, repository: Repository) -> None:
@@ -233,7 +250,7 @@ def test_a_run_whose_commit_is_gone(world: World, repository: Repository) -> Non
     touch(repository.path / "new.py", BEFORE)
     world.runs = [MadeRun("1" * 40, tree="2" * 40)]
     context = world.sense()
-    assert names(context.changed) == []
+    assert names(context.parts[0].changed) == []
     assert context.ancestors == frozenset()
 
 
@@ -253,7 +270,7 @@ def test_the_text_tells_the_situation(world: World, repository: Repository) -> N
         "uncommitted: a.py",
         "tag: v1.2, 0 commits since",
         "last commit: 07:30 one",
-        "tools: pytest, ruff",
+        "tools: pytest and ruff",
         "last test run: 08:30 1 failed, 2 passed",
         "changed since: a.py",
         "task: cart rounding, 4 days old",

@@ -25,6 +25,7 @@ from engine.values import (
     Refusal,
     Source,
     Status,
+    Tier,
 )
 from tests.prediction.deciding import SHOP, World, proposal
 
@@ -51,10 +52,10 @@ def teach(
         world.database.write(lambda tx, told=told: world.decisions.record(tx, signal, told))
 
 
-def test_at_most_five_best_first(world: World) -> None:
-    kinds = ["run_tests", "lint"] * 4
-    created = world.see(*(proposal(str(number), kind=kinds[number], share=number / 10) for number in range(8)))
-    assert [card.signals[0].share for card in created] == [0.7, 0.6, 0.5, 0.4, 0.3]
+def test_at_most_five_from_the_top(world: World) -> None:
+    tiers = [Tier.CHECK, Tier.BROKEN, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
+    created = world.see(*(proposal(str(at), kind=f"kind{at}", tier=tier) for at, tier in enumerate(tiers)))
+    assert [card.tier for card in created] == [1, 2, 3, 3, 3]
     assert world.see(*world.seen) == []
 
 
@@ -73,8 +74,8 @@ def test_rails_are_asked_only_for_cards_that_find_a_seat(world: World, monkeypat
     assert world.see(*world.seen) == []
     assert len(asked) == 5, "the stack is full"
     world.cards.dismiss(created[0].id)
-    assert len(world.see(*names(*"efghi"))) == 4, "what is withdrawn makes room in the same cycle"
-    assert len(asked) == 9
+    assert len(world.see(*names(*"efghi"))) == 2, "what is withdrawn makes room in the same cycle"
+    assert len(asked) == 7
 
 
 def test_who_asks_for_cards_is_told_when_there_is_no_room_for_them(world: World) -> None:
@@ -216,7 +217,11 @@ def test_phase_0_is_fixed_and_phase_1_asks_the_twin(world: World) -> None:
     card = world.one("b", evidence_at=world.clock.now() - timedelta(days=2))
     assert (card.source, card.band, world.predictions.phase().number) == (Source.EMBEDDED_TWIN, Band.ACT, 1)
     assert card.parts is not None
-    assert card.parts.words == ("you approved 29 of 29 like this in the morning",)
+    assert card.parts.words == (
+        "you approved 29 of 29 like this in the morning",
+        "moved up to “blocks soon”: you approved 29 of 29 like it",
+    )
+    assert card.tier is Tier.BLOCKS
 
 
 def test_what_the_operator_never_wants_is_discarded(world: World) -> None:

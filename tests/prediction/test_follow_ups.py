@@ -10,7 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import SessionEnded
 from engine.prediction.cards_store import find
-from engine.prediction.follow_ups import choose, next_kinds
+from engine.prediction.follow_ups import AFTER_RED, choose, next_kinds
 from engine.storage.database import Database
 from engine.values import CheckResult, SessionState, SessionView, Source, Status
 from tests.prediction.deciding import SHOP, World, proposal
@@ -31,10 +31,10 @@ def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
 @pytest.mark.parametrize(
     ("view", "kinds"),
     [
-        (ended(check=RED), ("bisect", "hunt_flakes", "rerun_failing")),
-        (ended(check=BROKEN), ("bisect", "hunt_flakes", "rerun_failing")),
-        (ended("bisect", check=RED), ("hunt_flakes", "rerun_failing")),
-        (ended("rehearse_merge", check=RED), ("bisect", "hunt_flakes", "rerun_failing")),
+        (ended(check=RED), AFTER_RED),
+        (ended(check=BROKEN), AFTER_RED),
+        (ended("bisect", check=RED), tuple(kind for kind in AFTER_RED if kind != "bisect")),
+        (ended("rehearse_merge", check=RED), AFTER_RED),
         (ended(check=GREEN), ()),
         (ended(check=None), ()),
         (ended("lint"), ("fix_lint",)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,7 @@ from engine.events import EventBus
 from engine.memory.ledger import append
 from engine.prediction.lifecycle import TRANSITIONS, Move, after
 from engine.storage.database import Database
-from engine.values import Outcome, Refusal, SessionState, Source, Status
+from engine.values import Outcome, Refusal, SessionState, Source, Status, Tier
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, proposal
 
@@ -79,8 +80,9 @@ class Operator(RuleBasedStateMachine):
         self.sense(range(7))
 
     @rule(names=st.sets(st.integers(0, 8), max_size=9))
-    def sense(self, names: object) -> None:
-        self.world.see(*(proposal(str(name), share=(name % 5) / 5) for name in sorted(names)))  # type: ignore[call-overload]
+    def sense(self, names: Iterable[int]) -> None:
+        made = [(name, Tier(name % 4 + 1)) for name in sorted(names)]
+        self.world.see(*(proposal(str(name), tier=tier, kind=f"kind{name % 5}") for name, tier in made))
 
     @precondition(lambda self: self.status)
     @rule(number=st.integers(0, 40), verb=st.sampled_from(["approve", "dismiss", "snooze", "undo"]))

@@ -1,4 +1,4 @@
-"""Seats and cool-downs (SPEC 2.9)."""
+"""The order of the stack, seats and cool-downs (SPEC 2.9, 2.11)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.prediction.limits import ON_TOP, Caps, Room, Seat, cool_down, counts, makes_room, order, overdue_for_a_seat
-from engine.values import Outcome, Source, Status
+from engine.prediction.kinds import KINDS
+from engine.prediction.limits import Caps, Room, Seat, cool_down, counts, makes_room, order, overdue_for_a_seat
+from engine.values import Outcome, Source, Status, Tier
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
@@ -18,22 +19,27 @@ LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
 
 def seat(
     name: str,
-    rank: float = 0.5,
+    tier: Tier = Tier.CHECK,
+    confidence: float = 0.4,
     *,
+    kind: str = "",
+    ago: timedelta = timedelta(0),
     snoozed: datetime | None = None,
     source: Source = Source.TEMPLATE,
     shown: bool = False,
-    urgency: float = 0.0,
     workspace: str = "/shop",
 ) -> Seat:
-    return Seat(name, workspace, source, snoozed, shown, (rank, urgency), NOW)
+    return Seat(name, workspace, kind or name, source, tier, confidence, NOW - ago, snoozed, shown, NOW)
 
 
 SEATS = st.lists(
     st.builds(
         seat,
         st.uuids().map(str),
+        st.sampled_from(Tier),
         st.floats(0, 1),
+        kind=st.sampled_from(sorted(KINDS)),
+        ago=st.timedeltas(timedelta(0), timedelta(days=40)),
         snoozed=st.sampled_from([None, LATER, EARLIER, NOW]),
         source=st.sampled_from(Source),
         shown=st.booleans(),
@@ -59,22 +65,38 @@ def test_who_takes_a_place(one: Seat, takes_a_place: bool) -> None:
     assert counts(one, NOW) is takes_a_place
 
 
-def test_order_is_rank_then_urgency_and_stable() -> None:
-    stack = [seat("c", 0.2), seat("b", 0.7, urgency=0.1), seat("d", 0.7, urgency=0.9), seat("a", 0.2)]
-    assert [one.id for one in order(stack)] == ["d", "b", "a", "c"]
-    assert order(stack) == order(stack[::-1])
+def ids(seats: list[Seat]) -> list[str]:
+    return [one.id for one in order(seats, NOW)]
+
+
+def test_the_order_is_tier_then_confidence_then_freshness() -> None:
+    broken = seat("broken", Tier.BROKEN, 0.1, ago=timedelta(days=30))
+    likely, unlikely = seat("likely", confidence=0.7, ago=timedelta(days=30)), seat("unlikely", confidence=0.6)
+    fresh, stale = seat("fresh", confidence=0.5), seat("stale", confidence=0.5, ago=timedelta(days=2))
+    upkeep = seat("upkeep", Tier.UPKEEP, 1.0)
+    assert ids([upkeep, stale, fresh, unlikely, likely, broken]) == [
+        "broken", "likely", "unlikely", "fresh", "stale", "upkeep",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(days=1), timedelta(days=7)])
+def test_minutes_do_not_matter_within_a_step_of_freshness_but_the_kind_does(step: timedelta) -> None:
+    check, lint = seat("leftovers", ago=step), seat("lint", ago=step - timedelta(seconds=1))
+    assert ids([lint, check]) == ["leftovers", "lint"]
+    assert ids([lint, replace(check, fresh_at=check.fresh_at - timedelta(seconds=1))]) == ["lint", "leftovers"]
+
+
+@given(SEATS)
+def test_the_order_is_total_and_does_not_depend_on_where_it_began(seats: list[Seat]) -> None:
+    assert order(seats, NOW) == order(seats[::-1], NOW)
+    tiers = [one.tier for one in order(seats, NOW) if one.source is not Source.OPERATOR]
+    assert tiers == sorted(tiers)
 
 
 def test_what_the_operator_wrote_lies_on_top_the_newest_first() -> None:
-    older = replace(seat("e", ON_TOP, source=Source.OPERATOR), created_at=NOW - timedelta(hours=2))
-    newer = replace(seat("f", ON_TOP, source=Source.OPERATOR), created_at=NOW - timedelta(hours=1))
-    assert [one.id for one in order([seat("a", 0.9), older, newer])] == ["f", "e", "a"]
-
-
-def test_only_what_the_operator_wrote_lies_on_top() -> None:
-    seats = [seat("a", 0.1), seat("b", 0.4, source=Source.PREDICTOR_HOOK), seat("c", 0.0, source=Source.OPERATOR)]
-    assert [one.id for one in order(seats)] == ["c", "b", "a"]
-    assert [counts(one, NOW) for one in seats] == [True, True, False]
+    older = replace(seat("e", source=Source.OPERATOR), created_at=NOW - timedelta(hours=2))
+    newer = replace(seat("f", source=Source.OPERATOR), created_at=NOW - timedelta(hours=1))
+    assert ids([seat("a", Tier.BROKEN, 0.9), older, newer]) == ["f", "e", "a"]
 
 
 CAPS = Caps(5, 12)
@@ -89,14 +111,40 @@ def fits(seats: list[Seat]) -> bool:
 
 @pytest.mark.parametrize(("taken", "left"), [(0, 5), (4, 1), (5, 0), (6, 0)])
 def test_five_in_a_workspace(taken: int, left: int) -> None:
-    assert Room(CAPS, ["/shop"] * taken).left("/shop") == left
+    room = Room(CAPS, [seat(f"t{number}") for number in range(taken)])
+    assert [room.take(seat(f"n{number}"), NOW) for number in range(left + 1)] == [[]] * left + [None]
 
 
 @pytest.mark.parametrize(("taken", "left"), [(7, 5), (11, 1), (12, 0), (13, 0)])
 def test_twelve_in_all(taken: int, left: int) -> None:
-    room = Room(CAPS, [f"/other{number % 3}" for number in range(taken)])
-    assert room.left("/shop") == left
-    assert [room.take("/shop") for _ in range(left + 1)] == [True] * left + [False]
+    room = Room(CAPS, [seat(f"t{number}", workspace=f"/other{number % 3}") for number in range(taken)])
+    assert [room.take(seat(f"n{number}"), NOW) for number in range(left + 1)] == [[]] * left + [None]
+
+
+def test_one_upkeep_card_in_a_workspace() -> None:
+    room = Room(CAPS, [seat("old_stash", Tier.UPKEEP)])
+    assert room.take(seat("draft_changelog", Tier.UPKEEP), NOW) is None
+    assert room.take(seat("draft_changelog", Tier.UPKEEP, workspace="/site"), NOW) == []
+
+
+def test_something_more_urgent_takes_the_place_of_the_last_card_one_that_was_not_shown_first() -> None:
+    taken = [seat(f"t{number}", shown=number != 3) for number in range(5)]
+    assert Room(CAPS, taken).take(seat("secret", Tier.BROKEN), NOW) == ["t3"]
+    assert Room(CAPS, [replace(one, shown=True) for one in taken]).take(seat("secret", Tier.BROKEN), NOW) == ["t4"]
+    assert Room(CAPS, taken).take(seat("more"), NOW) is None, "of the same tier nothing gives way"
+
+
+@given(SEATS, SEATS)
+def test_the_limits_hold_whatever_comes(taken: list[Seat], coming: list[Seat]) -> None:
+    room, there = Room(CAPS, []), {}
+    for one in [*taken, *coming]:
+        displaced = room.take(one, NOW)
+        if displaced is not None:
+            assert all(there.pop(gone).tier > one.tier for gone in displaced)
+            there[one.id] = one
+    assert fits(list(there.values()))
+    upkeep = [one.workspace for one in there.values() if one.tier is Tier.UPKEEP]
+    assert len(upkeep) == len(set(upkeep))
 
 
 @given(SEATS)

@@ -32,7 +32,7 @@ def dismissed(
 
 def covered(those: list[Dismissal], now: datetime, *about: str) -> bool:
     workspace, kind, subject = about or (SHOP, "bisect", "test_cart")
-    return Muted(mutes(those, now)).covers(workspace, kind, subject)
+    return Muted(mutes(those, now)).covers(workspace, kind, subject, 3)
 
 
 @pytest.mark.parametrize(("times", "days"), [(1, 7), (2, 14), (3, 28), (4, 56)])
@@ -119,7 +119,7 @@ def test_each_mute_has_an_id_of_its_own_and_covers_what_it_names(those: list[Dis
     for one in found:
         assert one.until is None or one.until > NOW
         assert (one.until is None) is (one.subject == "")
-        assert Muted([one]).covers(one.workspace or SITE, one.kind, one.subject or "anything")
+        assert Muted([one]).covers(one.workspace or SITE, one.kind, one.subject or "anything", 3)
 
 
 @given(DISMISSALS, st.integers(0, 5_000))

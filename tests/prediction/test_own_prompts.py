@@ -89,7 +89,7 @@ def test_a_sentence_that_begins_as_a_flow_is_prose(prompt: str) -> None:
 def test_a_flow_says_how_its_parameters_are_written() -> None:
     with pytest.raises(Refusal) as refusal:
         edited("bisect", REAL_FLOWS["bisect"].parameters, {}, "tst=test_total")
-    assert refusal.value.fix.startswith("`bisect test=… good=… [bad=…]`, or a JSON object; test: text (id of the test")
+    assert refusal.value.fix.startswith("`bisect test=… good=… [project=…] [bad=…]`, or a JSON object; test: text")
 
 
 def test_every_alias_names_its_flow_and_no_other_and_the_flow_takes_what_is_implied() -> None:

@@ -11,16 +11,18 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.execution.runners.flows import FLOWS
-from engine.prediction.collectors import WEIGHTS, git_reader
-from engine.prediction.context import ToolFound
+from engine.inspection import reader
+from engine.prediction.collectors import WEIGHTS
+from engine.prediction.kinds import KINDS
 from engine.prediction.templates import propose
 from engine.prediction.templates.branches import forecast_conflicts, rehearse_merge, report_branches
-from engine.prediction.templates.history import ROUTINE, day_begin, draft_changelog, review_unpushed, summarise_day
+from engine.prediction.templates.history import ROUTINE, day_begin, summarise_day, waiting_work
 from engine.prediction.templates.making import usable
 from engine.prediction.templates.quality import fix_lint, lint
+from engine.prediction.templates.usual import draft_changelog
 from engine.values import Proposal
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, task
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, task
 
 DAY = timedelta(days=1)
 EVENING = NOW.replace(hour=19)
@@ -57,8 +59,8 @@ def test_a_branch_behind_its_base_rehearses_the_merge(world: World, repository: 
     repository.git("checkout", "-q", "feature/x")
     proposal = only(rehearse_merge(world.sense()))
     assert proposal.prompt == "Rehearse merging main into feature/x"
-    assert proposal.reasoning == "main has 1 commit that feature/x lacks; feature/x has 1 commit of its own."
-    assert proposal.parameters == {"source": "main", "target": "feature/x"}
+    assert proposal.reasoning == "main has 1 commit that feature/x lacks; it still merges cleanly."
+    assert proposal.parameters == {"source": "main", "target": "feature/x", "rebase": True}
     dated_commit(repository, "more of mine", {"x.py": "2"}, NOW)
     assert only(rehearse_merge(world.sense())).fingerprint == proposal.fingerprint
     repository.git("checkout", "-q", "--detach")
@@ -76,16 +78,24 @@ def test_a_branch_that_parted_from_its_upstream(world: World, repository: Reposi
     assert only(rehearse_merge(world.sense())).prompt == "Rehearse merging origin/main into main"
 
 
-def test_two_open_branches_are_forecast(world: World, repository: Repository) -> None:
-    branch(repository, "a", NOW - DAY)
+def test_branches_that_change_the_same_lines_are_forecast(world: World, repository: Repository) -> None:
+    def collide(name: str, at: datetime) -> None:
+        branch(repository, name, at)
+        repository.git("checkout", "-q", name)
+        dated_commit(repository, f"{name} here", {"cart.py": name}, at)
+        repository.git("checkout", "-q", "main")
+
+    collide("a", NOW - DAY)
+    branch(repository, "apart", NOW)
     assert forecast_conflicts(world.sense()) == []
-    branch(repository, "b", NOW)
+    collide("b", NOW)
     proposal = only(forecast_conflicts(world.sense()))
-    assert proposal.prompt == "Forecast the conflicts of 2 open branches with main"
+    assert proposal.prompt == "Find the order of merging b and a with the least conflict"
+    assert proposal.reasoning == "b and a change the same lines of cart.py."
     assert proposal.parameters == {"base": "main", "branches": ["b", "a"]}
-    branch(repository, "old", NOW - 91 * DAY)
+    collide("old", NOW - 91 * DAY)
     assert only(forecast_conflicts(world.sense())).fingerprint == proposal.fingerprint
-    branch(repository, "young", NOW - 90 * DAY)
+    collide("young", NOW - 89 * DAY)
     assert only(forecast_conflicts(world.sense())).fingerprint != proposal.fingerprint
 
 
@@ -96,7 +106,7 @@ def test_merged_and_stale_branches_are_reported(world: World, repository: Reposi
     branch(repository, "stale", NOW - 30 * DAY - timedelta(seconds=1))
     repository.git("branch", "done", "main~1")
     proposal = only(report_branches(world.sense()))
-    assert proposal.prompt == "Report 1 merged branch and 1 stale branch, with the commands to tidy up"
+    assert proposal.prompt == "List 1 merged branch and 1 stale branch, with the commands that delete them"
     assert proposal.parameters == {"days": 30}
     repository.git("branch", "-D", "stale", "done")
     assert report_branches(world.sense()) == []
@@ -105,31 +115,35 @@ def test_merged_and_stale_branches_are_reported(world: World, repository: Reposi
 # -- history --------------------------------------------------------------------------------------------------------
 
 
-KEEPS_ONE = ToolFound(name="pytest", changelog="CHANGELOG.md")
+KEEPS_ONE = made_project(changelog="CHANGELOG.md")
 
 
 def test_the_change_log_since_the_last_tag(world: World, repository: Repository) -> None:
-    world.tool = KEEPS_ONE
+    world.project = KEEPS_ONE
     assert draft_changelog(world.sense()) == [], "no release, nothing to add to it"
+    dated_commit(repository, "Change log", {"CHANGELOG.md": "# Changelog\n"}, NOW - 2 * DAY)
     repository.git("tag", "v1.2")
-    for number in range(5):
+    for number in range(4):
         dated_commit(repository, f"c{number}", {"cart.py": f"c{number}"}, NOW - DAY + timedelta(hours=number))
+    assert draft_changelog(world.sense()) == [], "nobody prepares a release"
+    dated_commit(repository, "Release 1.3", {"cart.py": "1.3"}, NOW - DAY + timedelta(hours=5))
     proposal = only(draft_changelog(world.sense()))
     assert proposal.prompt == "Add the 5 commits since v1.2 to the unreleased section of CHANGELOG.md"
     assert proposal.parameters == {"since": "v1.2"}
     assert proposal.channel == "chronicle-hub"
     assert proposal.evidence_at == NOW - DAY
-    world.tool = ToolFound(name="pytest")
+    world.project = made_project()
     assert draft_changelog(world.sense()) == [], "a project that keeps none is offered none"
 
 
 def test_no_change_log_of_commits_that_only_release(world: World, repository: Repository) -> None:
-    world.tool = KEEPS_ONE
-    repository.git("tag", "v1")
-    dated_commit(repository, "Bump version to 1.1.0.dev0", {"version": "1.1"}, NOW - timedelta(hours=2))
+    world.project = KEEPS_ONE
+    dated_commit(repository, "Change log", {"CHANGELOG.md": "# Changelog\n"}, NOW - timedelta(hours=3))
+    repository.git("tag", "v1.0")
+    dated_commit(repository, "Bump version to 1.1.0", {"version": "1.1"}, NOW - timedelta(hours=2))
     assert draft_changelog(world.sense()) == []
     dated_commit(repository, "Coupons", {"coupon.py": "1"}, NOW - timedelta(hours=1))
-    prompt = "Add the 2 commits since v1 to the unreleased section of CHANGELOG.md"
+    prompt = "Add the 2 commits since v1.0 to the unreleased section of CHANGELOG.md"
     assert only(draft_changelog(world.sense())).prompt == prompt
 
 
@@ -147,29 +161,36 @@ def test_what_is_only_a_release(subject: str, routine: bool) -> None:
     assert (ROUTINE.match(subject) is not None) is routine
 
 
-def test_unpushed_commits_are_reviewed(world: World, repository: Repository, tmp_path: Path) -> None:
-    assert review_unpushed(world.sense()) == [], "there is nobody to push to"
+def test_unpushed_commits_wait_for_two_days(world: World, repository: Repository, tmp_path: Path) -> None:
+    assert waiting_work(world.sense()) == [], "there is nobody to push to"
     repository.git("clone", "-q", ".", str(tmp_path / "clone"))
     clone = Repository(tmp_path / "clone")
     world.path = clone.path
-    assert review_unpushed(world.sense()) == []
-    dated_commit(clone, "mine", {"c.py": "1"}, NOW - DAY)
-    proposal = only(review_unpushed(world.sense()))
-    assert proposal.prompt == "Review the commit not pushed to origin/main yet"
+    assert waiting_work(world.sense()) == []
+    dated_commit(clone, "mine", {"c.py": "1"}, NOW - 2 * DAY + timedelta(seconds=1))
+    assert waiting_work(world.sense()) == []
+    world.now += timedelta(seconds=1)
+    proposal = only(waiting_work(world.sense()))
+    assert proposal.prompt == "Look through the commit to push"
+    assert proposal.reasoning == "1 commit is not pushed to origin/main, the oldest since 3 January."
     assert proposal.parameters == {"upstream": "origin/main"}
-    dated_commit(clone, "mine too", {"c.py": "2"}, NOW - DAY)
-    assert only(review_unpushed(world.sense())).prompt == "Review the 2 commits not pushed to origin/main yet"
+    dated_commit(clone, "mine too", {"c.py": "2"}, NOW)
+    assert only(waiting_work(world.sense())).prompt == "Look through the 2 commits to push"
 
 
-def test_a_branch_without_upstream_is_reviewed_against_the_base(world: World, repository: Repository) -> None:
-    branch(repository, "feature/x", NOW - DAY)
+def test_a_branch_without_upstream_waits_beside_its_base(world: World, repository: Repository) -> None:
+    branch(repository, "feature/x", NOW - 3 * DAY)
     repository.git("checkout", "-q", "feature/x")
-    assert only(review_unpushed(world.sense())).prompt == "Review the commit that main does not have"
+    proposal = only(waiting_work(world.sense()))
+    assert proposal.prompt == "Look through the commit of this branch"
+    assert "on this branch alone, not in main" in proposal.reasoning
 
 
 def test_in_the_evening_the_day_is_summed_up(world: World, repository: Repository) -> None:
     dated_commit(repository, "today", {"cart.py": "3"}, NOW)
-    assert summarise_day(world.sense()) == []
+    for hour in (2, 5, 12, 16):
+        world.now = NOW.replace(hour=hour)
+        assert summarise_day(world.sense()) == []
     world.now = EVENING
     proposal = only(summarise_day(world.sense()))
     assert proposal.prompt == "Sum up today: 1 commit"
@@ -188,28 +209,28 @@ def test_in_the_evening_the_day_is_summed_up(world: World, repository: Repositor
 @pytest.mark.parametrize(
     ("read", "prompt", "reasoning"),
     [
-        (3, "Sum up today: 2 commits", "The day began with “first today”."),
+        (3, "Sum up today: 2 commits", "The latest was “second today”."),
         (2, "Sum up today: at least 2 commits", "The latest was “second today”."),
     ],
 )
 def test_where_the_day_began_before_what_was_read_it_says_at_least(
     world: World, repository: Repository, monkeypatch: pytest.MonkeyPatch, read: int, prompt: str, reasoning: str
 ) -> None:
-    monkeypatch.setattr(git_reader, "RECENT", read)
+    monkeypatch.setattr(reader, "RECENT", read)
     dated_commit(repository, "first today", {"cart.py": "3"}, NOW)
     dated_commit(repository, "second today", {"cart.py": "4"}, NOW)
     world.now = EVENING
     proposal = only(summarise_day(world.sense()))
     assert (proposal.prompt, proposal.reasoning) == (prompt, reasoning)
-    assert prompt.removeprefix("Sum up today: ") in str(proposal.signals)
 
 
-def test_after_days_off_the_last_day_of_work_is_summed_up(world: World) -> None:
-    proposal = only(summarise_day(world.sense()))
-    assert proposal.prompt == "Sum up the last day of work here, 3 January: 1 commit"
-    assert proposal.parameters["since"] == "2026-01-03T05:00:00+00:00"
-    world.now += DAY
-    assert only(summarise_day(world.sense())).fingerprint == proposal.fingerprint
+def test_a_day_without_work_of_your_own_is_not_summed_up(world: World, repository: Repository) -> None:
+    world.now = EVENING
+    assert summarise_day(world.sense()) == [], "nothing was committed today"
+    repository.git("config", "user.email", "somebody@example.com")
+    dated_commit(repository, "of somebody else", {"cart.py": "3"}, NOW)
+    repository.git("config", "user.email", "me@example.com")
+    assert summarise_day(world.sense()) == []
 
 
 @pytest.mark.parametrize(
@@ -235,58 +256,55 @@ def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
 
 
 def test_changed_files_are_linted(world: World, repository: Repository) -> None:
+    assert lint(*world.top()) == [], "nothing changed"
     repository.write("cart.py", "3")
     repository.write("notes.md", "3")
-    proposal = only(lint(world.sense()))
-    assert proposal.prompt == "Lint the uncommitted file with ruff"
+    proposal = only(lint(*world.top()))
+    assert proposal.prompt == "Lint cart.py with ruff"
     assert proposal.parameters == {"paths": ["cart.py"]}
-    world.tool = ToolFound("pytest", (".py",))
-    assert lint(world.sense()) == []
+    world.project = made_project(linter="")
+    assert lint(*world.top()) == []
 
 
-def test_a_clean_tree_is_linted_once_for_its_latest_commits(world: World) -> None:
-    assert only(lint(world.sense())).prompt == "Lint the file that the latest commits touched, with ruff"
+def test_what_is_not_pushed_is_linted_once(world: World, repository: Repository) -> None:
+    branch(repository, "feature", NOW - DAY)
+    repository.git("checkout", "-q", "feature")
+    proposal = only(lint(*world.top()))
+    assert proposal.prompt == "Lint feature.py with ruff"
+    assert proposal.reasoning == "1 source file changed and not pushed yet; only new findings are told."
     world.sessions = [session("lint")]
-    assert lint(world.sense()) == []
+    assert lint(*world.top()) == []
 
 
 def test_findings_are_mended_once(world: World) -> None:
-    assert fix_lint(world.sense()) == []
+    assert fix_lint(*world.top()) == []
     world.sessions = [session("lint", summary="ruff found nothing in 3 files")]
-    assert fix_lint(world.sense()) == []
+    assert fix_lint(*world.top()) == []
     found = session("lint", summary="ruff: 4 findings in 2 files (F401 3, E501 1)")
     world.sessions = [found]
-    proposal = only(fix_lint(world.sense()))
-    assert proposal.prompt == "Let ruff mend what it found where that is safe"
+    proposal = only(fix_lint(*world.top()))
+    assert proposal.prompt == "Fix what ruff found where that is safe"
     assert proposal.reasoning.startswith("4 findings at 08:30")
     later = session("fix_lint")
     object.__setattr__(later, "created_at", NOW)
     world.sessions = [later, found]
-    assert fix_lint(world.sense()) == []
+    assert fix_lint(*world.top()) == []
 
 
 # -- every proposal -------------------------------------------------------------------------------------------------
 
 
-def test_a_fresh_clone_has_three_to_eight_cards_at_any_hour(
-    world: World, repository: Repository, tmp_path: Path
-) -> None:
-    repository.git("tag", "v1", "HEAD~1")
-    branch(repository, "idea", NOW - DAY)
-    branch(repository, "other", NOW - DAY)
+def test_a_fresh_clone_has_one_upkeep_card_at_any_hour(world: World, repository: Repository, tmp_path: Path) -> None:
     repository.git("clone", "-q", ".", str(tmp_path / "clone"))
     world.path = tmp_path / "clone"
     for hour in (3, 9, 14, 20):
         world.now = NOW.replace(hour=hour)
-        kinds = [proposal.kind for proposal in propose(world.sense())]
-        assert 3 <= len(kinds) <= 8
-        assert {"run_tests", "lint", "forecast_conflicts"} <= set(kinds)
+        assert [proposal.kind for proposal in propose(world.sense())] == ["first_run"]
 
 
-def test_a_clone_with_nothing_but_one_commit_and_no_tools(repository: Repository) -> None:
+def test_where_nothing_is_wrong_and_nothing_can_run_nothing_is_offered(repository: Repository) -> None:
     dated_commit(repository, "one", {"README": "1"}, NOW - 3 * DAY)
-    proposals = propose(World(repository.path, tool=None).sense())
-    assert [proposal.kind for proposal in proposals] == ["summarise_day"]
+    assert propose(World(repository.path, project=None).sense()) == []
 
 
 def test_before_the_first_commit_only_what_makes_sense(repository: Repository) -> None:
@@ -314,10 +332,11 @@ def busy(world: World, repository: Repository) -> list[Proposal]:
 
 def test_what_holds_of_every_proposal(world: World, repository: Repository) -> None:
     proposals = busy(world, repository)
-    assert len({proposal.kind for proposal in proposals}) >= 9
+    assert len({proposal.kind for proposal in proposals}) >= 6
     assert len({proposal.fingerprint for proposal in proposals}) == len(proposals)
     for proposal in proposals:
-        assert proposal.flow == proposal.kind
+        assert proposal.flow == KINDS[proposal.kind].flow
+        assert proposal.tier is KINDS[proposal.kind].tier
         assert proposal.workspace == str(world.path)
         assert [found.name for found in proposal.signals] == list(WEIGHTS)
         assert all(0.0 <= found.relevance <= 1.0 and found.evidence for found in proposal.signals)
@@ -327,7 +346,7 @@ def test_what_holds_of_every_proposal(world: World, repository: Repository) -> N
         assert proposal.evidence_at is not None
         assert proposal.usual_hours > 0
         json.dumps([dict(proposal.facts), dict(proposal.parameters)])
-        FLOWS[proposal.kind].parameters.model_validate(dict(proposal.parameters))
+        FLOWS[proposal.flow or ""].parameters.model_validate(dict(proposal.parameters))
 
 
 def test_facts_do_not_depend_on_the_time(world: World, repository: Repository) -> None:
@@ -357,7 +376,7 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, re
     for proposal in propose(world.sense()):
         shown = proposal.prompt + proposal.reasoning + "".join("".join(found.evidence) for found in proposal.signals)
         assert not any(ord(character) < 32 or character == "\u202e" for character in shown)
-        FLOWS[proposal.kind].parameters.model_validate(dict(proposal.parameters))
+        FLOWS[proposal.flow or ""].parameters.model_validate(dict(proposal.parameters))
         given = json.dumps(dict(proposal.parameters), ensure_ascii=False)
         given.encode()
         assert "\x1b" not in given

@@ -11,22 +11,22 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.flows import FLOWS
 from engine.prediction.collectors.github import GitHub
-from engine.prediction.context import ToolFound
 from engine.prediction.templates import propose
 from engine.prediction.templates.tests import (
     bisect,
     check_clean_head,
+    failing_ci,
     flipped_tests,
     hunt_flakes,
-    repetitions,
     rerun_failing,
     run_tests,
     short_test,
+    still_red,
     verdict_on,
 )
-from engine.values import Proposal, SessionState
+from engine.values import Proposal, SessionState, Tier
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, touch
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, touch
 from tests.prediction.test_collectors_github import answering
 
 CART = "tests/test_cart.py::TestCart::test_cart"
@@ -59,20 +59,26 @@ def only(proposals: list[Proposal]) -> Proposal:
 # -- run_tests ------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_run_is_of_the_whole_suite(world: World) -> None:
-    whole = only(run_tests(world.sense()))
-    assert whole.prompt == "Run the test suite once, so that later runs have something to compare with"
+def test_the_first_run_is_upkeep_while_nothing_changed(world: World) -> None:
+    whole = only(run_tests(*world.top()))
+    assert (whole.kind, whole.tier) == ("first_run", Tier.UPKEEP)
+    assert whole.prompt == "Run the test suite once with pytest"
     assert whole.parameters == {"paths": []}
 
 
-def test_the_first_run_where_pytest_is_missing_says_what_to_install(world: World) -> None:
-    world.tool = ToolFound(installs="uv add --dev pytest")
-    missing = only(run_tests(world.sense()))
-    assert missing.reasoning == (
-        "Its tests need pytest, which is not installed here: first `uv add --dev pytest`, then approve this."
-    )
-    world.tool = ToolFound("pytest", where="/srv/shop/.venv/bin/python")
-    assert only(run_tests(world.sense())).fingerprint != missing.fingerprint, "it is made anew, when it can run"
+def test_without_a_known_run_the_tests_of_what_is_not_committed_or_not_pushed(
+    world: World, repository: Repository
+) -> None:
+    repository.git("checkout", "-q", "-b", "feature")
+    dated_commit(repository, "mine", {"tax.py": "2"}, NOW - HOUR)
+    unpushed = only(run_tests(*world.top()))
+    assert (unpushed.kind, unpushed.tier) == ("run_tests", Tier.CHECK)
+    assert unpushed.prompt == "Run the tests of tax.py"
+    assert unpushed.reasoning == "Not pushed yet: tax.py. No test run is known here."
+    repository.write("tests/test_new.py", "def test_new(): pass")
+    uncommitted = only(run_tests(*world.top()))
+    assert uncommitted.parameters == {"paths": ["tests/test_new.py"]}
+    assert uncommitted.reasoning == "Not committed yet: tests/test_new.py. No test run is known here."
 
 
 def test_modules_changed_since_the_last_run(world: World, repository: Repository, older: str, head: str) -> None:
@@ -81,9 +87,9 @@ def test_modules_changed_since_the_last_run(world: World, repository: Repository
     touch(repository.path / "tax.py", NOW - 3 * HOUR)
     repository.write("new/shop.py", "2")
     repository.write("notes.md", "2")
-    proposal = only(run_tests(world.sense()))
-    assert proposal.prompt == "Run the tests of the 3 modules changed since the last run"
-    assert proposal.reasoning == "cart.py, new/shop.py and 1 more changed since yesterday 08:30 (10 passed)."
+    proposal = only(run_tests(*world.top()))
+    assert proposal.prompt == "Run the tests of cart.py, new/shop.py and 1 more"
+    assert proposal.reasoning == "cart.py, new/shop.py and tax.py changed since yesterday 08:30 (10 passed)."
     assert proposal.parameters == {"paths": ["cart.py", "new/shop.py", "tax.py"]}
     assert proposal.evidence_at == NOW - 3 * HOUR
     assert proposal.channel == "koji-core"
@@ -94,46 +100,28 @@ def test_the_same_state_is_the_same_card_later_and_another_change_is_another(
 ) -> None:
     world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     repository.write("tax.py", "2")
-    first = only(run_tests(world.sense()))
+    first = only(run_tests(*world.top()))
     world.now += 3 * HOUR
     repository.write("tax.py", "3")
-    assert only(run_tests(world.sense())).fingerprint == first.fingerprint
+    assert only(run_tests(*world.top())).fingerprint == first.fingerprint
     repository.write("cart.py", "3")
-    assert only(run_tests(world.sense())).fingerprint != first.fingerprint
-
-
-def test_one_module_is_one_module_and_other_tools_speak_of_files(
-    world: World, repository: Repository, head: str
-) -> None:
-    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
-    repository.write("tax.py", "2")
-    assert only(run_tests(world.sense())).prompt == "Run the tests of the module changed since the last run"
-    world.tool = ToolFound("make")
-    assert only(run_tests(world.sense())).prompt == "Run the tests of the file changed since the last run"
+    assert only(run_tests(*world.top())).fingerprint != first.fingerprint
 
 
 def test_too_many_changes_are_the_whole_suite(world: World, repository: Repository, head: str) -> None:
     world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     for number in range(51):
         repository.write(f"many/m{number}.py", "1")
-    proposal = only(run_tests(world.sense()))
-    assert proposal.prompt == "Run the whole suite: 51 modules changed since the last run"
+    proposal = only(run_tests(*world.top()))
+    assert proposal.prompt == "Run the whole suite: 51 files changed"
     assert proposal.parameters == {"paths": []}
 
 
 def test_nothing_changed_nothing_to_run(world: World, repository: Repository, head: str) -> None:
     world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
-    assert run_tests(world.sense()) == []
+    assert run_tests(*world.top()) == []
     repository.write("notes.md", "2")
-    assert run_tests(world.sense()) == []
-
-
-def test_only_parts_ran_on_this_head(world: World, repository: Repository, head: str, older: str) -> None:
-    tree = repository.git("rev-parse", "HEAD^{tree}")
-    world.runs = [MadeRun(head, tree=tree, full=False), MadeRun(older, ran_at=NOW - 25 * HOUR)]
-    proposal = only(run_tests(world.sense()))
-    assert proposal.prompt == "Run the whole suite on the present HEAD"
-    assert "the last full run was yesterday 08:30" in proposal.reasoning
+    assert run_tests(*world.top()) == []
 
 
 def test_failing_ci_asks_for_a_run_here(
@@ -145,14 +133,14 @@ def test_failing_ci_asks_for_a_run_here(
     world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
     world.sense()
     world.github.settle(10)
-    assert only(run_tests(world.sense())).prompt == "CI fails on feature/x: run the whole suite here"
+    assert only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
 
 
 def test_without_a_test_tool_there_are_no_test_cards(world: World, repository: Repository, head: str) -> None:
     repository.write("tax.py", "2")
     world.runs = [MadeRun(head, failing=(CART,), durations=((CART, 1.0),))]
-    for tool in (None, ToolFound(linter="ruff"), ToolFound(installs="uv sync")):
-        world.tool = tool
+    for tool in (None, made_project(""), made_project("", "", lacks="pytest")):
+        world.project = tool
         kinds = {proposal.kind for proposal in propose(world.sense())}
         assert not kinds & {"run_tests", "bisect", "hunt_flakes", "check_clean_head"}
 
@@ -170,9 +158,9 @@ def red_head(head: str, older: str) -> list[MadeRun]:
 
 def test_a_red_head_is_bisected_from_the_commit_that_was_green(world: World, head: str, older: str) -> None:
     world.runs = red_head(head, older)
-    proposal = only(bisect(world.sense()))
-    assert proposal.prompt == "HEAD is red since 07:30: bisect `test_cart`"
-    assert proposal.reasoning == f"It passed at {older[:7]} (yesterday 07:30) and fails at HEAD."
+    proposal = only(bisect(*world.top()))
+    assert proposal.prompt == "Confirm that “two” broke `test_cart`"
+    assert proposal.reasoning == "It passed one commit before (yesterday 07:30) and fails since."
     assert proposal.parameters == {"test": CART, "good": older, "bad": head}
     assert proposal.evidence_at == NOW - 2 * HOUR
 
@@ -198,40 +186,39 @@ def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: s
         change(runs, 2, failing=(CART,)),  # red already
     ):
         world.runs = case
-        assert bisect(world.sense()) == []
+        assert bisect(*world.top()) == []
 
 
 def test_a_part_that_contained_the_test_is_evidence(world: World, head: str, older: str) -> None:
     world.runs = change(red_head(head, older), 2, full=False, durations=((CART, 0.1),))
-    assert bisect(world.sense())
+    assert bisect(*world.top())
 
 
 def test_an_unreliable_test_is_not_bisected_but_hunted(world: World, head: str, older: str) -> None:
     flip = MadeRun(head, tree="t2", ran_at=NOW - 3 * HOUR)
     runs = red_head(head, older)
     world.runs = [*runs[:2], flip, runs[2]]
-    context = world.sense()
-    assert bisect(context) == []
-    proposal = only(hunt_flakes(context))
-    assert proposal.prompt == "`test_cart` failed and passed on the same files: rerun it 20 times"
+    context, part = world.top()
+    assert bisect(context, part) == []
+    proposal = only(hunt_flakes(context, part))
+    assert proposal.prompt == "Run test_cart 20 times: unreliable?"
     assert proposal.parameters == {"tests": [CART], "times": 20}
 
 
 def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: str, repository: Repository) -> None:
     world.runs = [MadeRun(head, failing=(CART, "tests/test_tax.py::test_tax"), tree="t2")]
     repository.git("tag", "v1.2", "HEAD")
-    assert bisect(world.sense()) == [], "HEAD is the tag"
+    assert bisect(*world.top()) == [], "HEAD is the tag"
     repository.git("tag", "-d", "v1.2")
     repository.git("tag", "v1.2", "HEAD~1")
-    proposal = only(bisect(world.sense()))
-    assert proposal.prompt == "HEAD is red: look back to v1.2 for what broke `test_cart`"
+    proposal = only(bisect(*world.top()))
+    assert proposal.prompt == "Find what broke `test_cart`: look back to v1.2"
     assert proposal.reasoning == (
-        "It fails at HEAD, with 1 other, no green run of it is known; if it passes at v1.2, the commit since broke it."
+        "It fails at HEAD, with 1 other. No passing run of it is known; v1.2 may have passed."
     )
     assert proposal.parameters == {"test": CART, "good": "v1.2", "bad": head}
-    assert only(hunt_flakes(world.sense())).facts["tests"], "a guess does not keep it from being hunted"
     world.runs = [dataclasses.replace(world.runs[0], clean=False)]
-    assert bisect(world.sense()) == [], "red with local edits"
+    assert bisect(*world.top()) == [], "red with local edits"
 
 
 def test_what_a_bisect_found_is_not_asked_again(world: World, repository: Repository, head: str, older: str) -> None:
@@ -240,14 +227,13 @@ def test_what_a_bisect_found_is_not_asked_again(world: World, repository: Reposi
     for runs in ([MadeRun(head, failing=(CART,), tree="t2")], red_head(head, older)):
         world.runs = [answer, *runs]
         world.sessions = [session("bisect", SessionState.FAILED)]
-        assert only(bisect(world.sense())), "it did not get so far"
+        assert only(bisect(*world.top())), "it did not get so far"
         world.sessions = [session("bisect")]
-        assert bisect(world.sense()) == []
-        assert hunt_flakes(world.sense()) == []
+        assert bisect(*world.top()) == []
     repository.commit("three", {"cart.py": "3"})
     now = repository.git("rev-parse", "HEAD")
     world.runs = [MadeRun(now, failing=(CART,), tree="t3"), *world.runs]
-    assert only(bisect(world.sense())), "another HEAD is another question"
+    assert only(bisect(*world.top())), "another HEAD is another question"
 
 
 def test_a_tag_on_another_line_of_history_is_not_looked_back_to(
@@ -258,59 +244,32 @@ def test_a_tag_on_another_line_of_history_is_not_looked_back_to(
     repository.commit("side", {"side.py": "1"})
     repository.git("tag", "v9")
     repository.git("checkout", "-q", "main")
-    assert bisect(world.sense()) == []
+    assert bisect(*world.top()) == []
 
 
 # -- hunt_flakes ----------------------------------------------------------------------------------------------------
 
 
-def test_the_slowest_tests_are_hunted(world: World, head: str) -> None:
-    timed = tuple((f"tests/test_a.py::test_{number}", 5.0 - number) for number in range(5))
-    world.runs = [MadeRun(head, durations=timed)]
-    proposal = only(hunt_flakes(world.sense()))
-    assert proposal.prompt == "Rerun the 4 slowest tests 20 times for flakiness"
-    assert proposal.parameters == {"tests": [name for name, _ in timed[:4]], "times": 20}
-    world.runs = [MadeRun(head, durations=timed[:1])]
-    assert only(hunt_flakes(world.sense())).prompt == "Rerun the slowest test 20 times for flakiness"
-    world.runs = [MadeRun(head, durations=(("tests/test_a.py::test_quick", 0.04),))]
-    assert hunt_flakes(world.sense()) == []
-
-
-def test_a_red_run_that_cannot_be_bisected_is_looked_into(world: World, repository: Repository, head: str) -> None:
+def test_a_red_run_after_which_nothing_changed_is_looked_into(world: World, repository: Repository, head: str) -> None:
     tree = repository.git("rev-parse", "HEAD^{tree}")
     world.runs = [MadeRun(head, failing=(CART,), tree=tree)]
-    proposal = only(hunt_flakes(world.sense()))
-    assert proposal.prompt == "Rerun `test_cart` 5 times: broken or unreliable?"
+    proposal = only(still_red(*world.top()))
+    assert proposal.prompt == "Run `test_cart` alone and group the failures by cause"
     assert proposal.reasoning == "1 failed, 10 passed at 08:30, and nothing changed since."
-    assert proposal.parameters == {"tests": [CART], "times": 5}
+    assert proposal.parameters == {"tests": [CART]}
     world.runs = [MadeRun(head, failing=("a", "b"), tree=tree)]
-    assert only(hunt_flakes(world.sense())).prompt == "Rerun the 2 failing tests 5 times: broken or unreliable?"
-    world.runs = [MadeRun(head, failing=tuple("abcdef"), tree=tree)]
-    assert hunt_flakes(world.sense()) == []
+    assert only(still_red(*world.top())).prompt == "Run the 2 failing tests alone and group the failures by cause"
     world.runs = [MadeRun(head, failing=(CART,), tree=tree)]
     repository.write("tax.py", "2")
-    assert hunt_flakes(world.sense()) == []
+    assert still_red(*world.top()) == []
+    world.project = made_project("make")
+    assert still_red(*world.top()) == []
 
 
-def test_a_red_run_that_can_be_bisected_is_not_hunted(world: World, head: str, older: str) -> None:
-    world.runs = red_head(head, older)
-    assert hunt_flakes(world.sense()) == []
-
-
-def test_no_hunt_on_red_on_nothing_and_where_tests_have_no_names(world: World, head: str) -> None:
-    timed = MadeRun(head, durations=((CART, 1.0),))
-    many = tuple("abcdef")
-    for runs in ([], [MadeRun(head)], [dataclasses.replace(timed, failing=many)]):
+def test_no_hunt_without_a_flip(world: World, head: str, older: str) -> None:
+    for runs in ([], [MadeRun(head)], red_head(head, older), [MadeRun(head, durations=((CART, 9.0),))]):
         world.runs = runs
-        assert hunt_flakes(world.sense()) == []
-    world.runs = [timed]
-    world.tool = ToolFound("make", exact=False)
-    assert hunt_flakes(world.sense()) == []
-
-
-@pytest.mark.parametrize(("seconds", "times"), [(0.0, 20), (45.0, 20), (45.1, 19), (300.0, 3), (900.0, 3)])
-def test_slow_tests_are_repeated_less_often(seconds: float, times: int) -> None:
-    assert repetitions(seconds) == times
+        assert hunt_flakes(*world.top()) == []
 
 
 def test_what_a_run_says_of_a_test() -> None:
@@ -339,43 +298,46 @@ def test_short_names_of_tests() -> None:
 def test_does_head_pass_without_the_uncommitted_files(world: World, repository: Repository, head: str) -> None:
     repository.write("cart.py", "3")
     repository.write("new.py", "1")
-    proposal = only(check_clean_head(world.sense()))
+    proposal = only(check_clean_head(*world.top()))
     assert proposal.prompt == "Does HEAD pass without your 2 uncommitted files?"
-    assert proposal.reasoning == "cart.py and new.py: others get main without them."
+    assert proposal.reasoning == "Others get main without cart.py and new.py."
     assert proposal.parameters == {"files": ["cart.py", "new.py"]}
     (repository.path / "new.py").unlink()
-    assert only(check_clean_head(world.sense())).prompt == "Does HEAD pass without your uncommitted file?"
+    assert only(check_clean_head(*world.top())).prompt == "Does HEAD pass without your uncommitted file?"
 
 
 def test_not_asked_when_known_when_clean_or_in_the_middle_of_a_merge(
     world: World, repository: Repository, head: str
 ) -> None:
-    assert check_clean_head(world.sense()) == []
+    assert check_clean_head(*world.top()) == []
     repository.write("cart.py", "3")
     world.runs = [MadeRun(head)]
-    assert check_clean_head(world.sense()) == []
+    assert check_clean_head(*world.top()) == []
     for unknown in (MadeRun(head, clean=False), MadeRun(head, full=False)):
         world.runs = [unknown]
-        assert check_clean_head(world.sense())
+        assert check_clean_head(*world.top())
     (repository.path / ".git/MERGE_HEAD").write_text(head)
-    assert check_clean_head(world.sense()) == []
+    assert check_clean_head(*world.top()) == []
 
 
 def test_not_asked_while_the_tests_lack_what_they_need(world: World, repository: Repository, head: str) -> None:
     repository.write("cart.py", "3")
     world.sessions = [session(state=SessionState.CANNOT_RUN)]
-    assert check_clean_head(world.sense()) == []
+    assert check_clean_head(*world.top()) == []
     world.sessions = [session(), session(state=SessionState.CANNOT_RUN)]  # it is there since
-    assert check_clean_head(world.sense())
+    assert check_clean_head(*world.top())
 
 
-def test_what_failed_is_offered_again(world: World, head: str) -> None:
-    assert rerun_failing(world.sense()) == [], "no run is known"
+def test_what_failed_is_offered_again_once_something_changed(world: World, repository: Repository, head: str) -> None:
+    assert rerun_failing(*world.top()) == [], "no run is known"
     world.runs = [MadeRun(head)]
-    assert rerun_failing(world.sense()) == [], "it was green"
+    assert rerun_failing(*world.top()) == [], "it was green"
     failing = (CART, "tests/test_tax.py::test_tax")
     world.runs = [MadeRun(head, failing=failing)]
-    proposal = only(rerun_failing(world.sense()))
-    assert proposal.prompt == "Run the 2 failing tests again"
+    assert rerun_failing(*world.top()) == [], "nothing changed since"
+    repository.write("cart.py", "3")
+    proposal = only(rerun_failing(*world.top()))
+    assert proposal.prompt == "Run the 2 failed tests again"
+    assert proposal.reasoning == "2 failed, 10 passed at 08:30; cart.py changed since."
     assert (proposal.flow, proposal.kind) == ("run_tests", "rerun_failing")
     assert proposal.parameters == {"tests": list(failing)}

@@ -23,7 +23,7 @@ from engine import open_engine
 from engine.clock import FakeClock
 from engine.engine import Engine, StandIns
 from engine.home import Home
-from engine.values import Card, SessionView
+from engine.values import Card, CheckResult, SessionView
 from tests.conftest import MONDAY_MORNING, Repository
 
 ENDS_WITHIN = 120.0
@@ -132,12 +132,26 @@ class Situation:
         """A run of the whole suite, as the operator asks for it; so later runs have something to compare with."""
         return self.approve(self.engine.cards.propose("run_tests", workspace=str(self.path)))
 
+    def ran(self, *failing: str, passed: int = 1) -> None:
+        """That the whole suite ran on the present files, stored as such a run is: what happened before."""
+        self.git("add", "-A")
+        tree = self.git("write-tree")
+        self.git("reset", "-q")
+        clean = not self.git("status", "--porcelain")
+        check = CheckResult("pytest", passed, len(failing), failing=failing)
+        self.engine.database.write(
+            lambda tx: self.engine.runs.record(
+                tx, session_id="before", workspace=str(self.path), check=check, head=self.git("rev-parse", "HEAD"),
+                tree=tree, clean=clean, full=True,
+            )
+        )  # fmt: skip
+
     def kinds(self) -> list[str]:
         return [card.kind for card in self.cards()]
 
     def transcript(self, view: SessionView) -> str:
         """All that the session said."""
-        return "\n".join(line.text for line in self.engine.transcripts.lines(view.id))
+        return "\n".join(line.text for line in self.engine.sessions.transcript(view.id))
 
 
 @pytest.fixture

@@ -5,12 +5,14 @@ from __future__ import annotations
 from engine.values import Tier
 from tests.situations.conftest import Situation
 
+TEST = "tests/test_cart.py::test_total"
+
 
 def test_the_last_commit_broke_a_test(monday: Situation) -> None:
     monday.shop()
-    monday.tested()
+    monday.ran()
     culprit = monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.01)
-    monday.tested()
+    monday.ran(TEST, passed=0)
 
     first = monday.first()
     assert (first.kind, first.tier) == ("bisect", Tier.BROKEN)

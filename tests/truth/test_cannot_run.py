@@ -120,8 +120,9 @@ OTHERS = [
          "`ffmpeg-not-here` is not installed", needs=NODE),
     Case("a host that a test of node asks", npm("test", "node --test", "test('a', (t, done) => {"
          " require('http').get('http://host.invalid').on('error', done); });"), "there is no network", needs=NODE),
-    Case("npm", npm("test", "node --test"), "looked for npm on the PATH", "install npm", without=("npm",)),
-    Case("go", {"go.mod": "module x\n\ngo 1.19\n"}, "looked for go on the PATH", "https://go.dev/dl", without=("go",)),
+    Case("npm", npm("test", "node --test"), "looked for npm on the PATH", "install Node.js", without=("npm",)),
+    Case("go", {"go.mod": "module x\n\ngo 1.19\n", "x_test.go": ""},
+         "looked for go on the PATH", "https://go.dev/dl", without=("go",)),
     Case("a module of go", {"go.mod": "module x\n\ngo 1.19\n\nrequire example.invalid/y v1.0.0\n",
          "x_test.go": 'package x\n\nimport "testing"\nimport _ "example.invalid/y"\n\nfunc TestX(*testing.T) {}\n'},
          "example.invalid", needs=("go",)),
@@ -131,7 +132,7 @@ OTHERS = [
          "src/lib.rs": ""}, "there is no network", needs=("cargo",)),
     Case("a subcommand of cargo", makefile("test", "cargo nosuchcommand"), "`cargo-nosuchcommand` is not installed",
          needs=("cargo",)),
-    Case("a linter that is configured", {"ruff.toml": "", "a.py": ""}, "no linter: looked for ruff", "ruff",
+    Case("a linter that is configured", {"ruff.toml": "", "a.py": ""}, "no linter: looked for ruff", "pip install ruff",
          flow="lint", without=("ruff",)),
 ]  # fmt: skip
 

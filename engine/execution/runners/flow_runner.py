@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
+from engine.execution.environments import put_in_place, reaching
 from engine.execution.ground import UNDO_NOTES, Grounds, bounded
 from engine.execution.live import LiveSession
 from engine.execution.runners.base import RunnerResult
-from engine.execution.runners.flow import Flow, Job, Place
+from engine.execution.runners.flow import Flow, FlowUnable, Job, Place
 from engine.execution.runners.flows.learned import LearnedFlow
-from engine.execution.runners.flows.lint import Lint
+from engine.execution.runners.flows.prepare_environment import PrepareEnvironment
+from engine.execution.runners.flows.update_lock import UpdateLock
 from engine.execution.runners.parameters import edited, validated
+from engine.execution.runners.toolchains.installing import Installation
 from engine.values import Assignment, Refusal, RunnerInfo, SessionView
 
 NO_PROSE = "it names no flow, and no runner that takes prose is configured"
@@ -32,17 +37,23 @@ class FlowRunner:
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether there is such a flow and it takes these parameters, and what it would leave behind."""
         try:
-            flow, _ = self._resolve(assignment)
-            place = _place(flow, Path(assignment.workspace))
+            flow, parameters = self._resolve(assignment)
+            installation = _installation(flow, parameters, Path(assignment.workspace))
         except Refusal as refusal:
             return RunnerInfo(takes=False, reason=refusal.message)
-        return RunnerInfo(
+        except FlowUnable as unable:
+            return RunnerInfo(takes=False, reason=str(unable))
+        info = RunnerInfo(
             takes=True,
-            check_only=place is not Place.CHANGE_SET,
-            undo_note=UNDO_NOTES[place],
+            check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.INSTALL),
+            undo_note=UNDO_NOTES[flow.place],
             own_estimate=0,  # it asks no model
             does=flow.words if isinstance(flow, LearnedFlow) else "",
         )
+        if installation is None:
+            return info
+        undo = installation.undo if flow.place is Place.INSTALL else info.undo_note
+        return replace(info, undo_note=undo, hosts=installation.hosts, does=installation.words)
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment with edited parameters, and the prompt that says them."""
@@ -57,8 +68,10 @@ class FlowRunner:
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Run the flow to its end, or raise why not."""
         flow, parameters = self._resolve(live.assignment)
-        live.say(f"{flow.title} · sandbox: {live.sandbox.describe(network=live.confinement.network)}")
-        place = _place(flow, Path(live.assignment.workspace))
+        installation = _installation(flow, parameters, Path(live.assignment.workspace))
+        network, hosts = (False, installation.hosts) if installation else (live.confinement.network, ())
+        live.say(f"{flow.title} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
+        place = flow.place
         with self._grounds.take(live, place) as ground:
             job = Job(
                 workspace=Path(live.assignment.workspace),
@@ -67,9 +80,18 @@ class FlowRunner:
                 git=live.git(ground.git),
                 bench=live,
             )
-            result = flow.run(job)
+            with _installing(live, installation, place) if installation else nullcontext():
+                result = flow.run(job)
             wrote = self._grounds.discarded(live)
-            write = self._grounds.keep(live, view, ground, place, check=result.check, full=result.full)
+            write = self._grounds.keep(
+                live,
+                view,
+                ground,
+                place,
+                check=result.check,
+                full=result.full,
+                project=getattr(parameters, "project", ""),
+            )
         check = result.check and bounded(result.check, live.without_secrets)
         summary = f"{result.summary} · {wrote}" if wrote else result.summary
         return RunnerResult(summary, check, result.sound, result.facts, write)
@@ -91,6 +113,20 @@ class FlowRunner:
         return flow, validated(flow.name, flow.parameters, assignment.parameters)
 
 
-def _place(flow: Flow, workspace: Path) -> Place:
-    """Where a flow works in this workspace."""
-    return flow.place_in(workspace) if isinstance(flow, Lint) else flow.place
+def _installation(flow: Flow, parameters: Any, workspace: Path) -> Installation | None:
+    """What a flow that installs would do; None for every other. Raises `FlowUnable` for a command that is not
+    the project's own."""
+    return flow.installation(parameters, workspace) if isinstance(flow, (PrepareEnvironment, UpdateLock)) else None
+
+
+@contextmanager
+def _installing(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
+    """What a flow that installs needs: the network, and what it made put in place."""
+    live.say(installation.words)
+    with reaching(live, installation.hosts):
+        if place is Place.INSTALL:
+            with put_in_place(live, installation, Path(live.assignment.workspace)):
+                yield
+        else:
+            (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
+            yield

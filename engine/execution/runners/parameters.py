@@ -32,9 +32,10 @@ def validated(flow: str, model: type[BaseModel], values: Mapping[str, Any]) -> B
 
 def refused(flow: str, model: type[BaseModel], problem: str) -> Refusal:
     """What is wrong, with everything that would be right."""
-    accepted = "; ".join(_described(name, field) for name, field in model.model_fields.items())
+    fields = sorted(model.model_fields.items(), key=lambda named: not named[1].is_required())
+    accepted = "; ".join(_described(name, field) for name, field in fields)
     told = problem if problem.startswith(f"{flow} ") else f"{flow}: {problem}"
-    form = " ".join([flow, *(_formed(name, field) for name, field in model.model_fields.items())])
+    form = " ".join([flow, *(_formed(name, field) for name, field in fields)])
     return Refusal("bad_parameters", told, f"`{form}`, or a JSON object; {accepted or 'it has no parameters'}")
 
 

@@ -12,6 +12,7 @@ from engine.execution.sandbox.base import (
 from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.caches import Caches
 from engine.execution.sandbox.environment import (
+    CACHED_PACKAGES,
     PASSED,
     SECRET_PLACES,
     SECRET_POINTERS,
@@ -25,6 +26,7 @@ from engine.execution.sandbox.limits import disk_shortage
 from engine.execution.sandbox.places import furnish
 
 __all__ = [
+    "CACHED_PACKAGES",
     "PASSED",
     "PRIVATE",
     "SECRET_PLACES",

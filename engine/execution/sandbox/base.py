@@ -26,7 +26,9 @@ class Confinement:
     is `folder` itself, written to as if it were writable and all that is discarded with the session. `scratch` goes
     with the session and is never shown itself, only folders in it. `caches` are written. `readable` are further places
     to read, `writable` to write. `hidden` are secrets, not seen even inside a place that is shown. `variables` names
-    environment variables that commands inherit besides the usual ones.
+    environment variables that commands inherit besides the usual ones. `placed` are folders that are seen elsewhere
+    than they lie, and written: place inside, folder outside; only where something is laid over the tree. `prepared`:
+    `folder` is a worktree with an environment of its own, which is used instead of the tree's.
 
     `network`: any public host; `hosts` are those that are needed, "name" or "name:port". `gate` is the socket of the
     filter that leads to them and to nothing else (see `HostGate`); without it there is no way out.
@@ -43,6 +45,8 @@ class Confinement:
     hosts: tuple[str, ...] = ()
     gate: Path | None = None
     variables: tuple[str, ...] = ()
+    placed: tuple[tuple[Path, Path], ...] = ()
+    prepared: bool = False
 
     @property
     def discards(self) -> bool:

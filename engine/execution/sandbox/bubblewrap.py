@@ -147,7 +147,9 @@ class Bubblewrap:
             own_git = confinement.folder / ".git"
             if own_git.exists() and not own_git.is_symlink():
                 moved[own_git] = moved[confinement.folder] / ".git"
-            moved |= caches.in_tree(confinement)
+            placed = dict(confinement.placed)
+            kept = caches.in_tree(confinement)
+            moved |= {at: source for at, source in kept.items() if placed.keys().isdisjoint(at.parents)} | placed
         links = _links()
         planned = mounts.plan(confinement, (path for path in readable if str(path) not in links), moved)
         mounts.make_pinned((one for one in planned if one.kind is Kind.WRITE), confinement.tmp)

@@ -45,6 +45,16 @@ PASSED = frozenset(
 """The variables of the engine's own environment that a session inherits, besides LC_* and those that the workspace's
 settings name. Those that say where a tool keeps things are not among them: it finds them in its HOME (see `places`)."""
 
+CACHED_PACKAGES = {
+    "go": ("go-mod", "GOMODCACHE", "{}"),
+    "cargo": ("cargo-home", "CARGO_HOME", "{}"),
+    "maven": ("maven", "MAVEN_OPTS", "-Dmaven.repo.local={}"),
+    "gradle": ("gradle", "GRADLE_USER_HOME", "{}"),
+    "dotnet": ("nuget", "NUGET_PACKAGES", "{}"),
+}
+"""Tools that keep packages outside of the project: the folder among the caches, once an installation made it, and the
+variable that names it to the tool."""
+
 _CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
 
 
@@ -116,12 +126,28 @@ def session_environment(
         "HYPOTHESIS_STORAGE_DIRECTORY": str(caches / "hypothesis"),
         # A Java machine takes the operator's home from the system's list of users.
         "GRADLE_USER_HOME": str(confinement.home / ".gradle"),
+        **_installed(confinement),
     }
+
+
+def _installed(confinement: Confinement) -> dict[str, str]:
+    """Where tools find the packages that an installation put elsewhere than they look."""
+    found = {
+        variable: form.format(confinement.caches / folder)
+        for folder, variable, form in CACHED_PACKAGES.values()
+        if (confinement.caches / folder).is_dir()
+    }
+    for place in (confinement.folder, confinement.tree or confinement.folder):
+        if "BUNDLE_PATH" not in found and (place / "vendor" / "bundle" / "ruby").is_dir():
+            found["BUNDLE_PATH"] = str(place / "vendor" / "bundle")
+    return found
 
 
 def _with_own_virtual(variables: dict[str, str], confinement: Confinement) -> dict[str, str]:
     """`variables` with the project's virtual environment, if it has one, in place of the engine's."""
-    places = (confinement.tree or confinement.folder, confinement.folder)  # the operator's tree before a worktree of it
+    places = [confinement.tree or confinement.folder, confinement.folder]  # the operator's tree before a worktree of it
+    if confinement.prepared:
+        places.reverse()
     own = next((place / ".venv" for place in places if (place / ".venv" / "bin" / "python").exists()), None)
     ours = own_environment()
     path = variables.get("PATH", "").split(os.pathsep)

@@ -221,18 +221,25 @@ class HostGate:
 
     def _connect(self, rule: HostRule, request: _Request) -> socket.socket:
         found: list[Address] = []
-        for text in self._resolve(request.host, request.port):
+        where = joined(request.host, request.port)
+        try:
+            addresses = self._resolve(request.host, request.port)
+        except OSError as failed:
+            self._tell(f"{where} cannot be reached: {failed.strerror or failed}")
+            raise
+        for text in addresses:
             if (address := address_of(text)) is None:
                 continue
             if not rule.admits(address):
-                raise _Refused(f"{joined(request.host, request.port)} leads to {address}, which no session may reach")
+                raise _Refused(f"{where} leads to {address}, which no session may reach")
             found.append(address)
-        error: OSError = OSError(f"{request.host} has no address")
+        error: OSError = OSError("it has no address")
         for address in found:
             try:
                 return socket.create_connection((str(address), request.port), timeout=OPENING_SECONDS)
             except OSError as failed:
                 error = failed
+        self._tell(f"{where} cannot be reached: {error.strerror or error}")
         raise error
 
     def _opening(self, client: socket.socket, request: _Request, begun: bytes) -> bytes:

@@ -46,7 +46,8 @@ def plan(confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path
     tree, folder = confinement.tree, confinement.folder
     wanted = dict.fromkeys(confinement.hidden, Kind.HIDDEN)
     wanted |= dict.fromkeys(moved, Kind.WRITE)
-    wanted |= {path: Kind.READ for path in readable if tree is None or not path.is_relative_to(tree)}
+    shown = (folder,) if tree is None else (tree, folder)  # an environment that lies in these is seen with them
+    wanted |= {path: Kind.READ for path in readable if not any(path.is_relative_to(place) for place in shown)}
     if tree is not None:
         wanted[tree] = Kind.READ
     own = [confinement.files, confinement.home, confinement.caches]

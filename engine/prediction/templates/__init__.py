@@ -10,35 +10,90 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates import branches, due, history, quality, tests
+from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.kinds import is_heartbeat
+from engine.prediction.templates import (
+    branches,
+    due,
+    environments,
+    handing_over,
+    history,
+    kept,
+    operation,
+    own_changes,
+    pull_requests,
+    quality,
+    tests,
+    usual,
+)
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
+PartTemplate = Callable[[WorkspaceContext, Part], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
-    tests.bisect,
-    tests.still_red,
-    tests.rerun_failing,
+    operation.unfinished_operation,
     tests.failing_ci,
-    tests.run_tests,
-    tests.check_clean_head,
-    tests.hunt_flakes,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
+    kept.lost_commits,
+    kept.autosquash,
+    kept.old_stash,
+    pull_requests.pull_request,
     history.waiting_work,
-    history.draft_changelog,
+    usual.changes_together,
+    usual.draft_changelog,
+    usual.release_due,
     history.prepare_meeting,
     history.summarise_day,
-    quality.fix_lint,
-    quality.lint,
+    own_changes.leftovers,
+    own_changes.remove_leftovers,
+    own_changes.stale_docs,
+    own_changes.update_docs,
+    handing_over.let_agent_fix,
     due.heartbeat,
 )
+"""What is asked of a workspace as a whole."""
+
+PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+    environments.prepare_environment,
+    environments.update_lock,
+    tests.bisect,
+    tests.still_red,
+    tests.rerun_failing,
+    tests.run_tests,
+    tests.check_clean_head,
+    tests.hunt_flakes,
+    tests.quarantine,
+    tests.slower_tests,
+    own_changes.uncovered_lines,
+    quality.fix_lint,
+    quality.lint,
+)
+"""What is asked of each of its projects."""
+
+DURING_OPERATION: Final = frozenset(
+    (
+        "unfinished_operation",
+        "secret",
+        "large_file",
+        "reclaim_space",
+        "prepare_meeting",
+        "pull_request",
+        "summarise_day",
+    )
+)
+"""Kinds that hold also while a merge, rebase or the like is unfinished. The files are neither side's then, and HEAD may
+be anywhere: whatever else is seen of them is no ground for a card. What a heartbeat ordered stays, too."""
 
 
 def propose(context: WorkspaceContext) -> list[Proposal]:
     """Everything that the state of the workspace suggests, unranked; [] when git could not be read."""
     if context.git is None:
         return []
-    return [proposal for template in TEMPLATES for proposal in template(context)]
+    found = [proposal for template in TEMPLATES for proposal in template(context)]
+    found += [proposal for part in context.parts for template in PART_TEMPLATES for proposal in template(context, part)]
+    if not context.git.operation:
+        return found
+    return [one for one in found if one.kind in DURING_OPERATION or is_heartbeat(one.kind)]

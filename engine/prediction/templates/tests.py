@@ -2,97 +2,100 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
+from statistics import median
 from typing import Any
 
-from engine.prediction.context import Run, WorkspaceContext, result_words
-from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable, usable_names
-from engine.prediction.words import count, counted, listing, moment, plain
+from engine.execution.runners.toolchains.bound import Toolchain
+from engine.inspection.state import GitState
+from engine.prediction.context import Part, Run, WorkspaceContext, result_words
+from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, offer, oldest, usable, usable_names
+from engine.prediction.words import count, listing, moment, plain
 from engine.values import Proposal, SessionState
 
 TIMES = 20
+QUARANTINE = timedelta(days=14)
 FLIPPED = 5  # so many unreliable tests are hunted at once
 
 
-def run_tests(context: WorkspaceContext) -> list[Proposal]:
+def run_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The tests of what changed since the last run; where no run is known, of what is not pushed or not committed; else
     the whole suite, once."""
-    git, tool = context.git, context.test_tool
-    if git is None or git.operation or tool is None or not (git.head or git.files):
+    git, tool = context.git, part.tool
+    if git is None or git.operation or tool is None or part.project.lacks or not (git.head or git.files):
         return []
-    if not context.runs:
-        return _first_run(context)
-    changed = [file for file in context.changed if tool.tests(file.path) and usable(file.path)]
+    if not part.runs:
+        return _first_run(context, part, git, tool)
+    changed = [file for file in part.changed if part.tests(file.path) and usable(file.path)]
     if not changed:
         return []
-    last = context.runs[0]
+    last = part.runs[0]
+    when = moment(last.ran_at, context.local)
     return [
         _run(
             context,
+            part,
+            git,
             [file.path for file in changed],
-            f"{listing((file.path for file in changed), 3)} changed since {moment(last.ran_at, context.local)} "
-            f"({result_words(last.check)}).",
+            f"{listing((file.path for file in changed), 3)} changed since {when} ({result_words(last.check)}).",
             facts={"run": last.session_id or last.ran_at.isoformat()},
-            evidence_at=oldest(file.at for file in changed) or (git.recent[0].at if git.recent else None),
+            evidence_at=oldest(file.at for file in changed) or _newest(git),
         )
     ]
 
 
-def _first_run(context: WorkspaceContext) -> list[Proposal]:
-    git, tool = context.git, context.test_tool
-    assert git is not None
-    assert tool is not None
-    files = [file for file in git.files if not file.deleted and tool.tests(file.path)]
+def _first_run(context: WorkspaceContext, part: Part, git: GitState, tool: Toolchain) -> list[Proposal]:
+    files = [file for file in git.files if not file.deleted and part.tests(file.path)]
     uncommitted = usable_names(file.path for file in files)
-    unpushed = usable_names(path for path in git.own_files if tool.tests(path))
+    unpushed = usable_names(path for path in git.own_files if part.tests(path))
     for paths, told, at in (
         (uncommitted, "Not committed yet", oldest(file.modified_at for file in files)),
-        (unpushed, "Not pushed yet", _newest(context)),
+        (unpushed, "Not pushed yet", _newest(git)),
     ):
         if paths:
             told = f"{told}: {listing(paths, 3)}. No test run is known here."
-            return [_run(context, paths, told, facts={}, evidence_at=at)]
+            return [_run(context, part, git, paths, told, facts={}, evidence_at=at)]
     return [
         offer(
             context,
             "first_run",
-            f"Run the test suite once with {plain(tool.name, 20)}",
+            f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
             "No test run is known here. Later runs are compared with it.",
-            subject="first run",
-            facts={"tool": tool.name, "where": tool.where},
-            parameters={"paths": []},
-            evidence_at=_newest(context),
+            subject=part.about("first run"),
+            facts={"tool": tool.name, "where": tool.where, **part.parameters},
+            parameters={"paths": [], **part.parameters},
+            evidence_at=ALWAYS,
         )
     ]
 
 
-def _newest(context: WorkspaceContext) -> datetime | None:
-    return context.git.recent[0].at if context.git is not None and context.git.recent else None
+def _newest(git: GitState) -> datetime | None:
+    return git.recent[0].at if git.recent else None
 
 
 def _run(
     context: WorkspaceContext,
+    part: Part,
+    git: GitState,
     paths: Sequence[str],
     told: str,
     *,
     facts: Mapping[str, Any],
     evidence_at: datetime | None,
 ) -> Proposal:
-    git, tool = context.git, context.test_tool
-    assert git is not None
-    assert tool is not None
-    noun = "module" if tool.name == "pytest" else "file"
     whole = len(paths) > MOST_PATHS
-    files = count(len(paths), noun) if whole else counted(paths, noun)
     return offer(
         context,
         "run_tests",
-        f"Run the whole suite: {files} changed" if whole else f"Run the tests of {listing(paths)}",
+        f"Run the whole suite{part.within}: {count(len(paths), 'file')} changed"
+        if whole
+        else f"Run the tests of {listing(paths)}",
         told,
-        subject=f"changes on {branch_of(git)}",
-        facts={"paths": list(paths), "head": git.head, **facts},
-        parameters={"paths": [] if whole else list(paths)},
+        subject=part.about(f"changes on {branch_of(git)}"),
+        facts={"paths": list(paths), "head": git.head, **facts, **part.parameters},
+        parameters={"paths": [] if whole else list(paths), **part.parameters},
         evidence_at=evidence_at,
         about=" ".join(paths),
     )
@@ -101,10 +104,11 @@ def _run(
 def failing_ci(context: WorkspaceContext) -> list[Proposal]:
     """A check of this branch fails on the server, and the whole suite has not seen HEAD here."""
     git = context.git
-    if git is None or context.test_tool is None or context.github is None:
+    part = next((one for one in context.parts if one.tool), None)
+    if git is None or part is None or context.github is None:
         return []
     checks = [check.name for check in context.github.failing if check.branch == git.branch]
-    if not checks or any(run.head == git.head and run.full for run in context.runs):
+    if not checks or any(run.head == git.head and run.full for run in part.runs):
         return []
     return [
         offer(
@@ -114,8 +118,8 @@ def failing_ci(context: WorkspaceContext) -> list[Proposal]:
             f"The check “{plain(checks[0], 40)}” failed on the server.",
             subject=branch_of(git),
             facts={"ci": sorted(checks), "head": git.head},
-            parameters={"paths": []},
-            evidence_at=_newest(context),
+            parameters={"paths": [], **part.parameters},
+            evidence_at=_newest(git),
         )
     ]
 
@@ -150,32 +154,32 @@ def short_test(test: str) -> str:
     return plain(test.rpartition("::")[2] or test, 40)
 
 
-def bisect(context: WorkspaceContext) -> list[Proposal]:
+def bisect(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """HEAD fails a test that passed at an older commit, or, where no such run is known, perhaps at the last tag."""
     git = context.git
-    if git is None or not git.head or context.test_tool is None or not context.test_tool.exact:
+    if git is None or not git.head or part.tool is None or not part.tool.exact:
         return []
-    red = next((run for run in context.runs if run.head == git.head and run.clean), None)
+    red = next((run for run in part.runs if run.head == git.head and run.clean), None)
     if red is None:
         return []
-    unfit = {test for test, _ in flipped_tests(context.runs)} | _bisected(context)
+    unfit = {test for test, _ in flipped_tests(part.runs)} | _bisected(context, part)
     failing = [test for test in red.check.failing if test not in unfit and usable(test)]
-    older = context.runs[context.runs.index(red) + 1 :]
+    older = part.runs[part.runs.index(red) + 1 :]
     for test in failing:
         for run in older:
             if run.clean and run.head in context.ancestors and verdict_on(run, test):
-                return [_broke(context, red, test, run.head, moment(run.ran_at, context.local))]
+                return [_broke(context, part, git, red, test, run.head, moment(run.ran_at, context.local))]
     if failing and git.commits_since_tag and git.tag and usable(git.tag):
-        return [_broke(context, red, failing[0], git.tag, "")]
+        return [_broke(context, part, git, red, failing[0], git.tag, "")]
     return []
 
 
-def _broke(context: WorkspaceContext, red: Run, test: str, good: str, passed_at: str) -> Proposal:
-    git = context.git
-    assert git is not None
+def _broke(
+    context: WorkspaceContext, part: Part, git: GitState, red: Run, test: str, good: str, passed_at: str
+) -> Proposal:
     last, name = git.recent[0], short_test(test)
     others = f", with {count(len(red.check.failing) - 1, 'other')}" if len(red.check.failing) > 1 else ""
-    since = min(run.ran_at for run in context.runs if run.head == git.head and run.clean and test in run.check.failing)
+    since = min(run.ran_at for run in part.runs if run.head == git.head and run.clean and test in run.check.failing)
     if not passed_at:
         prompt = f"Find what broke `{name}`: look back to {plain(good, 30)}"
         told = f"It fails at HEAD{others}. No passing run of it is known; {plain(good, 30)} may have passed."
@@ -190,31 +194,32 @@ def _broke(context: WorkspaceContext, red: Run, test: str, good: str, passed_at:
         "bisect",
         prompt,
         told,
-        subject=test,
-        facts={"test": test, "good": good, "bad": git.head},
-        parameters={"test": test, "good": good, "bad": git.head},
+        subject=part.about(test),
+        facts={"test": test, "good": good, "bad": git.head, **part.parameters},
+        parameters={"test": test, "good": good, "bad": git.head, **part.parameters},
         evidence_at=since,
         about=test.replace("_", " "),
     )
 
 
-def _bisected(context: WorkspaceContext) -> set[str]:
+def _bisected(context: WorkspaceContext, part: Part) -> set[str]:
     """The tests of which a bisect up to this very HEAD has said what broke them; to ask again would tell nothing."""
     head = context.git.head if context.git is not None else ""
     done = {one.id for one in context.sessions if one.flow == "bisect" and one.state is SessionState.SUCCEEDED}
-    answers = (run for run in context.runs if run.session_id in done and run.head == head)
+    answers = (run for run in part.runs if run.session_id in done and run.head == head)
     return {test for run in answers for test in run.check.failing}
 
 
-def still_red(context: WorkspaceContext) -> list[Proposal]:
+def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The last run failed and nothing changed since: which of the failures are one and the same?"""
-    last = context.runs[0] if context.runs else None
-    if context.git is None or context.test_tool is None or last is None or last.check.green or context.changed:
+    last = part.runs[0] if part.runs else None
+    if context.git is None or part.tool is None or last is None or last.check.green or part.changed:
         return []
     tests = [test for test in last.check.failing if usable(test)][:MOST_PATHS]
-    if not tests or not context.test_tool.exact or not last.check.counted:
+    if not tests or not part.tool.exact or not last.check.counted:
         return []
-    if any(one.flow == "narrow_failures" and one.created_at > last.ran_at for one in context.sessions):
+    narrowed = (one for one in context.sessions if one.flow == "narrow_failures" and one.state.over)
+    if any(one.id == last.session_id or one.created_at > last.ran_at for one in narrowed):
         return []
     which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
     return [
@@ -223,64 +228,181 @@ def still_red(context: WorkspaceContext) -> list[Proposal]:
             "still_red",
             f"Run {which} alone and group the failures by cause",
             f"{result_words(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
-            subject=" ".join(sorted(tests)),
-            facts={"tests": sorted(tests), "tree": last.tree or last.head},
-            parameters={"tests": tests},
+            subject=part.about(" ".join(sorted(tests))),
+            facts={"tests": sorted(tests), "tree": last.tree or last.head, **part.parameters},
+            parameters={"tests": tests, **part.parameters},
             evidence_at=last.ran_at,
             about=" ".join(tests).replace("_", " "),
         )
     ]
 
 
-def rerun_failing(context: WorkspaceContext) -> list[Proposal]:
+def rerun_failing(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The last run failed and something changed since: the same tests again."""
-    if context.test_tool is None or not context.runs or context.git is None:
+    if part.tool is None or not part.runs or context.git is None:
         return []
-    last = context.runs[0]
+    last = part.runs[0]
     failing = [test for test in last.check.failing if usable(test)]
     if last.check.green or not failing:
         return []
-    some = context.test_tool.exact and last.check.counted and len(failing) <= MOST_PATHS
-    if some and not context.changed:
+    some = part.tool.exact and last.check.counted and len(failing) <= MOST_PATHS
+    if some and not part.changed:
         return []  # `still_red` says more
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
-    changed = f"; {listing(file.path for file in context.changed)} changed since" if context.changed else ""
+    changed = f"; {listing(file.path for file in part.changed)} changed since" if part.changed else ""
     return [
         offer(
             context,
             "rerun_failing",
-            f"Run {which} again" if some else "Run the whole suite again",
+            f"Run {which} again" if some else f"Run the whole suite{part.within} again",
             f"{result_words(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
-            subject="what failed last",
-            facts={"run": last.session_id or last.ran_at.isoformat(), "changed": [one.path for one in context.changed]},
-            parameters={"tests": failing} if some else {"paths": []},
+            subject=part.about("what failed last"),
+            facts={
+                "run": last.session_id or last.ran_at.isoformat(),
+                "changed": [one.path for one in part.changed],
+                **part.parameters,
+            },
+            parameters=({"tests": failing} if some else {"paths": []}) | part.parameters,
             evidence_at=last.ran_at,
         )
     ]
 
 
-def hunt_flakes(context: WorkspaceContext) -> list[Proposal]:
-    """Tests that failed and passed on the same files."""
-    if context.test_tool is None or not context.test_tool.exact:
+def hunt_flakes(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """Tests that failed and passed on the same files, or whose quarantine is over."""
+    if part.tool is None or not part.tool.exact:
         return []
-    flipped = [(test, tree) for test, tree in flipped_tests(context.runs) if usable(test)][:FLIPPED]
-    if not flipped:
+    today = context.local.date()
+    known = _quarantined(context, part)
+    resting = {test for test, until in known if until > today}
+    over = [(test, until) for test, until in known if until <= today and usable(test)][:FLIPPED]
+    flipped = [(test, tree) for test, tree in flipped_tests(part.runs) if usable(test) and bare(test) not in resting]
+    facts: dict[str, Any]
+    if over:
+        days = ", ".join(dict.fromkeys(f"{until.day} {until:%B}" for _, until in over))
+        tests, which = [test for test, _ in over], "it is steady" if len(over) == 1 else "they are steady"
+        told = f"{'Its' if len(over) == 1 else 'Their'} quarantine ended on {days}; if {which}, take the skip away."
+        facts, at = {"until": [until.isoformat() for _, until in over]}, None
+    elif flipped and part.runs:
+        tests, facts = [test for test, _ in flipped[:FLIPPED]], {"tree": flipped[0][1]}
+        told = "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them.")
+        at = part.runs[0].ran_at
+    else:
         return []
-    tests = [test for test, _ in flipped]
     names = listing((short_test(test) for test in tests), 2, 40)
     return [
         offer(
             context,
             "hunt_flakes",
             f"Run {names} {TIMES} times: unreliable?",
-            "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them."),
-            subject=" ".join(sorted(tests)),
-            facts={"tests": sorted(tests), "tree": flipped[0][1]},
-            parameters={"tests": tests, "times": TIMES},
-            evidence_at=context.runs[0].ran_at,
+            told,
+            subject=part.about(" ".join(sorted(tests))),
+            facts={"tests": sorted(tests), **facts, **part.parameters},
+            parameters={"tests": tests, "times": TIMES, **part.parameters},
+            evidence_at=at,
             about=" ".join(tests).replace("_", " "),
         )
     ]
+
+
+def bare(test: str) -> str:
+    """A test of pytest without its parameters: `t.py::test_a` for `t.py::test_a[1-2]`."""
+    return test.partition("[")[0]
+
+
+_FLAKY = re.compile(r"^\d+ flaky: (.*?)(?:; |$)")
+_TALLY = re.compile(r"(?:^|, | and )(\S+\.py::.+?) \((\d+) of (\d+)\)")
+
+
+def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
+    """The tests of a project that are in quarantine, as its tool names them, and until when."""
+    found = [(part.project.within(one.test), one.until) for one in context.quarantined if part.holds(one.test)]
+    return [(test, until) for test, until in found if test is not None]
+
+
+def quarantine(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """A hunt found tests unreliable: skip them for two weeks, and say so again when these are over."""
+    if part.tool is None:
+        return []
+    hunts = (one for one in context.sessions if one.flow == "hunt_flakes" and one.state is SessionState.SUCCEEDED)
+    last = next(hunts, None)
+    told = _FLAKY.match(last.summary) if last is not None else None
+    today = context.local.date()
+    resting = {test for test, until in _quarantined(context, part) if until > today}
+    found = _TALLY.findall(told[1]) if told else []
+    tests_here = {test for run in part.runs for test in (*run.check.failing, *dict(run.check.durations))}
+    found = [one for one in found if usable(one[0]) and one[0] in tests_here and bare(one[0]) not in resting]
+    if last is None or not found:
+        return []
+    until, tests = today + QUARANTINE, [test for test, _, _ in found]
+    _, failed, times = found[0]
+    names = listing((short_test(test) for test in tests), 2, 40)
+    return [
+        offer(
+            context,
+            "quarantine",
+            f"Skip {names} until {until.day} {until:%B}",
+            f"{short_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
+            subject=part.about(" ".join(sorted(tests))),
+            facts={"hunt": last.id},
+            parameters={
+                "tests": tests,
+                "until": until.isoformat(),
+                "why": f"flaky: failed {failed} of {times}",
+                **part.parameters,
+            },
+            evidence_at=last.ended_at,
+            about=" ".join(tests).replace("_", " "),
+        )
+    ]
+
+
+SLOWER, SLOWER_SECONDS, MEASURED_RUNS, KEPT_DURATIONS = 2.0, 1.0, 5, 50
+
+
+def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """A test took at least twice as long, and a second longer, in both of the last two green runs as it usually did."""
+    git, tool = context.git, part.tool
+    runs = [run for run in part.runs if run.check.green and run.check.durations]
+    if git is None or tool is None or not tool.exact or len(runs) < MEASURED_RUNS:
+        return []
+    slow: list[tuple[float, float, str, str]] = []
+    for test, _ in runs[0].check.durations:
+        now = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
+        known = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
+        if len(now) < 2 or len(known) < MEASURED_RUNS - 2 or not usable(test):
+            continue
+        usual = median(seconds for seconds, _ in known)
+        fast = [
+            run.head for seconds, run in known if run.clean and seconds <= usual * 1.5 and run.head in context.ancestors
+        ]
+        if fast and min(now) >= SLOWER * usual and min(now) - usual >= SLOWER_SECONDS:
+            slow.append((min(now) - usual, usual, test, fast[0]))
+    if not slow:
+        return []
+    more, usual, test, fast_head = max(slow)
+    return [
+        offer(
+            context,
+            "slower_tests",
+            f"Time `{short_test(test)}` at HEAD and at {fast_head[:7]}",
+            f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
+            subject=part.about(test),
+            facts={"test": test, "fast": fast_head, "head": git.head, **part.parameters},
+            parameters={"tests": [test], "fast": fast_head, **part.parameters},
+            evidence_at=runs[1].ran_at,
+            about=test.replace("_", " "),
+        )
+    ]
+
+
+def seconds_of(run: Run, test: str) -> float | None:
+    """How long a test took in a run. Only the slowest 50 are kept: one that is not among those of a whole suite took
+    at most as long as the last of them. None when the run does not say."""
+    times = dict(run.check.durations)
+    if test not in times and run.full and len(times) >= KEPT_DURATIONS:
+        return min(times.values())
+    return times.get(test)
 
 
 def _could_not_run(context: WorkspaceContext) -> bool:
@@ -290,17 +412,17 @@ def _could_not_run(context: WorkspaceContext) -> bool:
     return last is not None and last.state is SessionState.CANNOT_RUN
 
 
-def check_clean_head(context: WorkspaceContext) -> list[Proposal]:
+def check_clean_head(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """There are uncommitted files beside own commits, and nobody knows whether HEAD passes without them."""
     git = context.git
-    if git is None or not git.head or git.clean or git.operation or context.test_tool is None:
+    if git is None or not git.head or git.clean or git.operation or part.tool is None or part.project.lacks:
         return []
-    if _could_not_run(context) or any(run.head == git.head and run.clean and run.full for run in context.runs):
+    if _could_not_run(context) or any(run.head == git.head and run.clean and run.full for run in part.runs):
         return []
-    files = usable_names(file.path for file in git.files)
+    files = usable_names(file.path for file in git.files if part.holds(file.path))
     if not files:
         return []
-    number = len(git.files) + git.more_files
+    number = len(files)
     which = "your uncommitted file" if number == 1 else f"your {count(number, 'uncommitted file')}"
     return [
         offer(
@@ -308,9 +430,9 @@ def check_clean_head(context: WorkspaceContext) -> list[Proposal]:
             "check_clean_head",
             f"Does HEAD pass without {which}?",
             f"Others get {plain(git.branch, 30) or 'HEAD'} without {listing(files)}.",
-            subject=branch_of(git),
-            facts={"head": git.head, "files": files},
-            parameters={"files": files[: 4 * MOST_PATHS]},
+            subject=part.about(branch_of(git)),
+            facts={"head": git.head, "files": files, **part.parameters},
+            parameters={"files": files[: 4 * MOST_PATHS], **part.parameters},
             evidence_at=oldest(file.modified_at for file in git.files),
             about=" ".join(files),
         )

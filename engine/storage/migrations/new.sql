@@ -1,10 +1,10 @@
--- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0027 0028 0029
+-- 0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0013 0015 0017 0018 0019 0020 0021 0024 0025 0026 0027 0028 0029 0030
 BEGIN IMMEDIATE;
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES ('0029');
+INSERT INTO "alembic_version" VALUES ('0030');
 CREATE TABLE chain_links (
 	id INTEGER NOT NULL, 
 	from_channel VARCHAR NOT NULL, 
@@ -169,6 +169,65 @@ CREATE TABLE permits (
 );
 CREATE INDEX ix_permits_open ON permits (consumed_at, revoked_at, expires_at);
 CREATE INDEX ix_permits_prediction ON permits (prediction_id);
+CREATE TABLE predictions (
+	id VARCHAR NOT NULL, 
+	user_id VARCHAR NOT NULL, 
+	prompt VARCHAR NOT NULL, 
+	target_agent VARCHAR NOT NULL, 
+	target_channel VARCHAR NOT NULL, 
+	confidence FLOAT NOT NULL, 
+	reasoning VARCHAR NOT NULL, 
+	status VARCHAR NOT NULL, 
+	source VARCHAR NOT NULL, 
+	created_at VARCHAR(32) NOT NULL, 
+	confirmed_at VARCHAR(32), 
+	executed_at VARCHAR(32), 
+	task_id VARCHAR, 
+	dpo_exported BOOLEAN NOT NULL, 
+	kind VARCHAR NOT NULL, 
+	workspace VARCHAR NOT NULL, 
+	runner VARCHAR NOT NULL, 
+	flow VARCHAR, 
+	parameters JSON NOT NULL, 
+	original_prompt VARCHAR NOT NULL, 
+	fingerprint VARCHAR NOT NULL, 
+	facts JSON NOT NULL, 
+	signals JSON NOT NULL, 
+	parts JSON, 
+	verdicts JSON NOT NULL, 
+	context VARCHAR NOT NULL, 
+	estimate_microusd INTEGER NOT NULL, 
+	check_only BOOLEAN NOT NULL, 
+	undo_note VARCHAR NOT NULL, 
+	novel BOOLEAN NOT NULL, 
+	from_channel VARCHAR NOT NULL, 
+	evidence_at VARCHAR(32), 
+	evidence_gone BOOLEAN NOT NULL, 
+	expires_at VARCHAR(32) NOT NULL, 
+	shown_at VARCHAR(32), 
+	snoozed_until VARCHAR(32), 
+	decided_by VARCHAR, 
+	decided_at VARCHAR(32), 
+	trigger_type VARCHAR, 
+	permit_id VARCHAR, 
+	session_id VARCHAR, 
+	outcome VARCHAR, 
+	closed_at VARCHAR(32), 
+	undo_requested_at VARCHAR(32), 
+	note VARCHAR NOT NULL, served VARCHAR DEFAULT '' NOT NULL, seen BLOB DEFAULT (x'') NOT NULL, subject VARCHAR DEFAULT '' NOT NULL, discarded_at VARCHAR(32), tier INTEGER DEFAULT 3 NOT NULL CONSTRAINT tier_range CHECK (tier BETWEEN 1 AND 4), 
+	PRIMARY KEY (id), 
+	CONSTRAINT decided_by_known CHECK (decided_by IS NULL OR decided_by IN ('operator', 'autonomy', 'api')), 
+	CONSTRAINT outcome_known CHECK (outcome IS NULL OR outcome IN ('succeeded', 'failed', 'cannot_run', 'cancelled', 'blocked', 'withdrawn')), 
+	CONSTRAINT source_known CHECK (source IN ('template', 'twin-model', 'predictor-hook', 'embedded-twin', 'operator', 'follow-up')), 
+	CONSTRAINT status_known CHECK (status IN ('pending', 'confirmed', 'rejected', 'expired', 'executed')), 
+	CONSTRAINT trigger_type_known CHECK (trigger_type IS NULL OR trigger_type IN ('manual', 'autonomous', 'cron', 'follow-up', 'heartbeat', 'retry')), 
+	CONSTRAINT confidence_range CHECK (confidence >= 0 AND confidence <= 1), 
+	CONSTRAINT estimate_range CHECK (estimate_microusd >= 0)
+);
+CREATE INDEX idx_predictions_status ON predictions (status);
+CREATE INDEX ix_predictions_fingerprint ON predictions (fingerprint, closed_at);
+CREATE INDEX ix_predictions_session ON predictions (session_id);
+CREATE INDEX ix_predictions_triggered ON predictions (target_channel, confirmed_at);
 CREATE TABLE sessions (
 	id VARCHAR NOT NULL, 
 	prediction_id VARCHAR NOT NULL, 
@@ -240,11 +299,12 @@ CREATE TABLE validation_runs (
 	skipped INTEGER NOT NULL, 
 	errors INTEGER NOT NULL, 
 	failing JSON NOT NULL, 
-	durations JSON NOT NULL, attempt INTEGER DEFAULT '0' NOT NULL, cost_microusd INTEGER DEFAULT '0' NOT NULL, changed BOOLEAN DEFAULT '0' NOT NULL, 
+	durations JSON NOT NULL, attempt INTEGER DEFAULT '0' NOT NULL, cost_microusd INTEGER DEFAULT '0' NOT NULL, changed BOOLEAN DEFAULT '0' NOT NULL, project VARCHAR DEFAULT '' NOT NULL, 
 	PRIMARY KEY (id)
 );
 CREATE INDEX ix_validation_runs_session_id ON validation_runs (session_id);
 CREATE INDEX ix_validation_runs_workspace ON validation_runs (workspace, id);
+CREATE INDEX idx_predictions_user ON predictions (user_id, created_at DESC);
 CREATE INDEX idx_crosspoll_log_user ON crosspoll_log (user_id, created_at DESC);
 CREATE TABLE model_calls (
 	id VARCHAR NOT NULL, 
@@ -497,9 +557,9 @@ CREATE TABLE "dpo_pairs" (
 	PRIMARY KEY (id), 
 	CONSTRAINT ck_dpo_pairs_weight CHECK (weight > 0 AND weight <= 1)
 );
-CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
 CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
+CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
 CREATE TABLE training_runs (
 	id VARCHAR NOT NULL, 
 	state VARCHAR NOT NULL, 
@@ -662,6 +722,7 @@ CREATE TABLE table_days (
 	PRIMARY KEY ("table", day, workspace, kind)
 )
  WITHOUT ROWID;
+CREATE UNIQUE INDEX ux_predictions_pending ON predictions (workspace, kind, subject) WHERE status = 'pending';
 CREATE TABLE dismissals (
 	prediction_id VARCHAR NOT NULL, 
 	workspace VARCHAR NOT NULL, 
@@ -675,71 +736,4 @@ CREATE TABLE dismissals (
 	CONSTRAINT dismissal_reason_known CHECK (reason IS NULL OR reason IN ('not-now','wrong','already-done','never-here','never-anywhere'))
 );
 CREATE INDEX ix_dismissals_kind ON dismissals (workspace, kind);
-CREATE TABLE "predictions" (
-	id VARCHAR NOT NULL, 
-	user_id VARCHAR NOT NULL, 
-	prompt VARCHAR NOT NULL, 
-	target_agent VARCHAR NOT NULL, 
-	target_channel VARCHAR NOT NULL, 
-	confidence FLOAT NOT NULL, 
-	reasoning VARCHAR NOT NULL, 
-	status VARCHAR NOT NULL, 
-	source VARCHAR NOT NULL, 
-	created_at VARCHAR(32) NOT NULL, 
-	confirmed_at VARCHAR(32), 
-	executed_at VARCHAR(32), 
-	task_id VARCHAR, 
-	dpo_exported BOOLEAN NOT NULL, 
-	kind VARCHAR NOT NULL, 
-	workspace VARCHAR NOT NULL, 
-	runner VARCHAR NOT NULL, 
-	flow VARCHAR, 
-	parameters JSON NOT NULL, 
-	original_prompt VARCHAR NOT NULL, 
-	fingerprint VARCHAR NOT NULL, 
-	facts JSON NOT NULL, 
-	signals JSON NOT NULL, 
-	parts JSON, 
-	verdicts JSON NOT NULL, 
-	context VARCHAR NOT NULL, 
-	estimate_microusd INTEGER NOT NULL, 
-	check_only BOOLEAN NOT NULL, 
-	undo_note VARCHAR NOT NULL, 
-	novel BOOLEAN NOT NULL, 
-	from_channel VARCHAR NOT NULL, 
-	evidence_at VARCHAR(32), 
-	evidence_gone BOOLEAN NOT NULL, 
-	expires_at VARCHAR(32) NOT NULL, 
-	shown_at VARCHAR(32), 
-	snoozed_until VARCHAR(32), 
-	decided_by VARCHAR, 
-	decided_at VARCHAR(32), 
-	trigger_type VARCHAR, 
-	permit_id VARCHAR, 
-	session_id VARCHAR, 
-	outcome VARCHAR, 
-	closed_at VARCHAR(32), 
-	undo_requested_at VARCHAR(32), 
-	note VARCHAR NOT NULL, 
-	served VARCHAR DEFAULT ('') NOT NULL, 
-	seen BLOB DEFAULT (x'') NOT NULL, 
-	subject VARCHAR DEFAULT ('') NOT NULL, 
-	discarded_at VARCHAR(32), 
-	tier INTEGER DEFAULT 3 NOT NULL, 
-	PRIMARY KEY (id), 
-	CONSTRAINT confidence_range CHECK (confidence >= 0 AND confidence <= 1), 
-	CONSTRAINT decided_by_known CHECK (decided_by IS NULL OR decided_by IN ('operator', 'autonomy', 'api')), 
-	CONSTRAINT outcome_known CHECK (outcome IS NULL OR outcome IN ('succeeded', 'failed', 'cannot_run', 'cancelled', 'blocked', 'withdrawn')), 
-	CONSTRAINT source_known CHECK (source IN ('template', 'twin-model', 'predictor-hook', 'embedded-twin', 'operator', 'follow-up')), 
-	CONSTRAINT status_known CHECK (status IN ('pending', 'confirmed', 'rejected', 'expired', 'executed')), 
-	CONSTRAINT trigger_type_known CHECK (trigger_type IS NULL OR trigger_type IN ('manual', 'autonomous', 'cron', 'follow-up', 'heartbeat', 'retry')), 
-	CONSTRAINT estimate_range CHECK (estimate_microusd >= 0), 
-	CONSTRAINT tier_range CHECK (tier BETWEEN 1 AND 4)
-);
-CREATE INDEX ix_predictions_triggered ON predictions (target_channel, confirmed_at);
-CREATE INDEX ix_predictions_fingerprint ON predictions (fingerprint, closed_at);
-CREATE INDEX idx_predictions_user ON predictions (user_id, created_at);
-CREATE UNIQUE INDEX ux_predictions_pending ON predictions (workspace, kind, subject) WHERE status = 'pending';
-CREATE INDEX idx_predictions_status ON predictions (status);
-CREATE INDEX ix_predictions_session ON predictions (session_id);
 COMMIT;

@@ -122,14 +122,15 @@ def test_a_linter_is_installed_by_what_keeps_the_project(
 
 @needs_ruff
 def test_lint_counts_by_rule_and_fix_lint_mends(project: Repository, run_flow: RunFlow) -> None:
-    project.commit(
-        "begin",
-        {"ruff.toml": "lint.select = ['F']\n", "a.py": "import os\nimport sys\nx = undefined\n", "b.py": "import os\n"},
-    )
+    project.commit("begin", {"ruff.toml": "lint.select = ['F']\n", "a.py": "import os\n", "b.py": "import os\n"})
+    project.write("a.py", "import os\nimport sys\nx = undefined\n")
+    ran = run_flow("lint")
+    assert ran.result.summary == "ruff: 4 findings in 2 files (F401 3, F821 1)"
     ran = run_flow("lint", paths=["a.py", "gone.py"])
-    assert ran.result.facts["rules"] == {"F401": 2, "F821": 1}
-    assert ran.result.summary == "ruff: 3 findings in 1 file (F401 2, F821 1)"
-    assert project.git("status", "--porcelain") == ""
+    assert ran.result.facts["rules"] == {"F401": 1, "F821": 1}
+    assert ran.result.summary == "ruff: 2 findings in 1 file are new (F401 1, F821 1)"
+    assert (ran.result.sound, ran.result.facts["known"], ran.result.facts["next"]) == (False, 1, "fix_lint")
+    assert project.git("status", "--porcelain") == "M a.py", "the operator's files are as they were"
     project.write("c.py", "x = {  'a':1 }\n")
     fixed = run_flow("fix_lint", paths=["a.py", "c.py"])
     assert fixed.result.facts["changed"] == ["a.py", "c.py"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.adapters import find_tool
 from engine.execution.runners.flow import FlowUnable
 from engine.execution.runners.flows.common import mending
 from engine.execution.runners.flows.hunt_flakes import tally
+from engine.execution.runners.toolchains.projects import projects
 from engine.execution.runners.toolchains.python import environment_command
 from engine.values import CheckResult
 from tests.conftest import Repository
@@ -156,8 +156,8 @@ def test_no_tool_is_said_with_what_was_looked_for(repository: Repository, run_fl
     repository.commit("notes", {"notes.txt": "nothing to run"})
     with pytest.raises(FlowUnable) as caught:
         run_flow("run_tests")
-    assert "Makefile" in caught.value.message
-    assert caught.value.fix
+    assert caught.value.message == "no way to run the tests of this project: it has no tests"
+    assert "Makefile" in caught.value.fix
 
 
 def test_make_is_the_last_resort(repository: Repository, run_flow: RunFlow) -> None:
@@ -190,7 +190,7 @@ def test_npm_with_node_test(repository: Repository, run_flow: RunFlow) -> None:
     )
     check = run_flow("run_tests").result.check
     assert check is not None
-    assert (check.tool, check.passed, check.failed) == ("npm", 1, 1)
+    assert (check.tool, check.passed, check.failed) == ("node:test", 1, 1)
     assert check.failing == ("goes (wrong)",)
     flaky = run_flow("hunt_flakes", tests=["goes (wrong)"], times=2)
     assert [(one["test"], one["verdict"]) for one in flaky.result.facts["tests"]][:1] == [("goes (wrong)", "broken")]
@@ -199,10 +199,12 @@ def test_npm_with_node_test(repository: Repository, run_flow: RunFlow) -> None:
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_a_tool_that_cannot_run_does_not_hide_another(project: Repository, run_flow: RunFlow) -> None:
     script = "console.log('Tests:       3 passed, 3 total')"
-    project.commit("web", {"package.json": f'{{"scripts": {{"test": "node -e \\"{script}\\""}}}}'})
+    project.commit(
+        "web", {"test_a.py": "x = 1\n", "package.json": f'{{"scripts": {{"test": "node -e \\"{script}\\""}}}}'}
+    )
     ran = run_flow("run_tests")
     assert ran.result.check is not None
-    assert (ran.result.check.tool, ran.result.check.passed, ran.result.full) == ("npm", 3, False)
+    assert (ran.result.check.tool, ran.result.check.passed, ran.result.full) == ("script", 3, False)
     assert "pytest found no tests" in ran.bench.text
 
 
@@ -381,16 +383,17 @@ def test_head_without_the_uncommitted_files(project: Repository, run_flow: RunFl
 
 
 def test_tests_without_pytest_are_known_with_the_command_that_brings_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.execution.runners.toolchains.python.interpreters", lambda workspace: [])
-    (tmp_path / "tests" / "unit").mkdir(parents=True)
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "shop"\n')
-    assert find_tool(tmp_path).installs == "", "no tests, nothing to install for them"
-    (tmp_path / "tests" / "unit" / "test_cart.py").touch()
-    assert find_tool(tmp_path).installs == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
-    (tmp_path / "uv.lock").touch()
-    assert find_tool(tmp_path).installs == "uv add --dev pytest"
-    (tmp_path / "pyproject.toml").unlink()
-    (tmp_path / "tests" / "test_tax.py").touch()
-    assert mending(tmp_path) == "uv add --dev pytest", "also where no Python file lies at the top"
+    monkeypatch.setattr("engine.execution.runners.toolchains.python.interpreters", lambda workspace, top: [])
+    folder = repository.path
+    repository.write("pyproject.toml", '[project]\nname = "shop"\n')
+    assert projects(folder)[0].lacks == "", "no tests, nothing to install for them"
+    repository.write("tests/unit/test_cart.py", "")
+    assert projects(folder)[0].lacks == "pytest"
+    assert environment_command(folder) == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
+    repository.write("uv.lock", "")
+    assert environment_command(folder) == "uv add --dev pytest"
+    (folder / "pyproject.toml").unlink()
+    repository.write("tests/test_tax.py", "")
+    assert mending(projects(folder)[0], folder) == "uv add --dev pytest", "also where no Python file lies at the top"

@@ -9,13 +9,13 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
-    Parameters,
+    ProjectParameters,
     Revision,
     TestId,
     clean,
     commit,
     count,
-    exactly,
+    in_project,
     in_words,
     resolve,
     run_tests,
@@ -23,17 +23,15 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.execution.runners.toolchain import Toolchain, borrowed
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.git import GitError
 from engine.values import CheckResult
 
 _LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
 _FOUND = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
-WHOLE_SUITES = ("make", "npm")
-"""Tools that bisect by their whole suite when they cannot run one test."""
 
 
-class BisectParameters(Parameters):
+class BisectParameters(ProjectParameters):
     """Which test, and between which commits it turned red."""
 
     test: TestId = Field(description="id of the test that fails, as its tool names it")
@@ -51,7 +49,9 @@ class Bisect:
 
     def describe(self, parameters: BisectParameters) -> str:
         short = clean(parameters.good)[:10], clean(parameters.bad)[:10]
-        return f"Find the commit that broke `{clean(parameters.test)}` between {short[0]} and {short[1]}"
+        return f"Find the commit that broke `{clean(parameters.test)}` between {short[0]} and {short[1]}" + in_project(
+            parameters.project
+        )
 
     def run(self, job: Job) -> FlowResult:
         good, bad = resolve(job, job.parameters.good), resolve(job, job.parameters.bad)
@@ -60,8 +60,6 @@ class Bisect:
         tidy(job, bad)
         found = toolchains(job)
         tool = toolchain_of(found, [job.parameters.test])
-        if tool.name not in WHOLE_SUITES:
-            exactly(tool)
         with borrowed(found, job.folder, job.workspace):
             red = self._ends(job, tool, good, bad)
             try:
@@ -150,6 +148,7 @@ class Bisect:
 
 
 def _asked(tool: Toolchain, job: Job) -> list[str]:
+    """The test alone; the whole suite where the tool cannot run one."""
     return [job.parameters.test] if tool.exact else []
 
 

@@ -8,12 +8,13 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
-    Parameters,
+    ProjectParameters,
     RepoPath,
     clean,
     combined,
     commit,
     count,
+    in_project,
     in_words,
     listed,
     reddest,
@@ -26,14 +27,14 @@ from engine.execution.runners.flows.common import (
     tidy,
     toolchains,
 )
-from engine.execution.runners.toolchain import Toolchain, borrowed
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.values import CheckResult
 
 COMPARE_LIMIT = 50
 """With more failing tests than this the files as they were are not tried again."""
 
 
-class CheckCleanHeadParameters(Parameters):
+class CheckCleanHeadParameters(ProjectParameters):
     """What is not committed."""
 
     files: list[RepoPath] = Field(
@@ -50,11 +51,11 @@ class CheckCleanHead:
     parameters: ClassVar[type[BaseModel]] = CheckCleanHeadParameters
 
     def describe(self, parameters: CheckCleanHeadParameters) -> str:
-        files = parameters.files
+        files, where = parameters.files, in_project(parameters.project)
         if not files:
-            return "Check that HEAD passes without the uncommitted files"
+            return f"Check that HEAD passes{where} without the uncommitted files"
         names = listed(files, 3)
-        return f"Check that HEAD passes without {count(len(files), 'uncommitted file')}: {names}"
+        return f"Check that HEAD passes{where} without {count(len(files), 'uncommitted file')}: {names}"
 
     def run(self, job: Job) -> FlowResult:
         snapshot = stored(job)

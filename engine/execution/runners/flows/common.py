@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, Job
-from engine.execution.runners.toolchain import Command, Toolchain, detect_all
-from engine.execution.runners.toolchains.base import inside
-from engine.execution.runners.toolchains.missing import EXECUTION, SENTENCES, Missing, first_missing
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.execution.runners.toolchains.missing import EXECUTION, INSTALL_PROGRAM, SENTENCES, Missing, first_missing
+from engine.execution.runners.toolchains.projects import Project, projects
 from engine.execution.runners.toolchains.python import environment_command, is_python_project
+from engine.execution.runners.toolchains.shapes import Command, inside
 from engine.git import Git
 from engine.git.tree import follow_files
 from engine.values import CheckResult, sanitise
@@ -57,6 +58,9 @@ def _path(text: str) -> str:
 RepoPath = Annotated[str, AfterValidator(_path)]
 """A file of the repository, relative to its top, `/` between folders."""
 
+ProjectPath = Annotated[str, AfterValidator(lambda text: _path(text).rstrip("/") if text else "")]
+"""The folder of a project, relative to the top of the repository; "" is the top."""
+
 Revision = Annotated[str, AfterValidator(plain)]
 """A commit, tag or branch as git writes it; it cannot be an option."""
 
@@ -65,6 +69,12 @@ Line = Annotated[str, AfterValidator(lambda text: clean(text))]
 
 TestId = Annotated[str, AfterValidator(plain)]
 """A test as its own tool names it, for instance `tests/test_cart.py::test_total`."""
+
+
+class ProjectParameters(Parameters):
+    """Parameters of a flow that works with the tools of one project of the repository."""
+
+    project: ProjectPath = Field(default="", description='its folder, for instance `packages/py`; "" = the top')
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +122,22 @@ def commit(git: Git, sha: str) -> Commit:
     return Commit(sha, author, date, subject)
 
 
+TOUCHED = 3
+"""So many commits are named for a file in conflict."""
+
+LITERALLY = {"GIT_LITERAL_PATHSPECS": "1"}
+"""Environment for git: a path is a path, also one that begins with `:`."""
+
+
+def touched(git: Git, path: str, span: str) -> list[str]:
+    """The newest commits of `span` (as git takes it) that changed `path`, in words."""
+    out = git.text(
+        "log", f"-n{TOUCHED}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
+        environment=LITERALLY, allowed=(0, 128),
+    )  # fmt: skip
+    return [clean(line) for line in out.splitlines()]
+
+
 def clean(text: str) -> str:
     """Text from git on one line, without control characters; bytes that are no UTF-8 are shown as `�`."""
     return " ".join(sanitise(_NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)).split())
@@ -130,7 +156,15 @@ def main_branch(job: Job) -> str | None:
     return next((name for name in wished if name in local), None)
 
 
+IDENTITY = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
+"""Options of git for commits that nobody keeps."""
+
+
 # -- the worktree ---------------------------------------------------------------------------------------------------
+
+
+LINKED = ("node_modules", "vendor", "deps")
+"""What `borrowed` may have linked into the worktree."""
 
 
 def tidy(job: Job, revision: str) -> None:
@@ -142,7 +176,7 @@ def tidy(job: Job, revision: str) -> None:
         raise FlowUnable("this flow may only work in a worktree of its own")
     job.git.run("checkout", "--quiet", "--force", "--detach", revision)
     job.git.run("reset", "--quiet", "--hard", revision)
-    job.git.run("clean", "--quiet", "-ffd", "--exclude=/node_modules")
+    job.git.run("clean", "--quiet", "-ffd", *(f"--exclude={name}" for name in LINKED))
 
 
 def staged(job: Job) -> dict[str, str]:
@@ -164,49 +198,51 @@ def show_tree(job: Job, tree: str) -> None:
     job.git.run("read-tree", "--reset", "-u", tree)
 
 
-def objects_aside(job: Job) -> dict[str, str]:
-    """What the merges write goes to the session's scratch, not into the operator's repository."""
-    own = job.scratch / "objects"
-    own.mkdir(exist_ok=True)
-    objects = str(job.git.repository.common / "objects")
-    return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{_quoted(objects)}"'}
-
-
-def _quoted(path: str) -> str:
-    """git reads a path in this variable as C-quoted when it begins with a quote; `:` would part it otherwise."""
-    return path.replace("\\", "\\\\").replace('"', '\\"')
-
-
 # -- tests ----------------------------------------------------------------------------------------------------------
 
 
+def find_project(job: Job) -> Project:
+    """The project that the flow's parameter `project` names, "" being the top of the repository. Raises
+    `FlowUnable`."""
+    path = job.parameters.project
+    found = projects(job.folder, job.workspace, git=job.git)
+    chosen = next((one for one in found if one.path == path), None)
+    if chosen is None:
+        known = listed([one.path or "the top" for one in found])
+        raise FlowUnable(f"{clean(path)} is no project of this repository: it has no manifest", f"projects: {known}")
+    if not chosen.tools and not path and (below := [one.path for one in found if one.tools]):
+        told = f"no tests at the top: the tests are in {listed(below, 4)}"
+        return replace(chosen, looked=(*chosen.looked, told))
+    return chosen
+
+
 def toolchains(job: Job) -> list[Toolchain]:
-    """Every tool that can test the project. Raises `FlowUnable` saying what was looked for."""
-    looked: list[str] = []
-    found = detect_all(job.folder, job.workspace, looked)
-    if found:
-        return found
-    where = ", ".join(dict.fromkeys(looked)) or "a pytest, npm, cargo or go project, a Makefile with a target `test`"
-    raise CannotRun(f"no way to run this project's tests: looked for {where}", mending(job.workspace))
+    """Every tool that can test the project that the flow is for. Raises `CannotRun` saying what was looked for."""
+    project = find_project(job)
+    if project.tools:
+        return list(project.tools)
+    whose = clean(project.path) or "this project"
+    why = f"looked for {', '.join(project.looked)}" if project.looked else project.untested
+    raise CannotRun(f"no way to run the tests of {whose}: {why}", mending(project, job.workspace / project.path))
 
 
-def mending(folder: Path) -> str:
-    """What gives a project without any a tool that runs its tests."""
+def mending(project: Project, folder: Path) -> str:
+    """What gives a project, which lies in `folder` of the operator's tree, a tool that runs its tests."""
+    if project.lacks in INSTALL_PROGRAM:
+        return INSTALL_PROGRAM[project.lacks]
+    if project.tested_by is not None:
+        return f"run the tests of {clean(project.tested_by) or 'the top of the repository'}"
     if (folder / "package.json").is_file():
-        return 'give package.json a "test" script and install npm'
-    if (folder / "Cargo.toml").is_file():
-        return "install cargo, see https://rustup.rs"
-    if (folder / "go.mod").is_file():
-        return "install go, see https://go.dev/dl"
-    if is_python_project(folder) or any(folder.glob("*.py")):
+        return 'give package.json a "test" script'
+    if is_python_project(folder):
         return environment_command(folder)
-    return "add a target `test` to a Makefile, or tests for pytest, npm, cargo or go"
+    return "write tests for a tool that `clawpy` knows, or a target `test` in a Makefile"
 
 
 def toolchain_of(found: Sequence[Toolchain], tests: Sequence[str]) -> Toolchain:
     """The tool that such test ids belong to: pytest's name a `.py` file."""
     python = any(".py" in test for test in tests)
-    return next((tool for tool in found if (tool.name == "pytest") == python), found[0])
+    return next((tool for tool in found if (tool.row.kind == "python") == python), found[0])
 
 
 def exactly(tool: Toolchain) -> None:
@@ -217,16 +253,25 @@ def exactly(tool: Toolchain) -> None:
         )
 
 
-def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bool = False) -> CheckResult:
-    """Run `tests` (all of them when there are none) and say what came out.
+def run_tests(
+    job: Job,
+    tool: Toolchain,
+    tests: Sequence[str] = (),
+    *,
+    quiet: bool = False,
+    texts: dict[str, str] | None = None,
+    through: Callable[[Command], Command] = lambda command: command,
+) -> CheckResult:
+    """Run `tests` (all of them when there are none) and say what came out. `texts` gets what was said of each failing
+    test; `through` may put another program around the tool's command.
 
     Raises `CannotRun` when that says nothing about the project: the tool broke, collected nothing, or all that failed
     did so for want of something that is not there (SPEC 2.12).
     """
     report = job.scratch / f"report-{tool.name}.xml"
     report.unlink(missing_ok=True)
-    command = tool.test_command(tests, report)
-    done = run_command(job, command, quiet=quiet)
+    command = through(tool.test_command(tests, report))
+    done = run_command(job, command, tool.folder, quiet=quiet)
     silent = command.report is not None and done.exit_code in (0, 1) and not report.exists()
     if done.exit_code not in command.codes or silent:
         # Who runs tests reports on them: otherwise this is the exit code of something else.
@@ -236,6 +281,8 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
         raise CannotRun(f"{tool.title} found no tests", "name other tests, or write the first one")
     if (lacks := _lacks(job, tool, check, report, done)) is not None:
         raise lacks
+    if texts is not None:
+        texts.update(tool.failure_texts(report, done.output, check.failing))
     return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
 
 
@@ -276,11 +323,12 @@ def _without(tool: Toolchain, missing: Missing, scope: str = "") -> CannotRun:
     return CannotRun(f"{scope or f'{tool.title} cannot run'}: {missing.sentence}", tool.fix(missing))
 
 
-def run_command(job: Job, command: Command, *, quiet: bool = False) -> CommandResult:
-    """Run a toolchain's command, and take away the files that it made though the project has none."""
-    made = [job.folder / name for name in command.makes if not os.path.lexists(job.folder / name)]
+def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False) -> CommandResult:
+    """Run a tool's command in a project's `folder`, and take away the files that it made though the project has
+    none."""
+    made = [folder / name for name in command.makes if not os.path.lexists(folder / name)]
     try:
-        return job.run(command.argv, env=command.environment, quiet=quiet)
+        return job.run(command.argv, cwd=folder, env=command.environment, quiet=quiet)
     finally:
         for file in made:
             file.unlink(missing_ok=True)
@@ -306,6 +354,16 @@ def run_plan(job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]]) -> list[
     if not done:
         raise trouble[0]
     return done
+
+
+def try_tests(job: Job) -> tuple[CheckResult | None, str]:
+    """The whole suite on the present files of the worktree; None and why, where it cannot be run."""
+    try:
+        tools = toolchains(job)
+        with borrowed(tools, job.folder, job.workspace):
+            return combined([check for _, check in run_plan(job, [(tool, []) for tool in tools])]), ""
+    except CannotRun as error:
+        return None, error.message
 
 
 def reddest(done: Sequence[tuple[Toolchain, CheckResult]]) -> tuple[Toolchain, CheckResult]:
@@ -338,6 +396,11 @@ def combined(checks: Sequence[CheckResult]) -> CheckResult:
 
 
 # -- words ----------------------------------------------------------------------------------------------------------
+
+
+def in_project(path: str) -> str:
+    """` in packages/py`, "" for the top."""
+    return f" in {clean(path)}" if path else ""
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

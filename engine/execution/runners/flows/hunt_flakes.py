@@ -10,12 +10,13 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
-    Parameters,
+    ProjectParameters,
     TestId,
     clean,
     combined,
     count,
     exactly,
+    in_project,
     listed,
     run_tests,
     toolchain_of,
@@ -24,7 +25,7 @@ from engine.execution.runners.flows.common import (
 from engine.values import CheckResult
 
 
-class HuntFlakesParameters(Parameters):
+class HuntFlakesParameters(ProjectParameters):
     """Which tests, how often."""
 
     tests: list[TestId] = Field(min_length=1, max_length=200, description="ids of the tests, as their tool names them")
@@ -72,7 +73,7 @@ class HuntFlakes:
     def describe(self, parameters: HuntFlakesParameters) -> str:
         tests = parameters.tests
         what = f"`{clean(tests[0])}`" if len(tests) == 1 else f"{len(tests)} tests ({listed(tests, 2)})"
-        return f"Rerun {what} {parameters.times} times for flakiness"
+        return f"Rerun {what}{in_project(parameters.project)} {parameters.times} times for flakiness"
 
     def run(self, job: Job) -> FlowResult:
         tool = toolchain_of(toolchains(job), job.parameters.tests)
@@ -86,6 +87,7 @@ class HuntFlakes:
         tallies = tally(checks) or _without_names(tool.name, job.parameters.tests, checks)
         for one in tallies:
             job.say(f"{one.verdict:>7}  failed {one.failed} of {one.runs}  mean {one.mean_seconds:.3f} s  {one.test}")
+        flaky = [one.test for one in tallies if one.verdict == "flaky" and ".py::" in one.test]
         return FlowResult(
             summary=_summary(tallies, job.parameters.times),
             check=combined([checks[-1]]),
@@ -101,7 +103,8 @@ class HuntFlakes:
                     }
                     for one in tallies
                 ],
-            },
+            }
+            | ({"next": "quarantine"} if flaky and tool.name == "pytest" else {}),
         )
 
 

@@ -1,57 +1,76 @@
-"""Lint changed files with the project's own linter; mend what is safe to mend."""
+"""Lint changed files with the project's own linters and type checkers; mend what is safe to mend."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
-from engine.execution.runners.flow import CannotRun, CommandResult, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flow import CannotRun, CommandResult, FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
-    Parameters,
+    ProjectParameters,
     RepoPath,
+    Revision,
     clean,
     count,
+    find_project,
+    in_project,
     last_line,
     listed,
+    resolve,
     run_command,
+    show_tree,
     staged,
-    toolchains,
+    stored,
 )
-from engine.execution.runners.toolchain import Linter, LintResult, Toolchain, borrowed, linters
+from engine.execution.runners.toolchains.bound import Linter, borrowed
 from engine.execution.runners.toolchains.missing import first_missing
-from engine.execution.runners.toolchains.python import adding_command
+from engine.execution.runners.toolchains.python import adding_command, is_python_project
+from engine.execution.runners.toolchains.shapes import Finding, read
+from engine.execution.runners.toolchains.table import CHECKERS
 
-LOOKED_FOR = (
-    "ruff or flake8 (configured, or in the project's environment), eslint or prettier in node_modules, "
-    "cargo clippy, go vet, a target `lint` in the Makefile"
-)
 SHOWN_FINDINGS = 100
+_PLACE_IN_MESSAGE = re.compile(r"\bline \d+")
 
 
-class LintParameters(Parameters):
+class LintParameters(ProjectParameters):
+    """Which files, and what they are compared with."""
+
+    paths: list[RepoPath] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
+    base: Revision = Field(default="HEAD", description="findings that changed files had at this commit are not told")
+
+
+class FixLintParameters(ProjectParameters):
     """Which files."""
 
     paths: list[RepoPath] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
 
 
 def _linters(job: Job) -> list[Linter]:
-    found = linters(job.folder, job.workspace)
+    """The linters of the project. Raises `CannotRun` when it has none."""
+    found = list(find_project(job).linters)
     if found:
         return found
-    python = any(job.folder.glob("*.py")) or (job.folder / "pyproject.toml").exists()
-    fix = (
-        adding_command(job.workspace, "ruff") if python else "install the project's linter where it looks for its tools"
+    folder = job.folder / job.parameters.project
+    python = is_python_project(folder) or any(folder.glob("*.py"))
+    fix = "configure a linter of the project and install it where it looks for its tools"
+    known = ", ".join(row.name for row in CHECKERS)
+    raise CannotRun(
+        f"no linter{in_project(job.parameters.project)}: looked for {known}",
+        adding_command(job.workspace / job.parameters.project, "ruff") if python else fix,
     )
-    raise CannotRun(f"no linter: looked for {LOOKED_FOR}", fix)
 
 
 def _targets(job: Job, linter: Linter) -> list[str]:
-    """The given files that are still there and that this linter reads."""
-    return [path for path in job.parameters.paths if linter.takes(path) and is_own_file(job.folder, path)]
+    """The given files that are still there and that this linter reads, relative to its folder."""
+    top = f"{job.parameters.project}/" if job.parameters.project else ""
+    inside = [path.removeprefix(top) for path in job.parameters.paths if path.startswith(top)]
+    return [path for path in inside if linter.takes(path) and is_own_file(linter.folder, path)]
 
 
 def is_own_file(folder: Path, path: str) -> bool:
@@ -59,14 +78,6 @@ def is_own_file(folder: Path, path: str) -> bool:
     file = folder / path
     real = Path(os.path.realpath(file))
     return file.is_file() and real.is_relative_to(folder.resolve())
-
-
-def _borrowing(job: Job) -> list[Toolchain]:
-    """Tools whose folders the linters need in a worktree; a project without tests may still have some."""
-    try:
-        return toolchains(job)
-    except FlowUnable:
-        return []
 
 
 def _broken(linter: Linter, done: CommandResult) -> CannotRun:
@@ -79,68 +90,159 @@ def _broken(linter: Linter, done: CommandResult) -> CannotRun:
     )
 
 
+def _look(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
+    """What a linter says of `targets`, by paths relative to its folder. Raises `CannotRun`."""
+    command = linter.lint(targets, job.scratch)
+    done = run_command(job, command, linter.folder)
+    found = linter.parse(done.output, done.exit_code)
+    if done.exit_code not in command.codes or (done.exit_code != 0 and not found):
+        raise _broken(linter, done)
+    return found
+
+
+def _keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
+    """What makes each finding the same one in two states of the files: not its line's number, but what stands there.
+    `names` gives the present name of a file that was renamed since."""
+    texts: dict[str, list[str]] = {}
+    keys: list[tuple[str, ...]] = []
+    for one in findings:
+        lines = texts.setdefault(one.path, read(folder / one.path).splitlines())
+        text = lines[one.line - 1].strip() if 0 < one.line <= len(lines) else ""
+        message = _PLACE_IN_MESSAGE.sub("line", one.message)
+        keys.append((names.get(one.path, one.path), one.rule, message, text))
+    return keys
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What one linter said, with what it had said at the base already. `compared` is False when the base could not be
+    looked at."""
+
+    linter: Linter
+    targets: list[str]
+    findings: list[Finding]
+    keys: list[tuple[str, ...]]
+    known: int = 0
+    compared: bool = True
+
+
 class Lint:
-    """Runs the linter and counts by rule."""
+    """Runs the linters and type checkers; of changed files it tells what is new against a commit."""
 
     name: ClassVar = "lint"
     title: ClassVar = "Lint"
-    place: ClassVar = Place.CHECK
+    place: ClassVar = Place.WORKTREE
     parameters: ClassVar[type[BaseModel]] = LintParameters
 
-    def place_in(self, workspace: Path) -> Place:
-        """Where it works: a script that lints may write, and what it wrote then waits as a diff (SPEC 2.12)."""
-        return self.place if all(one.only_looks for one in linters(workspace)) else Place.CHANGE_SET
-
     def describe(self, parameters: LintParameters) -> str:
+        where = in_project(parameters.project)
         if not parameters.paths:
-            return "Lint the whole project"
-        return f"Lint {count(len(parameters.paths), 'changed file')}: {listed(parameters.paths, 3)}"
+            return f"Lint the whole project{where}"
+        return f"Lint {count(len(parameters.paths), 'changed file')}{where}: {listed(parameters.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
-        results: list[LintResult] = []
-        looked_at = 0
-        with borrowed(_borrowing(job), job.folder, job.workspace):
-            for linter in _linters(job):
+        every = _linters(job)
+        looked: list[_Looked] = []
+        trouble: list[CannotRun] = []
+        with borrowed(every, job.folder, job.workspace):
+            for linter in every:
                 targets = _targets(job, linter)
                 if job.parameters.paths and not targets:
                     continue
-                looked_at += len(targets)
-                results.append(self._one(job, linter, targets))
-        if not results:
-            return FlowResult("Nothing to lint: no given file is one that the project's linters read")
-        return self._told(job, results, looked_at)
+                try:
+                    findings = _look(job, linter, targets)
+                except CannotRun as error:
+                    trouble.append(error)
+                    continue
+                looked.append(_Looked(linter, targets, findings, _keys(linter.folder, findings, {})))
+            if trouble and not looked:
+                raise trouble[0]
+            for lacking in trouble:
+                job.say(str(lacking))
+            if not looked:
+                return FlowResult("Nothing to lint: no given file is a source file that the project's linters read")
+            if job.parameters.paths and any(one.findings for one in looked):
+                looked = self._against_base(job, looked)
+        return self._told(job, looked, [lacking.message for lacking in trouble])
 
-    def _one(self, job: Job, linter: Linter, targets: list[str]) -> LintResult:
-        command = linter.lint(targets, job.scratch)
-        done = run_command(job, command)
-        found = linter.parse(done.output, done.exit_code)
-        if done.exit_code not in command.codes or (done.exit_code != 0 and not found.findings):
-            raise _broken(linter, done)
-        return found
+    def _against_base(self, job: Job, looked: list[_Looked]) -> list[_Looked]:
+        """The same without what the files of the base have as well."""
+        base = resolve(job, job.parameters.base)
+        now = stored(job)
+        renamed = _renamed(job, base, now)
+        job.say(f"The same files at {base[:10]}, to tell what is new")
+        try:
+            show_tree(job, base)
+            return [self._new(job, one, renamed) if one.findings else one for one in looked]
+        finally:
+            show_tree(job, now)
 
-    def _told(self, job: Job, results: list[LintResult], looked_at: int) -> FlowResult:
-        rules: Counter[str] = Counter()
-        findings = [finding for result in results for finding in result.findings]
-        for result in results:
-            rules.update(dict(result.rules))
-        for rule, number in rules.most_common():
+    def _new(self, job: Job, one: _Looked, renamed: dict[str, str]) -> _Looked:
+        top = f"{job.parameters.project}/" if job.parameters.project else ""
+        names = {  # of files in this project: as they were called, as they are called
+            before.removeprefix(top): after.removeprefix(top)
+            for after, before in renamed.items() if before.startswith(top) and after.startswith(top)
+        }  # fmt: skip
+        called = {after: before for before, after in names.items()}
+        before = [
+            path for path in (called.get(path, path) for path in one.targets) if is_own_file(one.linter.folder, path)
+        ]
+        if not before:
+            return one
+        try:
+            findings = _look(job, one.linter, before)
+        except CannotRun as error:
+            job.say(f"{error.message}: findings from before cannot be told from new ones")
+            mine = [index for index, found in enumerate(one.findings) if found.path in one.targets]
+            kept = [one.findings[index] for index in mine]
+            return replace(one, findings=kept, keys=[one.keys[index] for index in mine], compared=False)
+        known = Counter(_keys(one.linter.folder, findings, names))
+        new: list[Finding] = []
+        for finding, key in zip(one.findings, one.keys, strict=True):
+            if known[key]:
+                known[key] -= 1
+            else:
+                new.append(finding)
+        return replace(one, findings=new, known=len(one.findings) - len(new))
+
+    def _told(self, job: Job, looked: list[_Looked], trouble: list[str]) -> FlowResult:
+        top = f"{job.parameters.project}/" if job.parameters.project else ""
+        findings = [replace(found, path=f"{top}{found.path}") for one in looked for found in one.findings]
+        rules = Counter(found.rule for found in findings)
+        ordered = sorted(rules.items(), key=lambda pair: (-pair[1], pair[0]))
+        for rule, number in ordered:
             job.say(f"{number:>5}  {clean(rule)}")
-        tools = listed(result.tool for result in results)
+        tools = listed(one.linter.name for one in looked)
+        looked_at = len({path for one in looked for path in one.targets})
         scope = count(looked_at, "file") if looked_at else "the project"
+        compared = bool(job.parameters.paths) and all(one.compared for one in looked)
         files = len({finding.path for finding in findings})
+        known = sum(one.known for one in looked)
         if findings:
-            top = ", ".join(f"{rule} {number}" for rule, number in rules.most_common(3))
-            summary = f"{tools}: {count(len(findings), 'finding')} in {count(files, 'file')} ({top})"
+            top_rules = ", ".join(f"{clean(rule)} {number}" for rule, number in ordered[:3])
+            new = "" if not compared else " is new" if len(findings) == 1 else " are new"
+            summary = f"{tools}: {count(len(findings), 'finding')} in {count(files, 'file')}{new} ({top_rules})"
         else:
-            summary = f"{tools} found nothing in {scope}"
+            summary = f"{tools} found nothing{' new' if known else ''} in {scope}"
+        if trouble:
+            summary += f"; {trouble[0]}"
+        mends = any(one.linter.fixes((), job.scratch) and one.findings for one in looked)
         facts = {
-            "rules": dict(rules.most_common()),
+            "rules": dict(ordered),
             "findings": [
-                {"path": clean(one.path), "line": one.line, "rule": one.rule, "message": clean(one.message)}
+                {"path": clean(one.path), "line": one.line, "rule": clean(one.rule), "message": clean(one.message)}
                 for one in findings[:SHOWN_FINDINGS]
             ],
+            "known": known,
+            **({"next": "fix_lint"} if mends else {}),
         }
-        return FlowResult(summary, facts=facts)
+        return FlowResult(summary, sound=not findings, facts=facts)
+
+
+def _renamed(job: Job, base: str, tree: str) -> dict[str, str]:
+    """Files that the base has under another name: the present one, and that of then."""
+    output = job.git.text("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, tree).split("\0")
+    return {after: before for _, before, after in zip(output[::3], output[1::3], output[2::3], strict=False)}
 
 
 class FixLint:
@@ -149,23 +251,25 @@ class FixLint:
     name: ClassVar = "fix_lint"
     title: ClassVar = "Fix lint"
     place: ClassVar = Place.CHANGE_SET
-    parameters: ClassVar[type[BaseModel]] = LintParameters
+    parameters: ClassVar[type[BaseModel]] = FixLintParameters
 
-    def describe(self, parameters: LintParameters) -> str:
+    def describe(self, parameters: FixLintParameters) -> str:
+        where = in_project(parameters.project)
         if not parameters.paths:
-            return "Format the project and apply its linter's safe fixes"
-        return f"Format and fix {count(len(parameters.paths), 'changed file')}: {listed(parameters.paths, 3)}"
+            return f"Format the project{where} and apply its linter's safe fixes"
+        return f"Format and fix {count(len(parameters.paths), 'changed file')}{where}: {listed(parameters.paths, 3)}"
 
     def run(self, job: Job) -> FlowResult:
         before = _state(job)
         used: list[str] = []
-        with borrowed(_borrowing(job), job.folder, job.workspace):
-            for linter in _linters(job):
+        every = _linters(job)
+        with borrowed(every, job.folder, job.workspace):
+            for linter in every:
                 targets = _targets(job, linter)
                 if job.parameters.paths and not targets:
                     continue
-                for command in linter.fixes(targets):
-                    done = run_command(job, command)
+                for command in linter.fixes(targets, job.scratch):
+                    done = run_command(job, command, linter.folder)
                     if done.exit_code not in command.codes:
                         raise _broken(linter, done)
                     used.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))

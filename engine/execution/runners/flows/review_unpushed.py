@@ -12,24 +12,14 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import Line, Parameters, Revision, clean, count, resolve
-from engine.execution.runners.flows.leftovers import Leftover, look, look_at_name
+from engine.inspection.leftovers import Leftover, look, look_at_name
+from engine.inspection.patch import unquoted
 
 SECRET = "likely secret"
 LARGE = 1_000_000
 """Files over so many bytes are told."""
 MAX_COMMITS = 300
 SHOWN = 200
-_ESCAPES = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"t": b"\t",
-    b"n": b"\n",
-    b"v": b"\v",
-    b"f": b"\f",
-    b"r": b"\r",
-    b'"': b'"',
-    b"\\": b"\\",
-}
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
 
 
@@ -149,19 +139,6 @@ def added_lines(patch: str) -> Iterator[Added]:
         elif body and text.startswith("+"):
             yield Added(sha, path, line, text[1:].rstrip("\r"))
             line += 1
-
-
-def unquoted(name: str) -> str:
-    """A file name as git prints it: in quotes and with C's escapes when it holds what a line cannot."""
-    if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
-        return name
-
-    def plain(match: re.Match[bytes]) -> bytes:
-        code = match[1]
-        return _ESCAPES[code] if code in _ESCAPES else bytes([int(code, 8) & 255])
-
-    raw = name[1:-1].encode(errors="surrogateescape")
-    return re.sub(rb'\\([abtnvfr"\\]|[0-7]{3})', plain, raw).decode(errors="surrogateescape")
 
 
 def _lines(job: Job, head: str, path: str) -> list[str]:

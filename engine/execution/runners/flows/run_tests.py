@@ -8,12 +8,13 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import (
-    Parameters,
+    ProjectParameters,
     RepoPath,
     TestId,
     clean,
     combined,
     count,
+    in_project,
     in_words,
     listed,
     run_plan,
@@ -21,13 +22,13 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.execution.runners.toolchain import Toolchain
+from engine.execution.runners.toolchains.bound import Toolchain
 
 TOO_MANY = 400
 """With more targets than this the whole suite is run; a command line has its limits."""
 
 
-class RunTestsParameters(Parameters):
+class RunTestsParameters(ProjectParameters):
     """Which files changed, or which tests."""
 
     paths: list[RepoPath] = Field(default=[], description="changed source files; none = the whole suite")
@@ -43,6 +44,9 @@ class RunTests:
     parameters: ClassVar[type[BaseModel]] = RunTestsParameters
 
     def describe(self, parameters: RunTestsParameters) -> str:
+        return f"{self._what(parameters)}{in_project(parameters.project)}"
+
+    def _what(self, parameters: RunTestsParameters) -> str:
         paths, tests = parameters.paths, parameters.tests
         if tests:
             return f"Run {listed(tests, 2) if len(tests) < 3 else count(len(tests), 'test')} again"
@@ -61,7 +65,7 @@ class RunTests:
         full = all(not tests for _, tests in plan)
         scope = " (the whole suite)" if full and paths else ""
         return FlowResult(
-            summary=sentence(f"{in_words(check)}{scope}"),
+            summary=sentence(f"{in_words(check)}{in_project(job.parameters.project)}{scope}"),
             check=check,
             facts={"tests_by_path": mapped, "without_tests": [path for path in paths if not mapped.get(path)]},
             full=full and len(done) == len(tools),
@@ -82,12 +86,14 @@ class RunTests:
         """What each tool is to run, [] meaning everything, and which tests belong to which path."""
         plan: list[tuple[Toolchain, list[str]]] = []
         mapped: dict[str, list[str]] = {}
+        top = f"{job.parameters.project}/" if job.parameters.project else ""
+        inside = [path.removeprefix(top) for path in paths if path.startswith(top)]
         for tool in tools:
-            mine = [path for path in paths if tool.takes(path)]
+            mine = [path for path in inside if tool.takes(path)]
             if not mine:
                 continue
             found = tool.tests_for(mine)
-            mapped |= found
+            mapped |= {f"{top}{path}": names for path, names in found.items()}
             tests = sorted({test for names in found.values() for test in names})
             for path, names in found.items():
                 job.say(f"{clean(path)} → {listed(names, 4) if names else 'no tests of its own'}")

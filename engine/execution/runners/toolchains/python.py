@@ -1,25 +1,23 @@
-"""pytest, ruff, black, flake8: the tools of a Python project, from its own environment first."""
+"""What is special about Python: its environments, which tests belong to a file, and what is the project's own."""
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
-from xml.etree import ElementTree
 
 from engine.execution.own_environment import which
-from engine.execution.runners.toolchains.base import Command, Toolchain, operand, read, result, succeeds
-from engine.execution.runners.toolchains.missing import Missing, fix_for
 from engine.execution.runners.toolchains.python_environments import kept
-from engine.execution.runners.toolchains.python_lint import PythonLinter
+from engine.execution.runners.toolchains.shapes import read, succeeds
 from engine.git import Git, GitError
-from engine.values import CheckResult
+
+TEST_FILES = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
+"""Names of files that pytest collects by default."""
 
 ENVIRONMENTS = (".venv", "venv", "env")
 """Folders that hold a project's environment by custom; uv makes the first."""
@@ -45,16 +43,10 @@ sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) fo
 _REQUIRED = re.compile(r"""["']pytest\b|^pytest\s*=""", re.MULTILINE)
 """pytest among what a project needs; `[tool.pytest.ini_options]` alone brings none."""
 
-LARGEST_REPORT = 50_000_000
-"""Characters of a report that are read."""
-
-USAGE_ERRORS = {2: "collection failed", 3: "pytest broke", 4: "pytest did not understand its arguments"}
-
 
 def is_test_file(path: str) -> bool:
     """Whether pytest would collect a file by its default names."""
-    name = PurePosixPath(path).name
-    return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
+    return re.search(TEST_FILES, path) is not None
 
 
 def test_files(folder: Path) -> Iterator[Path]:
@@ -120,165 +112,49 @@ def _mirrored(named: list[str], source: PurePosixPath) -> list[str]:
     return [test for test in named if shared[test] == best]
 
 
-class Pytest(Toolchain):
-    """pytest, run by the interpreter that has it."""
-
-    name = "pytest"
-    title = "pytest"
-    suffixes = (".py",)
-
-    def __init__(self, folder: Path, workspace: Path, interpreter: Path) -> None:
-        super().__init__(folder, workspace)
-        self.interpreter = interpreter
-
-    @property
-    def where(self) -> str:
-        return str(self.interpreter)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Leaves no byte code in the tree; the folder under test wins over an editable install of another tree."""
-        roots = [str(self.folder / "src"), str(self.folder)] if (self.folder / "src").is_dir() else [str(self.folder)]
-        roots += filter(None, [os.environ.get("PYTHONPATH")])
-        return {
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONUNBUFFERED": "1",
-            "PYTHONPATH": os.pathsep.join(roots),
-            "PY_COLORS": "0",
-        }
-
-    def test_command(self, tests: Sequence[str], report: Path) -> Command:
-        argv = (
-            str(self.interpreter), "-m", "pytest", "-q", *map(operand, tests), "--tb=short", "--color=no",
-            "-p", "no:cacheprovider", f"--rootdir={self.folder}", f"--junitxml={report}", "-o", "junit_family=xunit1",
-        )  # fmt: skip
-        return Command(argv, self.environment, codes=(0, 1, 2, 5), report=report)
-
-    def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
-        return read_junit(read(report, LARGEST_REPORT), self.folder, exit_code)
-
-    def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
-        return related(paths, self._test_files)
-
-    def present(self, tests: Sequence[str]) -> list[str]:
-        files = dict.fromkeys(test.partition("::")[0] for test in tests)  # pytest stops at the first id it lacks
-        return [file for file in files if (self.folder / file).is_file()]
-
-    def believes(self, missing: Missing) -> bool:
-        """A module that is the project's own, or was until it was renamed, can be installed by nobody."""
-        if missing.kind != "package":
-            return True
-        roots = [base / name for base in {self.folder, self.workspace} for name in ("", "src", "tests")]
-        own = any((root / missing.what).is_dir() or (root / f"{missing.what}.py").is_file() for root in roots)
-        return not own and not self._was_own(missing.what)
-
-    def _was_own(self, module: str) -> bool:
-        paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
-        try:
-            return bool(Git(self.workspace).text("log", "-1", "--format=%h", "--", *paths))
-        except GitError:  # nothing was ever committed
-            return False
-
-    def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
-        return junit_texts(read(report, LARGEST_REPORT), self.folder)
-
-    def fix(self, missing: Missing) -> str:
-        return fix_for(missing, environment_command(self.workspace))
-
-    @cached_property
-    def _test_files(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for file in islice(test_files(self.folder), MAX_TEST_FILES):
-            found[file.relative_to(self.folder).as_posix()] = read(file, 200_000)
-        return found
-
-    def linter(self) -> PythonLinter | None:
-        return python_linter(self.folder, self.workspace, self.interpreter)
+def test_texts(folder: Path) -> dict[str, str]:
+    """The test files of a project with their text, at most `MAX_TEST_FILES`."""
+    found = islice(test_files(folder), MAX_TEST_FILES)
+    return {file.relative_to(folder).as_posix(): read(file, 200_000) for file in found}
 
 
-def read_junit(text: str, folder: Path, exit_code: int) -> CheckResult:
-    """pytest's JUnit report as a result; ids are pytest's own node ids.
+def roots(folder: Path) -> list[str]:
+    """Where modules are looked for: the folder under test wins over an editable install of another tree."""
+    own = [str(folder / name) for name in ("src", "") if (folder / name).is_dir()]
+    return [*own, *filter(None, [os.environ.get("PYTHONPATH")])]
 
-    Without a readable report the run broke: one error, and the exit code's meaning as the failing "id".
-    """
+
+def collects(folder: Path, inside: str) -> bool:
+    """Whether pytest in `folder` is configured to collect the folder `inside` below it (`testpaths`)."""
+    paths: list[str] = []
     try:
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError:
-        reason = USAGE_ERRORS.get(exit_code, f"pytest ended with code {exit_code} and no report")
-        return result("pytest", passed=0, failed=0, errors=0 if exit_code == 5 else 1, failing=[reason])
-    durations: dict[str, float] = {}
-    bad: dict[str, str] = {}
-    skipped: set[str] = set()
-    for case in root.iter("testcase"):
-        node = _node_id(case, folder)
-        durations[node] = durations.get(node, 0.0) + _number(case.get("time"))
-        if case.find("failure") is not None:
-            bad[node] = "failure"
-        elif case.find("error") is not None:
-            bad.setdefault(node, "error")
-        elif case.find("skipped") is not None:
-            skipped.add(node)
-    failed = sum(kind == "failure" for kind in bad.values())
-    skipped -= bad.keys()
-    suite = root if root.tag == "testsuite" else root.find("testsuite")
-    return result(
-        "pytest",
-        passed=len(durations) - len(bad) - len(skipped),
-        failed=failed,
-        skipped=len(skipped),
-        errors=len(bad) - failed,
-        seconds=_number(suite.get("time")) if suite is not None else 0.0,
-        failing=bad,
-        durations={node: seconds for node, seconds in durations.items() if node not in skipped},
-    )
+        own = _pyproject(folder)["tool"]["pytest"]["ini_options"]["testpaths"]
+        paths += own.split() if isinstance(own, str) else map(str, own)
+    except (KeyError, TypeError):
+        pass
+    for name in ("pytest.ini", "tox.ini", "setup.cfg"):
+        for match in re.finditer(r"^testpaths\s*=(.*(?:\n[ \t]+.*)*)", read(folder / name), re.M):
+            paths += match[1].split()
+    return any(fnmatch(part, path.strip("/")) for path in paths for part in _above(inside))
 
 
-def junit_texts(text: str, folder: Path) -> dict[str, str]:
-    """What pytest's JUnit report says about each test that failed or broke; {} without a readable report."""
+def _above(path: str) -> list[str]:
+    return [path, *(str(parent) for parent in PurePosixPath(path).parents)]
+
+
+def is_foreign(module: str, folder: Path, workspace: Path) -> bool:
+    """Whether a module is no part of the project, nor was until it was renamed: such a one can be installed."""
+    places = [base / name for base in {folder, workspace} for name in ("", "src", "tests")]
+    if any((place / module).is_dir() or (place / f"{module}.py").is_file() for place in places):
+        return False
+    paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
     try:
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError:
-        return {}
-    texts: dict[str, str] = {}
-    for case in root.iter("testcase"):
-        for bad in (*case.findall("failure"), *case.findall("error")):
-            node = _node_id(case, folder)
-            texts[node] = f"{texts.get(node, '')}{bad.get('message') or ''}\n{bad.text or ''}\n"
-    return texts
+        return not Git(workspace).text("log", "-1", "--format=%h", "--", *paths)
+    except GitError:  # nothing was ever committed
+        return True
 
 
-def _node_id(case: ElementTree.Element, folder: Path) -> str:
-    """`classname` is the dotted file and classes, which only the files themselves can tell apart."""
-    name, parts = case.get("name", ""), [part for part in case.get("classname", "").split(".") if part]
-    if not parts:  # a file that could not be collected: its name is the dotted module
-        dotted = name.replace(".", "/") + ".py"
-        return dotted if (folder / dotted).is_file() else name
-    for count in range(len(parts), 0, -1):
-        file = "/".join(parts[:count]) + ".py"
-        if (folder / file).is_file():
-            return "::".join([file, *parts[count:], name])
-    return "::".join([case.get("file") or ".".join(parts), name])
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float(text or 0)
-    except ValueError:
-        return 0.0
-
-
-def find_pytest(folder: Path, workspace: Path, looked: list[str]) -> Pytest | None:
-    """pytest for a project, or None; `looked` is told where it was looked for."""
-    if not is_python_project(folder):
-        return None
-    for where, interpreter in interpreters(workspace):
-        looked.append(f"pytest in {where}")
-        if has_pytest(interpreter, operators=where.endswith(" on the PATH")):
-            return Pytest(folder, workspace, interpreter)
-    return None
-
-
-ADDS = {"uv": "uv add --dev", "poetry": "poetry add --group dev", "pipenv": "pipenv install --dev"}
+ADDS = {"uv": "uv add --dev", "poetry": "poetry add --group dev", "pdm": "pdm add -d", "pipenv": "pipenv install --dev"}
 """How the tools that projects are kept with add one more that is needed to work on them."""
 
 
@@ -286,13 +162,18 @@ def environment_command(workspace: Path) -> str:
     """The command that makes a project's environment with pytest in it, by the tool that the project is kept with."""
     project, keeper = read(workspace / "pyproject.toml"), _keeper(workspace)
     if keeper and _REQUIRED.search(read(workspace / "Pipfile") if keeper == "pipenv" else project):
-        sync = f"uv sync{_where_listed(workspace)}"
-        return {"uv": sync, "poetry": "poetry install", "pipenv": "pipenv install --dev"}[keeper]
+        sync = f"uv sync{where_listed(workspace)}"
+        return {"uv": sync, "poetry": "poetry install", "pdm": "pdm add -d", "pipenv": "pipenv install --dev"}[keeper]
     if keeper:
         return adding_command(workspace, "pytest")
+    return " ".join([adding_command(workspace, "pytest"), *pip_needs(workspace)])
+
+
+def pip_needs(workspace: Path) -> list[str]:
+    """What pip is told to install besides pytest, each with its option."""
     needs = [f"-r {file.name}" for file in sorted(workspace.glob("requirements*.txt"))]
-    needs += ["-e ."] if "[project]" in project or (workspace / "setup.py").is_file() else []
-    return " ".join([adding_command(workspace, "pytest"), *needs])
+    own = "[project]" in read(workspace / "pyproject.toml") or (workspace / "setup.py").is_file()
+    return [*needs, "-e ."] if own else needs
 
 
 def adding_command(workspace: Path, tool: str) -> str:
@@ -311,10 +192,12 @@ def _keeper(workspace: Path) -> str:
         return "uv"
     if (workspace / "poetry.lock").is_file() or "[tool.poetry]" in project:
         return "poetry"
+    if (workspace / "pdm.lock").is_file() or "[tool.pdm" in project:
+        return "pdm"
     return "pipenv" if (workspace / "Pipfile").is_file() else ""
 
 
-def _where_listed(workspace: Path) -> str:
+def where_listed(workspace: Path) -> str:
     """The group or extra that `uv sync` must be told of to bring pytest, "" where it is installed by itself."""
     try:
         lists = list(_lists(_pyproject(workspace)))
@@ -343,7 +226,8 @@ def has_pytest(interpreter: Path, *, operators: bool) -> bool:
     home = interpreter.parent.parent
     if any(next(home.glob(f"{place}/pytest/__init__.py"), None) for place in _PACKAGES):
         return True
-    if not operators and "include-system-site-packages = true" not in read(home / "pyvenv.cfg"):
+    settings = read(home / "pyvenv.cfg")
+    if (settings or not operators) and "include-system-site-packages = true" not in settings:
         return False
     program = str(interpreter) if operators else which("python3", project=home.parent)
     return program is not None and succeeds([program, "-I", "-S", "-c", _HAS_PYTEST])
@@ -358,52 +242,31 @@ def is_python_project(folder: Path) -> bool:
     return any(is_test_file(file.name) for place in near if place.is_dir() for file in place.iterdir())
 
 
-def interpreters(workspace: Path) -> list[tuple[str, Path]]:
-    """Interpreters to ask, the project's own environment first, each with the words for where it is."""
-    found: list[tuple[str, Path]] = []
-    own = [*ENVIRONMENTS, os.environ.get("UV_PROJECT_ENVIRONMENT", "")]
-    for name in filter(None, own):
-        for program in ("bin/python", "bin/python3", "Scripts/python.exe"):
-            if (workspace / name / program).exists():
-                found.append((name, workspace / name / program))
-                break
-    found += [(f"{keeper}'s environment", place) for keeper, place in kept(workspace)]
+def interpreters(workspace: Path, top: Path) -> list[tuple[str, Path]]:
+    """Interpreters to ask, each with the words for where it is: the project's own environment first, then those of the
+    folders above it up to the `top` of the repository, then the operator's."""
+    found = [pair for folder in upwards(workspace, top) for pair in _environments(folder, top)]
     for program in ("python3", "python"):
-        if where := which(program, project=workspace):
+        if where := which(program, project=top):
             found.append((f"{program} on the PATH", Path(where)))
             break
     return found
 
 
-def python_linter(folder: Path, workspace: Path, interpreter: Path | None = None) -> PythonLinter | None:
-    """ruff or flake8: whichever the project configures, else whichever its environment has."""
-    own = _program_folders(workspace, interpreter)
-    tables = _pyproject(folder).get("tool", {})
-    ruff_configured = "ruff" in tables or any((folder / name).is_file() for name in ("ruff.toml", ".ruff.toml"))
-    flake8_configured = (folder / ".flake8").is_file() or any(
-        _has_section(folder / name, "flake8") for name in ("setup.cfg", "tox.ini")
-    )
-    for name, configured in (("ruff", ruff_configured), ("flake8", flake8_configured)):
-        program = _program(name, own) or (which(name, project=workspace) if configured else None)
-        if program and (configured or not (ruff_configured or flake8_configured)):
-            black = _program("black", own) or which("black", project=workspace) if "black" in tables else None
-            return PythonLinter(name, program, black=black)
-    return None
+def upwards(folder: Path, top: Path) -> list[Path]:
+    """`folder` and those above it up to `top`; `folder` alone when it lies elsewhere."""
+    if not folder.is_relative_to(top):
+        return [folder]
+    return [folder, *(above for above in folder.parents if above.is_relative_to(top))]
 
 
-def _program_folders(workspace: Path, interpreter: Path | None) -> list[Path]:
-    own = [workspace / name / "bin" for name in ENVIRONMENTS]
-    if (
-        interpreter is not None
-        and interpreter.parent not in own
-        and (interpreter.parent.parent / "pyvenv.cfg").exists()
-    ):
-        own.append(interpreter.parent)
-    return own
-
-
-def _program(name: str, folders: Sequence[Path]) -> str | None:
-    return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), None)
+def _environments(folder: Path, top: Path) -> Iterator[tuple[str, Path]]:
+    for name in filter(None, [*ENVIRONMENTS, os.environ.get("UV_PROJECT_ENVIRONMENT", "")]):
+        for program in ("bin/python", "bin/python3", "Scripts/python.exe"):
+            if (place := folder / name / program).exists():
+                yield str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name, place
+                break
+    yield from ((f"{keeper}'s environment", place) for keeper, place in kept(folder))
 
 
 def _pyproject(folder: Path) -> dict[str, Any]:
@@ -411,12 +274,3 @@ def _pyproject(folder: Path) -> dict[str, Any]:
         return tomllib.loads(read(folder / "pyproject.toml"))
     except tomllib.TOMLDecodeError:
         return {}  # the project's own tools will say so in their own words
-
-
-def _has_section(file: Path, section: str) -> bool:
-    parser = configparser.RawConfigParser(strict=False)
-    try:
-        parser.read_string(read(file))
-    except configparser.Error:
-        return False
-    return parser.has_section(section)

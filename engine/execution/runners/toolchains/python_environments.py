@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.execution.runners.toolchains.base import read
+from engine.execution.runners.toolchains.shapes import read
 
 
 def kept(workspace: Path) -> Iterator[tuple[str, Path]]:

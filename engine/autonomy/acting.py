@@ -1,0 +1,191 @@
+"""Which cards may run by themselves, and the attempt to run one (SPEC 2.5, 2.6, 7.2-7.4).
+
+What stands here makes a card a trigger at all; the rails then decide as they decide on every trigger. So what the
+operator keeps for himself is no trigger, leaves no row in the log, and is told as `kept`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlmodel import Session
+
+from engine.autonomy.earning import Earning, Record, earning
+from engine.config import Autonomy, SettingsSource
+from engine.prediction.cards import Cards
+from engine.prediction.confidence import LIKE_APPROVED_FROM
+from engine.prediction.kinds import SUGGESTED
+from engine.prediction.phases import phase_of
+from engine.prediction.ports import Calibrator, History, Launcher
+from engine.storage.database import Database
+from engine.values import Card, DecidedBy, Refusal, Verdict
+from engine.values.shares import wilson_lower_bound
+
+GATE = "gate"
+"""The human gate among the rails (SPEC 3.6)."""
+
+PHASE = 1
+"""Nothing runs by itself in phase 0 (SPEC 2.6); from phase 1 on the operator's own record decides (SPEC 2.5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is looked at. `bound`: Wilson's lower bound of the operator's past approval of like cards."""
+
+    autonomous: bool
+    acts: bool
+    quiet: bool
+    phase: int
+    confidence: float
+    threshold: float
+    bound: float
+    snoozed: bool = False
+    asks: bool = False
+    suggested: bool = False
+
+
+def why_not(standing: Standing) -> str:
+    """Why a pending card stays a card, in words; "" when it may be tried."""
+    if not standing.autonomous:
+        return "autonomousModeEnabled is off"
+    if not standing.acts:
+        return "the workspace's autonomy is not `act`"
+    if standing.quiet:
+        return "quiet hours: nothing executes by itself"
+    if standing.snoozed:
+        return "you put it off"
+    if standing.phase < PHASE:
+        return f"phase {standing.phase}: nothing executes by itself before phase {PHASE}"
+    if standing.confidence < standing.threshold:
+        return f"confidence {standing.confidence:.2f} is below {standing.threshold:.2f}"
+    if standing.bound < LIKE_APPROVED_FROM:
+        return f"like cards: lower bound of past approvals {standing.bound:.2f} is below {LIKE_APPROVED_FROM:.2f}"
+    if standing.suggested:
+        return "an agent or a program suggested it: it waits for you"
+    if standing.asks:
+        return "the content filter asks for a person"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of one cycle: the card that was started (None: none), those that a rail or the start itself held
+    back, and those that stay cards; each with the reason in words."""
+
+    acted: Card | None = None
+    blocked: tuple[tuple[str, str], ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+
+
+class Acting:
+    """Carries out by itself what has earned it. `quiet`: is it quiet hours or do-not-disturb?"""
+
+    def __init__(
+        self,
+        database: Database,
+        cards: Cards,
+        *,
+        settings: SettingsSource,
+        history: History,
+        calibrator: Calibrator,
+        launcher: Launcher,
+        quiet: Callable[[], bool],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._database = database
+        self._cards = cards
+        self._settings = settings
+        self._history = history
+        self._calibrator = calibrator
+        self._launcher = launcher
+        self._quiet = quiet
+        self._now = now
+        self._left_to_a_person: dict[str, str] = {}
+        """Cards that the human gate refused, and what it said: until it says something else they are not tried again,
+        for each try would be one more row of the log."""
+
+    def attempt(self, still: Callable[[], bool] = lambda: True) -> Attempt:
+        """Try the pending cards from the top until one is started. `still` is asked before each: is the operator
+        still away? At most one is started, since between two that no operator asked for lie ten minutes (SPEC 3.2)."""
+        blocked: list[tuple[str, str]] = []
+        kept: list[tuple[str, str]] = []
+        cards = self._cards.pending()
+        self._left_to_a_person = {
+            card.id: self._left_to_a_person[card.id] for card in cards if card.id in self._left_to_a_person
+        }
+        reasons = self._reasons(cards)
+        for card in cards:
+            if reason := reasons[card.id] or self._launcher.hindrance(card.assignment):
+                kept.append((card.id, reason))
+                continue
+            gate = self._gate(card.id)
+            if gate and self._left_to_a_person.get(card.id) == gate:
+                kept.append((card.id, gate))
+                continue
+            if not still():
+                break
+            try:
+                return Attempt(self._cards.approve(card.id, by=DecidedBy.AUTONOMY), tuple(blocked), tuple(kept))
+            except Refusal as refusal:
+                blocked.append((card.id, refusal.message))
+                if refusal.message.startswith(f"{GATE}: "):
+                    self._left_to_a_person[card.id] = gate
+        return Attempt(None, tuple(blocked), tuple(kept))
+
+    def earning(self, workspaces: Sequence[str]) -> Earning:
+        """What is still needed before anything in these workspaces runs by itself."""
+        settings = self._settings.current
+        autonomies = {one: settings.workspace(one).autonomy for one in workspaces}
+        act = {one for one, autonomy in autonomies.items() if autonomy is Autonomy.ACT}
+        with self._database.read() as session:
+            phase = phase_of(self._history.total(session), self._calibrator.check())
+            approvals = self._history.approvals(session)
+        return earning(
+            autonomous=settings.autonomous_mode_enabled,
+            autonomies=[one.value for one in autonomies.values()],
+            quiet=self._quiet(),
+            phase=phase.number,
+            records=[
+                Record(kind, channel, approved, decided)
+                for kind, channel, workspace, approved, decided in approvals
+                if workspace in (act or autonomies)
+            ],
+            threshold=settings.cross_poll_auto_execute_threshold,
+        )
+
+    def _gate(self, card_id: str) -> str:
+        """What the human gate says of a card now, "" for nothing."""
+        try:
+            verdicts = self._cards.rails(card_id)
+        except Refusal:
+            return ""  # it is gone; trying it says so
+        return next((one.reason for one in verdicts if one.rail == GATE and one.verdict is not Verdict.ALLOW), "")
+
+    def _reasons(self, cards: Sequence[Card]) -> dict[str, str]:
+        """Why each stays a card, all as of one instant; one that was decided meanwhile is refused by `approve`."""
+        if not cards:
+            return {}
+        with self._database.read() as session:
+            phase = phase_of(self._history.total(session), self._calibrator.check()).number
+            return {card.id: self._why_not(session, card, phase) for card in cards}
+
+    def _why_not(self, session: Session, card: Card, phase: int) -> str:
+        settings, workspace = self._settings.current, card.assignment.workspace
+        at_best = Standing(
+            autonomous=settings.autonomous_mode_enabled,
+            acts=settings.workspace(workspace).autonomy is Autonomy.ACT,
+            quiet=self._quiet(),
+            phase=phase,
+            confidence=card.confidence,
+            threshold=settings.cross_poll_auto_execute_threshold,
+            bound=1.0,
+            snoozed=card.snoozed_until is not None and card.snoozed_until > self._now(),
+            asks=card.asks,
+            suggested=card.kind == SUGGESTED,
+        )
+        if reason := why_not(at_best):
+            return reason  # the record costs a query, and most cards stop before it
+        like = self._history.approvals_of_like(session, card.kind, card.assignment.channel, workspace)
+        return why_not(replace(at_best, bound=wilson_lower_bound(*like)))

@@ -1,0 +1,140 @@
+"""Installing packages inside a session: reaching the registries alone, and putting folders into the operator's tree
+when all went well (issue 16).
+
+The commands see the folder (`.venv`, `node_modules`) where it will be, while it lies among the session's own; what they
+write besides is discarded, and after a failure the tree is as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from engine.execution.live import LiveSession
+from engine.execution.runners.flow import CannotRun
+from engine.execution.runners.toolchains.installing import Installation
+from engine.plain_files import remove_folder
+from engine.storage.files import TEMPORARY
+
+IGNORED = "*\n"
+"""The `.gitignore` inside a folder that was made: a folder that the project does not ignore stays out of git, too."""
+
+_KEPT = frozenset({"python"})
+"""Kinds whose present environment is brought up to date; the others are made anew."""
+
+
+@contextmanager
+def reaching(live: LiveSession, hosts: Sequence[str]) -> Iterator[None]:
+    """For the time of the block the session's commands may reach `hosts`, those that the workspace's settings name,
+    and nothing else. Raises `CannotRun` where the sandbox cannot hold them to that."""
+    if not live.sandbox.gates:
+        told = f"this needs the network ({', '.join(hosts)}), and {live.sandbox.name} cannot hold it to that"
+        raise CannotRun(told, "install bubblewrap, or run the command in a terminal")
+    before = live.confinement
+    live.confine(replace(before, network=False, hosts=tuple(dict.fromkeys((*before.hosts, *hosts)))))
+    try:
+        yield
+    finally:
+        now = live.confinement
+        live.confine(replace(now, network=before.network, hosts=before.hosts))
+
+
+@contextmanager
+def put_in_place(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
+    """In a session over the operator's tree: the folders of the installation are made beside it and put in place after
+    the block, when it ended well. Raises `CannotRun` when one of them is a link, or when nothing was put into any."""
+    staged: dict[Path, Path] = {}
+    root = live.confinement.scratch / "made"
+    for number, place in enumerate((*installation.made, *installation.updated)):
+        target, fresh = top / place, root / str(number)
+        _refuse_links(top, place)
+        _restore(target)
+        if place in installation.updated and installation.kind in _KEPT:
+            shutil.copytree(target, fresh, symlinks=True)
+        else:
+            fresh.mkdir(parents=True)
+        staged[target] = fresh
+        if not target.parent.exists():  # to be mounted on, it has to be there
+            (live.confinement.layers / "upper" / place).parent.mkdir(parents=True, exist_ok=True)
+    if installation.cache:
+        (live.confinement.caches / installation.cache).mkdir(exist_ok=True)
+    live.confine(replace(live.confinement, placed=tuple(staged.items())))
+    yield
+    live.processes.end(grace=0)  # nobody writes into them any more
+    filled = {target for target, fresh in staged.items() if any(fresh.iterdir())}
+    if staged and not filled:
+        places = ", ".join((*installation.made, *installation.updated))
+        told = f"`{installation.command}` put nothing into {places}, so nothing was changed"
+        raise CannotRun(told, "run it in a terminal: it keeps its packages in another place")
+    for target, fresh in staged.items():
+        _refuse_links(top, target.relative_to(top).as_posix())
+        if target in filled:
+            _swap(fresh, target)
+        else:
+            _remove(target)  # the tool wants nothing there any more
+
+
+def keep_out_of_git(top: Path, place: str = "") -> None:
+    """Have git ignore the folder `place` below `top`, if it is there, also where the project does not. Raises
+    `CannotRun` when it is a link."""
+    _refuse_links(top, place)
+    if (top / place).is_dir():
+        with suppress(FileExistsError), (top / place / ".gitignore").open("x") as file:
+            file.write(IGNORED)
+
+
+def _refuse_links(top: Path, place: str) -> None:
+    step = top
+    for part in Path(place).parts:
+        step /= part
+        if step.is_symlink() or (os.path.lexists(step) and not step.is_dir()):
+            told = f"{place} is no folder of your tree: {step.relative_to(top)} is a link or a file"
+            raise CannotRun(told, "nothing outside of your tree is changed; run the command in a terminal")
+
+
+def _swap(fresh: Path, target: Path) -> None:
+    """Put a folder in place of another, or of none. They may lie on different disks."""
+    if not os.path.lexists(target):
+        keep_out_of_git(fresh)
+    _drop_set_bits(fresh)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    near, old = _beside(target, "new"), _beside(target, "old")
+    _remove(near)
+    shutil.move(fresh, near)  # a copy where it is another disk; from here on it is two renames
+    if target.exists():
+        _remove(old)
+        target.rename(old)
+        near.rename(target)
+        _remove(old)
+    else:
+        near.rename(target)
+
+
+def _beside(target: Path, which: str) -> Path:
+    return target.with_name(f"{TEMPORARY}{which}-{target.name}")
+
+
+def _restore(target: Path) -> None:
+    """What a crash left between the two renames of `_swap`."""
+    if not os.path.lexists(target) and _beside(target, "old").is_dir():
+        _beside(target, "old").rename(target)
+
+
+def _drop_set_bits(folder: Path) -> None:
+    """No program that was installed runs as its owner for somebody else."""
+    for current, _, names in os.walk(folder):
+        for name in names:
+            file = Path(current, name)
+            mode = file.lstat().st_mode
+            if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
+                file.chmod(stat.S_IMODE(mode) & 0o777)
+
+
+def _remove(folder: Path) -> None:
+    if os.path.lexists(folder):
+        remove_folder(folder)

@@ -1,0 +1,210 @@
+"""How a project's packages are installed and its lock file brought in step: the exact commands, the network they need,
+and where the packages go (issue 16). Values and looks at the disk; nothing is started.
+
+Packages that lie in the tree (`.venv`, `node_modules`, `vendor`) go there. What tools keep outside of a project (Go
+modules, crates, Maven's repository) goes into the cache that checks of the same line of commits share.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, NotBegun
+from engine.execution.runners.toolchains.looking import Packages
+from engine.execution.sandbox import CACHED_PACKAGES
+from engine.values import sanitise
+
+_FOLDERS = {
+    "python": (".venv",),
+    "node": ("node_modules",),
+    "ruby": ("vendor/bundle",),
+    "php": ("vendor",),
+    "elixir": ("deps",),
+}
+_ENVIRONMENT = {
+    "python": {
+        "POETRY_VIRTUALENVS_IN_PROJECT": "true",
+        "PDM_VENV_IN_PROJECT": "1",
+        "PIPENV_VENV_IN_PROJECT": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "UV_LINK_MODE": "copy",
+        "UV_PYTHON_DOWNLOADS": "never",
+    },
+    "node": {"npm_config_audit": "false", "npm_config_fund": "false", "CI": "1"},
+    "ruby": {"BUNDLE_PATH": "vendor/bundle", "BUNDLE_FROZEN": "false"},
+}
+_EACH_ITS_OWN = frozenset({"pnpm"})
+"""Tools that give each package of a workspace a folder of its own."""
+
+_LOCKS: Mapping[str, str] = {
+    "uv": "uv lock",
+    "poetry": "poetry lock --no-interaction",
+    "pdm": "pdm lock --update-reuse",
+    "pipenv": "pipenv lock",
+    "npm": "npm install --package-lock-only --ignore-scripts",
+    "pnpm": "pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile",
+    "yarn": "yarn install --ignore-scripts --no-bin-links --modules-folder /tmp/clawpy-modules",
+    "cargo": "cargo update --workspace",
+    "go": "go mod tidy",
+    "bundler": "bundle lock",
+    "composer": "composer update --lock --no-install --no-scripts --no-interaction",
+    "mix": "mix deps.get",
+}
+"""What brings the lock file of each tool in step with its manifest, and runs no script of a package."""
+_YARN_2 = "yarn install --mode=update-lockfile --no-immutable"
+
+_NETWORK = re.compile(
+    r"^network: (\S+?)(?::443)? (is not among the hosts|leads to|cannot be reached)([^\n]*)", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """How the packages of one project are installed. All paths are relative to the top of the repository; `folder` is
+    where `commands` run, `made` folders of the tree that are not there yet, `updated` those that are. `cache` names the
+    cache that the packages go to instead, "" when they go into the tree; `lock` is the lock file."""
+
+    folder: str
+    commands: tuple[tuple[str, ...], ...]
+    hosts: tuple[str, ...]
+    made: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    cache: str = ""
+    kind: str = ""
+    lock: str = ""
+    updates_lock: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        """The commands as the operator would type them: the parameter `command` of the flow."""
+        return [shlex.join(command) for command in self.commands]
+
+    @property
+    def command(self) -> str:
+        """The same in one line."""
+        return " && ".join(self.lines)
+
+    @property
+    def places(self) -> str:
+        """What becomes of the operator's tree, in words."""
+        words = [f"creates {_listed(self.made)} in your tree"] if self.made else []
+        words += [f"updates your {_listed(self.updated)}"] if self.updated else []
+        return ", ".join(words) or "keeps the packages in a cache of Clawpy's; your tree is not touched"
+
+    @property
+    def words(self) -> str:
+        """What a card says: the command, the network that it needs, and what becomes of the operator's tree."""
+        where = f" in {self.folder}" if self.folder else ""
+        after = f"the diff of {self.lock} waits for you" if self.updates_lock else self.places
+        return sanitise(f"`{self.command}`{where}; network: {', '.join(self.hosts)}; {after}")
+
+    @property
+    def done(self) -> str:
+        """What became of the operator's tree, in words, when all went well."""
+        words = [f"made {_listed(self.made)}"] if self.made else []
+        words += [f"updated {_listed(self.updated)}"] if self.updated else []
+        return " and ".join(words) or "kept them in a cache of Clawpy's"
+
+    @property
+    def undo(self) -> str:
+        """How it is taken back, in words."""
+        if self.updated:
+            again = " ".join(shlex.quote(one) for one in (*self.made, *self.updated))
+            return (
+                f"{self.places}; what was there before is not kept. To begin anew: rm -r {again}, and prepare it again"
+            )
+        if self.made:
+            return f"{self.places}; to undo: rm -r {' '.join(map(shlex.quote, self.made))}"
+        return f"{self.places}; nothing to undo"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables for the commands."""
+        return dict(_ENVIRONMENT.get(self.kind, {}))
+
+
+def _listed(places: Sequence[str]) -> str:
+    return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
+
+
+def installations(top: Path, found: Mapping[str, Sequence[Packages]], path: str = "") -> tuple[Installation, ...]:
+    """How the packages of the project at `path` of the repository `top` are installed, one entry a language; () when
+    nothing is known that does. `found` are those of all its projects, by path, as `all_packages` has them. Looks at the
+    disk, starts nothing."""
+    return tuple(_of(one, found, top) for one in found.get(path, ()) if one.commands)
+
+
+def _of(packages: Packages, found: Mapping[str, Sequence[Packages]], top: Path) -> Installation:
+    names = _FOLDERS.get(packages.kind, ())
+    if packages.kind == "python":  # pip installs into the environment that is there, whatever its name
+        own = re.match(r"(\.?\w+)/bin/", packages.commands[-1][0])
+        names = (own[1],) if own else names
+    folders = [packages.folder]
+    if packages.kind == "node":  # what a package of a workspace has for itself alone
+        kept = [path for path, ones in found.items() if any(one.folder == packages.folder for one in ones)]
+        folders += [path for path in kept if (top / path / "package.json").is_file()]
+    places = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
+    made = [place for place in places if not os.path.lexists(top / place)]
+    if packages.keeper not in _EACH_ITS_OWN:
+        made = [place for place in made if place == places[0]]  # the tool keeps all packages at the top
+    return Installation(
+        packages.folder,
+        packages.commands,
+        packages.hosts,
+        tuple(made),
+        tuple(place for place in places if os.path.lexists(top / place)),
+        _cache(packages),
+        packages.kind,
+        packages.lock,
+    )
+
+
+def _cache(packages: Packages) -> str:
+    return CACHED_PACKAGES[packages.keeper][0] if packages.keeper in CACHED_PACKAGES else ""
+
+
+def lock_updates(top: Path, found: Mapping[str, Sequence[Packages]], path: str = "") -> tuple[Installation, ...]:
+    """How the lock files of the project at `path` are brought in step, one entry a language; as `installations`."""
+    updates = []
+    for one in found.get(path, ()):
+        if one.lock and one.keeper in _LOCKS:
+            second = one.keeper == "yarn" and (top / one.folder / ".yarnrc.yml").is_file()
+            command = tuple(shlex.split(_YARN_2 if second else _LOCKS[one.keeper]))
+            made = (one.folder, (command,), one.hosts, (), (), _cache(one), one.kind, one.lock, True)
+            updates.append(Installation(*made))
+    return tuple(updates)
+
+
+def chosen(found: Sequence[Installation], command: Sequence[str], what: str) -> Installation:
+    """The one of `found` whose commands are exactly `command`, as lines. Raises `FlowUnable` naming what it would have
+    to be, and `CannotRun` when there is none at all."""
+    for one in found:
+        if one.lines == list(command) or one.command == " ".join(command):  # typed by hand it comes word by word
+            return one
+    if not found:
+        raise CannotRun(f"nothing is known that {what}", "install what the project needs in a terminal")
+    asked = sanitise(" && ".join(command))
+    ways = " or ".join(f"`{sanitise(one.command)}`" for one in found)
+    raise FlowUnable(f"`{asked}` is not what {what}", f"it is {ways}")
+
+
+def failure(command: Sequence[str], done: CommandResult, hosts: Sequence[str]) -> FlowUnable:
+    """Why an installation did not come to its end: a host that was not reached, or what the tool said last."""
+    line = shlex.join(command)
+    said = [text for text in done.output.splitlines() if text.strip() and not _NETWORK.match(text)]
+    for host, how, why in _NETWORK.findall(done.output):
+        if how == "cannot be reached":
+            return NotBegun(f"{host} {how}{why}", "look at your network, then try again")
+        if any(host in text for text in said):
+            return CannotRun(
+                f"`{line}` asked for {host}, which is none of its registries ({', '.join(hosts)})",
+                "if the project is to have packages from there, add it to `hosts` of this workspace: clawpy config",
+            )
+    wrong = [text for text in said if re.search(r"(?i)\berr", text) and "complete log of this run" not in text]
+    last = (wrong or said or ["it printed nothing"])[-1]
+    return FlowUnable(f"`{line}` ended with exit code {done.exit_code}: {sanitise(last.strip())[:300]}")

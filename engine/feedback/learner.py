@@ -1,0 +1,193 @@
+"""The embedded Twin's mind (SPEC 2.3b): a fold over past decisions, one at a time, oldest first. Pure.
+
+What is known of a proposal becomes a short row of features: what it has to do with its evidence (`relevance.py`), what
+was chosen of the like (`habits.py`), of the nearest in meaning, and when. A logistic regression that knows how sure it
+is (`belief.py`) weighs them. Before it learns from a decision it says what it expects; from these scores, each made
+before its decision was known, a second one learns how far the first may be believed.
+
+The same decisions make the same state, byte for byte. The cost of one does not grow with those before it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy
+
+from engine.calibration import Calibration, logit
+from engine.feedback.belief import Belief
+from engine.feedback.habits import SAID, Habits, levels, places, subjects, times
+from engine.feedback.neighbours import Neighbours
+from engine.feedback.query import NAMES, TOLD, Query, unpacked
+from engine.values import PastDecision
+
+FORMAT = 4
+"""Of a stored state; grows when the same decisions would make another one."""
+
+TOLD_FROM = 0.4
+"""What a number of the evidence adds in log-odds before it is worth a word."""
+
+
+FEATURES: tuple[tuple[str, float, float], ...] = (
+    ("always", 0.0, 0.3),
+    *((name, 0.0, 0.3) for name in NAMES),
+    ("altogether", 1.0, 0.2),
+    ("kind", 1.0, 0.3),
+    ("channel", 0.7, 0.3),
+    ("workspace", 0.7, 0.3),
+    ("altogether lately", 0.2, 0.2),
+    ("kind lately", 0.6, 0.3),
+    ("channel lately", 0.2, 0.2),
+    ("workspace lately", 0.2, 0.2),
+    ("part of the day", 0.7, 0.3),
+    ("day of the week", 0.7, 0.3),
+    ("hour", 0.7, 0.3),
+    ("this workspace", 0.3, 0.3),
+    ("this channel", 0.3, 0.3),
+    ("after what was chosen last", 0.5, 0.3),
+    ("near in meaning", 0.7, 0.3),
+    ("what its words were chosen for", 0.4, 0.3),
+    ("what its best word was chosen for", 0.3, 0.3),
+    ("what its worst word was chosen for", 0.3, 0.3),
+    ("chosen lately", 0.0, 0.3),
+    ("rejected lately", 0.0, 0.3),
+)
+"""Name, what its weight is expected to be before the first decision, and how far that may be off. All but those of the
+evidence are log-odds, what a level adds to the one above; so the first expectation is what the counts say."""
+
+LATELY_DAYS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """The learner's answer: a probability that the operator approves, before and after calibration, in (0, 1)."""
+
+    raw: float
+    probability: float
+
+
+class Learner:
+    """All that was learnt from decisions up to `upto`; see the module."""
+
+    def __init__(self) -> None:
+        self.habits = Habits()
+        self.neighbours = Neighbours()
+        self._belief = Belief([mean for _, mean, _ in FEATURES], [spread for _, _, spread in FEATURES])
+        self.trust = Calibration(level=0.0, slope=0.3, places=False)
+        """How far the Twin's own probability may be believed."""
+        self.sums = Calibration(level=0.5, slope=1.0, places=True)
+        """How far the whole confidence may be believed (SPEC 8.6). Four terms seldom agree, so their sum says less than
+        they know: for an operator of clear taste the line is about twice as steep."""
+        self.upto = 0
+        self.learnt = 0
+
+    def score(self, query: Query) -> Word:
+        """What is expected of the operator."""
+        return self._word(self._row(query))
+
+    def learn(self, decision: PastDecision) -> Word:
+        """Take in one decision, younger than all before; returns what was expected of it."""
+        seen = unpacked(decision.seen)
+        query = Query(
+            decision.kind, decision.channel, decision.workspace, decision.flow, decision.words, decision.part,
+            decision.weekend, decision.at, decision.hour, seen,
+        )  # fmt: skip
+        row = self._row(query)
+        expected = self._word(row)
+        if decision.weight >= SAID:
+            self.trust.learn(expected.raw, decision.chosen, decision.weight)
+            if decision.raw is not None:
+                self.sums.learn(decision.raw, decision.chosen, decision.weight)
+        self._belief.learn(row, decision.chosen, decision.weight)
+        self.habits.add(decision)
+        self.neighbours.add(decision, seen)
+        self.upto = max(self.upto, decision.id)
+        self.learnt += 1
+        return expected
+
+    def pattern(self, query: Query) -> float:
+        """The shrunk share approved among the most similar past decisions (SPEC 2.5), in [0, 1]."""
+        return self.neighbours.pattern(query, query.seen, self.habits.down([()])[0][0])
+
+    def words(self, query: Query) -> tuple[str, ...]:
+        """Why, in words: what was counted, and what of the evidence speaks most for or against it."""
+        weights = self._belief.mean[1 : 1 + len(NAMES)]
+        told = zip(weights * query.seen.numbers, query.seen.numbers, NAMES, strict=True)
+        said = [(abs(float(adds)), number > 0, name) for adds, number, name in told]
+        most, high, name = max(said)
+        counted = self.habits.words(query)
+        return (*counted, TOLD[name][0 if high else 1]) if most >= TOLD_FROM else counted
+
+    def packed(self) -> bytes:
+        """All that was learnt; the same decisions in the same order make the same bytes."""
+        parts = self._arrays()
+        head = {
+            "format": FORMAT, "upto": self.upto, "learnt": self.learnt, "habits": self.habits.state(),
+            "trust": self.trust.state(), "sums": self.sums.state(), "neighbours": self.neighbours.state(),
+            "sizes": [part.nbytes for part in parts],
+        }  # fmt: skip
+        text = json.dumps(head, sort_keys=True, separators=(",", ":")).encode()
+        return zlib.compress(b"".join([len(text).to_bytes(4, "little"), text, *(part.tobytes() for part in parts)]), 1)
+
+    @classmethod
+    def unpacked(cls, stored: bytes) -> Learner:
+        """What `packed` made. Raises ValueError for anything else, and for what another format made."""
+        try:
+            data = zlib.decompress(stored)
+            many = int.from_bytes(data[:4], "little")
+            head = json.loads(data[4 : 4 + many])
+            if head["format"] != FORMAT:
+                raise ValueError(f"format {head['format']}, this is {FORMAT}")
+            made, at = cls(), 4 + many
+            made.upto, made.learnt = head["upto"], head["learnt"]
+            made.habits.restore(head["habits"])
+            made.trust.restore(head["trust"])
+            made.sums.restore(head["sums"])
+            made.neighbours.restore(head["neighbours"])
+            for part, size in zip(made._arrays(), head["sizes"], strict=True):
+                part[...] = numpy.frombuffer(data[at : at + size], part.dtype).reshape(part.shape)
+                at += size
+        except (zlib.error, KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"not a state of the Twin: {error!r}") from error
+        return made
+
+    def _arrays(self) -> list[Any]:
+        near = self.neighbours
+        learnt = [self._belief.mean, self._belief.covariance]
+        return [*learnt, near.marks, near.words, near.meaning, near.known, near.label]
+
+    def _word(self, row: Any) -> Word:
+        raw = self._belief.probability(row)
+        return Word(raw, self.trust.apply(raw))
+
+    def _row(self, query: Query) -> Any:
+        habits = self.habits
+        down = habits.down(levels(query))
+        long = [logit(share) for share, _ in down]
+        kind = down[1][0]
+        in_time = [long[1], *(logit(share) for share, _ in habits.down(times(query), kind))]
+        in_time += [in_time[-1]] * (4 - len(in_time))
+        whole = down[0][0]
+        words = [logit(habits.down([key], whole)[0][1]) - long[0] for key in subjects(query)] or [0.0]
+        row = [
+            1.0,
+            *query.seen.numbers,
+            *(mine - above for mine, above in zip(long, [0.0, *long], strict=False)),
+            *(logit(lately) - mine for (_, lately), mine in zip(down, long, strict=True)),
+            *(mine - above for above, mine in pairwise(in_time)),
+            *(logit(habits.down([key], whole)[0][0]) - long[0] for key in places(query)),
+            logit(habits.following(query)) - long[1],
+            logit(self.neighbours.meant(query, query.seen, kind)) - long[1],
+            sum(words) / len(words) ** 0.5,
+            max(words),
+            min(words),
+            *(
+                0.0 if (days := habits.since(at, query.kind, query.at)) is None else 2.0 ** (-days / LATELY_DAYS)
+                for at in (habits.chosen_at, habits.rejected_at)
+            ),
+        ]
+        return numpy.array(row)

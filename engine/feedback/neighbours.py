@@ -1,0 +1,108 @@
+"""The newest decisions, to be compared by what they were about (SPEC 2.5, pattern match). Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy
+
+from engine.feedback.habits import shrunk
+from engine.feedback.query import MEANING, Seen
+from engine.feedback.relevance import HASHED, hashed
+from engine.values import PastDecision
+
+AMONG, NEAREST, SIMILAR_FROM = 512, 20, 0.4
+"""Pattern match looks at the 20 most similar of the newest 512 decisions that are at least this similar."""
+
+ALIKE = numpy.array([0.4, 0.15, 0.15, 0.1], numpy.float32)
+"""What the same kind, channel, workspace and flow count for; the text's nearness, in [0, 1], counts 0.2."""
+
+
+class About(Protocol):
+    """What of a card or a decision is compared."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def channel(self) -> str: ...
+    @property
+    def workspace(self) -> str: ...
+    @property
+    def flow(self) -> str: ...
+    @property
+    def words(self) -> frozenset[str]: ...
+
+
+class Neighbours:
+    """A ring of the newest decisions."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.names: dict[str, int] = {"": 0}
+        self.marks = numpy.zeros((AMONG, 4), numpy.int32)
+        self.words = numpy.zeros((AMONG, HASHED), numpy.float32)
+        self.meaning = numpy.zeros((AMONG, MEANING), numpy.float32)
+        self.known = numpy.zeros(AMONG, numpy.bool_)
+        self.label = numpy.zeros((AMONG, 2), numpy.float32)
+
+    def add(self, decision: PastDecision, seen: Seen) -> None:
+        """Take in the newest; the oldest of `AMONG` goes."""
+        place = self.count % AMONG
+        self.marks[place] = [self._number(name) for name in _names(decision)]
+        self.words[place] = hashed(decision.words)
+        self.meaning[place] = _large(seen.meaning)
+        self.known[place] = bool(seen.meaning)
+        self.label[place] = (decision.chosen, decision.weight)
+        self.count += 1
+
+    def pattern(self, one: About, seen: Seen, prior: float) -> float:
+        """The share chosen among the most similar, weighted by similarity and shrunk to `prior`; in [0, 1]."""
+        many = min(self.count, AMONG)
+        if not many:
+            return prior
+        mine = numpy.array([self.names.get(name, -1) for name in _names(one)], numpy.int32)
+        like = (self.marks[:many] == mine) @ ALIKE + 0.2 * self._text(one, seen, many)
+        like[like < SIMILAR_FROM] = 0.0
+        if many > NEAREST:
+            like[like < numpy.partition(like, many - NEAREST)[many - NEAREST]] = 0.0
+        loud = like * self.label[:many, 1]
+        return shrunk(float((loud * self.label[:many, 0]).sum()), float(loud.sum()), prior)
+
+    def meant(self, one: About, seen: Seen, prior: float) -> float:
+        """The share chosen of what was near in meaning alone, whatever its kind."""
+        many = min(self.count, AMONG)
+        if not many:
+            return prior
+        near = numpy.maximum(self._text(one, seen, many) - 0.3, 0.0) ** 2 * 4
+        loud = near * self.label[:many, 1]
+        return shrunk(float((loud * self.label[:many, 0]).sum()), float(loud.sum()), prior)
+
+    def _text(self, one: About, seen: Seen, many: int) -> Any:
+        """How near the texts are, in [0, 1]: by meaning where both have a vector of it, else by words."""
+        near = self.words[:many] @ hashed(one.words)
+        if seen.meaning:
+            near = numpy.where(self.known[:many], self.meaning[:many] @ _large(seen.meaning), near)
+        return numpy.clip(near, 0.0, 1.0)
+
+    def state(self) -> dict[str, Any]:
+        """What is not in the arrays."""
+        return {"count": self.count, "names": self.names}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` made."""
+        self.count, self.names = state["count"], dict(state["names"])
+
+    def _number(self, name: str) -> int:
+        return self.names.setdefault(name, len(self.names))
+
+
+def _names(one: Any) -> tuple[str, str, str, str]:
+    return f"k{one.kind}", f"c{one.channel}", f"w{one.workspace}", f"f{one.flow}"
+
+
+def _large(small: bytes) -> Any:
+    if not small:
+        return numpy.zeros(MEANING, numpy.float32)
+    vector = numpy.frombuffer(small, numpy.int8).astype(numpy.float32)
+    length = float(numpy.sqrt((vector * vector).sum()))
+    return vector / length if length else vector

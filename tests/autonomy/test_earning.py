@@ -1,0 +1,41 @@
+"""What is still needed before anything runs by itself, by the gate's own rules (SPEC 2.5, 2.6, 7.4)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.autonomy.earning import Earning, Record, earning
+from engine.values.shares import wilson_lower_bound
+
+
+def told(*records: Record, autonomous: bool = True, phase: int = 1, act: str = "act") -> Earning:
+    return earning(autonomous=autonomous, autonomies=[act], quiet=False, phase=phase,
+                   records=records, threshold=0.8)  # fmt: skip
+
+
+def test_nothing_is_missing_where_a_kind_has_earned_it() -> None:
+    found = told(Record("run_tests", "koji-core", 11, 11), Record("status", "koji-core", 1, 4))
+    assert (found.missing, found.earned) == ((), ("“Tests of what changed” on koji-core",))
+    assert found.words.endswith("cards of confidence 0.80 or more of “Tests of what changed” on koji-core")
+
+
+def test_what_is_missing_is_told_in_one_line() -> None:
+    found = told(Record("status", "docs", 1, 4), Record("run_tests", "koji-core", 8, 8), phase=0)
+    assert found.words == (
+        "acts by itself: not yet — the Twin is still learning, no kind of card has earned it "
+        "(best: “Tests of what changed” on koji-core 8 of 8, needs 11 of 11)"
+    )
+    off = told(autonomous=False, act="cards")
+    assert off.missing == (
+        "autonomousModeEnabled is off", "no workspace is `act` (all are `cards`)", "no kind of card has earned it",
+    )  # fmt: skip
+
+
+@given(st.integers(1, 60), st.data())
+def test_so_many_further_approvals_reach_the_bound_and_one_less_does_not(decided: int, data: st.DataObject) -> None:
+    one = Record("kind", "channel", data.draw(st.integers(0, decided)), decided)
+    further = one.needs - decided
+    assert wilson_lower_bound(one.approved + further, one.needs) >= 0.8
+    assert one.earned == (further == 0)
+    assert one.earned or wilson_lower_bound(one.approved + further - 1, one.needs - 1) < 0.8

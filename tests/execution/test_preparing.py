@@ -1,0 +1,457 @@
+"""Packages are installed as the card said: with the registries' network alone, and into the tree only at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.config import Settings, WorkspaceSettings
+from engine.events import EventBus
+from engine.execution.environments import _beside, _restore, _swap, put_in_place
+from engine.execution.live import LiveSession
+from engine.execution.runners.base import RunnerResult
+from engine.execution.runners.flow import CommandResult, FlowResult, Job, NotBegun, Place
+from engine.execution.runners.flow_runner import FlowRunner
+from engine.execution.runners.toolchains.installing import Installation, failure, installations, lock_updates
+from engine.execution.runners.toolchains.projects import all_packages, project_at
+from engine.execution.sandbox import best_sandbox
+from engine.safety.gate import GateFacts, rows
+from engine.storage.database import Database
+from engine.values import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
+from tests.conftest import Repository
+from tests.execution.test_flow_runner import World
+from tests.inspection.test_locks import run
+from tests.support.outside import needs
+
+PYPI, NPM = "pypi.org", "registry.npmjs.org"
+PYTEST_PROJECT = {
+    "pyproject.toml": '[project]\nname = "shop"\nversion = "0.1.0"\nrequires-python = ">=3.9"\n'
+    'dependencies = ["iniconfig>=2"]\n[tool.uv]\npackage = false\n',
+    "test_shop.py": "import iniconfig\n\ndef test_it():\n    assert iniconfig\n",
+}
+
+
+class SlowWorld(World):
+    """Downloads and new environments take their time on a busy machine."""
+
+    def run(self, flow: str | None, **parameters: Any) -> SessionView:
+        view = self.sessions.wait(self.start(flow, **parameters).id, 300)
+        assert view.state.over
+        return view
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
+) -> Iterator[World]:
+    world = SlowWorld(tmp_path, database, clock, bus, repository)
+    yield world
+    world.sessions.close()
+
+
+@pytest.fixture(autouse=True)
+def _needs_a_sandbox_with_a_gate() -> None:
+    if not best_sandbox().gates:
+        pytest.skip("no sandbox here holds commands to some hosts")
+
+
+def project(world: World, files: dict[str, Any], ignored: str = "node_modules\n.venv\n") -> Path:
+    texts = {name: text if isinstance(text, str) else json.dumps(text) for name, text in files.items()}
+    world.repository.commit("begin", {".gitignore": ignored, **texts})
+    return world.repository.path
+
+
+def command_of(top: Path, path: str = "") -> list[str]:
+    [installation] = installations(top, all_packages(top), path)
+    return installation.lines
+
+
+def told(world: World, view: SessionView) -> str:
+    return f"{view.state} {view.summary}\n{world.transcript(view)}"
+
+
+# -- what a card says -----------------------------------------------------------------------------------------------
+
+
+def test_a_card_says_the_command_the_network_and_what_becomes_of_the_tree(world: World) -> None:
+    top = project(world, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
+
+    info = world.launcher.check(world.assignment("prepare_environment", command=["npm ci"]))
+
+    assert info.takes
+    assert info.does == "`npm ci`; network: registry.npmjs.org; creates node_modules in your tree"
+    assert info.undo_note == "creates node_modules in your tree; to undo: rm -r node_modules"
+    assert info.sandbox.endswith("network only to registry.npmjs.org")
+    assert not info.check_only
+    (top / "node_modules").mkdir()
+    info = world.launcher.check(world.assignment("prepare_environment", command=["npm ci"]))
+    assert info.does.endswith("updates your node_modules")
+
+
+def test_only_the_projects_own_command_is_run(world: World) -> None:
+    project(world, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
+
+    info = world.launcher.check(world.assignment("prepare_environment", command=["npm install evil"]))
+
+    assert not info.takes
+    assert "`npm install evil` is not what installs the packages" in info.reason
+    assert "`npm ci`" in info.reason
+    assert not world.launcher.check(world.assignment("prepare_environment", command=[])).takes
+    assert not world.launcher.check(world.assignment("update_lock", command=["npm ci"])).takes
+
+
+@pytest.mark.parametrize("flow", ["prepare_environment", "update_lock"])
+def test_it_never_runs_by_itself(flow: str) -> None:
+    assert flow in ALWAYS_ASKED
+    facts = GateFacts(
+        confidence=1, estimate=0, targets=(), novel_pair=False, rejections=0, decisions=99, content=Verdict.ALLOW,
+        day_cost=0, day_cap=100, by_operator=False, always_asked=True,
+    )  # fmt: skip
+    assert [(row.rule, row.verdict) for row in rows(facts)] == [("installs", Verdict.ASK)]
+
+
+# -- with real registries -------------------------------------------------------------------------------------------
+
+
+def test_npm_ci(world: World) -> None:
+    needs("npm", "node", host=NPM)
+    manifest = {
+        "name": "shop", "version": "1.0.0", "dependencies": {"left-pad": "1.3.0"}, "scripts": {"test": "node --test"}
+    }  # fmt: skip
+    files = {
+        "package.json": manifest,
+        "shop.test.js": "const pad = require('left-pad');\nrequire('node:test')('pads', () => pad('a', 3));\n",
+    }
+    top = project(world, files)
+    lock = {
+        "name": "shop", "version": "1.0.0", "lockfileVersion": 3, "packages": {
+            "": {"name": "shop", "version": "1.0.0", "dependencies": {"left-pad": "1.3.0"}},
+            "node_modules/left-pad": {
+                "version": "1.3.0", "resolved": "https://registry.npmjs.org/left-pad/-/left-pad-1.3.0.tgz",
+                "integrity": "sha512-XI5MPzVNApjAyhQzphX8BkmKsKUxD4LdyK24iZeQGinBN9yTQT3bFlCBy/aVx2HrNcqQGsdot8ghrjyrvMCoEA==",  # noqa: E501
+            },
+        },
+    }  # fmt: skip
+    world.repository.commit("lock", {"package-lock.json": json.dumps(lock)})
+
+    view = world.run("prepare_environment", command=command_of(top))
+
+    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert world.transcript(view).startswith(
+        "Install packages · sandbox: bubblewrap, network only to registry.npmjs.org\n`npm ci`; network: "
+    )
+    assert (top / "node_modules/left-pad/package.json").is_file()
+    assert (top / "node_modules/.gitignore").read_text() == "*\n"
+    assert world.watcher.ended[-1][1].facts["next"] == "run_tests"
+    assert world.repository.git("status", "--porcelain") == ""
+    tests = world.run("run_tests")
+    assert tests.check is not None, told(world, tests)
+    assert (tests.check.passed, tests.check.failed) == (1, 0)
+    # Once more: what is there is replaced by what the lock file says.
+    (top / "node_modules/stranger.js").write_text("x")
+    view = world.run("prepare_environment", command=command_of(top))
+    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert not (top / "node_modules/stranger.js").exists()
+    assert (top / "node_modules/left-pad/package.json").is_file()
+    assert [path.name for path in top.iterdir() if "clawpy" in path.name] == []
+
+
+def test_pip(world: World) -> None:
+    needs("python3", host=PYPI)
+    top = project(
+        world,
+        {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": PYTEST_PROJECT["test_shop.py"]},
+        ignored="",
+    )
+    command = command_of(top)
+    assert command[0] == "python3 -m venv .venv"
+
+    view = world.run("prepare_environment", command=command)
+
+    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert world.repository.git("status", "--porcelain") == ""  # though the project does not ignore .venv
+    tests = world.run("run_tests")
+    assert tests.check is not None, told(world, tests)
+    assert (tests.check.passed, tests.check.failed, tests.check.errors) == (1, 0, 0)
+
+
+def test_uv(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    uv = shutil.which("uv") or os.environ.get("UV", "")
+    if not uv:
+        pytest.skip("uv is not installed here")
+    needs(host=PYPI)
+    monkeypatch.setenv("PATH", f"{Path(uv).parent}{os.pathsep}{os.environ['PATH']}")
+    top = project(world, {**PYTEST_PROJECT, "uv.lock": "version = 1\nrequires-python = '>=3.9'\n"})
+
+    view = world.run("update_lock", command=["uv lock"])
+
+    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    [change] = world.changes.list()
+    assert [file.path for file in world.changes.get(change.id).files] == ["uv.lock"]
+    assert "iniconfig" not in (top / "uv.lock").read_text()  # it waits to be landed
+    world.changes.land(change.id)
+    view = world.run("prepare_environment", command=command_of(top))
+    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert list((top / ".venv").glob("lib/python3*/site-packages/iniconfig"))
+
+
+class AgentLike(FlowRunner):
+    """Takes the place that an agent's session gets, and says what it finds there."""
+
+    def check(self, assignment: Assignment) -> RunnerInfo:
+        return RunnerInfo(takes=True, check_only=False)
+
+    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
+        with self._grounds.take(live, Place.CHANGE_SET, salvage=view) as ground:
+            script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"
+            found = live.execute(["python3", "-c", script], cwd=ground.folder)
+            write = self._grounds.keep(live, view, ground, Place.CHANGE_SET)
+        return RunnerResult(found.output.strip(), write=write)
+
+
+@pytest.fixture
+def agents(world: World) -> World:
+    world.sessions.admission._runners["flow"] = AgentLike({}, grounds=world.runner._grounds)
+    return world
+
+
+def test_an_agents_worktree_is_prepared_once_it_is_allowed(agents: World) -> None:
+    needs("python3", host=PYPI)
+    top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}, "")
+    (top / ".venv/bin").mkdir(parents=True)
+    (top / ".venv/.gitignore").write_text("*\n")
+    (top / ".venv/bin/python").symlink_to("/usr/bin/false")  # the operator's own is not the worktree's
+    agents.settings_now = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
+
+    view = agents.run("anything")
+
+    assert f"worktrees/{view.id}/.venv" in view.summary, told(agents, view)
+    assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in agents.transcript(view)
+    assert "network: pypi.org, files.pythonhosted.org" in agents.transcript(view)
+    assert agents.changes.list() == []  # what was installed is no part of its diff
+
+
+def test_a_worktree_that_cannot_be_prepared_is_used_all_the_same(agents: World) -> None:
+    needs("npm")
+    files = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
+    top = project(agents, files)
+    agents.settings_now = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
+
+    view = agents.run("anything")
+
+    assert view.state is SessionState.SUCCEEDED
+    assert "not prepared: `npm ci` ended with exit code 1" in agents.transcript(view)
+
+
+def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: World, tmp_path: Path) -> None:
+    needs("python3", host=PYPI)
+    top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"})
+    run(top, "git", "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
+    run(tmp_path / "tree", "python3", "-m", "venv", "--without-pip", ".venv")
+    [packages] = (tmp_path / "tree/.venv").glob("lib/python3*/site-packages")
+    (packages / "pytest").mkdir()
+    (packages / "pytest/__init__.py").touch()
+
+    tool = project_at(tmp_path / "tree", top).tool
+
+    assert tool is not None
+    assert tool.where == str(tmp_path / "tree/.venv/bin/python")
+
+
+def test_go_and_cargo_look_where_packages_were_put(agents: World) -> None:
+    def look(job: Job) -> FlowResult:
+        caches = cast(LiveSession, job.bench).confinement.caches
+        before = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
+        (caches / "go-mod").mkdir()
+        after = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
+        return FlowResult(f"{before} {after.removeprefix(str(caches))}")
+
+    project(agents, {"a": "1"})
+    agents.sessions.admission._runners["flow"] = agents.runner
+    assert agents.script(Place.CHECK, look).summary == ", /go-mod,"
+
+
+def test_without_the_setting_no_worktree_is_prepared(agents: World) -> None:
+    project(agents, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
+
+    assert "prepare" not in agents.transcript(agents.run("anything"))
+
+
+# -- when it cannot be done -----------------------------------------------------------------------------------------
+
+
+def bare(world: World) -> Path:
+    """A project whose only package lies at a registry that is none of npm's own."""
+    lock = {
+        "name": "a", "lockfileVersion": 3, "packages": {
+            "": {"name": "a", "dependencies": {"ms": "2.1.3"}},
+            "node_modules/ms": {"version": "2.1.3", "resolved": "https://registry.invalid/ms/-/ms-2.1.3.tgz"},
+        },
+    }  # fmt: skip
+    return project(world, {"package.json": {"name": "a", "dependencies": {"ms": "2.1.3"}}, "package-lock.json": lock,
+                           ".npmrc": "fetch-retries=0\nreplace-registry-host=never\n"})  # fmt: skip
+
+
+def test_another_registry_is_not_reached_and_the_tree_stays_as_it_was(world: World) -> None:
+    needs("npm")
+    top = bare(world)
+    (top / "node_modules/mine").mkdir(parents=True)
+
+    view = world.run("prepare_environment", command=["npm ci"])
+
+    assert view.state is SessionState.CANNOT_RUN, told(world, view)
+    assert "asked for registry.invalid, which is none of its registries (registry.npmjs.org)" in view.summary
+    assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
+
+
+def test_a_registry_that_does_not_answer_is_named(world: World) -> None:
+    needs("npm")
+    top = bare(world)
+    world.settings_now = Settings(workspaces={str(top): WorkspaceSettings(hosts=("registry.invalid",))})
+
+    view = world.run("prepare_environment", command=["npm ci"])
+
+    assert view.state is not SessionState.SUCCEEDED
+    assert "registry.invalid cannot be reached" in view.summary, told(world, view)
+    assert not (top / "node_modules").exists()
+
+
+def test_without_network_the_card_is_given_back() -> None:
+    said = "npm error\nnetwork: registry.npmjs.org:443 cannot be reached: Network is unreachable"
+
+    error = failure(["npm", "ci"], CommandResult(1, said, 1.0), [NPM])
+
+    assert isinstance(error, NotBegun)
+    assert error.message == "registry.npmjs.org cannot be reached: Network is unreachable"
+
+
+def test_an_environment_that_is_a_link_is_left_alone(world: World, tmp_path: Path) -> None:
+    files = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
+    top = project(world, files, ignored="node_modules\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (top / "node_modules").symlink_to(elsewhere)
+
+    view = world.run("prepare_environment", command=["npm ci"])
+
+    assert view.state is SessionState.CANNOT_RUN, told(world, view)
+    assert "node_modules is a link" in view.summary
+    assert (top / "node_modules").is_symlink()
+
+
+def test_what_a_package_writes_elsewhere_is_discarded(world: World) -> None:
+    needs("npm", "node")
+    script = (
+        "node -e \"require('fs').writeFileSync('cart.js', 'evil'); require('fs').writeFileSync('.git/hooks/x', '')\""
+    )
+    lock = {"name": "a", "lockfileVersion": 3, "packages": {"": {"name": "a", "dependencies": {}}}}
+    manifest = {"name": "a", "version": "1.0.0", "devDependencies": {}, "scripts": {"postinstall": script}}
+    top = project(world, {"package.json": manifest, "package-lock.json": lock, "cart.js": "mine"})
+
+    world.run("prepare_environment", command=["npm ci"])
+
+    assert (top / "cart.js").read_text() == "mine"
+    assert not (top / ".git/hooks/x").exists()
+
+
+def test_a_command_that_puts_nothing_in_place_changes_nothing(world: World) -> None:
+    top = project(world, {"package.json": {"name": "a"}})
+    (top / "node_modules/mine").mkdir(parents=True)
+    nothing = Installation("", (("true",),), (), (), ("node_modules",))
+
+    def work(job: Job) -> FlowResult:
+        with put_in_place(cast(LiveSession, job.bench), nothing, top):
+            job.run(["true"])
+            job.run(["touch", ".pnp.cjs"])
+        return FlowResult("fine")
+
+    view = world.script(Place.INSTALL, work)
+
+    assert view.state is SessionState.CANNOT_RUN, told(world, view)
+    assert "`true` put nothing into node_modules, so nothing was changed" in view.summary
+    assert (top / "node_modules/mine").is_dir()
+    assert not (top / ".pnp.cjs").exists()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_folder_is_put_in_place_of_another(tmp_path: Path, elsewhere: bool) -> None:
+    disk = Path("/dev/shm") if elsewhere else tmp_path
+    if elsewhere and not os.access(disk, os.W_OK):
+        pytest.skip("there is no other disk here")
+    fresh = Path(tempfile.mkdtemp(dir=disk))
+    (fresh / "tool").write_text("new")
+    (fresh / "tool").chmod(0o4755)
+    (fresh / "link").symlink_to("tool")
+    target = tmp_path / "tree/.venv"
+    (target / "old").mkdir(parents=True)
+
+    _swap(fresh, target)
+
+    assert sorted(path.name for path in target.iterdir()) == ["link", "tool"]
+    assert (target / "link").readlink() == Path("tool")
+    assert stat.S_IMODE((target / "tool").stat().st_mode) == 0o755
+    assert list((tmp_path / "tree").iterdir()) == [target]
+    assert not fresh.exists()
+    target.rename(_beside(target, "old"))  # as a crash leaves it
+    _restore(target)
+    assert (target / "tool").read_text() == "new"
+
+
+# -- what each tool does --------------------------------------------------------------------------------------------
+
+
+def test_go_modules_go_to_the_cache_of_the_checks(world: World) -> None:
+    top = project(world, {"go.mod": "module example.org/shop\n\ngo 1.19\n", "go.sum": ""})
+
+    [installation] = installations(top, all_packages(top))
+
+    assert installation.command == "go mod download"
+    assert installation.made == installation.updated == ()
+    assert installation.cache == "go-mod"
+    assert "your tree is not touched" in installation.words
+    if shutil.which("go"):
+        view = world.run("prepare_environment", command=["go mod download"])
+        assert view.state is SessionState.SUCCEEDED, told(world, view)
+        assert list((world.home.cache / "build").glob("*/*/files/go-mod"))
+
+
+@pytest.mark.parametrize(
+    ("lock", "command"),
+    [
+        ("package-lock.json", "npm install --package-lock-only --ignore-scripts"),
+        ("pnpm-lock.yaml", "pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile"),
+    ],
+)
+def test_the_lock_command_is_that_of_the_tool(world: World, lock: str, command: str) -> None:
+    top = project(world, {"web/package.json": {"name": "web", "dependencies": {"ms": "2"}}, f"web/{lock}": "{}"})
+
+    [update] = lock_updates(top, all_packages(top), "web")
+
+    assert (update.command, update.folder, update.lock) == (command, "web", f"web/{lock}")
+    assert update.words.endswith(f"the diff of web/{lock} waits for you")
+
+
+def test_cargo_lock_is_brought_in_step_offline_of_everything(world: World) -> None:
+    needs("cargo")
+    files = {
+        "Cargo.toml": '[package]\nname = "shop"\nversion = "0.2.0"\nedition = "2021"\n',
+        "Cargo.lock": 'version = 3\n\n[[package]]\nname = "shop"\nversion = "0.1.0"\n',
+        "src/main.rs": "fn main() {}\n",
+    }
+    project(world, files)
+
+    view = world.run("update_lock", command=["cargo update --workspace"])
+
+    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert view.summary == "`cargo update --workspace` brought Cargo.lock in step"
+    [change] = world.changes.list()
+    assert [file.path for file in world.changes.get(change.id).files] == ["Cargo.lock"]

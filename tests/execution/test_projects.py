@@ -1,0 +1,207 @@
+"""The projects of a repository: which folders are one, what each has, and which of them run their tests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.execution.runners.toolchains.projects import Project, project_of, projects
+from tests.conftest import Repository
+
+PYTHON = {"pyproject.toml": '[project]\nname = "cart"\n', "tests/test_cart.py": "def test_a(): pass\n"}
+GO = {"go.mod": "module x\n", "x_test.go": "package x\n"}
+
+
+def node(test: str = "", **more: object) -> dict[str, str]:
+    return {"package.json": json.dumps({"name": "web", "scripts": {"test": test} if test else {}, **more})}
+
+
+def below(folder: str, files: dict[str, str]) -> dict[str, str]:
+    return {f"{folder}/{name}": text for name, text in files.items()}
+
+
+@pytest.fixture(autouse=True)
+def every_tool(tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every tool is on the PATH, none of them does anything but git; the project's environment has pytest."""
+    place = tmp_path / "programs"
+    place.mkdir()
+    for name in ("npm", "pnpm", "cargo", "go", "mvn", "gradle", "mix", "dotnet", "rspec", "phpunit", "make"):
+        (place / name).write_text("#!/bin/sh\nexit 1\n")
+        (place / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+    (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+
+
+def look(repository: Repository, files: dict[str, str]) -> dict[str, Project]:
+    repository.commit("begin", {".gitignore": ".venv\nnode_modules\n", **files})
+    return {project.path: project for project in projects(repository.path)}
+
+
+def names(found: dict[str, Project]) -> dict[str, list[str]]:
+    return {path: [tool.name for tool in project.tools] for path, project in found.items()}
+
+
+def test_each_folder_with_a_manifest_is_a_project(repository: Repository) -> None:
+    found = look(repository, {**below("packages/py", PYTHON), **below("web", node("vitest")), **below("srv/x", GO)})
+    assert names(found) == {"": [], "packages/py": ["pytest"], "srv/x": ["go"], "web": ["vitest"]}
+    assert found[""].untested == "it has no tests"
+    assert found["packages/py"].name == "cart"
+    assert found["packages/py"].install == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
+    assert found["web"].install == "npm install"
+    assert found["srv/x"].install == "go mod download"
+
+
+@pytest.mark.parametrize(
+    "folder", ["a/b/c/d/e", "node_modules/x", "vendor/x", "tests/fixtures/x", "pkg/testdata/x", "src/__fixtures__/x"]
+)
+def test_what_is_too_deep_or_not_the_projects_own_is_none(repository: Repository, folder: str) -> None:
+    repository.write(".gitignore", "")
+    found = look(repository, {**below(folder, GO), **below("a/b/c/d", GO), ".gitignore": ".venv\n"})
+    assert list(found) == ["", "a/b/c/d"]
+
+
+def test_a_manifest_that_git_does_not_track_is_none(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": ""})
+    repository.write("web/package.json", "{}")
+    assert [project.path for project in projects(repository.path)] == [""]
+
+
+def test_a_test_file_not_yet_committed_counts(repository: Repository) -> None:
+    found = look(repository, {"packages/py/pyproject.toml": ""})
+    assert names(found) == {"": [], "packages/py": []}
+    repository.write("packages/py/tests/test_new.py", "")
+    assert [tool.name for tool in projects(repository.path)[1].tools] == ["pytest"]
+
+
+def test_a_project_below_has_its_own_environment_first(repository: Repository) -> None:
+    own = repository.path / "packages" / "py" / ".venv"
+    own.parent.mkdir(parents=True)
+    own.symlink_to(sys.prefix, target_is_directory=True)
+    found = look(repository, {**below("packages/py", PYTHON), **below("packages/other", PYTHON)})
+    tools = {path: project.tool for path, project in found.items()}
+    assert tools["packages/py"] is not None
+    assert tools["packages/other"] is not None
+    assert tools["packages/py"].where == str(own / "bin" / "python")
+    assert tools["packages/other"].where == str(repository.path / ".venv" / "bin" / "python")
+
+
+def test_the_top_runs_what_lies_outside_of_the_projects_below(repository: Repository, tmp_path: Path) -> None:
+    found = look(repository, {**PYTHON, **below("packages/py", PYTHON)})
+    top = found[""].tool
+    assert top is not None
+    assert names(found) == {"": ["pytest"], "packages/py": ["pytest"]}
+    assert top.test_command([], tmp_path / "r").argv[-1] == "--ignore=packages/py"
+    assert "--ignore=packages/py" not in top.test_command(["tests/test_cart.py"], tmp_path / "r").argv
+
+
+def test_the_top_without_tests_of_its_own_has_none(repository: Repository) -> None:
+    found = look(repository, {"pyproject.toml": "[tool.uv.workspace]\n", "uv.lock": "", **below("packages/py", PYTHON)})
+    assert names(found) == {"": [], "packages/py": ["pytest"]}
+    assert (found["packages/py"].lock, found["packages/py"].packages[0].folder) == ("uv.lock", "")
+
+
+@pytest.mark.parametrize(
+    ("top", "member", "tested"),
+    [
+        ({"pyproject.toml": '[tool.pytest.ini_options]\ntestpaths = ["packages"]\n'}, PYTHON, ["pytest"]),
+        ({"pytest.ini": "[pytest]\ntestpaths =\n    tests\n    packages/*/tests packages\n"}, PYTHON, ["pytest"]),
+        ({"Cargo.toml": '[workspace]\nmembers = ["packages/*"]\n'}, {"Cargo.toml": "[package]\n"}, ["cargo"]),
+        ({"pom.xml": "<modules><module>packages/m</module></modules>"},
+         {"pom.xml": "<parent/>", "src/test/java/XTest.java": ""}, ["maven"]),
+        ({"settings.gradle": "include 'm'"}, {"build.gradle": "", "src/test/java/XTest.java": ""}, ["gradle"]),
+        ({"mix.exs": 'apps_path: "packages"'}, {"mix.exs": "", "test/x_test.exs": ""}, ["mix"]),
+        ({"x.sln": "Visual Studio Solution"}, {"x.csproj": "Microsoft.NET.Test.Sdk"}, ["dotnet"]),
+        (node("vitest run"), node("vitest"), ["vitest"]),
+        (node("jest --ci"), node("jest"), ["jest"]),
+        (node("node --test"), node("node --test"), ["node:test"]),
+    ],
+    ids=["testpaths", "ini", "cargo", "maven", "gradle", "mix", "dotnet", "vitest", "jest", "node"],
+)  # fmt: skip
+def test_a_runner_that_collects_the_members_runs_them(
+    repository: Repository, top: dict[str, str], member: dict[str, str], tested: list[str]
+) -> None:
+    found = look(repository, {**top, **below("packages/m", member)})
+    assert names(found) == {"": tested, "packages/m": []}
+    assert found["packages/m"].tested_by == ""
+    assert found["packages/m"].untested == "its tests run with those of the top"
+
+
+@pytest.mark.parametrize(
+    "script", ["npm test --workspaces", "npm test -ws", "pnpm -r test", "turbo run test", "nx run-many -t test"]
+)
+def test_a_script_that_hands_on_gives_way_to_the_members(repository: Repository, script: str) -> None:
+    found = look(
+        repository, {**node(script, workspaces=["p/*"]), "package-lock.json": "", **below("p/a", node("vitest"))}
+    )
+    assert names(found) == {"": [], "p/a": ["vitest"]}
+    assert (found["p/a"].install, found["p/a"].lock, found["p/a"].packages[0].folder) == (
+        "npm ci",
+        "package-lock.json",
+        "",
+    )
+
+
+@pytest.mark.parametrize("script", ["mocha", "jest src", "node --test test/", "tsc && mocha"])
+def test_a_script_of_the_top_alone_leaves_the_members_theirs(repository: Repository, script: str) -> None:
+    found = look(repository, {**node(script), **below("p/a", node("vitest"))})
+    assert names(found)["p/a"] == ["vitest"]
+    assert len(names(found)[""]) == 1
+
+
+def test_a_lock_file_above_that_keeps_no_members_is_not_theirs(repository: Repository) -> None:
+    found = look(repository, {**node("jest src"), "package-lock.json": "", **below("site", node("vitest"))})
+    assert (found["site"].lock, found["site"].install) == ("", "npm install")
+
+
+def test_what_is_not_there_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {**below("web", node("vitest", devDependencies={"vitest": "3"})), **below("srv", GO)}
+    found = look(repository, {**files, **below("shop", {"phpunit.xml": "phpunit", "CartTest.php": ""})})
+    assert (found["web"].lacks, found["web"].packages[0].installed) == ("node_modules", False)
+    assert (found["srv"].lacks, found["srv"].untested) == ("", "")
+    only = tmp_path / "only git"
+    only.mkdir()
+    (only / "git").symlink_to(shutil.which("git") or "git")
+    monkeypatch.setenv("PATH", str(only))
+    found = {project.path: project for project in projects(repository.path)}
+    assert {path: project.lacks for path, project in found.items()} == {
+        "": "", "shop": "phpunit", "srv": "go", "web": "npm"
+    }  # fmt: skip
+    assert found["srv"].untested == "its tests need go"
+
+
+def test_files_belong_to_the_innermost_project(repository: Repository) -> None:
+    found = look(repository, {**PYTHON, **below("web", node("vitest"))})
+    every = list(found.values())
+    assert project_of(every, "web/src/a.ts") is found["web"]
+    assert project_of(every, "website/a.ts") is found[""]
+    assert found["web"].tests("web/src/a.ts")
+    assert not found["web"].tests("src/a.ts")
+    assert found["web"].within("web/src/a.ts") == "src/a.ts"
+
+
+def test_a_change_log_is_named_from_the_top(repository: Repository) -> None:
+    found = look(repository, {"CHANGES.md": "", **below("web", {**node("vitest"), "CHANGELOG.md": ""})})
+    assert (found[""].changelog, found["web"].changelog) == ("CHANGES.md", "web/CHANGELOG.md")
+
+
+def test_twenty_projects_are_found_in_a_moment(repository: Repository) -> None:
+    files = {f"src/d{number % 50}/f{number}.py": "" for number in range(5_000)}
+    for number in range(20):
+        files |= below(f"packages/p{number}", (PYTHON, node("vitest"), GO, {"Cargo.toml": "[package]\n"})[number % 4])
+    repository.commit("begin", {".gitignore": ".venv\n", **files})
+    begun = time.process_time(), time.monotonic()
+    found = projects(repository.path)
+    assert len([project for project in found if project.tools]) == 20
+    assert time.process_time() - begun[0] < 1.5
+
+
+def test_a_folder_that_git_does_not_know_has_its_top_alone(tmp_path: Path) -> None:
+    (tmp_path / "go.mod").write_text("module x\n")
+    assert [(project.path, project.tool and project.tool.name) for project in projects(tmp_path)] == [("", "go")]
+    assert subprocess.run(["git", "-C", str(tmp_path), "rev-parse"], capture_output=True, check=False).returncode

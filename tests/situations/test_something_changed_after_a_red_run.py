@@ -1,0 +1,23 @@
+"""The tests failed, and you changed something since: the failed ones again."""
+
+from __future__ import annotations
+
+from engine.values import Tier
+from tests.situations.conftest import Situation
+
+BROKEN = "def total(prices):\n    return max(prices)\n"
+MENDED = "def total(prices):\n    return sum(prices)\n"
+
+
+def test_the_failed_tests_again(monday: Situation) -> None:
+    monday.shop()
+    monday.write("cart.py", BROKEN)
+    monday.ran("tests/test_cart.py::test_total", passed=0)
+    monday.write("cart.py", MENDED + "\n", days_ago=-0.01)
+    first = monday.first()
+    assert (first.kind, first.tier) == ("rerun_failing", Tier.BLOCKS)
+    assert first.assignment.prompt == "Run `test_total` again"
+    done = monday.approve(first)
+    assert done.check is not None
+    assert done.check.green
+    assert "rerun_failing" not in monday.kinds()

@@ -1,0 +1,20 @@
+"""What you committed may need what you did not commit."""
+
+from __future__ import annotations
+
+from engine.values import Tier
+from tests.situations.conftest import Situation
+
+
+def test_head_does_not_pass_without_the_uncommitted_file(monday: Situation) -> None:
+    monday.shop()
+    monday.ran()
+    monday.commit("Prices have a module", {"cart.py": "from prices import add\ntotal = add\n"}, days_ago=0)
+    monday.write("prices.py", "def add(prices):\n    return sum(prices)\n")
+    card = next(one for one in monday.cards() if one.kind == "check_clean_head")
+    assert card.tier is Tier.CHECK
+    assert card.assignment.prompt == "Does HEAD pass without your uncommitted file?"
+    done = monday.approve(card)
+    assert done.check is not None
+    assert not done.check.green
+    assert "pass with the uncommitted files" in done.summary or "error" in done.summary
