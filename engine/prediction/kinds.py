@@ -127,6 +127,11 @@ def is_heartbeat(name: str) -> bool:
     return name.startswith(f"{HEARTBEAT}-")
 
 
+def kind_title(name: str) -> str:
+    """What people call cards of this kind: "Test that broke", not `bisect`."""
+    return kind_of(name).title
+
+
 def kind_of(name: str) -> Kind:
     """The kind of that name. What a heartbeat made due was ordered, so it blocks; any other name is learned work."""
     if name in KINDS:
