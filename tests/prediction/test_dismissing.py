@@ -66,7 +66,7 @@ def test_new_facts_do_not_wake_what_was_put_off(world: World, clock: FakeClock) 
 def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World, clock: FakeClock) -> None:
     first, second, third = dismiss(world, "a", "b", "c")
     assert (first.note, second.note) == ("", "")
-    assert third.note == "“lint” cards are switched off in shop: dismissed 3 times"
+    assert third.note == "cards “Lint of what changed” are switched off in shop: dismissed 3 times"
     clock.advance(400 * DAY)
     assert world.see(proposal("d", kind="lint")) == []
     (kind,) = world.cards.muted()

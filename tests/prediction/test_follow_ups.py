@@ -11,6 +11,7 @@ from engine.clock import FakeClock
 from engine.events import SessionEnded
 from engine.prediction.cards_store import find
 from engine.prediction.follow_ups import AFTER_RED, choose, next_kinds
+from engine.prediction.kinds import HANDED_OVER
 from engine.storage.database import Database
 from engine.values import CheckResult, SessionState, SessionView, Source, Status
 from tests.prediction.deciding import SHOP, World, proposal
@@ -38,7 +39,7 @@ def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
         (ended(check=GREEN), ()),
         (ended(check=None), ()),
         (ended("lint"), ("fix_lint",)),
-        (ended("fix_lint"), ()),
+        (ended("fix_lint"), (HANDED_OVER,)),
         (ended("lint", state=SessionState.FAILED), ()),
         (ended(None), ()),
         (ended("summarise_day", next_step="draft_changelog"), ("draft_changelog",)),
