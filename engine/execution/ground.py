@@ -18,12 +18,12 @@ from engine.config import SettingsSource
 from engine.execution import snapshots
 from engine.execution.changesets import Captured, ChangeSets
 from engine.execution.continuing import continued
-from engine.execution.environments import reaching
+from engine.execution.environments import keep_out_of_git, reaching
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
 from engine.execution.runners.toolchains.installing import Installation, failure, installations
-from engine.execution.runners.toolchains.projects import packages_of
+from engine.execution.runners.toolchains.projects import all_packages
 from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches, written
 from engine.execution.snapshots import Snapshot
@@ -268,10 +268,10 @@ class Grounds:
         failure is said and is not fatal: the agent may need none of them."""
         if not self._settings.current.workspace(live.assignment.workspace).prepare:
             return
-        found = packages_of(worktree.folder)
+        found = all_packages(worktree.folder)
         wanted = [one for path in found for one in installations(worktree.folder, found, path)]
         for installation in dict.fromkeys(wanted):  # members of a workspace are installed with it
-            live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)} alone")
+            live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")
             try:
                 with reaching(live, installation.hosts):
                     _installed(live, installation, worktree.folder)
@@ -344,6 +344,8 @@ def _installed(live: LiveSession, installation: Installation, folder: Path) -> N
         done = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
         if not done.ok:
             raise failure(command, done, installation.hosts)
+    for place in installation.made:
+        keep_out_of_git(folder, place)
 
 
 def bounded(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:

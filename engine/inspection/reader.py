@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,10 +19,12 @@ from typing import Final, TypeVar, cast
 
 from engine.git import Git, Repository, is_own_branch, submodule_paths
 from engine.inspection.fixups import FIXUP, Fixups, read_fixups
+from engine.inspection.history import read_history
 from engine.inspection.lost import LostLine, read_lost
 from engine.inspection.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
 from engine.inspection.operation import Operation, operation_name, operation_stamp, read_operation
 from engine.inspection.reflog import logs_stamp, read_reflog
+from engine.inspection.releases import Rhythm, rhythm_of
 from engine.inspection.stashes import Stash, read_stashes
 from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, bare_name, merged_into
 from engine.inspection.status import (
@@ -33,6 +36,7 @@ from engine.inspection.status import (
     parts,
     read_status,
 )
+from engine.inspection.together import Habits, Partner
 from engine.plain_files import read_plain
 
 T = TypeVar("T")
@@ -56,6 +60,7 @@ class GitReader:
         self._lock = threading.Lock()
         self._history: dict[Path, tuple[str, GitState]] = {}
         self._answers: OrderedDict[tuple[str, ...], object] = OrderedDict()
+        self._habits: dict[Path, tuple[str, Habits, Rhythm | None]] = {}
 
     def read(self, workspace: Path) -> GitState:
         """The state of the working tree at `workspace` (its top folder). Raises `Refusal`: `bare_repository`,
@@ -81,9 +86,12 @@ class GitReader:
             history = _history(git, repository, status, refs.decode(errors="surrogateescape"))
             with self._lock:
                 self._history[workspace] = (key, history)
+        habits, release = self._habits_of(git, workspace, status.head, refs)
         return replace(
             history,
             refs=key,
+            partner=self._partner(workspace, habits, status, history),
+            release=release,
             files=status.files,
             more_files=status.more_files,
             operation=operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),
@@ -91,6 +99,34 @@ class GitReader:
             on_github=_on_github(repository.common),
             touches=_touches(repository.git_dir, status.files),
         )
+
+    def _habits_of(self, git: Git, workspace: Path, head: str, refs: bytes) -> tuple[Habits, Rhythm | None]:
+        """What the history says of the project, read anew when HEAD or a tag moved."""
+        tags = b"\n".join(line for line in refs.splitlines() if b" refs/tags/" in line)
+        key = hashlib.sha256(head.encode() + tags).hexdigest()
+        with self._lock:
+            known = self._habits.get(workspace)
+        if known is None or known[0] != key:
+            past = read_history(git, head) if head else ()
+            known = key, Habits(past), rhythm_of(past)
+            with self._lock:
+                self._habits[workspace] = known
+        return known[1], known[2]
+
+    def _partner(self, workspace: Path, habits: Habits, status: Status, history: GitState) -> Partner | None:
+        """The file that usually changes with what is uncommitted, or else with what this branch changed."""
+        changed = frozenset(file.path for file in status.files) or frozenset(history.own_files)
+        if status.more_files or not changed:
+            return None
+        done = hashlib.sha256("\0".join(sorted(changed)).encode(errors="surrogateescape")).hexdigest()
+        # Asked by the commits before this branch where nothing is uncommitted: its own say nothing of what it lacks.
+        before = habits.length if status.files else max(0, habits.length - max(history.ahead, history.ahead_of_base))
+        partner = self._once(
+            ("partner", str(workspace), status.head, str(before), done), lambda: habits.missing(changed, before)
+        )
+        if partner is None or partner.path in history.own_files or not os.path.lexists(workspace / partner.path):
+            return None
+        return partner
 
     def is_ancestor(self, workspace: Path, older: str, newer: str) -> bool:
         """True when `older` is in the history of `newer`; False also when either is not there (any more)."""

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
+from engine.inspection.releases import Rhythm
+from engine.inspection.together import Partner
+
 STALE_BRANCH = timedelta(days=30)
 """A branch without a commit for so long is stale."""
 
@@ -74,7 +77,9 @@ class GitState:
     since it left its upstream, or its base where it has none. `me`: git's own `user.email`, "" when it is not set.
     `operation`: what is unfinished, see `inspection.operation`. `refs` changes whenever HEAD or a ref does.
     `recent`: at most 50 commits, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts
-    the rest).
+    the rest). `partner`: the file that usually changes with those of `files` (or, where nothing is uncommitted, of
+    `own_files`) and has not; None when there is none. `release`: how the project is released, None when that cannot be
+    told.
     """
 
     head: str = ""
@@ -104,6 +109,8 @@ class GitState:
     shallow: bool = False
     on_github: bool = False
     touches: tuple[Touch, ...] = ()
+    partner: Partner | None = None
+    release: Rhythm | None = None
 
     @property
     def clean(self) -> bool:

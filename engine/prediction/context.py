@@ -14,6 +14,7 @@ from typing import Protocol
 
 from engine.execution.runners.toolchains.projects import Project, Toolchain
 from engine.inspection.fixups import Fixups
+from engine.inspection.locks import LockMismatch
 from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
 from engine.inspection.operation import Operation
@@ -105,7 +106,8 @@ class WorkspaceContext:
     """One workspace at one moment. `now` in UTC, `local` the same in the operator's zone.
 
     `git` is None when it could not be read (its signal names the error). `parts`: its projects, the top first. `runs`:
-    of all of them, newest first. `ancestors`: commits of `runs` that are in HEAD's history. `signals`: the six.
+    of all of them, newest first. `locks`: lock files that do not fit their manifest. `ancestors`: commits of `runs`
+    that are in HEAD's history. `signals`: the six.
     """
 
     workspace: str
@@ -122,6 +124,7 @@ class WorkspaceContext:
     github: GitHubState | None = None
     runs: tuple[Run, ...] = ()
     parts: tuple[Part, ...] = ()
+    locks: tuple[LockMismatch, ...] = ()
     ancestors: frozenset[str] = frozenset()
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()

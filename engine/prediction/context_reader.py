@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.runners.toolchains.projects import Project
+from engine.inspection.locks import LockMismatch, locks_out_of_step
 from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
 from engine.inspection.reader import GitReader
@@ -159,6 +160,8 @@ class ContextReader:
         self._talks = talks
         self._learned = learned
         self._calendars = CalendarReader()
+        self._lock = threading.Lock()
+        self._compared: dict[str, tuple[tuple[tuple[str, int, int], ...], tuple[LockMismatch, ...]]] = {}
 
     def read_all(
         self,
@@ -223,6 +226,8 @@ class ContextReader:
         calendars = self._settings.current.calendar.files
         meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), no_meetings)
         github = self._github.latest(workspace) if self._github and git and git.on_github else None
+        no_locks: tuple[LockMismatch, ...] = ()
+        locks = fetch("locks", lambda: self._locks(folder, projects), no_locks)
         no_parts: tuple[Part, ...] = ()
         parts = fetch("runs", lambda: self._parts(folder, git, runs, projects), no_parts)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
@@ -260,6 +265,7 @@ class ContextReader:
             github=github,
             runs=runs,
             parts=parts,
+            locks=locks,
             ancestors=ancestors,
             tasks=tasks,
             sessions=sessions,
@@ -290,6 +296,23 @@ class ContextReader:
             writes = [*(ours or {}).get(workspace, ()), *left_by(sessions, workspace, now)]
             signs.append(last_sign_of_life(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
+
+    def _locks(self, folder: Path, projects: tuple[Project, ...]) -> tuple[LockMismatch, ...]:
+        """Lock files out of step; compared again only when one of the files was written."""
+        locked = [one for project in projects for one in project.packages if one.lock]
+        files = tuple(
+            (path, at, size)
+            for one in locked
+            for path in (one.manifest, one.lock)
+            for at, size in [_written(folder / path)]
+        )
+        with self._lock:
+            known, found = self._compared.get(str(folder), ((), ()))
+        if known != files:
+            found = locks_out_of_step(folder, [one.folder for one in locked])
+            with self._lock:
+                self._compared[str(folder)] = (files, found)
+        return found
 
     def _parts(
         self, folder: Path, git: GitState | None, runs: tuple[Run, ...], projects: tuple[Project, ...]
@@ -331,3 +354,12 @@ def _unless(failed: Mapping[str, str], name: str, collect: Callable[[], Signal])
     if name in failed:
         raise Refusal("collector_failed", failed[name])
     return collect()
+
+
+def _written(file: Path) -> tuple[int, int]:
+    """When a file was written (nanoseconds) and how large it is; zeros when it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size

@@ -16,9 +16,10 @@ from engine.prediction.collectors import WEIGHTS
 from engine.prediction.kinds import KINDS
 from engine.prediction.templates import propose
 from engine.prediction.templates.branches import forecast_conflicts, rehearse_merge, report_branches
-from engine.prediction.templates.history import ROUTINE, day_begin, draft_changelog, summarise_day, waiting_work
+from engine.prediction.templates.history import ROUTINE, day_begin, summarise_day, waiting_work
 from engine.prediction.templates.making import usable
 from engine.prediction.templates.quality import fix_lint, lint
+from engine.prediction.templates.usual import draft_changelog
 from engine.values import Proposal
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, task
@@ -120,9 +121,12 @@ KEEPS_ONE = made_project(changelog="CHANGELOG.md")
 def test_the_change_log_since_the_last_tag(world: World, repository: Repository) -> None:
     world.project = KEEPS_ONE
     assert draft_changelog(world.sense()) == [], "no release, nothing to add to it"
+    dated_commit(repository, "Change log", {"CHANGELOG.md": "# Changelog\n"}, NOW - 2 * DAY)
     repository.git("tag", "v1.2")
-    for number in range(5):
+    for number in range(4):
         dated_commit(repository, f"c{number}", {"cart.py": f"c{number}"}, NOW - DAY + timedelta(hours=number))
+    assert draft_changelog(world.sense()) == [], "nobody prepares a release"
+    dated_commit(repository, "Release 1.3", {"cart.py": "1.3"}, NOW - DAY + timedelta(hours=5))
     proposal = only(draft_changelog(world.sense()))
     assert proposal.prompt == "Add the 5 commits since v1.2 to the unreleased section of CHANGELOG.md"
     assert proposal.parameters == {"since": "v1.2"}
@@ -134,11 +138,12 @@ def test_the_change_log_since_the_last_tag(world: World, repository: Repository)
 
 def test_no_change_log_of_commits_that_only_release(world: World, repository: Repository) -> None:
     world.project = KEEPS_ONE
-    repository.git("tag", "v1")
-    dated_commit(repository, "Bump version to 1.1.0.dev0", {"version": "1.1"}, NOW - timedelta(hours=2))
+    dated_commit(repository, "Change log", {"CHANGELOG.md": "# Changelog\n"}, NOW - timedelta(hours=3))
+    repository.git("tag", "v1.0")
+    dated_commit(repository, "Bump version to 1.1.0", {"version": "1.1"}, NOW - timedelta(hours=2))
     assert draft_changelog(world.sense()) == []
     dated_commit(repository, "Coupons", {"coupon.py": "1"}, NOW - timedelta(hours=1))
-    prompt = "Add the 2 commits since v1 to the unreleased section of CHANGELOG.md"
+    prompt = "Add the 2 commits since v1.0 to the unreleased section of CHANGELOG.md"
     assert only(draft_changelog(world.sense())).prompt == prompt
 
 

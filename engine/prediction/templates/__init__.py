@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import is_heartbeat
-from engine.prediction.templates import branches, due, history, kept, operation, quality, tests
+from engine.prediction.templates import branches, due, environments, history, kept, operation, quality, tests, usual
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
@@ -28,7 +28,9 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     kept.autosquash,
     kept.old_stash,
     history.waiting_work,
-    history.draft_changelog,
+    usual.changes_together,
+    usual.draft_changelog,
+    usual.release_due,
     history.prepare_meeting,
     history.summarise_day,
     due.heartbeat,
@@ -36,6 +38,8 @@ TEMPLATES: Final[tuple[Template, ...]] = (
 """What is asked of a workspace as a whole."""
 
 PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+    environments.prepare_environment,
+    environments.update_lock,
     tests.bisect,
     tests.still_red,
     tests.rerun_failing,

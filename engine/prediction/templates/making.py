@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from engine.inspection.state import GitState
@@ -15,6 +15,9 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import kind_of
 from engine.prediction.words import plain
 from engine.values import Proposal, Tier, sanitise
+
+ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+"""When something arose that was never otherwise: as old as can be, so that anything newer stands before it."""
 
 MOST_PATHS = 50
 """A card names at most so many files; beyond that it is about the whole project."""

@@ -45,6 +45,11 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
     ),
     "report_branches": ({}, "Report the branches that are merged or had no commit for 30 days"),
     "summarise_day": ({"since": "2026-01-05T00:00:00+01:00"}, "Summarise what was done since Mon 05 Jan 00:00"),
+    "look_together": (
+        {"path": "price.py", "partner": "rules.toml"},
+        "Show how rules.toml changed with price.py",
+    ),
+    "look_at_release": ({"since": "v1.2"}, "List what a release would hold since v1.2"),
     "prepare_environment": (
         {"project": "packages/py", "command": ["uv sync --group test"]},
         "Install the packages in packages/py: uv sync --group test",

@@ -1,6 +1,6 @@
 """The deterministic flows: work that needs no model (SPEC 3.9, issue 2), one module each.
 
-Each is a `Flow` of `runners.flow`. They may import `runners.flow`, `runners.toolchain`, engine.git and engine.values;
+Each is a `Flow` of `runners.flow`. They may import `runners.flow`, `runners.toolchains`, engine.git and engine.values;
 all they do to the outside goes through their `Job`.
 """
 
@@ -17,7 +17,9 @@ from engine.execution.runners.flows.forecast_conflicts import ForecastConflicts
 from engine.execution.runners.flows.hunt_flakes import HuntFlakes
 from engine.execution.runners.flows.keep_commits import KeepCommits
 from engine.execution.runners.flows.lint import FixLint, Lint
+from engine.execution.runners.flows.look_at_release import LookAtRelease
 from engine.execution.runners.flows.look_at_stash import LookAtStash
+from engine.execution.runners.flows.look_together import LookTogether
 from engine.execution.runners.flows.prepare_environment import PrepareEnvironment
 from engine.execution.runners.flows.rehearse_autosquash import RehearseAutosquash
 from engine.execution.runners.flows.rehearse_merge import RehearseMerge
@@ -51,6 +53,8 @@ _EVERY: tuple[Flow, ...] = (
     KeepCommits(),
     RehearseAutosquash(),
     LookAtStash(),
+    LookTogether(),
+    LookAtRelease(),
 )
 
 FLOWS: Mapping[str, Flow] = MappingProxyType({flow.name: flow for flow in _EVERY})

@@ -13,8 +13,9 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, Job
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.execution.runners.toolchains.missing import EXECUTION, INSTALL_PROGRAM, SENTENCES, Missing, first_missing
-from engine.execution.runners.toolchains.projects import Project, Toolchain, borrowed, projects
+from engine.execution.runners.toolchains.projects import Project, projects
 from engine.execution.runners.toolchains.python import environment_command, is_python_project
 from engine.execution.runners.toolchains.shapes import Command, inside
 from engine.git import Git

@@ -31,7 +31,7 @@ from engine.execution.runners.flows.common import (
     toolchains,
     touched,
 )
-from engine.execution.runners.toolchains.projects import Toolchain, borrowed
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.git import Git
 from engine.plain_files import read_plain
 from engine.values import CheckResult
