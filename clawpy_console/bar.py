@@ -52,7 +52,7 @@ def line(document: Any, form: str, now: datetime) -> str | None:
             return f"🔮 {len(cards)}"
         top = cards[0]
         minutes = max(0, int((now - datetime.fromisoformat(top["createdAt"])).total_seconds() // 60))
-        return f"🔮 {top['prompt']} · {top['targetChannel']} · {top['confidence']:.0%} · {_age(minutes)}"
+        return f"🔮 {top['prompt']} · {top['targetChannel']} · {top['howSure']} · {_age(minutes)}"
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 

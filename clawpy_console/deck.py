@@ -220,8 +220,8 @@ class Deck:
 
         def done(report: Any) -> None:
             wrong = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
-            made = words.count(len(report.created), "new card") if report.created else "nothing new"
-            trail(f"looked for {report.seconds:.1f} s: {made}{wrong}", "$wants" if wrong else "$grey")
+            made = f"{words.count(len(report.created), 'new card')}." if report.created else "Nothing new."
+            trail(f"{made}{wrong}", "$wants" if wrong else "$grey")
             self._app.renew(["cards", "autonomy"])
 
         trail("looking …", "$grey")

@@ -100,6 +100,14 @@ class TestStock(unittest.TestCase):
             Stock({"tea": 1}).take("tea", 2)
 """
 
+RECEIPT = '''"""What a customer takes home."""
+
+
+def receipt(cart):
+    breakpoint()
+    return f"total {cart.total() / 100:.2f}"
+'''
+
 MAKEFILE = """test:
 \tpython3 -m unittest discover -s tests -t .
 
@@ -162,9 +170,12 @@ def make_project(folder: Path, now: datetime) -> Path:
     git.text("switch", "--quiet", "gift-wrapping")
     wrapped = CART + "\n    def wrapped(self):\n        return self.total() + 300\n"
     _commit(git, now - timedelta(days=3), "Gift wrapping", {"shop/cart.py": wrapped}, AUTHORS[1])
+    git.text("switch", "--quiet", "--create", "express-delivery", "main~3")
+    express = ROUNDED + "\n    def express(self):\n        return self.total() + 900\n"
+    _commit(git, now - timedelta(days=2.5), "Express delivery", {"shop/cart.py": express}, AUTHORS[0])
     git.text("switch", "--quiet", "main")
-    # Work in progress, so that there is something uncommitted to ask about.
-    _write(folder, {"shop/receipt.py": 'def receipt(cart):\n    return f"total {cart.total() / 100:.2f}"\n'})
+    # Work in progress, so that there is something uncommitted to ask about, and a thing forgotten in it.
+    _write(folder, {"shop/receipt.py": RECEIPT})
     (folder / "CHANGELOG.md").write_text(CHANGES.replace("Discounts.", "Discounts, rounded."))
     return folder
 

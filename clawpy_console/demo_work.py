@@ -33,11 +33,12 @@ def begin(engine: Engine, workspace: str) -> None:
     except Refusal as refusal:
         log.warning("the demo begins with less: %s", refusal)
     else:
-        threading.Thread(target=_learn, args=(engine,), name="demo", daemon=True).start()
+        threading.Thread(target=_learn, args=(engine, workspace), name="demo", daemon=True).start()
 
 
-def _learn(engine: Engine) -> None:
+def _learn(engine: Engine, workspace: str) -> None:
     try:
+        check(engine, workspace)
         learn(engine)
     except Refusal as refusal:
         over = refusal.code == "engine_closed"  # the demo may be left before it is done
@@ -49,7 +50,13 @@ def _learn(engine: Engine) -> None:
 def work(engine: Engine, workspace: str) -> None:
     """Sum up the day, as often as it takes to recur. Raises `Refusal` when a port refuses."""
     for _ in range(SESSIONS):
-        _summarise(engine, workspace)
+        _run(engine, TASK, workspace)
+
+
+def check(engine: Engine, workspace: str) -> None:
+    """Run the tests of HEAD, one of which fails: what broke it is the first card from then on."""
+    _run(engine, "check_clean_head", workspace)
+    engine.predictions.run_cycle()
 
 
 def learn(engine: Engine) -> None:
@@ -62,8 +69,8 @@ def learn(engine: Engine) -> None:
     engine.adaptation.digest()
 
 
-def _summarise(engine: Engine, workspace: str) -> None:
-    card = engine.cards.propose(TASK, workspace=workspace)
+def _run(engine: Engine, prompt: str, workspace: str) -> None:
+    card = engine.cards.propose(prompt, workspace=workspace)
     engine.cards.approve(card.id)
     session = engine.sessions.of_prediction(card.id)
     if session is not None:

@@ -83,6 +83,8 @@ class Autonomy:
     read_at: datetime | None = None
     remark: str = ""
     """Why there may be no cards, "" where nothing is to be said."""
+    looked: tuple[tuple[str, datetime], ...] = ()
+    """When each workspace was looked at last."""
 
     def silence_at(self, now: datetime) -> timedelta:
         """How long the operator has been silent at `now`."""
@@ -124,6 +126,7 @@ class Known:
     place: str = ""
     gateway: str = ""
     phase: str = ""
+    learning: str = ""
     fault: str = ""
     by_itself: str = ""
     acts: bool = False
@@ -187,6 +190,7 @@ def _autonomy(engine: Engine) -> dict[str, Any]:
             silence=engine.autonomy.silence().total_seconds(),
             threshold=engine.settings.current.silence_threshold_ms / 1000,
             remark=next((f"{words.name(one)}: {said}" for one, said in engine.predictions.remarks().items()), ""),
+            looked=tuple(sorted(engine.predictions.looked().items())),
         )
     }
 
@@ -286,6 +290,7 @@ def _phase(engine: Engine) -> dict[str, Any]:
     earned = engine.autonomy.earning(engine.workspaces)
     return {
         "phase": f"phase {phase.number}: {phase.reason}",
+        "learning": phase.learning,
         "by_itself": "" if earned is None else earned.words,
         "acts": earned is not None and not earned.missing,
     }

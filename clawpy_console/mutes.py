@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clawpy_console import words
+from engine import kind_title
 from engine.values import Mute
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def show(app: ConsoleApp) -> None:
 def what(mute: Mute) -> str:
     """What is muted, and where."""
     where = words.name(mute.workspace) if mute.workspace else "everywhere"
-    about = words.crop(words.one_line(mute.prompt), 34) if mute.subject else f"all {mute.kind} cards"
+    about = words.crop(words.one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
     return f"{about}, {where}"
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from engine.doors.notifying import keep_address
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
+    from engine.prediction.kinds import kind_title
     from engine.simulation.simulate import simulate
     from engine.values import Refusal
 
@@ -31,6 +32,7 @@ __all__ = [
     "gateway_token",
     "keep_address",
     "keep_key",
+    "kind_title",
     "mcp_serve",
     "open_engine",
     "read_holder",
@@ -72,6 +74,10 @@ def __getattr__(name: str) -> Any:
         from engine.doors import notifying
 
         return notifying.keep_address
+    if name == "kind_title":
+        from engine.prediction import kinds
+
+        return kinds.kind_title
     if name == "mcp_serve":
         from engine.doors import mcp
 

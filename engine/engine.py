@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from engine.execution.runners.model.completions import Completions
     from engine.execution.sessions import Sessions
     from engine.execution.tools.belt import Toolbelts
+    from engine.execution.upkeep import Upkeep
     from engine.feedback.decisions import Decisions
     from engine.feedback.exporting import Exporter
     from engine.feedback.insights import Figures
@@ -142,6 +143,7 @@ class Engine:
     prompts: PromptAssembly
     changes: ChangeSets
     overlaps: Overlaps
+    upkeep: Upkeep
     permissions: Permissions
     belts: Toolbelts
     host: ModelHost

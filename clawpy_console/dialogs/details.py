@@ -19,7 +19,8 @@ from clawpy_console.widgets.card import bar, headline, signal_name, touches
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.keyline import KeyLine
 from clawpy_console.widgets.stack import CardStack
-from engine.values import Card, RailVerdict, Refusal, Verdict
+from engine import kind_title
+from engine.values import Card, RailVerdict, Refusal, Source, Verdict
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
@@ -55,11 +56,23 @@ def parse_parameters(text: str) -> dict[str, Any]:
     return found
 
 
+def tier_lines(card: Card) -> list[Content]:
+    """Where it stands in the stack and why, with what moved it there."""
+    if card.source is Source.OPERATOR:
+        return [Content.styled("your own prompt stands before all others", "$grey")]
+    style = words.tier_style(card)
+    said = Content.assemble(
+        (f"{int(card.tier)} of 4  ", "$faint"), (card.tier.word, style), (f": {card.tier.meaning}", "$grey")
+    )
+    moved = card.parts.words[len(TERMS) :] if card.parts is not None else ()
+    return [said, *(Content.styled(words.one_line(one), "$grey") for one in moved)]
+
+
 def sum_lines(card: Card) -> list[Content]:
-    """The confidence as a sum, each term with its value and where it came from."""
+    """The confidence as a sum, each term with its value and where it came from; nothing while none is stated."""
     parts = card.parts
-    if parts is None:
-        return [Content.styled(f"{card.confidence:.2f}, as its source said", "$grey")]
+    if parts is None or not card.stated:
+        return []
     lines = []
     for number, (name, weight) in enumerate(TERMS):
         value = getattr(parts, name)
@@ -212,13 +225,16 @@ class Details(Dialog[None]):
             lines += [Content.styled(f"▲ {words.one_line(card.note)}", "$wants"), Content("")]
         if card.reasoning:
             lines += [Content.styled(words.one_line(card.reasoning), "$grey"), Content("")]
-        lines += [_title("CONFIDENCE"), *sum_lines(card), Content("")]
+        lines += [_title("PLACE IN THE STACK"), *tier_lines(card), Content("")]
+        if summed := sum_lines(card):
+            lines += [_title("CONFIDENCE"), *summed, Content("")]
         if card.signals:  # none speak for a prompt of one's own
             lines += [_title("SIGNALS"), *signal_lines(card), Content("")]
         if self._rails:
             lines += [_title("RAILS NOW"), *(rail_line(one) for one in self._rails), Content("")]
         lines += [
             _title("WORK"),
+            _fact("kind", kind_title(card.kind)),
             _fact("like this", self._like),
             _fact("cost", f"est. {words.money(card.estimate)}"),
             _fact("runs", runs_words(card)),

@@ -19,17 +19,24 @@ def cards(document: Document, options: Mapping[str, Any], style: Style) -> str:
         places = ", ".join(f"{number} in {clean(PurePath(place).name)}" for place, number in elsewhere.items())
         return "\n".join([f"no cards for this workspace; {places}", *lines])
     if not found:
-        return "\n".join(["no cards" + ("" if options.get("all") else "; `clawpy predict` looks for some now"), *lines])
+        looked = "created" in document  # by `clawpy predict`
+        said = "no cards" if options.get("all") else "no cards; `clawpy predict` looks for some now"
+        return "\n".join(["nothing needs you" if looked else said, *lines])
     return "\n".join(lines)
 
 
 def _card(one: Document, style: Style) -> str:
-    badges = [word for word, on in (("SUGGESTED", one["band"] in ("suggested", "act")), ("NEW", one["novel"])) if on]
+    badges = [
+        word
+        for word, on in (("SUGGESTED", one["stated"] and one["band"] in ("suggested", "act")), ("NEW", one["novel"]))
+        if on
+    ]
     if one["status"] != "pending":
         badges.append(" ".join(word.replace("_", " ") for word in (one["status"], one["outcome"]) if word))
     if one["snoozedUntil"] and one["status"] == "pending":
         badges.append(f"snoozed until {time(one['snoozedUntil'])}")
-    head = f"{style.bold(clean(one['id']))}  {one['confidence']:4.0%}  {place(one)}"
+    sure = how_sure(one)
+    head = f"{style.bold(clean(one['id']))}  {style.bad(sure) if one['tier'] == 1 else sure}  {place(one)}"
     lines = [head + ("  " + style.wants(" ".join(badges)) if badges else "")]
     if one["status"] == "pending" and one["withoutSandbox"]:
         how = "approve it with --without-sandbox" if one["needsConfirmation"] else "the settings allow that here"
@@ -52,6 +59,12 @@ def _card(one: Document, style: Style) -> str:
     if one["note"]:
         lines.append(f"    {clean(one['note'])}")
     return "\n".join(lines)
+
+
+def how_sure(one: Document) -> str:
+    """`quick check` while no confidence is stated, then `72% quick check`; marked where it is broken or at risk."""
+    said = f"{one['confidence']:.0%} {one['tierWord']}" if one["stated"] else one["tierWord"]
+    return f"▲ {said}" if one["tier"] == 1 else str(said)
 
 
 def lap(document: Document, options: Mapping[str, Any], style: Style) -> str:
@@ -148,7 +161,8 @@ def muted(document: Document, options: Mapping[str, Any], style: Style) -> str:
         away = f"away until {time(one['until'])}" if one["until"] else "switched off"
         if options.get("action") == "lift":
             away = "may come back"
-        what = f"{clean(one['kind'])} {where}" if one["subject"] else f"all {clean(one['kind'])} cards {where}"
+        title = clean(one["kindTitle"])
+        what = f"{title} {where}" if one["subject"] else f"all cards “{title}” {where}"
         lines.append(f"{style.bold(clean(one['id']))}  {what}: {away}  ({clean(one['why'])})")
         lines += indented(one["prompt"])
     if options.get("action") != "lift" and lines:

@@ -10,9 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from clawpy_console.printing.style import count, time
+from engine import kind_title
+from engine.values import Tier
 
 MOST = 3
 """Names that a line tells before it counts the others."""
+
+TIERS = {int(one): one.word for one in Tier}
 
 ELSEWHERE = frozenset(
     {"PermitIssued", "CostReserved", "CostSettled", "SessionQueued", "OperatorActed", "EngineStopped"}
@@ -160,12 +164,13 @@ WORDS: Mapping[str, Callable[[Any], str]] = {
     "CycleFinished": lambda e: f"cards: {e.created} new, {e.withdrawn} withdrawn" + _also(e.errors),
     "AutonomousCycleFinished": _cycle,
     "PredictionCreated": lambda e: (
-        f"card {e.subject}: {e.flow or 'prose'} on {e.channel}, {e.confidence:.0%}, {e.source}"
+        f"card {e.subject}: {e.flow or 'prose'} on {e.channel}, "
+        f"{f'{e.confidence:.0%}, ' if e.stated else ''}{TIERS.get(e.tier, e.tier)}, {e.source}"
     ),
     "PredictionConfirmed": lambda e: f"approved by {e.decided_by}: {e.subject}",
     "PredictionRejected": lambda e: f"dismissed by {e.decided_by}: {e.subject}",
     "DismissalExplained": lambda e: f"dismissed as {e.reason.replace('-', ' ')}: {e.subject}",
-    "MuteLifted": lambda e: f"no longer muted: {e.card_kind} cards ({e.subject})",
+    "MuteLifted": lambda e: f"no longer muted: cards “{kind_title(e.card_kind)}” ({e.subject})",
     "PredictionSnoozed": lambda e: f"put off until {time(e.until)}: {e.subject}",
     "PredictionExpired": lambda e: f"{'withdrawn' if e.withdrawn else 'expired'}: {e.subject}, {e.reason}",
     "PredictionReopened": lambda e: f"pending again: {e.subject}",

@@ -39,7 +39,10 @@ def status(document: Document, options: Mapping[str, Any], style: Style) -> str:
         f"month ${spent['costThisMonth']:.2f}/{spent['costCapPerMonth']:g}"
     )
     phase = document["phase"]
-    lines.append(f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {clean(phase['reason'])}")
+    if phase["number"] > 0:
+        lines.append(f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {clean(phase['reason'])}")
+    elif phase["learning"]:
+        lines.append(f"  {phase['learning']}")
     if document.get("byItself"):
         lines.append(f"  {clean(document['byItself']['words'])}")
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
@@ -108,8 +111,9 @@ def _bar(document: Document, form: str) -> str:
     if form == "short" or top is None:
         return f"🔮 {document['pending']}"
     age = datetime.now(UTC) - datetime.fromisoformat(top["createdAt"])
+    sure = f"{top['confidence']:.0%}" if top["stated"] else top["tierWord"]
     told = f"{one_line(top['prompt'])} · {clean(top['targetChannel'])}"
-    return f"🔮 {told} · {top['confidence']:.0%} · {span(age.total_seconds())}"
+    return f"🔮 {told} · {sure} · {span(age.total_seconds())}"
 
 
 def dnd(document: Document, options: Mapping[str, Any], style: Style) -> str:

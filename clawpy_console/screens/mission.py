@@ -33,6 +33,7 @@ from engine.values import (
     SessionView,
     Status,
     Task,
+    Tier,
     Waiting,
 )
 
@@ -183,10 +184,11 @@ class MissionScreen(ConsoleScreen):
             return Content.assemble(sure, (" approves it all the same   ", "$grey"), pair("dismiss", "dismiss"))
         if stack.asks_why:
             actions = ("not_now", "wrong", "done", "never_here", "never")
-            reasons = [pair(*one, "$faint") for one in zip(actions, WHY, strict=True)]
-            line = Content("  ").join([Content.styled("why?", "$faint"), *reasons])
+            reasons = [pair(*one) for one in zip(actions, WHY, strict=True)]
+            asks = Content.styled(" why? ", "bold reverse $accent")
+            line = Content("  ").join([asks, *reasons])
             tight = line.cell_length > self.query_one("#hints").size.width
-            return Content(" ").join(reasons) if tight else line
+            return Content(" ").join([Content.styled("?", "bold reverse $accent"), *reasons]) if tight else line
         if not stack.has_focus:
             return Content.assemble((shown_key("mission.back", keys), "$accent"), (" back to the cards", "$faint"))
         if stack.front is None:
@@ -217,7 +219,12 @@ class MissionScreen(ConsoleScreen):
         when = f"the next look is at {words.hour(cycle)}" if cycle else "no look is planned"
         remark = known.autonomy.remark
         said = "".join(f"{line}\n" for line in [*words.one_line(remark).split("; "), ""] if remark)
-        return f"✓ no cards\n\n{said}{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
+        looked = [at for place, at in known.autonomy.looked if self._workspace in ("", place)]
+        head = "no cards: nothing was looked at yet"
+        if looked:
+            where = words.name(self._workspace) if self._workspace else words.count(len(looked), "workspace")
+            head = f"✓ Nothing needs you\n\nlooked at {where} at {words.moment(min(looked), self.app.now())}"
+        return f"{head}\n{said}{when}\n{shown_key('stack.predict', self.app.keymap)} looks now"
 
     # What the operator was away for, and the first run
 
@@ -483,7 +490,8 @@ def _below(behind: Sequence[Card], known: Known, now: datetime, width: int) -> l
         lines.append(Content.styled("UP NEXT", "bold $faint"))
         several = len({one.assignment.workspace for one in known.cards}) > 1
         place = max(cell_len(words.name(one.assignment.workspace)) for one in behind[:6]) if several else 0
-        lines += [*(_next_line(one, width, min(place, 12)) for one in behind[:6]), Content("")]
+        sure = max(cell_len(words.how_sure(one, both=width >= 80)) for one in behind[:6])
+        lines += [*(_next_line(one, width, min(place, 12), sure) for one in behind[:6]), Content("")]
     # A card that was withdrawn was decided by nobody, and the next cycle makes most of them again.
     decided = [one for one in known.recent if one.status is not Status.PENDING and one.outcome is not Outcome.WITHDRAWN]
     decided.sort(key=lambda one: one.decided_at or one.created_at, reverse=True)
@@ -494,14 +502,14 @@ def _below(behind: Sequence[Card], known: Known, now: datetime, width: int) -> l
     return lines
 
 
-def _next_line(card: Card, width: int, place: int) -> Content:
-    """Confidence, repository in `place` cells, channel, prompt; the repository takes the channel's room where that is
-    scarce."""
-    share = f"{round(card.confidence * 100):>3}%  "
+def _next_line(card: Card, width: int, place: int, sure: int) -> Content:
+    """How sure it is in `sure` cells, repository in `place` cells, channel, prompt; the repository takes the channel's
+    room where that is scarce."""
+    share = words.fit(words.how_sure(card, both=width >= 80), sure) + "  "
     where = words.fit(words.name(card.assignment.workspace), place) + "  " if place else ""
-    where += words.fit(card.assignment.channel, 14) + " " if not place or width >= 60 else ""
+    where += words.fit(card.assignment.channel, 14) + " " if width >= 60 or (not place and sure <= 5) else ""
     prompt = words.crop(words.one_line(card.assignment.prompt), max(8, width - len(share) - cell_len(where)))
-    mark = "$wants" if words.risk(card) else "$grey"
+    mark = words.tier_style(card) if card.tier is Tier.BROKEN else "$wants" if words.risk(card) else "$grey"
     return Content.assemble((share, mark), (where, "$faint"), (prompt, "$grey"))
 
 

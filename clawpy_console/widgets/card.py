@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -25,18 +26,22 @@ def bar(share: float, width: int = BAR) -> str:
 
 
 def headline(card: Card, width: int) -> Content:
-    """`shop → koji-core` at the left, confidence and badges at the right."""
-    badges: list[tuple[str, str]] = [(f"{round(card.confidence * 100):>3}%", "bold $ink")]
-    if card.band in (Band.SUGGESTED, Band.ACT):
-        badges += [("  ", ""), ("SUGGESTED", "bold $accent")]
-    if card.novel:
-        badges += [("  ", ""), ("NEW", "bold $wants")]
-    right = Content.assemble(*badges)
-    place = words.crop(
-        f"{words.name(card.assignment.workspace)} → {card.assignment.channel}", width - right.cell_length - 1
-    )
-    left = Content.styled(place, "$grey")
+    """`shop → koji-core` at the left; at the right how sure it is, the word of its tier, and badges."""
+    place = f"{words.name(card.assignment.workspace)} → {card.assignment.channel}"
+    right = _badges(card, both=True)
+    if cell_len(place) + 1 + right.cell_length > width:
+        right = _badges(card, both=False)
+    left = Content.styled(words.crop(place, width - right.cell_length - 1), "$grey")
     return Content.assemble(left, " " * max(1, width - left.cell_length - right.cell_length), right)
+
+
+def _badges(card: Card, *, both: bool) -> Content:
+    said: list[tuple[str, str]] = [(words.how_sure(card, both=both), words.tier_style(card))]
+    if card.stated and card.band in (Band.SUGGESTED, Band.ACT):
+        said += [("  ", ""), ("SUGGESTED", "bold $accent")]
+    if card.novel:
+        said += [("  ", ""), ("NEW", "bold $wants")]
+    return Content.assemble(*said)
 
 
 def signal_line(signal: Signal, width: int) -> Content:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from textual.content import Content
 
 from clawpy_console import words
 from clawpy_console.widgets import plots
+from engine import kind_title
 from engine.values import Drift, Insights, Shift, TrainingOffer, TrainingRunView, TrainingView
 
 TRENDS = {
@@ -128,7 +130,8 @@ def tables(read: Insights, width: int, most: int = 8, *, whens: bool = True) -> 
     if not found.total and not found.own:
         return _wrapped("Tables by source, channel, kind and hour stand here once there are cards.", width)
     lines: list[Content] = []
-    for what, groups in (("source", found.sources), ("channel", found.channels), ("kind", found.kinds)):
+    kinds = tuple(replace(one, name=kind_title(one.name)) for one in found.kinds)
+    for what, groups in (("source", found.sources), ("channel", found.channels), ("kind", kinds)):
         if groups:
             lines += [*plots.table(groups, width, what=what, most=most), Content("")]
     return lines + (when(read, width) if whens else [])
@@ -159,7 +162,7 @@ def _shifted(shift: Shift) -> Content:
     said = ("wanted more" if more else "wanted less") if shift.changed else ("too shy" if more else "too sure")
     return Content.assemble(
         (f"  {'▲' if more else '▼'} {said}: ", "$wants" if shift.changed else "$grey"),
-        (words.one_line(shift.kind), "bold $ink"),
+        (words.one_line(kind_title(shift.kind)), "bold $ink"),
         (f"  approved {shift.approved} of {shift.decided}, expected {shift.expected:.1f}{before}", "$grey"),
     )
 

@@ -56,7 +56,7 @@ def machine_lines(known: Known, now: datetime, width: int, low: bool) -> list[Co
     lines = [*machine.diagram(known.autonomy.state, tall=not low), *machine.facts(known, now, width)]
     if known.by_itself:
         lines += Content.styled(words.one_line(known.by_itself), "$ink").wrap(max(8, width))[: 2 if low else 4]
-    if known.phase and not low:
+    if known.phase and not known.learning and not low:
         lines.append(Content.styled(words.crop(words.one_line(known.phase), width), "$grey"))
     return lines
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.geometry import Offset
@@ -21,13 +22,13 @@ from textual.widgets import Static
 from clawpy_console import words
 from clawpy_console.actions import bindings
 from clawpy_console.widgets.card import CardView
-from engine.values import Card, DismissReason
+from engine.values import Card, DismissReason, Tier
 
 STEADY = 0.15
 """Seconds for which keys are ignored after the card changed under the operator's hands."""
 
 WHY = 4.0
-"""Seconds after a dismissal in which one more key may say why."""
+"""Seconds after a dismissal in which one more key may say why. Any other key ends them and does what it always does."""
 
 FLIGHT = 0.18
 """Seconds that a card takes to leave."""
@@ -44,6 +45,7 @@ class CardStack(Widget, can_focus=True):
         & > #empty { layer: under; height: 1fr; content-align: center middle; text-align: center; color: $grey;
             border: round $line; }
         &:focus > #front, &:focus > #empty { border: round $accent; }
+        & > #front.-broken, &:focus > #front.-broken { border: heavy $wrong; }
         &:focus > #front.-risky { border: round $wants; }
         &:focus > #front.-armed { border: heavy $wants; }
     }
@@ -168,6 +170,7 @@ class CardStack(Widget, can_focus=True):
         front.card = self.front
         front.display = self.front is not None
         self.query_one("#empty").display = self.front is None
+        front.set_class(self.front is not None and self.front.tier is Tier.BROKEN, "-broken")
         front.set_class(self.front is not None and bool(words.risk(self.front)), "-risky")
         front.set_class(self.armed, "-armed")
 
@@ -268,10 +271,22 @@ class CardStack(Widget, can_focus=True):
     def action_filter(self) -> None:
         self.post_message(self.Wanted("filter", self.front))
 
+    def on_key(self, event: events.Key) -> None:
+        """Any key that gives no reason ends the time for one: a digit is a screen again."""
+        if self.asks_why and not self._gives_reason(event.key):
+            self._dismissed = ("", 0.0)
+            self.refresh_bindings()
+            self.post_message(self.Turned())
+
+    def _gives_reason(self, key: str) -> bool:
+        active = self.screen.active_bindings.get(key)
+        return active is not None and active.node is self and active.binding.action.startswith("why(")
+
     def on_focus(self) -> None:
         self.post_message(self.Turned())
 
     def on_blur(self) -> None:
         self._armed = ""
+        self._dismissed = ("", 0.0)
         self._draw()
         self.post_message(self.Turned())

@@ -102,7 +102,8 @@ def place_words(known: Known) -> str:
 
 
 def state_line(known: Known, now: datetime, opening: str, width: int, stopped: bool = False) -> list[Piece]:
-    """State, silence, next cycle, costs against caps, the stop key: the longest wording that fits `width` cells."""
+    """State, silence, next cycle, learning, costs against caps, the stop key: the longest wording that fits `width`
+    cells."""
     if known.fault and not opening:
         said = words.one_line(f"▲ {known.fault}")  # until it is mended it stands where the costs do
         head = _state_pieces(known, now, opening, False, stopped)[:2]
@@ -140,6 +141,8 @@ def _state_pieces(known: Known, now: datetime, opening: str, full: bool, stopped
         next_cycle = known.autonomy.next_cycle
         if next_cycle is not None and next_cycle > now:
             pieces += [(f"{wide}{'next cycle' if full else 'next'} ", "$faint"), (words.hour(next_cycle), "$grey")]
+        if known.learning:
+            pieces += [(wide, ""), (known.learning, "$grey")]
     costs = known.costs
     if costs is not None:
         for label, short, spent, cap in (

@@ -147,7 +147,6 @@ class Acting:
             autonomies=[one.value for one in autonomies.values()],
             quiet=self._quiet(),
             phase=phase.number,
-            decisions=phase.decisions,
             records=[
                 Record(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.prediction.confidence import LIKE_APPROVED_FROM
-from engine.prediction.phases import TWIN_FROM
+from engine.prediction.kinds import kind_title
 from engine.values.shares import wilson_lower_bound
 
 
@@ -61,7 +61,6 @@ def earning(
     autonomies: Sequence[str],
     quiet: bool,
     phase: int,
-    decisions: int,
     records: Sequence[Record],
     threshold: float,
 ) -> Earning:
@@ -77,13 +76,13 @@ def earning(
     if quiet:
         missing.append("quiet hours")
     if phase < 1:
-        missing.append(f"phase 0 ({decisions} of {TWIN_FROM} decisions)")
+        missing.append("the Twin is still learning")
     ranked = sorted(records, key=lambda one: (-one.bound, -one.approved, one.kind, one.channel))
-    earned = tuple(f"{one.kind} on {one.channel}" for one in ranked if one.earned)
+    earned = tuple(f"“{kind_title(one.kind)}” on {one.channel}" for one in ranked if one.earned)
     if not earned:
         best = ranked[0] if ranked else None
         told = (
-            f" (best: {best.kind} on {best.channel} {best.approved} of {best.decided}, "
+            f" (best: “{kind_title(best.kind)}” on {best.channel} {best.approved} of {best.decided}, "
             f"needs {best.approved + best.needs - best.decided} of {best.needs})"
             if best is not None
             else ""

@@ -32,26 +32,24 @@ LONGEST = 120
 EVERY = 1.0
 """Seconds between two looks at what happened: facts may come by the thousand, and a bar asks every few seconds."""
 
-CONCERNS = ("Prediction", "Hold", "StateChanged", "MemoryForgotten")
+CONCERNS = ("Prediction", "CycleFinished", "Hold", "StateChanged", "MemoryForgotten")
 """How the kinds of facts begin after which it is written anew."""
 
 
 class Complication:
-    """Keeps the file. From any thread."""
+    """Keeps the file. From any thread. `cards`: the stack from the top, with what is snoozed."""
 
     def __init__(
         self,
         file: Path,
         *,
         bus: EventBus,
-        pending: Callable[[], Sequence[Card]],
-        snoozed: Callable[[], Sequence[Card]],
+        cards: Callable[[], Sequence[Card]],
         holds: Callable[[], Sequence[Hold]],
     ) -> None:
         self.file = file
         self._bus = bus
-        self._pending = pending
-        self._snoozed = snoozed
+        self._cards = cards
         self._holds = holds
         self._background = Background("clawpy-complication", self._step)
         self._subscription: Subscription | None = None
@@ -74,7 +72,6 @@ class Complication:
 
     def document(self) -> dict[str, Any]:
         """What the file says."""
-        cards = [*self._pending(), *self._snoozed()][:MOST]
         return {
             "version": VERSION,
             "holds": [{"word": one.word, "until": wire.instant(one.until)} for one in self._holds()],
@@ -83,11 +80,12 @@ class Complication:
                     "prompt": " ".join(sanitise(one.assignment.prompt).split())[:LONGEST],
                     "targetChannel": one.assignment.channel,
                     "confidence": round(one.confidence, 4),
+                    "howSure": one.how_sure,
                     "createdAt": wire.instant(one.created_at),
                     "expiresAt": wire.instant(one.expires_at),
                     "snoozedUntil": wire.instant(one.snoozed_until),
                 }
-                for one in cards
+                for one in self._cards()[:MOST]
             ],
         }
 

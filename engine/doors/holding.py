@@ -33,7 +33,12 @@ def status(engine: Engine, arguments: Arguments) -> Document:
         "holds": [wire.hold(one) for one in engine.safety.holds()],
         "crossPollStatus": crosspoll.counts(engine),
         "byItself": wire.by_itself(engine.autonomy.earning(engine.workspaces)),
-        "phase": {"number": phase.number, "decisions": phase.decisions, "reason": phase.reason},
+        "phase": {
+            "number": phase.number,
+            "decisions": phase.decisions,
+            "reason": phase.reason,
+            "learning": phase.learning,
+        },
         "silenceSeconds": int(engine.autonomy.silence().total_seconds()),
         "nextCycleAt": wire.instant(engine.autonomy.next_cycle() if runs else None),
         "quiet": engine.autonomy.quiet(),

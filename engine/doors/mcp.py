@@ -136,5 +136,16 @@ def _told(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _card(one: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("id", "prompt", "targetChannel", "confidence", "reasoning", "status", "createdAt")
+    names = (
+        "id",
+        "prompt",
+        "targetChannel",
+        "confidence",
+        "stated",
+        "tier",
+        "tierWord",
+        "reasoning",
+        "status",
+        "createdAt",
+    )
     return {name: redact(value) if isinstance(value := one[name], str) else value for name in names}

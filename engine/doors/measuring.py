@@ -10,6 +10,7 @@ from engine.doors.arguments import Arguments
 from engine.doors.wire import Document
 from engine.feedback.training.batch import DPO
 from engine.feedback.training.records import ADOPTED
+from engine.prediction.kinds import kind_title
 from engine.values import MICRO, ConfidenceBucket, Drift, Group, Slice
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def _drift(one: Drift) -> Document:
         "kinds": [
             {
                 "kind": shift.kind,
+                "kindTitle": kind_title(shift.kind),
                 "approved": shift.approved,
                 "decided": shift.decided,
                 "expected": _rate(shift.expected),

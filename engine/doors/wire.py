@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from engine.prediction.kinds import kind_title
 from engine.values import (
     AgentView,
     Card,
@@ -50,11 +51,15 @@ def card(one: Card) -> Document:
         "targetAgent": one.agent,
         "targetChannel": one.assignment.channel,
         "confidence": round(one.confidence, 4),
+        "stated": one.stated,
+        "tier": int(one.tier),
+        "tierWord": one.tier_word,
         "reasoning": one.reasoning,
         "createdAt": instant(one.created_at),
         "status": one.status.value,
         "source": one.source.value,
         "kind": one.kind,
+        "kindTitle": kind_title(one.kind),
         "workspace": one.assignment.workspace,
         "runner": one.assignment.runner,
         "flow": one.assignment.flow,
@@ -96,6 +101,7 @@ def mute(one: Mute) -> Document:
     return {
         "id": one.id,
         "kind": one.kind,
+        "kindTitle": kind_title(one.kind),
         "workspace": one.workspace or None,
         "subject": one.subject or None,
         "dismissals": one.dismissals,

@@ -31,10 +31,14 @@ class AutonomousCycleFinished(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionCreated(Event):
+    """A card is pending. `tier` is 1 to 4 (SPEC 2.11); `stated`: its confidence says something."""
+
     flow: str
     channel: str
     confidence: float
     source: str
+    tier: int = 3
+    stated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 from pathlib import Path
 
 import sqlalchemy
@@ -70,6 +71,19 @@ class ChangeReader:
             raise Refusal("diff_gone", f"git no longer has the contents of {row.id}, which was {row.state}")
         return diffs.file_diffs(git, row.base_tree, row.result_tree)
 
+    def landed(self, workspace: str) -> builtins.list[ChangeSet]:
+        """The newest three landings of `workspace` whose files are all still as they were landed: none was edited
+        since, so each can be undone. Newest first."""
+        query = (
+            select(ChangeSetRow)
+            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state) == ChangeState.LANDED.value)
+            .order_by(desc(col(ChangeSetRow.decided_at)))
+            .limit(3)
+        )
+        with self._database.read() as session:
+            rows = list(session.exec(query))
+        return [row.view() for row in rows if all(_is_as_written(workspace, *one) for one in row.written.items())]
+
     def written_by_us(self, workspace: str) -> dict[str, int]:
         """Files that recent landings and undos wrote: path relative to `workspace` -> the `mtime_ns` we left."""
         return self._written.get(workspace, lambda: self._read_written(workspace))
@@ -86,3 +100,10 @@ class ChangeReader:
     def _row(self, change_set_id: str, becoming: ChangeState | None = None) -> ChangeSetRow:
         with self._database.read() as session:
             return checked(session, change_set_id, becoming)
+
+
+def _is_as_written(workspace: str, path: str, time: int) -> bool:
+    try:
+        return os.lstat(os.path.join(workspace, path)).st_mtime_ns == time  # noqa: PTH118 (names of any bytes)
+    except (OSError, ValueError):
+        return False

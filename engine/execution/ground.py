@@ -40,6 +40,7 @@ UNDO_NOTES = {
     Place.INSTALL: "installs packages; see what it creates",
     Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
     Place.BRANCH: "makes a branch and touches no file; the result says the command that removes it again",
+    Place.ENGINE: "acts on what clawpy itself keeps; a landing that is taken back can be landed again",
     Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
 }
 """What a card says of each place (SPEC 9.2)."""
@@ -139,6 +140,9 @@ class Grounds:
         Raises `CannotRun` when `setup` fails or the place cannot be had, `Refusal` when git cannot make a worktree."""
         workspace = Path(live.assignment.workspace)
         git = Git(workspace).pin()
+        if place is Place.ENGINE:  # no command runs, so it is no writer that a landing would have to wait for
+            yield Ground(workspace, git)
+            return
         common = git.repository.common
         live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
         over = place in (Place.CHECK, Place.INSTALL) and live.sandbox.overlays(live.confinement)

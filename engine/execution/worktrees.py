@@ -170,6 +170,10 @@ class Worktrees:
                 found.append(Worktree(intent.subject, Path(workspace), Path(folder), base, "", ""))
         return found
 
+    def known(self) -> list[tuple[str, bool]]:
+        """The sessions that have a worktree, and whether it holds changes that are to be kept (`worth_keeping`)."""
+        return [(one.subject, bool(one.payload.get("base"))) for one in intents.unfinished(self._database, INTENT)]
+
     def folder(self, session_id: str) -> Path:
         """Where the worktree of a session is or would be."""
         return self._home.worktrees / snapshots.checked_id(session_id)

@@ -23,6 +23,8 @@ from engine.inspection.history import read_history
 from engine.inspection.lost import LostLine, read_lost
 from engine.inspection.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
 from engine.inspection.operation import Operation, operation_name, operation_stamp, read_operation
+from engine.inspection.own_changes import OwnChanges, own_changes
+from engine.inspection.quarantine import Quarantined, quarantined
 from engine.inspection.reflog import logs_stamp, read_reflog
 from engine.inspection.releases import Rhythm, rhythm_of
 from engine.inspection.stashes import Stash, read_stashes
@@ -37,6 +39,7 @@ from engine.inspection.status import (
     read_status,
 )
 from engine.inspection.together import Habits, Partner
+from engine.inspection.unpushed import NOTHING, Unpushed, read_commits, read_uncommitted, span_of
 from engine.plain_files import read_plain
 
 T = TypeVar("T")
@@ -87,16 +90,18 @@ class GitReader:
             with self._lock:
                 self._history[workspace] = (key, history)
         habits, release = self._habits_of(git, workspace, status.head, refs)
+        config = _config(repository.common)
         return replace(
             history,
-            refs=key,
             partner=self._partner(workspace, habits, status, history),
             release=release,
+            refs=key,
             files=status.files,
             more_files=status.more_files,
             operation=operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),
             submodules=submodule_paths(workspace),
-            on_github=_on_github(repository.common),
+            has_remote=b"[remote " in config,
+            on_github=b"github" in config,
             touches=_touches(repository.git_dir, status.files),
         )
 
@@ -222,6 +227,38 @@ class GitReader:
             return git.text("rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only", span) == "0"
 
         return self._once(("rewritten", str(workspace), state.branch, state.head, state.upstream_tip), ask)
+
+    def own_changes(self, workspace: Path, state: GitState, since: datetime) -> OwnChanges:
+        """See `own_changes`. Asked once for the same commits, files and times of writing."""
+        files = [f"{file.path}\0{file.modified_at}\0{file.conflicted}" for file in state.files]
+        seen = (state.head, state.upstream_tip, state.base_tip, state.operation, since.isoformat(), *files)
+        key = hashlib.sha256("\n".join(seen).encode(errors="surrogateescape")).hexdigest()
+        return self._once(
+            ("own", str(workspace), key),
+            lambda: own_changes(Git(workspace, timeout=LIMIT_SECONDS).pin(), state, since),
+        )
+
+    def quarantined(self, workspace: Path, head: str) -> tuple[Quarantined, ...]:
+        """See `quarantine.quarantined`; asked once a commit."""
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+        return self._once(("quarantined", str(workspace), head), lambda: quarantined(git, head) if head else ())
+
+    def unpushed(self, workspace: Path, state: GitState, now: datetime) -> Unpushed:
+        """What is about to be pushed or committed and should not be; read again when commits, remote branches or
+        tracked files changed."""
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+        span = span_of(state, now)
+        found = NOTHING
+        if span is not None:
+            remote = hashlib.sha256("".join(branch.tip for branch in state.branches if branch.remote).encode())
+            key = ("unpushed", str(workspace), *span.arguments, str(span.shared), remote.hexdigest())
+            found = self._once(key, lambda: read_commits(git, span))
+        changed = [file for file in state.files if file.staged or file.modified]
+        if not changed:
+            return found
+        index = [touch for touch in state.touches if touch.path == ".git/index"]
+        key = ("uncommitted", str(workspace), state.head, hashlib.sha256(repr((changed, index)).encode()).hexdigest())
+        return replace(found, uncommitted=self._once(key, lambda: read_uncommitted(git, state.head, changed)))
 
     def _once(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
         """Ask git once for what never changes between two ids; the oldest answers are forgotten."""
@@ -401,11 +438,12 @@ def _own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
     return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(out.stdout)), MOST_FILES))
 
 
-def _on_github(common: Path) -> bool:
+def _config(common: Path) -> bytes:
+    """The repository's own configuration in lower case."""
     try:
-        return b"github" in read_plain(common / "config", LARGEST_CONFIG).lower()
+        return read_plain(common / "config", LARGEST_CONFIG).lower()
     except (OSError, ValueError):
-        return False
+        return b""
 
 
 def _touches(folder: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:

@@ -107,6 +107,7 @@ class GitState:
     refs: str = ""
     submodules: tuple[str, ...] = ()
     shallow: bool = False
+    has_remote: bool = False
     on_github: bool = False
     touches: tuple[Touch, ...] = ()
     partner: Partner | None = None

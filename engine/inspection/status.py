@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +26,19 @@ _LITTER: Final = frozenset(
 def is_litter(path: str) -> bool:
     """Whether `path` lies in a folder that tools fill, such as `.venv` or `node_modules`."""
     return not _LITTER.isdisjoint(path.split("/"))
+
+
+_BYPRODUCT: Final = re.compile(
+    r"(?:^|/)(?:\.idea|\.vscode|\.direnv|dist|build|out|target|htmlcov|coverage|tmp|temp|logs?|[^/]*\.egg-info)/"
+    r"|(?:^|/)(?:\.DS_Store|Thumbs\.db|\.coverage[^/]*|nohup\.out|core|tags|\.env[^/]*)$"
+    r"|\.(?:log|tmp|temp|bak|orig|rej|swp|swo|pyc|pid|out|class|o)$|~$",
+    re.I,
+)
+
+
+def is_byproduct(path: str) -> bool:
+    """Whether an untracked file of this name is nobody's work: output, logs, what editors leave, local settings."""
+    return is_litter(path) or bool(_BYPRODUCT.search(path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from engine.prediction.cards_store import (
 from engine.prediction.dismissals import Dismissals
 from engine.prediction.flow_names import named_flow
 from engine.prediction.intake import Intake
-from engine.prediction.kinds import SUGGESTED
+from engine.prediction.kinds import SUGGESTED, kind_title
 from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
 from engine.prediction.ports import ActiveTime, Calibrator, History, Landings, Launcher, Rails
 from engine.prediction.routing import route
@@ -509,4 +509,4 @@ def _ask_undo(tx: Transaction, card_id: str) -> Prediction:
 def _switched_off(mute: Mute) -> str:
     """What a dismissal came to, in words."""
     where = f"in {PurePath(mute.workspace).name}" if mute.workspace else "everywhere"
-    return f"“{mute.kind}” cards are switched off {where}: {mute.why}"
+    return f"cards “{kind_title(mute.kind)}” are switched off {where}: {mute.why}"

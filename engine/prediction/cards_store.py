@@ -316,6 +316,8 @@ def created(row: Prediction) -> PredictionCreated:
         channel=row.target_channel,
         confidence=row.confidence,
         source=row.source,
+        tier=row.tier,
+        stated=card_of(row).stated,
     )
 
 

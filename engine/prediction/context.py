@@ -12,14 +12,19 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
-from engine.execution.runners.toolchains.projects import Project, Toolchain
+from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.toolchains.projects import Project
+from engine.execution.upkeep import Disk
 from engine.inspection.fixups import Fixups
 from engine.inspection.locks import LockMismatch
 from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
 from engine.inspection.operation import Operation
+from engine.inspection.own_changes import OwnChanges
+from engine.inspection.quarantine import Quarantined
 from engine.inspection.stashes import Stash
 from engine.inspection.state import FileState, GitState
+from engine.inspection.unpushed import NOTHING, Unpushed
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
 from engine.prediction.collectors.git import git_evidence
@@ -27,7 +32,9 @@ from engine.prediction.collectors.github import GitHubState
 from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
 from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span
-from engine.values import CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+from engine.values import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+
+NOTHING_OF_YOUR_OWN = OwnChanges()
 
 
 class Run(Protocol):
@@ -121,10 +128,17 @@ class WorkspaceContext:
     stashes: tuple[Stash, ...] = ()
     merges: tuple[Merge, ...] = ()
     collisions: tuple[Collision, ...] = ()
+    unpushed: Unpushed = NOTHING
     github: GitHubState | None = None
     runs: tuple[Run, ...] = ()
     parts: tuple[Part, ...] = ()
     locks: tuple[LockMismatch, ...] = ()
+    own: OwnChanges = NOTHING_OF_YOUR_OWN
+    covered: frozenset[str] = frozenset()
+    """The folders of projects that measure their coverage."""
+    quarantined: tuple[Quarantined, ...] = ()
+    prose: str = ""
+    """Which agent or model takes prose here, "" for none."""
     ancestors: frozenset[str] = frozenset()
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()
@@ -132,6 +146,10 @@ class WorkspaceContext:
     meetings: tuple[Meeting, ...] = ()
     signals: tuple[Signal, ...] = ()
     errors: tuple[str, ...] = ()
+    disk: Disk | None = None
+    """The disk of the home, where it is nearly full."""
+    landings: tuple[ChangeSet, ...] = ()
+    """Landings of ours that can be undone, newest first."""
     learned: tuple[str, ...] = ()
     """Names of the learned flows that may run here; they take no parameters."""
 

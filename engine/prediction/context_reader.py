@@ -15,13 +15,18 @@ from typing import Protocol, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
+from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project
+from engine.execution.upkeep import Disk
 from engine.inspection.locks import LockMismatch, locks_out_of_step
 from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
+from engine.inspection.own_changes import OwnChanges
+from engine.inspection.quarantine import Quarantined
 from engine.inspection.reader import GitReader
 from engine.inspection.stashes import Stash
 from engine.inspection.state import GitState, Touch
+from engine.inspection.unpushed import NOTHING
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
 from engine.prediction.collectors.calendar_reader import CalendarReader
@@ -32,7 +37,7 @@ from engine.prediction.collectors.silence import OurWrite, last_sign_of_life, si
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Part, Run, WorkspaceContext, changed_since, left_by
-from engine.values import Refusal, SessionView, Signal, Task, Thread, sanitise
+from engine.values import ChangeSet, Refusal, SessionView, Signal, Task, Thread, sanitise
 
 log = logging.getLogger(__name__)
 
@@ -147,8 +152,12 @@ class ContextReader:
         github: GitHub | None = None,
         talks: Talks | None = None,
         learned: Callable[[str], Sequence[str]] = lambda workspace: (),
+        prose: Callable[[str], str] = lambda workspace: "",
+        landings: Callable[[str], Sequence[ChangeSet]] = lambda workspace: (),
+        disk: Callable[[str], Disk | None] = lambda workspace: None,
     ) -> None:
-        """`learned` gives the names of learned flows that may run in a workspace."""
+        """`learned` gives the names of learned flows that may run in a workspace, `prose` who takes prose there, "" for
+        nobody."""
         self._clock = clock
         self._settings = settings
         self._runs = runs
@@ -159,6 +168,9 @@ class ContextReader:
         self._github = github
         self._talks = talks
         self._learned = learned
+        self._prose = prose
+        self._landings = landings
+        self._disk = disk
         self._calendars = CalendarReader()
         self._lock = threading.Lock()
         self._compared: dict[str, tuple[tuple[tuple[str, int, int], ...], tuple[LockMismatch, ...]]] = {}
@@ -189,6 +201,7 @@ class ContextReader:
         no_runs: tuple[Run, ...] = ()
         no_tasks: tuple[Task, ...] = ()
         no_sessions: tuple[SessionView, ...] = ()
+        no_landings: tuple[ChangeSet, ...] = ()
 
         def fetch(name: str, ask: Callable[[], Value], otherwise: Value) -> Value:
             try:
@@ -210,6 +223,7 @@ class ContextReader:
         merges = fetch("git", lambda: self._git.merges(folder, git) if git else (), no_merges)
         no_collisions: tuple[Collision, ...] = ()
         collisions = fetch("git", lambda: self._git.collisions(folder, git) if git else (), no_collisions)
+        unpushed = fetch("git", lambda: self._git.unpushed(folder, git, now) if git else NOTHING, NOTHING)
         no_projects: tuple[Project, ...] = ()
         projects = fetch("tools", lambda: self._projects.of(workspace), no_projects)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
@@ -226,11 +240,19 @@ class ContextReader:
         calendars = self._settings.current.calendar.files
         meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), no_meetings)
         github = self._github.latest(workspace) if self._github and git and git.on_github else None
+        disk = fetch("disk", lambda: self._disk(workspace), None)
+        landings = fetch("landings", lambda: tuple(self._landings(workspace)), no_landings)
         no_locks: tuple[LockMismatch, ...] = ()
         locks = fetch("locks", lambda: self._locks(folder, projects), no_locks)
         no_parts: tuple[Part, ...] = ()
         parts = fetch("runs", lambda: self._parts(folder, git, runs, projects), no_parts)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
+        today = local.replace(hour=0, minute=0, second=0, microsecond=0)
+        nothing = OwnChanges()
+        own = fetch("git", lambda: self._git.own_changes(folder, git, today) if git else nothing, nothing)
+        covered = fetch("tool", lambda: _covered(folder, projects) if own.lines else frozenset(), frozenset[str]())
+        none_kept: tuple[Quarantined, ...] = ()
+        kept = fetch("git", lambda: self._git.quarantined(folder, git.head) if git else none_kept, none_kept)
         writes = [*ours, *left_by(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
@@ -262,10 +284,15 @@ class ContextReader:
             stashes=stashes,
             merges=merges,
             collisions=collisions,
+            unpushed=unpushed,
             github=github,
             runs=runs,
             parts=parts,
             locks=locks,
+            own=own,
+            covered=covered,
+            quarantined=kept,
+            prose=self._prose(workspace),
             ancestors=ancestors,
             tasks=tasks,
             sessions=sessions,
@@ -273,6 +300,8 @@ class ContextReader:
             meetings=tuple(meetings or ()),
             signals=signals,
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
+            disk=disk,
+            landings=landings,
             learned=tuple(self._learned(workspace)),
         )
 
@@ -347,6 +376,12 @@ class ContextReader:
         return frozenset(
             head for head in heads[:GREEN_HEADS] if head in recent or self._git.is_ancestor(folder, head, git.head)
         )
+
+
+def _covered(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
+    """The folders of projects that measure their coverage."""
+    tools = [(one.path, tool) for one in projects for tool in one.tools if tool.row.kind == "python"]
+    return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.where))
 
 
 def _unless(failed: Mapping[str, str], name: str, collect: Callable[[], Signal]) -> Signal:

@@ -130,6 +130,7 @@ class Predictions:
         self._running: Running | None = None
         self._signals: dict[str, tuple[Signal, ...]] = {}
         self._remarks: dict[str, str] = {}
+        self._looked: dict[str, datetime] = {}
         self._told: set[str] = set()
         self._follow_ups = FollowUps(database, clock, facts=facts, session=session, offer=self._offer_next)
 
@@ -178,6 +179,10 @@ class Predictions:
     def remarks(self) -> dict[str, str]:
         """By workspace what the last cycle had to say of it, where that is anything: why there may be no cards."""
         return {workspace: said for workspace, said in self._remarks.items() if said}
+
+    def looked(self) -> dict[str, datetime]:
+        """When each workspace was looked at last; without those that no cycle has seen yet."""
+        return dict(self._looked)
 
     def follow_up(self) -> list[Card]:
         """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped."""
@@ -281,6 +286,7 @@ class Predictions:
         every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._signals[context.workspace] = context.signals
+            self._looked[context.workspace] = self._clock.now()
             self._remarks[context.workspace] = context.remark
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
             complete = context.git is not None and not context.errors

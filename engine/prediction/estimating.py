@@ -46,6 +46,6 @@ class Estimator:
             time=self._embedded.time(query),
             phase=phase.number,
             calibrate=self._calibrator.apply,
-            words=word.words if phase.number > 0 else (*word.words, phase.reason),
+            words=word.words,
         )
         return parts, seen

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from engine.clock import Clock
+from engine.prediction.kinds import HANDED_OVER
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts, FactsRead
 from engine.values import Card, Proposal, Refusal, SessionState, SessionView
@@ -22,8 +23,14 @@ CURSOR = "cards.follow_ups"
 STALE = timedelta(hours=24)
 """A session that ended longer ago asks for nothing any more."""
 
-AFTER_RED = ("rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing")
-AFTER: Mapping[str, tuple[str, ...]] = {"lint": ("fix_lint",)}
+AFTER_RED = (
+    "undo_landing", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", HANDED_OVER,
+)  # fmt: skip
+AFTER: Mapping[str, tuple[str, ...]] = {
+    "lint": ("fix_lint",),
+    "fix_lint": (HANDED_OVER,),
+    "rehearse_merge": (HANDED_OVER,),
+}
 """Kinds of cards that may follow, the best first: `AFTER_RED` when tests failed, else by the flow that ended. A flow's
 result that names its next step itself goes first."""
 
@@ -31,13 +38,16 @@ Choose = Callable[[Sequence[Proposal]], Proposal | None]
 
 
 def next_kinds(view: SessionView, now: datetime) -> tuple[str, ...]:
-    """Kinds that may follow this session, the best first; none unless it ran to its end within a day."""
-    if view.state is not SessionState.SUCCEEDED or view.flow is None:
+    """Kinds that may follow this session, the best first; none unless it ran to its end within a day. One that found
+    something wrong (it failed, SPEC 2.12) is followed by what it names."""
+    if view.state not in (SessionState.SUCCEEDED, SessionState.FAILED) or view.flow is None:
         return ()
     if view.ended_at is None or now - view.ended_at > STALE:
         return ()
     if view.next_step:
         return (view.next_step,)
+    if view.state is SessionState.FAILED:
+        return ()
     red = view.check is not None and view.check.failed + view.check.errors > 0
     if red:  # a flow is not followed by itself: it would find the same
         return tuple(kind for kind in AFTER_RED if kind != view.flow)

@@ -20,6 +20,9 @@ HEARTBEAT: Final = "heartbeat"
 SUGGESTED: Final = "suggested"
 """The kind of what an agent or a program put there: like each other, and like nothing that the engine predicts."""
 
+HANDED_OVER: Final = "let_agent_fix"
+"""What a flow found and an agent or a model may mend."""
+
 OWN: Final = "own"
 """The kind of the operator's own prompts: approving one earns no prediction the right to run by itself (SPEC 2.5)."""
 
@@ -79,24 +82,28 @@ _ROWS: Final = (
     Kind("still_red", Tier.BLOCKS, "Tests that still fail", "narrow_failures", continues=("run_tests", "bisect")),
     Kind("rerun_failing", Tier.BLOCKS, "Failed tests to run again", "run_tests", continues=("bisect", "fix_lint")),
     Kind("rehearse_merge", Tier.BLOCKS, "Branch behind its base", continues=("forecast_conflicts",)),
-    Kind("pull_request", Tier.BLOCKS, "Pull request that waits for you"),
+    Kind("pull_request", Tier.BLOCKS, "Pull request that waits for you", "look_at_pull_request"),
     Kind("failing_ci", Tier.BLOCKS, "CI that fails", "run_tests"),
     Kind("forecast_conflicts", Tier.BLOCKS, "Branches that collide", channel="research", continues=("rehearse_merge",)),
     Kind("waiting_work", Tier.BLOCKS, "Work that waits for days", "review_unpushed"),
     # Cheap checks of what was just done
     Kind("leftovers", Tier.CHECK, "Debugging left in", "look_for_leftovers"),
+    Kind("remove_leftovers", Tier.CHECK, "Debugging to remove", continues=("look_for_leftovers",)),
     Kind("autosquash", Tier.CHECK, "Fixup commits to squash", "rehearse_autosquash"),
     Kind("changes_together", Tier.CHECK, "File that usually changes too", "look_together"),
     Kind("stale_docs", Tier.CHECK, "Documentation of what is gone", "look_at_mentions"),
+    Kind("update_docs", Tier.CHECK, "Documentation to update", continues=("look_at_mentions",)),
     Kind("fix_lint", Tier.CHECK, "Lint to fix", continues=("lint",)),
     Kind("run_tests", Tier.CHECK, "Tests of what changed", continues=("bisect", "fix_lint")),
     Kind("lint", Tier.CHECK, "Lint of what changed", continues=("fix_lint",)),
     Kind("check_clean_head", Tier.CHECK, "HEAD without uncommitted files", continues=("run_tests",)),
     Kind("uncovered_lines", Tier.CHECK, "Changed lines that no test runs"),
+    Kind(HANDED_OVER, Tier.CHECK, "Finding for your agent or model"),
     Kind(SUGGESTED, Tier.CHECK, "Suggestion of an agent or a program"),
     Kind(OWN, Tier.CHECK, "Your own prompt"),
     # Upkeep
     Kind("hunt_flakes", Tier.UPKEEP, "Unreliable tests", continues=("run_tests",)),
+    Kind("quarantine", Tier.UPKEEP, "Unreliable tests to skip for a while", continues=("hunt_flakes",)),
     Kind("slower_tests", Tier.UPKEEP, "Tests that got slower", "time_tests"),
     Kind("old_stash", Tier.UPKEEP, "Old stash", "look_at_stash"),
     Kind("release_due", Tier.UPKEEP, "Release due", "look_at_release", "chronicle-hub"),
@@ -118,6 +125,11 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
 def is_heartbeat(name: str) -> bool:
     """Whether cards of this kind come from a heartbeat."""
     return name.startswith(f"{HEARTBEAT}-")
+
+
+def kind_title(name: str) -> str:
+    """What people call cards of this kind: "Test that broke", not `bisect`."""
+    return kind_of(name).title
 
 
 def kind_of(name: str) -> Kind:

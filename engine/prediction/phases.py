@@ -12,10 +12,9 @@ HELD_OUT_FROM = 100
 
 
 def phase_of(decisions: int, calibration: CalibrationCheck) -> Phase:
-    """The phase, and in words what is missing for the next one."""
+    """The phase, and in words what comes next. How far it is to phase 1 is said in one place: `Phase.learning`."""
     if decisions < TWIN_FROM:
-        missing = TWIN_FROM - decisions
-        return Phase(0, decisions, f"{decisions} of {TWIN_FROM} decisions made; {missing} more and the Twin joins in")
+        return Phase(0, decisions, f"the Twin joins in after {TWIN_FROM} decisions of yours", TWIN_FROM)
     if calibration.holds and calibration.held_out >= HELD_OUT_FROM:
         return Phase(2, decisions, f"its calibration holds on {calibration.held_out} held-out decisions")
     return Phase(1, decisions, f"the Twin has {decisions} decisions to learn from; {calibration.reason}")

@@ -276,8 +276,8 @@ class KillSwitch:
         return self._decisions.consecutive_rejections(session, after)
 
     def decided(self, transaction: Transaction) -> None:
-        """A decision was recorded in this transaction: the third rejection in a row pauses what runs by itself
-        (SPEC 3.6). Where nothing does there is nothing to pause, and nothing to announce."""
+        """A decision was made in this transaction: the third rejection in a row pauses what runs by itself (SPEC 3.6).
+        Where nothing runs by itself there is nothing to pause, and nothing to announce."""
         if not self._settings.current.acts_by_itself:
             return
         count = self.rejections(transaction.session)

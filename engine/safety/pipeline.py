@@ -24,7 +24,7 @@ from engine.safety import cost, gate, loops, rates
 from engine.safety.content import ContentFacts, check_assignment, decide_content, own_rules
 from engine.safety.costs import Costs
 from engine.safety.gate import GateFacts, decide_gate
-from engine.safety.kill_switch import PAUSE, KillSwitch
+from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -345,8 +345,7 @@ class Pipeline:
             if one.rail == cost.RAIL:
                 self._costs.breached(transaction, one.rule, trigger.agent)
             if one.rail == gate.RAIL and "rejections" in one.rule.split(","):
-                count = self._kill_switch.rejections(transaction.session)
-                self._kill_switch.place(transaction, PAUSE, f"{count} rejections in a row")
+                self._kill_switch.decided(transaction)
 
     def _use_allowance(self, transaction: Transaction, digest: str) -> None:
         allowance = load(transaction.session, Allowance, digest)

@@ -155,7 +155,8 @@ class MadeRunner:
     def check(self, assignment: Assignment) -> RunnerInfo:
         flow = FLOWS.get(assignment.flow or "")
         return RunnerInfo(
-            takes=True, check_only=flow is not None and flow.place not in (Place.CHANGE_SET, Place.BRANCH)
+            takes=True,
+            check_only=flow is not None and flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE),
         )
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:

@@ -109,6 +109,16 @@ class Tier(IntEnum):
         """The word that stands on a card while no confidence is stated."""
         return {1: "at risk", 2: "blocks soon", 3: "quick check", 4: "upkeep"}[self]
 
+    @property
+    def meaning(self) -> str:
+        """What the word means, as the rest of a sentence."""
+        return {
+            1: "something is broken or about to be lost",
+            2: "it blocks you or others soon",
+            3: "a cheap check of what was just done",
+            4: "it can wait; at most one such card waits in a workspace",
+        }[self]
+
 
 class Band(StrEnum):
     """What a confidence means (SPEC 2.5)."""
@@ -226,15 +236,18 @@ class Card:
 
     @property
     def stated(self) -> bool:
-        """Whether `confidence` says anything: not before phase 1 (SPEC 2.6). Until then the tier's word is shown."""
-        return self.parts is not None and self.parts.stated
+        """Whether `confidence` says anything: not before phase 1 (SPEC 2.6), and not on a prompt of your own."""
+        return self.parts is not None and self.parts.stated and self.source is not Source.OPERATOR
+
+    @property
+    def tier_word(self) -> str:
+        """The word of its tier; `yours` on a prompt of your own."""
+        return "yours" if self.source is Source.OPERATOR else self.tier.word
 
     @property
     def how_sure(self) -> str:
-        """`72%`; `yours` for a prompt of your own, and the word of its tier while no confidence is stated."""
-        if self.source is Source.OPERATOR:
-            return "yours"
-        return f"{round(self.confidence * 100)}%" if self.stated else self.tier.word
+        """`72%`, and while no confidence is stated the word of its tier."""
+        return f"{round(self.confidence * 100)}%" if self.stated else self.tier_word
 
     def due(self, now: datetime) -> bool:
         """True when its time is over; a card that is snoozed sleeps on."""

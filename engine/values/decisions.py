@@ -92,3 +92,10 @@ class Phase:
     number: int
     decisions: int
     reason: str
+    needed: int = 0
+    """So many decisions begin phase 1."""
+
+    @property
+    def learning(self) -> str:
+        """`Learning: 3 of 30` from the first decision until the Twin joins in, else ""."""
+        return f"Learning: {self.decisions} of {self.needed}" if self.number == 0 and self.decisions else ""

@@ -33,16 +33,17 @@ def build(core: Engine) -> None:
     core.complication = Complication(
         core.home.complication,
         bus=core.bus,
-        pending=core.cards.pending,
-        snoozed=partial(_snoozed, core),
+        cards=partial(_stack, core),
         holds=core.safety.holds,
     )
 
 
-def _snoozed(core: Engine) -> list[Card]:
+def _stack(core: Engine) -> list[Card]:
+    """The stack from the top, with the cards that are snoozed now: the status bar knows by itself when they wake."""
     now = core.clock.now()
+    waiting = {one.id for one in core.cards.pending()}
     return [
         one
         for one in core.cards.pending(include_snoozed=True)
-        if one.snoozed_until is not None and one.snoozed_until > now
+        if one.id in waiting or (one.snoozed_until is not None and one.snoozed_until > now)
     ]

@@ -33,6 +33,7 @@ from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches
 from engine.execution.sessions import Sessions
 from engine.execution.tools.belt import Toolbelts
+from engine.execution.upkeep import Upkeep
 from engine.execution.validation import Validation
 from engine.execution.worktrees import WorkspaceLocks, Worktrees
 from engine.keys import Keys
@@ -94,16 +95,25 @@ def build(core: Engine, brakes: Brakes, stand_ins: StandIns) -> Launcher:
         programs=core.safety.programs,
     )
     left = Salvage(core.database, worktrees=worktrees, changes=core.changes)
+    caches = Caches(home.cache / "build")
+    core.upkeep = Upkeep(
+        home,
+        clock,
+        changes=core.changes,
+        worktrees=worktrees,
+        caches=caches,
+        busy=lambda: [one.id for one in core.sessions.running()],
+    )
     grounds = Grounds(
         left=left,
         settings=core.settings,
         worktrees=worktrees,
         changes=core.changes,
         runs=core.runs,
-        caches=Caches(home.cache / "build"),
+        caches=caches,
         overlaps=core.overlaps,
     )
-    flows = FlowRunner(core.flows, grounds=grounds)
+    flows = FlowRunner(core.flows, grounds=grounds, upkeep=core.upkeep)
     channels = Channels(core.settings)
     core.host = ModelHost() if stand_ins.model_host is None else stand_ins.model_host
     core.host_lent = stand_ins.model_host is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.adapters import Brakes, Landings, Meanings, OurFolders, top_folder
+from engine.config_agents import AUTO
 from engine.execution.launcher import Launcher
 from engine.execution.runners.toolchains.projects import projects
 from engine.feedback.learner_states import TwinStates
@@ -20,11 +21,13 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader
 from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
+from engine.prediction.kinds import HANDED_OVER, kind_of
 from engine.prediction.ports import Calibrator
 from engine.prediction.templates.learned import learned
 from engine.prediction.twin import EmbeddedTwin
 from engine.stand_ins import StandIns
 from engine.tasks.board import TaskBoard
+from engine.values import Assignment
 from engine.wiring.effects import learned_work
 
 if TYPE_CHECKING:
@@ -76,7 +79,11 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         find_projects=projects,
         github=GitHub(clock),
         learned=lambda workspace: [one.name for one in learned_work(core) if one.workspace in ("", workspace)],
+        landings=lambda workspace: core.changes.landed(workspace),
+        # One disk, one card: in the first workspace.
+        disk=lambda workspace: core.upkeep.disk() if workspace in core.workspaces[:1] else None,
         talks=core.talks,
+        prose=partial(_takes_prose, launcher),
     )
     core.predictions = Predictions(
         core.database,
@@ -101,6 +108,12 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         embedded=core.embedded,
     )
     return calibrator
+
+
+def _takes_prose(launcher: Launcher, workspace: str) -> str:
+    """The agent or model that what the repository asks for would go to, "" for none."""
+    info = launcher.check(Assignment("?", kind_of(HANDED_OVER).channel, workspace, AUTO, None, {}))
+    return info.by if info.takes else ""
 
 
 def _read_contexts(core: Engine, workspaces: Sequence[str]) -> list[WorkspaceContext]:

@@ -21,6 +21,7 @@ from engine.execution.sessions_store import SessionRow
 from engine.storage.database import Transaction
 from engine.values import ChangeState, DecidedBy, Outcome, Refusal, SessionState, Source, Status
 from tests.autonomy.world import CHANNEL, World
+from tests.cli.conftest import collide
 
 EARNED = Standing(autonomous=True, acts=True, quiet=False, phase=1, confidence=0.8, threshold=0.8, bound=0.8)
 
@@ -70,7 +71,8 @@ def test_what_ran_by_itself_and_stands_a_day_later_was_wanted(world: World) -> N
 
 
 def test_one_trigger_in_ten_minutes_though_the_next_has_earned_it_too(world: World) -> None:
-    world.earn(kind="summarise_day", others=0)  # two kinds have earned it
+    collide(world.repository)
+    world.earn(kind="forecast_conflicts", channel="research", others=0)  # two kinds have earned it
     world.away()
     assert world.cycle().acted
     world.clock.advance(timedelta(minutes=9, seconds=59))
@@ -263,7 +265,8 @@ def test_the_next_cycle_is_shown_whichever_it_is(world: World) -> None:
 
 
 def test_the_morning_look_tells_what_ran_was_blocked_waits_and_cost(world: World) -> None:
-    world.earn(kind="summarise_day", others=0)
+    collide(world.repository)
+    world.earn(kind="forecast_conflicts", channel="research", others=0)
     world.clock.advance(timedelta(minutes=1))
     left = world.clock.now()
     world.engine.autonomy.heard("key")

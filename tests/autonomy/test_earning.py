@@ -9,22 +9,22 @@ from engine.autonomy.earning import Earning, Record, earning
 from engine.values.shares import wilson_lower_bound
 
 
-def told(*records: Record, autonomous: bool = True, phase: int = 1, decisions: int = 30, act: str = "act") -> Earning:
-    return earning(autonomous=autonomous, autonomies=[act], quiet=False, phase=phase, decisions=decisions,
+def told(*records: Record, autonomous: bool = True, phase: int = 1, act: str = "act") -> Earning:
+    return earning(autonomous=autonomous, autonomies=[act], quiet=False, phase=phase,
                    records=records, threshold=0.8)  # fmt: skip
 
 
 def test_nothing_is_missing_where_a_kind_has_earned_it() -> None:
     found = told(Record("run_tests", "koji-core", 11, 11), Record("status", "koji-core", 1, 4))
-    assert (found.missing, found.earned) == ((), ("run_tests on koji-core",))
-    assert found.words.endswith("cards of confidence 0.80 or more of run_tests on koji-core")
+    assert (found.missing, found.earned) == ((), ("“Tests of what changed” on koji-core",))
+    assert found.words.endswith("cards of confidence 0.80 or more of “Tests of what changed” on koji-core")
 
 
 def test_what_is_missing_is_told_in_one_line() -> None:
-    found = told(Record("status", "docs", 1, 4), Record("run_tests", "koji-core", 8, 8), phase=0, decisions=13)
+    found = told(Record("status", "docs", 1, 4), Record("run_tests", "koji-core", 8, 8), phase=0)
     assert found.words == (
-        "acts by itself: not yet — phase 0 (13 of 30 decisions), no kind of card has earned it "
-        "(best: run_tests on koji-core 8 of 8, needs 11 of 11)"
+        "acts by itself: not yet — the Twin is still learning, no kind of card has earned it "
+        "(best: “Tests of what changed” on koji-core 8 of 8, needs 11 of 11)"
     )
     off = told(autonomous=False, act="cards")
     assert off.missing == (

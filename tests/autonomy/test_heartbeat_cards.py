@@ -10,7 +10,7 @@ import pytest
 
 from engine.autonomy.autonomy import PULSE
 from engine.clock import FakeClock
-from engine.prediction.templates.due import is_heartbeat
+from engine.prediction.kinds import is_heartbeat
 from engine.values import Card, Outcome, Refusal, Status, TriggerType
 from tests.autonomy.world import World
 

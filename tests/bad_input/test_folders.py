@@ -11,7 +11,7 @@ import pytest
 
 from engine.home import Home
 from tests.bad_input.conftest import Clawpy, contents, ok, refused
-from tests.cli.conftest import A_FORMER_DAY
+from tests.cli.conftest import A_FORMER_DAY, collide
 from tests.conftest import Repository
 from tests.support.forked import Nursery
 
@@ -76,10 +76,11 @@ def test_a_repository_without_commits(clawpy: Clawpy, repository: Repository) ->
 
 def test_submodules(clawpy: Clawpy, shop: Repository, tmp_path: Path) -> None:
     library = Repository(tmp_path / "library")
-    library.commit("one", {"lib.py": "x = 1\n"}, at=A_FORMER_DAY)
+    library.commit("one", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
+    collide(library)
     shop.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.path), "vendor/lib")
     shop.commit("a library", at=A_FORMER_DAY)
-    shop.write("vendor/lib/lib.py", "x = 2\n")
+    shop.write("vendor/lib/cart.py", "total = 2\n")
     shop.write("cart.py", "total = 1\n")
     status = shop.git("status", "--porcelain")
     said = ok(clawpy("predict", "--json"))
@@ -95,10 +96,11 @@ def test_a_path_with_spaces_signs_and_unicode(
 ) -> None:
     shop = Repository(tmp_path / name)
     shop.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
+    collide(shop)
     monkeypatch.chdir(shop.path)
     predicted = ok(clawpy("predict", "--json"))
     assert predicted["errors"] == []
-    card = next(one for one in predicted["predictions"] if one["flow"] == "summarise_day")
+    card = next(one for one in predicted["predictions"] if one["flow"] == "forecast_conflicts")
     assert card["workspace"] == str(shop.path)
     assert ok(clawpy("approve", card["id"], "--json"))["session"]["state"] == "succeeded"
     assert {file.name for file in tmp_path.iterdir()} == {name, "home"}

@@ -22,7 +22,6 @@ from engine.home import Home
 from tests.conftest import Repository
 from tests.doors.stand_in import StandIn
 
-# A day's summary is offered at any hour when the day is over: these commits make the same cards all day long.
 A_FORMER_DAY = "2026-01-02T12:00:00+00:00"
 
 
@@ -63,10 +62,20 @@ def demo_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], P
     return copy
 
 
+def collide(repository: Repository) -> None:
+    """Two branches beside the present one change the same line: a card at any hour."""
+    here = repository.git("branch", "--show-current").strip()
+    for name in ("gifts", "express"):
+        repository.git("switch", "--quiet", "--create", name, here)
+        repository.commit(name, {"cart.py": f"total = {len(name)}\n"}, at=A_FORMER_DAY)
+    repository.git("switch", "--quiet", here)
+
+
 @pytest.fixture
 def shop(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository with one commit of a former day, and the current folder."""
+    """A repository with two branches that have work of their own, and the current folder: there is always a card."""
     repository.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
+    collide(repository)
     monkeypatch.chdir(repository.path)
     return repository
 

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from clawpy_console import demo_work
 from clawpy_console.cli import main
 from clawpy_console.demo import make_project, throw_away
+from engine import Home, open_engine
+from engine.doors.gateway.desk import Desk
+from engine.doors.verbs import dispatch
 from engine.git import Git
+from engine.values import Tier
 
 
 def test_the_project_has_a_history_branches_and_work_in_progress(tmp_path: Path) -> None:
     git = Git(make_project(tmp_path / "shop", datetime.now(UTC)))
     assert git.text("describe", "--tags", "--abbrev=0") == "v1.2"
     assert int(git.text("rev-list", "--count", "v1.2..HEAD")) == 4
-    assert git.text("branch", "--format=%(refname:short)").split() == ["gift-wrapping", "main", "old-experiment"]
+    assert git.text("branch", "--format=%(refname:short)").split() == [
+        "express-delivery", "gift-wrapping", "main", "old-experiment",
+    ]  # fmt: skip
     assert git.text("status", "--porcelain").splitlines() == [" M CHANGELOG.md", "?? shop/receipt.py"]
     assert git.text("log", "-1", "--format=%an %cs") != ""
 
@@ -32,6 +40,30 @@ def test_its_tests_run_with_python_alone_and_one_is_red(tmp_path: Path) -> None:
     Git(folder).text("switch", "--quiet", "--detach", "v1.2")
     done = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
     assert "OK" in done.stderr
+
+
+def test_its_stack_has_cards_of_every_tier(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "shop", datetime.now(UTC))
+    home = Home.locate(tmp_path / "home")
+    with closing(open_engine(home, workspaces=[str(project)], start_schedule=False)) as engine:
+        engine.predictions.run_cycle(requested=True)
+        assert {one.tier for one in engine.cards.pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
+        demo_work.check(engine, str(project))
+        stack = engine.cards.pending()
+        doors = {
+            "cards": dispatch(engine, "cards", {})["predictions"],
+            "predict": dispatch(engine, "predict", {})["predictions"],
+            "latest": Desk(engine, at_once=1).latest(50)["predictions"],
+        }
+        for door, found in doors.items():
+            assert [one["id"] for one in found] == [one.id for one in stack], door
+        assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
+        bar = [one["prompt"] for one in engine.complication.document()["cards"]]
+        assert bar == [one.assignment.prompt for one in stack]
+    told = [(one.tier, one.assignment.prompt) for one in stack]
+    assert stack[0].tier is Tier.BROKEN, told
+    assert "test_a_discount_is_rounded" in stack[0].assignment.prompt
+    assert {one.tier for one in stack} == set(Tier), told
 
 
 def test_nothing_is_left_behind() -> None:

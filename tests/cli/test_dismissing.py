@@ -42,17 +42,17 @@ def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project:
 
 
 def test_never_here_switches_the_kind_off_and_says_how_it_comes_back(clawpy: Clawpy, project: Path) -> None:
-    card = kinds(clawpy, "predict")["draft_changelog"]
+    card = kinds(clawpy, "predict")["check_clean_head"]
     told = clawpy("dismiss", card, "--reason", "never-here").out
-    assert "“draft_changelog” cards are switched off in shop: you said never here" in told
+    assert "cards “HEAD without uncommitted files” are switched off in shop: you said never here" in told
     assert f"`clawpy undo {card}` takes it back" in told
-    assert "all draft_changelog cards in shop: switched off" in clawpy("muted").out
+    assert "all cards “HEAD without uncommitted files” in shop: switched off" in clawpy("muted").out
     assert clawpy("undo", card).code == 0
     assert clawpy("muted").out == "nothing is muted\n"
 
 
 def test_a_word_that_is_no_reason_and_a_mute_that_is_none(clawpy: Clawpy, project: Path) -> None:
-    card = kinds(clawpy, "predict")["draft_changelog"]
+    card = kinds(clawpy, "predict")["check_clean_head"]
     assert clawpy("dismiss", card, "--reason", "nonsense").code == 2
     refused = clawpy("muted", "lift", "nothing")
     assert (refused.code, "there is no mute nothing" in refused.err) == (1, True)
@@ -68,7 +68,7 @@ def test_three_dismissals_pause_nothing_that_does_not_act(clawpy: Clawpy, projec
 
 
 def test_what_was_thrown_away_is_discarded_in_every_list(clawpy: Clawpy, project: Path) -> None:
-    card = kinds(clawpy, "predict")["draft_changelog"]
+    card = clawpy("propose", "draft_changelog", "--json").document["predictions"][0]["id"]
     assert clawpy("approve", card, "--wait").code == 0
     thrown = clawpy("discard", card, "--json").document
     assert thrown["prediction"]["outcome"] == "discarded"
@@ -77,4 +77,4 @@ def test_what_was_thrown_away_is_discarded_in_every_list(clawpy: Clawpy, project
         told = clawpy(verb).out
         assert ("discarded" in told, "succeeded" in told) == (True, False)
     assert "executed, discarded" in clawpy("work", card).out
-    assert clawpy("metrics", "--json").document["discarded"] == 1
+    assert clawpy("metrics", "--json").document["ownPrompts"] == 1

@@ -118,7 +118,7 @@ def test_cards_for_a_person(clawpy: Clawpy, engines: list[StandIn]) -> None:
     said = clawpy("cards")
     assert said.code == 0
     assert said.out.startswith(
-        "pred_abc1   72%  shop → koji-core  SUGGESTED\n    Run the tests\n    3 modules changed\n"
+        "pred_abc1  72% quick check  shop → koji-core  SUGGESTED\n    Run the tests\n    3 modules changed\n"
     )
     assert "\x1b" not in said.out  # no colour into a pipe
     assert engines[0].cards.shown == ["pred_abc1", "pred_abd2"]

@@ -30,6 +30,7 @@ from engine.values import (
     Mute,
     PermissionAnswer,
     PermissionRequest,
+    Phase,
     PromptPart,
     RailVerdict,
     Refusal,
@@ -310,6 +311,7 @@ class StandIn:
         self.dnd: datetime | None = None
         self.bus = EventBus()
         self.workspaces = [SHOP, BLOG]
+        self.phase = Phase(1, 34, "34 decisions, calibration not proven yet", 30)
         self.cards = Cards(self)
         self.sessions = Sessions(self)
         self.changes = Changes(self)
@@ -342,7 +344,6 @@ class StandIn:
                 autonomies=["cards", "act"],
                 quiet=False,
                 phase=1,
-                decisions=34,
                 records=[Record("run_tests", "koji-core", 8, 8)],
                 threshold=0.8,
             ),
@@ -355,7 +356,8 @@ class StandIn:
         self.predictions = SimpleNamespace(
             run_cycle=self._run_cycle,
             remarks=dict,
-            phase=lambda: SimpleNamespace(number=1, decisions=34, reason="34 decisions, calibration not proven yet"),
+            looked=lambda: {SHOP: ago(minutes=3), BLOG: ago(minutes=3)},
+            phase=lambda: self.phase,
         )
 
     def _run_cycle(self, *, workspaces: list[str] | None = None, requested: bool = False) -> Any:

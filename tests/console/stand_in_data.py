@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 from engine.values import (
+    COLD_START,
     AgentView,
     Assignment,
     Band,
@@ -32,6 +34,7 @@ from engine.values import (
     SourceKind,
     Status,
     Task,
+    Tier,
     Verdict,
 )
 
@@ -67,12 +70,14 @@ def card(number: int, prompt: str, **more: Any) -> Card:
     parameters = more.pop("parameters", {})
     workspace, channel = more.pop("workspace", SHOP), more.pop("channel", "koji-core")
     confidence = more.pop("confidence", 0.5)
+    said = more.pop("words", ("31 decisions", "6 of 7 like it", "", ""))
     bands = ((0.8, Band.ACT), (0.6, Band.SUGGESTED), (0.0, Band.CARD))
     values: dict[str, Any] = {
         "kind": flow or "prose",
+        "tier": Tier.CHECK,
         "agent": "backend_builder",
         "band": next(band for limit, band in bands if confidence >= limit),
-        "parts": ConfidenceParts(0.71, 0.62, 0.80, 0.55, confidence, ("31 decisions", "6 of 7 like it", "", "")),
+        "parts": ConfidenceParts(0.71, 0.62, 0.80, 0.55, confidence, said, stated=True),
         "reasoning": "You usually run the tests of what you changed before noon and after lunch; they have not run "
         "since 11:02, and three modules changed since.",
         "status": Status.PENDING,
@@ -92,26 +97,32 @@ def card(number: int, prompt: str, **more: Any) -> Card:
     )
 
 
-def cards() -> list[Card]:
-    return [
+def cards(*, stated: bool = True) -> list[Card]:
+    """The stack from the top. `stated`: the Twin has learnt, so that a confidence is stated."""
+    sure = "moved up to “blocks soon”: you approved 19 of 19 like it"
+    found = [
         card(
             1,
-            "Run the tests of the 3 modules changed since the last run",
-            confidence=0.72,
-            signals=signals("3 files changed since 11:02", tasks='"cart rounding" is 4 days old'),
-            parameters={"paths": ["shop/cart.py", "shop/price.py", "shop/tax.py"]},
-        ),
-        card(
-            2,
             "HEAD is red since 11:02: bisect test_cart between v1.4 and HEAD",
+            tier=Tier.BROKEN,
             flow="bisect",
             confidence=0.66,
             parameters={"test": "tests/test_cart.py::test_total", "good": "a1b2c3d", "bad": "9f8e7d6"},
             novel=True,
         ),
         card(
+            2,
+            "Run the tests of the 3 modules changed since the last run",
+            tier=Tier.BLOCKS if stated else Tier.CHECK,
+            confidence=0.72,
+            words=("31 decisions", "6 of 7 like it", "", "", sure),
+            signals=signals("3 files changed since 11:02", tasks='"cart rounding" is 4 days old'),
+            parameters={"paths": ["shop/cart.py", "shop/price.py", "shop/tax.py"]},
+        ),
+        card(
             3,
             "Rehearse merging main into feature/checkout and say which files conflict",
+            tier=Tier.BLOCKS,
             flow="rehearse_merge",
             confidence=0.58,
             parameters={"source": "main", "target": "feature/checkout"},
@@ -119,9 +130,11 @@ def cards() -> list[Card]:
                 RailVerdict("gate", Verdict.ASK, "touches production: branch main; first days", "production,onboarding")
             ),
         ),
+        card(5, "Does HEAD pass without your 2 uncommitted files?", flow="check_clean_head", confidence=0.41),
         card(
             4,
             "Draft the change log of the 5 commits since v1.2",
+            tier=Tier.UPKEEP,
             flow="draft_changelog",
             channel="chronicle-hub",
             workspace=BLOG,
@@ -130,8 +143,15 @@ def cards() -> list[Card]:
             undo_note="landing can be undone while no landed file changed",
             parameters={"since": "v1.2", "until": "HEAD"},
         ),
-        card(5, "Does HEAD pass without your 2 uncommitted files?", flow="check_clean_head", confidence=0.41),
     ]
+    return found if stated else [_unstated(one) for one in sorted(found, key=lambda one: one.tier)]
+
+
+def _unstated(one: Card) -> Card:
+    """The same card before the Twin has learnt."""
+    assert one.parts is not None
+    parts = replace(one.parts, total=COLD_START, stated=False)
+    return replace(one, confidence=COLD_START, band=Band.CARD, parts=parts)
 
 
 def recent() -> list[Card]:

@@ -15,7 +15,18 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.stack import CardStack
 from clawpy_console.words import name
-from engine.values import Card, CheckResult, LocalModels, Outcome, RailVerdict, Refusal, SessionState, Status, Verdict
+from engine.values import (
+    Card,
+    CheckResult,
+    LocalModels,
+    Outcome,
+    Phase,
+    RailVerdict,
+    Refusal,
+    SessionState,
+    Status,
+    Verdict,
+)
 from tests.console import stand_in
 from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
@@ -107,12 +118,13 @@ async def test_what_is_next_names_the_repository_where_there_are_several(
         await live(pilot)
         await pilot.press("escape")
         rehearsal = next(one for one in stack(console).cards if "Rehearse merging" in one.assignment.prompt)
-        await until(pilot, lambda: f"%  {name(rehearsal.assignment.workspace)} " in next_line())
+        await until(pilot, lambda: f"  {name(rehearsal.assignment.workspace)} " in next_line())
         for id, card in engine.cards.all.items():
             here = dataclasses.replace(card.assignment, workspace=rehearsal.assignment.workspace)
             engine.cards.all[id] = dataclasses.replace(card, assignment=here)
         console.renew(["cards"])
-        await until(pilot, lambda: f"%  {rehearsal.assignment.channel} " in next_line())
+        await until(pilot, lambda: f"  {name(rehearsal.assignment.workspace)} " not in next_line())
+        assert f"  {rehearsal.assignment.channel} " in next_line()
 
 
 async def test_a_refusal_brings_the_card_back_with_its_reason(console: ConsoleApp, engine: StandIn) -> None:
@@ -242,7 +254,7 @@ async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_ha
         await pilot.press("right")
         assert front(console) == RISKY  # and one's own swipe makes nobody wait
         await pilot.press("left")
-        assert front(console) == "pred_000000000004"
+        assert front(console) == "pred_000000000005"
 
 
 async def test_a_new_card_never_takes_the_place_of_the_one_on_screen(console: ConsoleApp, engine: StandIn) -> None:
@@ -335,6 +347,27 @@ async def test_without_a_dismissal_just_before_a_digit_is_a_screen(
         await pilot.press("4")
         assert console.current_mode == "memory"
         assert not named(engine, "explain")
+
+
+@pytest.mark.parametrize("key", ["j", "k", "w", "tab", "7"])
+async def test_any_other_key_ends_the_time_for_a_reason(console: ConsoleApp, engine: StandIn, key: str) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("left")
+        await until(pilot, lambda: "5 never" in screen_text(console))
+        await pilot.press(key)
+        await until(pilot, lambda: "5 never" not in screen_text(console))
+        await pilot.press("4")
+        assert console.current_mode == "memory"
+        assert not named(engine, "explain")
+
+
+async def test_a_reason_belongs_to_the_last_dismissal(console: ConsoleApp, engine: StandIn) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        await pilot.press("left", "left", "2")
+        await until(pilot, lambda: named(engine, "explain"))
+        assert named(engine, "explain") == [("explain", SECOND, "wrong")]
 
 
 async def test_what_could_not_run_is_no_failure_among_the_tasks(console: ConsoleApp, engine: StandIn) -> None:
@@ -451,7 +484,7 @@ async def test_predict_now_and_filter_by_workspace(console: ConsoleApp, engine: 
         await live(pilot)
         await pilot.press("p")
         await until(pilot, lambda: ("run_cycle", True) in engine.noted)
-        await until(pilot, lambda: "nothing new" in screen_text(console))
+        await until(pilot, lambda: "Nothing new." in screen_text(console))
         await pilot.press("w", "w")
         assert front(console) == "pred_000000000004"
         assert "only blog" in screen_text(console)
@@ -522,27 +555,59 @@ def front_prompt(app: ConsoleApp) -> str:
 async def test_details_approve_with_edited_parameters(console: ConsoleApp, engine: StandIn) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         await live(pilot)
-        await pilot.press("enter", "e")
+        await pilot.press("j", "enter", "e")
         editor = console.screen.query_one("#editor")
         await until(pilot, lambda: editor.has_focus)
         assert editor.text == 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
         editor.text = 'paths = ["shop/cart.py"]'
         await pilot.press("ctrl+s")
         await until(pilot, lambda: named(engine, "approve"))
-        assert named(engine, "approve") == [("approve", FIRST, {"paths": ["shop/cart.py"]})]
+        assert named(engine, "approve") == [("approve", SECOND, {"paths": ["shop/cart.py"]})]
         await until(pilot, lambda: len(console.screen_stack) == 1)
-        assert front(console) == SECOND
+        assert front(console) == RISKY
+
+
+async def test_before_the_twin_has_learnt_a_card_shows_its_tier_and_after_that_its_confidence(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    engine.cards.all = {one.id: one for one in stand_in.cards(stated=False)}
+    engine.phase = Phase(0, 3, "the Twin joins in after 30 decisions of yours", 30)
+    async with console.run_test(size=(200, 60)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: "Learning: 3 of 30" in screen_text(console))
+        text = screen_text(console)
+        assert text.count("Learning") == 1
+        assert [word in text for word in ("▲ at risk", "blocks soon", "quick check", "upkeep")] == [True] * 4
+        assert "40%" not in text
+        await pilot.press("enter")
+        await until(pilot, lambda: "PLACE IN THE STACK" in screen_text(console))
+        told = screen_text(console)
+        assert "1 of 4  at risk: something is broken or about to be lost" in told
+        assert "Test that broke" in told
+        assert "CONFIDENCE" not in told
+
+
+async def test_details_say_why_a_card_was_moved_and_what_its_confidence_is_made_of(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 60)) as pilot:
+        await live(pilot)
+        assert "Learning" not in screen_text(console)
+        await pilot.press("j", "enter")
+        await until(pilot, lambda: "PLACE IN THE STACK" in screen_text(console))
+        told = screen_text(console)
+        assert "moved up to “blocks soon”: you approved 19 of 19 like it" in told
+        assert "sum         = 0.720" in told
+        assert "72% blocks soon" in told
 
 
 async def test_details_say_what_a_card_lacks_where_it_can_be_given(console: ConsoleApp, engine: StandIn) -> None:
     lacks = "bisect needs test and good"
     engine.cards.all[FIRST] = dataclasses.replace(engine.cards.all[FIRST], note=lacks)
-    async with console.run_test(size=(80, 24)) as pilot:
+    async with console.run_test(size=(80, 30)) as pilot:
         await live(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: "Why this card" in screen_text(console))
         told = [line.strip(" │▃▅▆▇█") for line in screen_text(console).splitlines()]
-        assert told.index(f"▲ {lacks}") < told.index("CONFIDENCE")
+        assert told.index(f"▲ {lacks}") < told.index("PLACE IN THE STACK")
 
 
 async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp) -> None:

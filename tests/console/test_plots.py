@@ -96,8 +96,8 @@ def test_a_change_of_taste_is_told_from_what_has_yet_to_be_learnt() -> None:
     drift = Drift(50, True, "your taste changed", 0.9, 0.5, 0.4, 0.7, (less, learning))
     lines = [line.plain for line in insight_lines.drift(drift, 200)]
     assert lines[0].startswith("▲ your taste changed")
-    assert lines[2] == "  ▼ wanted less: run_tests  approved 1 of 20, expected 16.0, before 80%"
-    assert lines[3].startswith("  ▲ too shy: bisect")
+    assert lines[2] == "  ▼ wanted less: Tests of what changed  approved 1 of 20, expected 16.0, before 80%"
+    assert lines[3].startswith("  ▲ too shy: Test that broke")
 
 
 def test_how_much_the_newest_decisions_surprise_stands_against_what_is_usual() -> None:

@@ -8,8 +8,10 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
+from engine.values import Phase
 from tests.console.conftest import live, until
 from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import cards
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
 
@@ -62,6 +64,12 @@ def test_stopped(console: ConsoleApp, snap_compare) -> None:
 
 def test_a_risky_card_armed(console: ConsoleApp, snap_compare) -> None:
     assert snap_compare(console, terminal_size=(80, 24), run_before=run("escape", "left", "left", "right"))
+
+
+def test_before_the_twin_has_learnt(console: ConsoleApp, engine: StandIn, snap_compare) -> None:
+    engine.cards.all = {one.id: one for one in cards(stated=False)}
+    engine.phase = Phase(0, 3, "the Twin joins in after 30 decisions of yours", 30)
+    assert snap_compare(console, terminal_size=(80, 24), run_before=run("escape"))
 
 
 def test_empty(console: ConsoleApp, engine: StandIn, snap_compare) -> None:

@@ -7,9 +7,25 @@ from rich.cells import cell_len
 
 from clawpy_console.known import Autonomy, Known
 from clawpy_console.widgets.status import SCREENS, STOP, StatusBar, state_line
-from engine.values import MICRO
+from engine.values import MICRO, Phase
 from engine.values.rails import CostState
 from tests.console.stand_in_data import NOW
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        (Phase(0, 0, "", 30), ""),  # before any decision there is nothing to say
+        (Phase(0, 1, "", 30), "Learning: 1 of 30"),
+        (Phase(0, 29, "", 30), "Learning: 29 of 30"),
+        (Phase(1, 30, "", 30), ""),
+    ],
+)
+def test_learning_is_told_from_the_first_decision_until_the_twin_joins_in(phase: Phase, said: str) -> None:
+    known = Known(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.learning)
+    line = "".join(text for text, _ in state_line(known, NOW, "", 120))
+    assert ("Learning" in line) is bool(said)
+    assert said in line
 
 
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])

@@ -28,11 +28,13 @@ from engine.values import (
     Card,
     ChangeSet,
     ChangeState,
+    ConfidenceParts,
     CostState,
     DecidedBy,
     DismissReason,
     FileChange,
     Hold,
+    Phase,
     PromptPart,
     RailVerdict,
     Randomness,
@@ -42,17 +44,20 @@ from engine.values import (
     Source,
     Status,
     StopLevel,
+    Tier,
     TranscriptLine,
     Verdict,
     microusd,
 )
 
+SURE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
+
 
 def card(card_id: str, now: datetime, workspace: str = "/srv/shop", **changes: Any) -> Card:
     one = Card(
-        id=card_id, kind="run_tests",
+        id=card_id, kind="run_tests", tier=Tier.CHECK,
         assignment=Assignment("Run the tests", "koji-core", workspace, "flow", "run_tests", {"paths": ["cart.py"]}),
-        agent="backend_builder", confidence=0.72, band=Band.SUGGESTED, parts=None, reasoning="3 modules changed",
+        agent="backend_builder", confidence=0.72, band=Band.SUGGESTED, parts=SURE, reasoning="3 modules changed",
         status=Status.PENDING, source=Source.TEMPLATE, created_at=now, expires_at=now + timedelta(hours=24),
         estimate=microusd(0.05),
     )  # fmt: skip
@@ -266,7 +271,7 @@ class StandIn:
             heard=self.heard.append,
         )
         self.predictions = SimpleNamespace(
-            phase=lambda: SimpleNamespace(number=0, decisions=3, reason="3 of 30 decisions"),
+            phase=lambda: Phase(0, 3, "the Twin joins in after 30 decisions of yours", 30),
             run_cycle=lambda *, workspaces, requested: SimpleNamespace(
                 created=[self.cards.things["pred_abc1"]],
                 withdrawn=["pred_old"],

@@ -27,13 +27,11 @@ class World:
     def __init__(self, home: Home, clock: FakeClock, bus: EventBus) -> None:
         self.home, self.clock, self.bus = home, clock, bus
         self.pending: list[Card] = []
-        self.snoozed: list[Card] = []
         self.holds: list[Hold] = []
         self.kept = Complication(
             home.complication,
             bus=bus,
-            pending=lambda: self.pending,
-            snoozed=lambda: self.snoozed,
+            cards=lambda: self.pending,
             holds=lambda: self.holds,
         )
 
@@ -62,7 +60,7 @@ def test_the_long_form_names_the_first(world: World, clock: FakeClock) -> None:
 
 def test_it_stays_true_with_nobody_to_write_it(world: World, clock: FakeClock) -> None:
     world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(hours=1))]
-    world.snoozed = [card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
+    world.pending += [card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
     kept = world.kept.document()
     for hours, said in ((0, "🔮 1"), (1, "🔮 0"), (2, "🔮 1"), (24, "🔮 0")):
         assert line(kept, "short", clock.now() + timedelta(hours=hours)) == said

@@ -20,6 +20,7 @@ from engine.home import Home
 from engine.stand_ins import StandIns
 from engine.storage.database import Transaction
 from engine.values import DecidedBy, DecidedCard, DecisionSignal, Source
+from tests.cli.conftest import collide
 from tests.conftest import Repository
 from tests.support.model_server import ModelServer, Reply
 from tests.support.training_server import TrainingServer
@@ -49,6 +50,7 @@ def engine(
     warm: ModelHost,
 ) -> Iterator[Engine]:
     repository.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")
+    collide(repository)
     home = Home.locate(tmp_path / "home")
     home.config.mkdir(parents=True)
     home.config_file.write_text(

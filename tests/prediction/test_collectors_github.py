@@ -31,7 +31,7 @@ ANSWER = [
 
 def fake_gh(folder: Path, script: str) -> str:
     program = folder / "gh"
-    program.write_text(f"#!/bin/sh\necho asked >> {folder}/calls\n{script}\n")
+    program.write_text(f"#!/bin/sh\necho $1 >> {folder}/calls\n{script}\n")
     program.chmod(0o755)
     return str(program)
 
@@ -42,7 +42,7 @@ def answering(folder: Path) -> str:
 
 
 def calls(folder: Path) -> int:
-    return len((folder / "calls").read_text().splitlines())
+    return (folder / "calls").read_text().splitlines().count("pr")
 
 
 def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
@@ -53,6 +53,27 @@ def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
         ("feature/x", "tests"),
         ("feature/x", "old/status"),
     ]
+
+
+def waiting(**entry: object) -> str:
+    document = [{"number": 9, "title": "t", "headRefName": "b", "author": {"login": "ada"}, **entry}]
+    wait = parse(json.dumps(document).encode(), "ada").pull_requests[0].wait
+    return "" if wait is None else f"{wait.what.value} by {wait.by} since {wait.since}"
+
+
+def test_what_waits_for_me() -> None:
+    me, bob = {"login": "ada"}, {"login": "bob"}
+    said = {"author": bob, "createdAt": "2026-01-04T08:00:00Z"}
+    assert waiting(author=bob, reviewRequests=[{"login": "ada"}]) == "review by bob since None"
+    assert waiting(author=bob, reviewRequests=[{"login": "ada"}], isDraft=True) == ""
+    assert waiting(author=bob, reviewRequests=[{"slug": "team"}, 3]) == ""
+    changes = [{"author": bob, "state": "CHANGES_REQUESTED", "submittedAt": "2026-01-03T08:00:00Z"}]
+    asked = waiting(reviewDecision="CHANGES_REQUESTED", latestReviews=changes)
+    assert asked == "changes by bob since 2026-01-03 08:00:00+00:00"
+    assert waiting(comments=[said]) == "answer by bob since 2026-01-04 08:00:00+00:00"
+    assert waiting(comments=[said, {"author": me, "createdAt": "2026-01-04T09:00:00Z"}]) == ""
+    assert waiting(comments=[{**said, "author": {"login": "ci[bot]"}}, {"createdAt": "?"}, None]) == ""
+    assert waiting(latestReviews=None, comments=None) == ""
 
 
 def test_asked_in_the_background_and_at_most_every_five_minutes(

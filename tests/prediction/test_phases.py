@@ -17,7 +17,9 @@ def test_thirty_decisions_and_no_calibration(decisions: int, number: int) -> Non
 
 
 def test_it_says_what_is_missing() -> None:
-    assert "2 more" in phase_of(28, IdentityCalibrator().check()).reason
+    assert phase_of(28, IdentityCalibrator().check()).learning == "Learning: 28 of 30"
+    assert phase_of(0, IdentityCalibrator().check()).learning == ""
+    assert phase_of(30, IdentityCalibrator().check()).learning == ""
     assert "not calibrated yet" in phase_of(30, IdentityCalibrator().check()).reason
 
 

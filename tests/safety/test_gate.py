@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config import Production
+from engine.config import Autonomy, Production, Settings, WorkspaceSettings
 from engine.safety.gate import GateFacts, decide_gate, production_targets
 from engine.values import MICRO, Assignment, Verdict
 
-from .helpers import Rails, approval, on, unattended
+from .helpers import WORKSPACE, Rails, approval, on, unattended
 
 CLEAR = GateFacts(
     confidence=0.95, estimate=0, targets=(), novel_pair=False, rejections=0, decisions=10, content=Verdict.ALLOW,
@@ -130,6 +130,22 @@ def test_onboarding_until_ten_decisions(rails: Rails) -> None:
     assert rails.rule(approval()).permit
     rails.decisions.decisions = 10
     assert rails.rule(unattended(prediction_id="b")).permit
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(autonomous_mode_enabled=False, workspaces={WORKSPACE: WorkspaceSettings(autonomy=Autonomy.ACT)}),
+        Settings(autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=Autonomy.CARDS)}),
+    ],
+)
+def test_where_nothing_runs_by_itself_rejections_pause_nothing(rails: Rails, settings: Settings) -> None:
+    rails.settings.current = settings
+    rails.decisions.rejections, rails.decisions.decisions = 3, 103
+    rails.database.write(rails.safety.decided)
+    assert rails.safety.holds() == []
+    assert rails.rule(unattended()).permit is None, "what a program asks for waits for the operator all the same"
+    assert rails.safety.holds() == []
 
 
 def test_the_third_rejection_pauses_and_resuming_counts_anew(rails: Rails) -> None:

@@ -22,3 +22,41 @@ def test_the_last_commit_broke_a_test(monday: Situation) -> None:
     done = monday.approve(first)
     assert done.summary.startswith(f"{culprit[:10]} “Faster cart”")
     assert "bisect" not in monday.kinds()
+
+
+def test_the_commit_that_broke_it_is_taken_back(monday: Situation) -> None:
+    monday.shop()
+    monday.tested()
+    monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.02)
+    monday.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
+    monday.tested()
+    blamed = monday.approve(monday.first())
+    assert blamed.next_step == "rehearse_revert"
+
+    first = monday.first()
+    assert (first.kind, first.tier) == ("rehearse_revert", Tier.BROKEN)
+    assert first.assignment.prompt == "Revert “Faster cart” in a worktree and run `test_total` and the whole suite"
+    done = monday.approve(first)
+    assert "reverts cleanly and `tests/test_cart.py::test_total` passes then" in done.summary
+    assert "+    return max(prices)" in monday.transcript(done)
+    assert "max" in (monday.path / "cart.py").read_text()  # nothing is landed yet
+    assert done.change_set_id is not None
+    monday.engine.changes.land(done.change_set_id)
+    assert "max" not in (monday.path / "cart.py").read_text()
+    assert (monday.path / "README.md").exists()
+    monday.tested()
+    assert not {"bisect", "rehearse_revert", "still_red"} & set(monday.kinds())
+
+
+def test_what_was_built_on_the_commit_conflicts(monday: Situation) -> None:
+    monday.shop()
+    monday.tested()
+    monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.02)
+    monday.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
+    monday.tested()
+    monday.approve(monday.first())
+    done = monday.approve(monday.first())
+    assert "conflicts in 1 file: cart.py" in done.summary
+    assert done.change_set_id is None
+    assert "<<<<<<<" not in (monday.path / "cart.py").read_text()
+    assert "rehearse_revert" not in monday.kinds()

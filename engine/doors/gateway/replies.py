@@ -16,6 +16,9 @@ CARD: dict[str, Any] = {
     "targetAgent": "backend_builder",
     "targetChannel": "koji-core",
     "confidence": 0.72,
+    "stated": True,
+    "tier": 3,
+    "tierWord": "quick check",
     "reasoning": "3 modules changed since the last test run; morning review",
     "createdAt": "2026-01-05T09:30:00Z",
     "status": "pending",
@@ -102,6 +105,9 @@ class Prediction(Told):
     target_agent: str
     target_channel: str
     confidence: Annotated[float, Field(ge=0, le=1)]
+    stated: bool
+    tier: Annotated[int, Field(ge=1, le=4)]
+    tier_word: str
     reasoning: str
     created_at: str
     status: Literal["pending", "confirmed", "rejected", "expired", "executed"]

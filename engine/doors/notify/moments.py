@@ -12,10 +12,11 @@ from typing import Protocol
 
 from engine.doors.notify.matrix import Happening
 from engine.storage.facts_read import Fact
-from engine.values import Card, DecidedBy, Refusal, SessionState, SessionView, Source, Status, dollars
+from engine.values import Card, DecidedBy, Refusal, SessionState, SessionView, Source, Status, Tier, dollars
 
 HIGH = 0.6
-"""From this confidence on a card is a high one: it has the SUGGESTED badge (SPEC 2.5), as the seed's 72 %."""
+"""From this confidence on a card is a high one, when its confidence is stated: it has the SUGGESTED badge (SPEC 2.5),
+as the seed's 72 %. What is broken or about to be lost is high whatever its confidence."""
 
 KINDS = frozenset({"PredictionCreated", "PredictionConfirmed", "SessionEnded", "CostWarned", "StateChanged"})
 """The facts that may be told."""
@@ -27,8 +28,9 @@ CARDS = frozenset({Happening.NEW_MEDIUM, Happening.NEW_HIGH})
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Something to tell. `words` say what happened, for a card its prompt; `confidence` in [0, 1], None where there is
-    none; `asks` that a person must look at the card itself: the content filter asks, or no sandbox works."""
+    """Something to tell. `words` say what happened, for a card its prompt. `confidence` in [0, 1] and `tier` are those
+    of a card, None where it is of none; `stated`: the confidence says something. `asks` that a person must look at the
+    card itself: the content filter asks, or no sandbox works."""
 
     happening: Happening
     at: datetime
@@ -36,6 +38,8 @@ class Moment:
     card_id: str = ""
     channel: str = ""
     confidence: float | None = None
+    stated: bool = False
+    tier: Tier | None = None
     asks: bool = False
 
 
@@ -57,7 +61,8 @@ def happening_of(fact: Fact) -> Happening | None:
     match fact.kind:
         case "PredictionCreated" if payload["source"] != Source.OPERATOR.value:
             # Else he made it himself.
-            return Happening.NEW_HIGH if payload["confidence"] >= HIGH else Happening.NEW_MEDIUM
+            sure = payload.get("stated", False) and payload["confidence"] >= HIGH  # older facts say neither
+            return Happening.NEW_HIGH if sure or payload.get("tier") == Tier.BROKEN else Happening.NEW_MEDIUM
         case "PredictionConfirmed" if payload["decided_by"] == DecidedBy.AUTONOMY.value:
             return Happening.ACTED
         case "SessionEnded" if payload["state"] == SessionState.SUCCEEDED.value:
@@ -102,6 +107,8 @@ def moment(fact: Fact, cards: Cards, sessions: Sessions, now: datetime) -> Momen
         card_id=card.id,
         channel=card.assignment.channel,
         confidence=card.confidence,
+        stated=card.stated,
+        tier=card.tier,
         asks=card.asks or card.needs_confirmation,
     )
 

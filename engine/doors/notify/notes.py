@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.doors.notify.matrix import Form, Happening
 from engine.doors.notify.moments import Moment
-from engine.values import sanitise
+from engine.values import Tier, sanitise
 from engine.values.secrets import redact
 
 TITLE = "🔮 Cross-Pollination"
@@ -78,12 +78,14 @@ class Note:
 def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: Iterable[str] = ()) -> Note:
     """What `moment` says in `form`, while `pending` cards wait."""
     words = clean(moment.words, secrets)
-    percent = "" if moment.confidence is None else f"{round(100 * moment.confidence)}%"
+    percent = f"{round(100 * moment.confidence)}%" if moment.confidence is not None and moment.stated else ""
+    # Before the Twin has learnt, the tier's word; what is broken or about to be lost says so always.
+    risk = moment.tier.word if moment.tier and (not moment.stated or moment.tier is Tier.BROKEN) else ""
     said = Note(
         form,
         TITLE,
         words,
-        subtitle=" • ".join(part for part in (moment.channel, percent and f"{percent} confidence") if part),
+        subtitle=_joined(moment.channel, risk, percent and f"{percent} confidence"),
         badge=pending,
         prediction_id=moment.card_id,
         channel=moment.channel,
@@ -97,7 +99,7 @@ def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: It
         case Form.BANNER:
             return replace(said, sound=SOUND)
         case Form.BADGE | Form.REFRESH | Form.HAPTIC:
-            ago = " • ".join(part for part in (moment.channel, percent, f"{age(now - moment.at)} ago") if part)
+            ago = _joined(moment.channel, risk, percent, f"{age(now - moment.at)} ago")
             shown = f"“{words}”\n{ago}" if moment.confidence is not None else words
             return replace(said, title=short(pending), subtitle="", body=shown)
         case Form.PAUSE:
@@ -113,6 +115,10 @@ def note(moment: Moment, form: Form, *, pending: int, now: datetime, secrets: It
         case Form.STATUS:
             return replace(said, title="", subtitle="", body=f"⏸ {words}")
     return said
+
+
+def _joined(*parts: str) -> str:
+    return " • ".join(part for part in parts if part)
 
 
 def digest(notes: Sequence[Note]) -> Note:
@@ -151,9 +157,10 @@ def spoken(moment: Moment, words: str) -> str:
     """As it is read aloud."""
     if moment.confidence is None:
         return words
-    percent = number(round(100 * moment.confidence))
+    risk = moment.tier.word.capitalize() if moment.tier and not moment.stated else ""
+    sure = risk or f"Confidence {number(round(100 * moment.confidence))} percent"
     ask = "Say approve or skip." if at_a_glance(moment, words) else "Say skip, or read it before you approve."
-    return f"Cross-pollination suggestion: {words.rstrip('.')}. Confidence {percent} percent. {ask}"
+    return f"Cross-pollination suggestion: {words.rstrip('.')}. {sure}. {ask}"
 
 
 def number(value: int) -> str:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel
 
+from engine.execution.upkeep import Upkeep
 from engine.git import Git
 from engine.values import CheckResult
 
@@ -31,6 +32,7 @@ class Place(StrEnum):
     INSTALL = "install"  # as CHECK; the packages alone are put into the tree when all went well
     WORKTREE = "worktree"  # a throw-away worktree; nothing of it stays
     BRANCH = "branch"  # looks at the operator's own tree and makes a branch; no file, index or HEAD changes
+    ENGINE = "engine"  # runs no command; acts on what the engine itself keeps, see `Job.its_upkeep`
     CHANGE_SET = "change-set"  # a worktree whose diff becomes a change set
 
 
@@ -134,6 +136,13 @@ class Job:
     git: Git
     bench: Bench
     suspect_imports: bool = False
+    upkeep: Upkeep | None = None
+
+    def its_upkeep(self) -> Upkeep:
+        """What a flow of `Place.ENGINE` acts through. Raises `FlowUnable` where there is none."""
+        if self.upkeep is None:
+            raise FlowUnable("only the engine itself can do this", "approve its card")
+        return self.upkeep
 
     @property
     def scratch(self) -> Path:

@@ -20,6 +20,7 @@ from engine.execution.runners.flows.prepare_environment import PrepareEnvironmen
 from engine.execution.runners.flows.update_lock import UpdateLock
 from engine.execution.runners.parameters import edited, validated
 from engine.execution.runners.toolchains.installing import Installation
+from engine.execution.upkeep import Upkeep
 from engine.values import Assignment, Refusal, RunnerInfo, SessionView
 
 NO_PROSE = "it names no flow, and no runner that takes prose is configured"
@@ -30,9 +31,10 @@ class FlowRunner:
 
     name = "flow"
 
-    def __init__(self, flows: Mapping[str, Flow], *, grounds: Grounds) -> None:
+    def __init__(self, flows: Mapping[str, Flow], *, grounds: Grounds, upkeep: Upkeep | None = None) -> None:
         self._flows = flows
         self._grounds = grounds
+        self._upkeep = upkeep
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         """Whether there is such a flow and it takes these parameters, and what it would leave behind."""
@@ -45,7 +47,7 @@ class FlowRunner:
             return RunnerInfo(takes=False, reason=str(unable))
         info = RunnerInfo(
             takes=True,
-            check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.INSTALL),
+            check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE, Place.INSTALL),
             undo_note=UNDO_NOTES[flow.place],
             own_estimate=0,  # it asks no model
             does=flow.words if isinstance(flow, LearnedFlow) else "",
@@ -79,6 +81,7 @@ class FlowRunner:
                 parameters=parameters,
                 git=live.git(ground.git),
                 bench=live,
+                upkeep=self._upkeep,
             )
             with _installing(live, installation, place) if installation else nullcontext():
                 result = flow.run(job)

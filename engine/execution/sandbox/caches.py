@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +95,22 @@ class Caches:
                     remove_folder(slot)
             if not any(workspace.iterdir()):
                 workspace.rmdir()
+
+    def idle(self) -> list[Path]:
+        """The caches that no session uses now."""
+        with self._lock:
+            return [slot for slot in self._folder.glob("*/*") if slot not in self._uses]
+
+    def drop(self, slots: Collection[Path]) -> int:
+        """Remove those of `slots` that are still idle; returns how many went. The next check fills them anew. Raises
+        OSError."""
+        dropped = 0
+        for slot in slots:
+            with self._lock:
+                if slot not in self._uses and slot.is_dir():
+                    remove_folder(slot)
+                    dropped += 1
+        return dropped
 
     def _of(self, workspace: str) -> Path:
         return self._folder / hashlib.sha256(workspace.encode()).hexdigest()[:16]

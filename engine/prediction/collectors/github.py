@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
 import threading
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,13 +22,18 @@ from engine.clock import Clock
 from engine.git import Git
 from engine.values import Refusal, sanitise
 
+log = logging.getLogger(__name__)
+
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 FRESH_SECONDS: Final = 300.0
 """An answer is good for so long."""
 
 LIMIT_SECONDS: Final = 10.0
 """`gh` is given up after so long."""
 
-_FIELDS: Final = "number,title,headRefName,statusCheckRollup"
+_FIELDS: Final = (
+    "number,title,headRefName,statusCheckRollup,author,url,isDraft,reviewDecision,reviewRequests,latestReviews,comments"
+)
 _REMOTES: Final = ("upstream", "github", "origin")
 _ADDRESS: Final = re.compile(
     r"(?:(?:https?|ssh|git)://(?:[^@/]*@)?|(?:[^@/:]+@))(?P<host>[\w.-]+)(?::\d+)?[:/]/?"
@@ -40,14 +48,35 @@ _ENTERPRISE: Final = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 _FAILED: Final = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"}
 
 
+class For(StrEnum):
+    """What a pull request waits for."""
+
+    REVIEW = "review"
+    CHANGES = "changes"
+    ANSWER = "answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A pull request waits for the operator: who asked, and since when, None where the server does not say."""
+
+    what: For
+    by: str
+    since: datetime | None
+
+
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """An open pull request and the names of its failing checks."""
+    """An open pull request, the names of its failing checks, and whether it waits for the operator. `mine`: the
+    operator opened it."""
 
     number: int
     title: str
     branch: str
     failing: tuple[str, ...] = ()
+    url: str = ""
+    mine: bool = False
+    wait: Wait | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +108,7 @@ class GitHub:
         self._program = program
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, GitHubState]] = {}
+        self._me: dict[str, str] = {}
         self._asking: dict[str, threading.Thread] = {}
 
     def latest(self, workspace: str) -> GitHubState | None:
@@ -113,7 +143,10 @@ class GitHub:
         program = programs.find(self._program, workspace)
         if not address or program is None:
             return GitHubState(error="no remote is on GitHub" if program else "gh lies in the repository")
-        return ask(address, program)
+        host = address.partition("/")[0]
+        if host not in self._me and (me := login(host, program)):
+            self._me[host] = me
+        return ask(address, program, self._me.get(host, ""))
 
 
 def address_of(workspace: Path) -> str:
@@ -129,44 +162,103 @@ def address_of(workspace: Path) -> str:
     return ""
 
 
-def ask(address: str, program: str) -> GitHubState:
+def ask(address: str, program: str, me: str = "") -> GitHubState:
     """One question about HOST/OWNER/NAME to the `gh` at `program`, at most ten seconds; what goes wrong becomes
-    `error`. `gh` runs in no repository, with an environment of its own."""
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    if os.environ.get("GH_HOST") == address.partition("/")[0]:  # it goes to whichever host is asked
-        environment |= {name: os.environ[name] for name in _ENTERPRISE if name in os.environ}
-    environment |= {"PATH": os.defpath, "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
+    `error`. `me` is the operator's name there, "" when it is not known."""
+    host = address.partition("/")[0]
+    asked = ["pr", "list", "--repo", address, "--state", "open", "--limit", "20", "--json", _FIELDS]
     try:
-        done = subprocess.run(
-            [program, "pr", "list", "--repo", address, "--state", "open", "--limit", "20", "--json", _FIELDS],
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=environment,
-            timeout=LIMIT_SECONDS,
-            check=False,
-        )
+        done = _call(program, host, asked)
         if done.returncode != 0:
             complaint = sanitise(done.stderr.decode(errors="replace")).strip()
             return GitHubState(error=complaint.splitlines()[0] if complaint else f"exit code {done.returncode}")
-        return parse(done.stdout)
+        return parse(done.stdout, me)
     except subprocess.TimeoutExpired:
         return GitHubState(error=f"no answer within {LIMIT_SECONDS:.0f} s")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return GitHubState(error=sanitise(f"{type(error).__name__}: {error}"))
 
 
-def parse(document: bytes) -> GitHubState:
+def login(host: str, program: str) -> str:
+    """The operator's name on `host`, "" when `gh` does not say it: then no pull request is known to wait for them."""
+    try:
+        done = _call(program, host, ["api", "user", "--hostname", host])
+        answer = json.loads(done.stdout) if done.returncode == 0 else {}
+        return sanitise(str(answer["login"])) if isinstance(answer, dict) and answer.get("login") else ""
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        log.info("gh does not say who you are on %s: %s", host, error)
+        return ""
+
+
+def _call(program: str, host: str, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
+    """`gh` in no repository, with an environment of its own."""
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    if os.environ.get("GH_HOST") == host:  # it goes to whichever host is asked
+        environment |= {name: os.environ[name] for name in _ENTERPRISE if name in os.environ}
+    environment |= {"PATH": os.defpath, "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
+    return subprocess.run(
+        [program, *arguments],
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+
+
+def parse(document: bytes, me: str = "") -> GitHubState:
     """The state that `gh pr list --json` describes. Raises ValueError, KeyError, TypeError on another shape."""
-    return GitHubState(tuple(_pull_request(entry) for entry in json.loads(document)))
+    return GitHubState(tuple(_pull_request(entry, me) for entry in json.loads(document)))
 
 
-def _pull_request(entry: dict[str, Any]) -> PullRequest:
+def _pull_request(entry: dict[str, Any], me: str) -> PullRequest:
     failing = [
         sanitise(str(check.get("name") or check.get("context") or "a check"))
         for check in entry.get("statusCheckRollup") or ()
         if (check.get("conclusion") or check.get("state")) in _FAILED
     ]
     return PullRequest(
-        int(entry["number"]), sanitise(str(entry["title"])), sanitise(str(entry["headRefName"])), tuple(failing)
+        int(entry["number"]),
+        sanitise(str(entry["title"])),
+        sanitise(str(entry["headRefName"])),
+        tuple(failing),
+        url=sanitise(str(entry.get("url") or "")),
+        mine=bool(me) and _name(entry) == me,
+        wait=_wait(entry, me) if me else None,
     )
+
+
+def _wait(entry: dict[str, Any], me: str) -> Wait | None:
+    """Whether it waits for the operator. A server that says less says no."""
+    author = _name(entry)
+    if author != me:
+        asked = any(isinstance(one, dict) and one.get("login") == me for one in entry.get("reviewRequests") or ())
+        return Wait(For.REVIEW, author, None) if asked and not entry.get("isDraft") else None
+    reviews = [one for one in entry.get("latestReviews") or () if isinstance(one, dict) and _name(one) not in ("", me)]
+    changes = [one for one in reviews if one.get("state") == "CHANGES_REQUESTED"]
+    if changes and entry.get("reviewDecision") in ("CHANGES_REQUESTED", "", None):
+        return Wait(For.CHANGES, _name(changes[-1]), _moment(changes[-1], "submittedAt"))
+    said = [(one, _moment(one, "createdAt")) for one in entry.get("comments") or () if isinstance(one, dict)]
+    said += [(one, _moment(one, "submittedAt")) for one in reviews if one.get("state") == "COMMENTED"]
+    last = max((pair for pair in said if pair[1]), key=lambda pair: pair[1] or _NEVER, default=None)
+    if last is None or _name(last[0]) in ("", me) or _is_bot(last[0]):
+        return None
+    return Wait(For.ANSWER, _name(last[0]), last[1])
+
+
+def _name(entry: dict[str, Any]) -> str:
+    author = entry.get("author")
+    return sanitise(str(author.get("login") or "")) if isinstance(author, dict) else ""
+
+
+def _is_bot(entry: dict[str, Any]) -> bool:
+    return _name(entry).endswith("[bot]") or bool(entry["author"].get("is_bot"))
+
+
+def _moment(entry: dict[str, Any], field: str) -> datetime | None:
+    try:
+        told = datetime.fromisoformat(str(entry.get(field) or ""))
+    except ValueError:
+        return None
+    return told if told.tzinfo else None

@@ -12,7 +12,21 @@ from typing import Final
 
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import is_heartbeat
-from engine.prediction.templates import branches, due, environments, history, kept, operation, quality, tests, usual
+from engine.prediction.templates import (
+    branches,
+    due,
+    environments,
+    handing_over,
+    history,
+    kept,
+    operation,
+    own_changes,
+    pull_requests,
+    quality,
+    risks,
+    tests,
+    usual,
+)
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
@@ -20,6 +34,9 @@ PartTemplate = Callable[[WorkspaceContext, Part], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
     operation.unfinished_operation,
+    risks.secret,
+    risks.large_file,
+    risks.reclaim_space,
     tests.failing_ci,
     branches.rehearse_merge,
     branches.forecast_conflicts,
@@ -27,17 +44,25 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     kept.lost_commits,
     kept.autosquash,
     kept.old_stash,
+    pull_requests.pull_request,
     history.waiting_work,
     usual.changes_together,
     usual.draft_changelog,
     usual.release_due,
     history.prepare_meeting,
     history.summarise_day,
+    own_changes.leftovers,
+    own_changes.remove_leftovers,
+    own_changes.stale_docs,
+    own_changes.update_docs,
+    handing_over.let_agent_fix,
     due.heartbeat,
 )
 """What is asked of a workspace as a whole."""
 
 PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+    tests.undo_landing,
+    tests.rehearse_revert,
     environments.prepare_environment,
     environments.update_lock,
     tests.bisect,
@@ -46,6 +71,9 @@ PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
     tests.run_tests,
     tests.check_clean_head,
     tests.hunt_flakes,
+    tests.quarantine,
+    tests.slower_tests,
+    own_changes.uncovered_lines,
     quality.fix_lint,
     quality.lint,
 )

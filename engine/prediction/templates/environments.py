@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from engine.execution.runners.toolchains.installing import Installation, installations, lock_updates
-from engine.execution.runners.toolchains.projects import Packages
+from engine.execution.runners.toolchains.looking import Packages
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.making import ALWAYS, offer, usable
 from engine.prediction.words import plain

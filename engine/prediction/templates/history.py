@@ -7,10 +7,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from engine.inspection.state import Commit, GitState
+from engine.inspection.status import is_byproduct
 from engine.prediction.collectors.calendar import nearest
 from engine.prediction.context import WorkspaceContext, result_words
-from engine.prediction.templates.making import branch_of, offer, oldest, usable
-from engine.prediction.words import count, moment, plain
+from engine.prediction.templates.making import branch_of, offer, oldest
+from engine.prediction.templates.risks import against
+from engine.prediction.templates.tests import BLAMED
+from engine.prediction.words import count, listing, moment, plain
 from engine.values import PartOfDay, Proposal
 from engine.values.text import mark
 
@@ -22,9 +25,6 @@ ROUTINE = re.compile(
       | version\b \s* v?\d | v?\d+(?:\.\d+)+ \S* (?:\s*\(\S+\))? \s* $ )""",
 )
 """Subjects of commits that only release, raise a version's number or merge: no change log speaks of them."""
-
-_BLAMED = re.compile(r"([0-9a-f]{10}) “")
-"""The commit in the summary of a bisect that found one."""
 
 DAY_BEGINS = timedelta(hours=5)
 """Work before five in the morning belongs to the day before, as `part_of_day` has it."""
@@ -43,29 +43,64 @@ def waiting_work(context: WorkspaceContext) -> list[Proposal]:
     git = context.git
     if git is None or not git.head or git.operation:
         return []
-    number = git.ahead if git.upstream else git.ahead_of_base if git.base and git.branch else 0
-    against, tip = (git.upstream, git.upstream_tip) if git.upstream else (git.base, git.base_tip)
-    if not number or not usable(against):
+    return [*_waiting_commits(context, git), *_waiting_changes(context, git)]
+
+
+def _waiting_commits(context: WorkspaceContext, git: GitState) -> list[Proposal]:
+    """Without a remote the commits of the base branch wait for nobody."""
+    if git.has_remote:
+        number, where = context.unpushed.commits, f"not pushed to {plain(git.upstream, 30)}" if git.upstream else ""
+    else:
+        number = git.ahead_of_base if git.base and git.branch else 0
+        where = f"on this branch alone, not in {plain(git.base, 30)}"
+    if not number:
         return []
     oldest_at = git.recent[min(number, len(git.recent)) - 1].at
     if context.now - oldest_at < WAITS:
         return []
-    missing = (
-        f"not pushed to {plain(against, 30)}" if git.upstream else f"on this branch alone, not in {plain(against, 30)}"
-    )
     broken = _broken(context, git, number)
     return [
         offer(
             context,
             "waiting_work",
-            f"Look through {_the(number)} {'to push' if git.upstream else 'of this branch'}",
-            f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {missing}, the oldest since "
-            f"{moment(oldest_at, context.local)}.",
-            subject=f"{branch_of(git)} against {against}",
-            facts={"upstream": against, "upstream_tip": tip, "head": git.head},
-            parameters={"upstream": against} | ({"broken": broken} if broken else {}),
+            f"Look through {_the(number)} {'to push' if git.has_remote else 'of this branch'}",
+            f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {where or 'on no remote branch'}, the oldest "
+            f"since {moment(oldest_at, context.local)}.",
+            subject=f"{branch_of(git)} against {git.upstream or git.base}",
+            facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
+            parameters=against(git, context.now) | ({"broken": broken} if broken else {}),
             evidence_at=oldest_at,
             about=" ".join(commit.subject for commit in git.recent[: min(number, 10)]),
+        )
+    ]
+
+
+def _waiting_changes(context: WorkspaceContext, git: GitState) -> list[Proposal]:
+    """Files that were changed days ago and are in no commit, unless they are nobody's work."""
+    dated = [
+        (file.modified_at, file.path)
+        for file in git.files
+        if file.modified_at is not None and not file.conflicted and not (file.untracked and is_byproduct(file.path))
+    ]
+    files = [(at, path) for at, path in dated if context.now - at >= WAITS]
+    if not files:
+        return []
+    since, paths = min(files)[0], sorted(path for _, path in files)
+    number = len(paths)
+    day = f"{since.astimezone(context.local.tzinfo):%A}" if context.now - since < timedelta(days=6) else ""
+    return [
+        offer(
+            context,
+            "waiting_work",
+            f"Look at what is not committed yet: {listing(paths, 3)}",
+            f"{count(number, 'file')} changed since {day or moment(since, context.local)} "
+            f"{'is' if number == 1 else 'are'} in no commit.",
+            subject=f"uncommitted on {branch_of(git)}",
+            facts={"paths": paths},
+            parameters={},
+            evidence_at=since,
+            flow="look_at_changes",
+            about=" ".join(paths[:20]),
         )
     ]
 
@@ -75,7 +110,7 @@ def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
     unpushed = [commit.id for commit in git.recent[:number]]
     told = []
     for session in context.sessions:
-        found = _BLAMED.match(session.summary) if session.flow == "bisect" else None
+        found = BLAMED.match(session.summary) if session.flow == "bisect" else None
         if found and any(sha.startswith(found[1]) for sha in unpushed):
             told.append(f"{found[1]} broke a test: {plain(session.prompt, 80)}")
     red = next((run for run in context.runs if run.head == git.head and run.clean), None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, timedelta
+from statistics import median
 from typing import Any
 
-from engine.execution.runners.toolchains.projects import Toolchain
+from engine.execution.runners.toolchains.bound import Toolchain
 from engine.inspection.state import GitState
 from engine.prediction.context import Part, Run, WorkspaceContext, result_words
 from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, offer, oldest, usable, usable_names
@@ -14,6 +16,10 @@ from engine.prediction.words import count, listing, moment, plain
 from engine.values import Proposal, SessionState
 
 TIMES = 20
+QUARANTINE = timedelta(days=14)
+BLAMED = re.compile(r"([0-9a-f]{10}) “(.*)” by ")
+"""The commit in the summary of a bisect that found one, and its subject."""
+RECENT_LANDING = timedelta(days=7)
 FLIPPED = 5  # so many unreliable tests are hunted at once
 
 
@@ -207,6 +213,81 @@ def _bisected(context: WorkspaceContext, part: Part) -> set[str]:
     return {test for run in answers for test in run.check.failing}
 
 
+def undo_landing(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """Tests passed, then a change of ours was landed, and they fail since, on the same commit."""
+    git, last = context.git, part.runs[0] if part.runs else None
+    if git is None or git.operation or last is None or last.check.green or last.head != git.head:
+        return []
+    landing = next((one for one in context.landings if one.decided_at and one.decided_at <= last.ran_at), None)
+    if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
+        return []
+    before = [
+        run
+        for run in part.runs
+        if run.ran_at <= landing.decided_at and run.session_id != landing.session_id and run.head == last.head
+    ]
+    unfit = {test for test, _ in flipped_tests(part.runs)}
+    broken = []
+    for test in last.check.failing:
+        known = next((verdict for run in before if (verdict := verdict_on(run, test)) is not None), None)
+        if known and usable(test) and test not in unfit:
+            broken.append(test)
+    if not broken:
+        return []
+    passed = max(run.ran_at for run in before if verdict_on(run, broken[0]))
+    name = short_test(broken[0])
+    others = f" and {count(len(broken) - 1, 'other test')}" if len(broken) > 1 else ""
+    return [
+        offer(
+            context,
+            "undo_landing",
+            f"Undo the landing of “{plain(landing.title, 50)}”, which broke `{name}`{others}",
+            f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
+            f"{moment(landing.decided_at, context.local)}, and it fails since.",
+            subject=landing.id,
+            facts={"change_set": landing.id, "tests": broken[:MOST_PATHS]},
+            parameters={"change_set": landing.id},
+            evidence_at=last.ran_at,
+            about=f"{landing.title} {name}",
+        )
+    ]
+
+
+def rehearse_revert(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """A bisect named the commit that broke a test, HEAD still has it, and nothing says that the test passes again."""
+    git = context.git
+    if git is None or not git.head or git.operation:
+        return []
+    for session in context.sessions:
+        if session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED:
+            return []  # a newer one than any bisect below
+        found = BLAMED.match(session.summary) if session.flow == "bisect" else None
+        run = next((run for run in part.runs if run.session_id == session.id), None)
+        if found is None or run is None:
+            continue
+        newer = part.runs[: part.runs.index(run)]
+        tests = [test for test in run.check.failing if usable(test)]
+        mended = any(verdict_on(other, test) for other in newer for test in tests)
+        reverted = any(one.subject == f'Revert "{found[2]}"' for one in git.recent if one.at >= run.ran_at)
+        if not tests or mended or reverted or run.head not in {git.head, *context.ancestors}:
+            return []
+        name, subject = short_test(tests[0]), plain(found[2], 50)
+        return [
+            offer(
+                context,
+                "rehearse_revert",
+                f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
+                f"{found[1]} broke `{name}`, and nothing mended it since. You land the revert or throw it away.",
+                subject=part.about(tests[0]),
+                facts={"commit": found[1], "test": tests[0], **part.parameters},
+                parameters={"commit": found[1], "test": tests[0], **part.parameters},
+                evidence_at=run.ran_at,
+                about=f"{name} {subject}",
+            )
+        ]
+    return []
+
+
 def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The last run failed and nothing changed since: which of the failures are one and the same?"""
     last = part.runs[0] if part.runs else None
@@ -215,7 +296,8 @@ def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
     tests = [test for test in last.check.failing if usable(test)][:MOST_PATHS]
     if not tests or not part.tool.exact or not last.check.counted:
         return []
-    if any(one.flow == "narrow_failures" and one.created_at > last.ran_at for one in context.sessions):
+    narrowed = (one for one in context.sessions if one.flow == "narrow_failures" and one.state.over)
+    if any(one.id == last.session_id or one.created_at > last.ran_at for one in narrowed):
         return []
     which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
     return [
@@ -265,27 +347,140 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> list[Proposal]:
 
 
 def hunt_flakes(context: WorkspaceContext, part: Part) -> list[Proposal]:
-    """Tests that failed and passed on the same files."""
+    """Tests that failed and passed on the same files, or whose quarantine is over."""
     if part.tool is None or not part.tool.exact:
         return []
-    flipped = [(test, tree) for test, tree in flipped_tests(part.runs) if usable(test)][:FLIPPED]
-    if not flipped:
+    today = context.local.date()
+    known = _quarantined(context, part)
+    resting = {test for test, until in known if until > today}
+    over = [(test, until) for test, until in known if until <= today and usable(test)][:FLIPPED]
+    flipped = [(test, tree) for test, tree in flipped_tests(part.runs) if usable(test) and bare(test) not in resting]
+    facts: dict[str, Any]
+    if over:
+        days = ", ".join(dict.fromkeys(f"{until.day} {until:%B}" for _, until in over))
+        tests, which = [test for test, _ in over], "it is steady" if len(over) == 1 else "they are steady"
+        told = f"{'Its' if len(over) == 1 else 'Their'} quarantine ended on {days}; if {which}, take the skip away."
+        facts, at = {"until": [until.isoformat() for _, until in over]}, None
+    elif flipped and part.runs:
+        tests, facts = [test for test, _ in flipped[:FLIPPED]], {"tree": flipped[0][1]}
+        told = "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them.")
+        at = part.runs[0].ran_at
+    else:
         return []
-    tests = [test for test, _ in flipped]
     names = listing((short_test(test) for test in tests), 2, 40)
     return [
         offer(
             context,
             "hunt_flakes",
             f"Run {names} {TIMES} times: unreliable?",
-            "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them."),
+            told,
             subject=part.about(" ".join(sorted(tests))),
-            facts={"tests": sorted(tests), "tree": flipped[0][1], **part.parameters},
+            facts={"tests": sorted(tests), **facts, **part.parameters},
             parameters={"tests": tests, "times": TIMES, **part.parameters},
-            evidence_at=part.runs[0].ran_at,
+            evidence_at=at,
             about=" ".join(tests).replace("_", " "),
         )
     ]
+
+
+def bare(test: str) -> str:
+    """A test of pytest without its parameters: `t.py::test_a` for `t.py::test_a[1-2]`."""
+    return test.partition("[")[0]
+
+
+_FLAKY = re.compile(r"^\d+ flaky: (.*?)(?:; |$)")
+_TALLY = re.compile(r"(?:^|, | and )(\S+\.py::.+?) \((\d+) of (\d+)\)")
+
+
+def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
+    """The tests of a project that are in quarantine, as its tool names them, and until when."""
+    found = [(part.project.within(one.test), one.until) for one in context.quarantined if part.holds(one.test)]
+    return [(test, until) for test, until in found if test is not None]
+
+
+def quarantine(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """A hunt found tests unreliable: skip them for two weeks, and say so again when these are over."""
+    if part.tool is None:
+        return []
+    hunts = (one for one in context.sessions if one.flow == "hunt_flakes" and one.state is SessionState.SUCCEEDED)
+    last = next(hunts, None)
+    told = _FLAKY.match(last.summary) if last is not None else None
+    today = context.local.date()
+    resting = {test for test, until in _quarantined(context, part) if until > today}
+    found = _TALLY.findall(told[1]) if told else []
+    tests_here = {test for run in part.runs for test in (*run.check.failing, *dict(run.check.durations))}
+    found = [one for one in found if usable(one[0]) and one[0] in tests_here and bare(one[0]) not in resting]
+    if last is None or not found:
+        return []
+    until, tests = today + QUARANTINE, [test for test, _, _ in found]
+    _, failed, times = found[0]
+    names = listing((short_test(test) for test in tests), 2, 40)
+    return [
+        offer(
+            context,
+            "quarantine",
+            f"Skip {names} until {until.day} {until:%B}",
+            f"{short_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
+            subject=part.about(" ".join(sorted(tests))),
+            facts={"hunt": last.id},
+            parameters={
+                "tests": tests,
+                "until": until.isoformat(),
+                "why": f"flaky: failed {failed} of {times}",
+                **part.parameters,
+            },
+            evidence_at=last.ended_at,
+            about=" ".join(tests).replace("_", " "),
+        )
+    ]
+
+
+SLOWER, SLOWER_SECONDS, MEASURED_RUNS, KEPT_DURATIONS = 2.0, 1.0, 5, 50
+
+
+def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """A test took at least twice as long, and a second longer, in both of the last two green runs as it usually did."""
+    git, tool = context.git, part.tool
+    runs = [run for run in part.runs if run.check.green and run.check.durations]
+    if git is None or tool is None or not tool.exact or len(runs) < MEASURED_RUNS:
+        return []
+    slow: list[tuple[float, float, str, str]] = []
+    for test, _ in runs[0].check.durations:
+        now = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
+        known = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
+        if len(now) < 2 or len(known) < MEASURED_RUNS - 2 or not usable(test):
+            continue
+        usual = median(seconds for seconds, _ in known)
+        fast = [
+            run.head for seconds, run in known if run.clean and seconds <= usual * 1.5 and run.head in context.ancestors
+        ]
+        if fast and min(now) >= SLOWER * usual and min(now) - usual >= SLOWER_SECONDS:
+            slow.append((min(now) - usual, usual, test, fast[0]))
+    if not slow:
+        return []
+    more, usual, test, fast_head = max(slow)
+    return [
+        offer(
+            context,
+            "slower_tests",
+            f"Time `{short_test(test)}` at HEAD and at {fast_head[:7]}",
+            f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
+            subject=part.about(test),
+            facts={"test": test, "fast": fast_head, "head": git.head, **part.parameters},
+            parameters={"tests": [test], "fast": fast_head, **part.parameters},
+            evidence_at=runs[1].ran_at,
+            about=test.replace("_", " "),
+        )
+    ]
+
+
+def seconds_of(run: Run, test: str) -> float | None:
+    """How long a test took in a run. Only the slowest 50 are kept: one that is not among those of a whole suite took
+    at most as long as the last of them. None when the run does not say."""
+    times = dict(run.check.durations)
+    if test not in times and run.full and len(times) >= KEPT_DURATIONS:
+        return min(times.values())
+    return times.get(test)
 
 
 def _could_not_run(context: WorkspaceContext) -> bool:

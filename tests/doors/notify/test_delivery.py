@@ -30,7 +30,7 @@ from tests.doors.notify.post_office import PostOffice
 from tests.doors.notify.world import World
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
-CARD = Moment(Happening.NEW_HIGH, NOW, "Run tests on <changed> *modules* @everyone", "pred_a", "koji-core", 0.72)
+CARD = Moment(Happening.NEW_HIGH, NOW, "Run tests on <changed> *modules* @everyone", "pred_a", "koji-core", 0.72, True)
 
 
 @pytest.fixture

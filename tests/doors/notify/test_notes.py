@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 from engine.doors.notify.matrix import Form, Happening
 from engine.doors.notify.moments import Moment
 from engine.doors.notify.notes import ACTIONS, LINES, LONGEST, Note, age, clean, digest, note, number
+from engine.values import Tier
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 CARD = Moment(
     Happening.NEW_HIGH, NOW - timedelta(minutes=2), "Run tests on recently changed modules", "pred_abc123",
-    "koji-core", 0.72,
+    "koji-core", 0.72, True, Tier.CHECK,
 )  # fmt: skip
+NEW = replace(CARD, stated=False)
+LOST = replace(CARD, tier=Tier.BROKEN)
 READ_IT = "percent. Say skip, or read it before you approve."
 DONE = Moment(Happening.COMPLETED, NOW, "Done: 41 passed", "pred_abc123", "koji-core")
 
@@ -73,6 +76,15 @@ def test_what_is_not_all_there_is_not_approved_from_it() -> None:
     [
         (CARD, Form.BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
         (CARD, Form.HAPTIC, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
+        (NEW, Form.BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • quick check • 2m ago"),
+        (NEW, Form.EMBED, "🔮 koji-core • quick check", "Run tests on recently changed modules"),
+        (LOST, Form.EMBED, "🔮 koji-core • at risk • 72% confidence", "Run tests on recently changed modules"),
+        (
+            NEW,
+            Form.SPOKEN,
+            "",
+            "Cross-pollination suggestion: Run tests on recently changed modules. Quick check. Say approve or skip.",
+        ),
         (DONE, Form.HAPTIC, "🔮 3", "Done: 41 passed"),
         (DONE, Form.BANNER, "🔮 Cross-Pollination", "Done: 41 passed"),
         (DONE, Form.SPOKEN, "", "Done: 41 passed"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -24,17 +25,18 @@ from engine.events import (
     StateChanged,
 )
 from engine.storage.database import Database
-from engine.values import Source, Status, microusd
+from engine.values import Source, Status, Tier, microusd
 from tests.doors.notify.world import World
 from tests.doors.stand_in import session
 
 EVERYWHERE = {surface.value: "json://nowhere.invalid/x" for surface in Surface}
 
 
-def created(card_id: str = "pred_a", confidence: float = 0.72, source: Source = Source.TEMPLATE) -> PredictionCreated:
-    return PredictionCreated(
-        subject=card_id, flow="run_tests", channel="koji-core", confidence=confidence, source=source.value
-    )
+def created(
+    card_id: str = "pred_a", confidence: float = 0.72, source: Source = Source.TEMPLATE, **more: Any
+) -> PredictionCreated:
+    said = {"flow": "run_tests", "channel": "koji-core", "stated": True} | more
+    return PredictionCreated(subject=card_id, confidence=confidence, source=source.value, **said)
 
 
 def ended(state: str = "succeeded", summary: str = "41 passed") -> SessionEnded:
@@ -61,6 +63,27 @@ def test_a_high_card_reaches_all_in_their_forms(world: World) -> None:
         Surface.PHONE: Form.CARD, Surface.WEB: Form.CARD, Surface.DESKTOP: Form.CARD, Surface.WATCH: Form.HAPTIC,
         Surface.GLASSES: Form.SPOKEN, Surface.DISCORD: Form.EMBED,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tier", "stated", "confidence", "high"),
+    [
+        (Tier.BROKEN, False, 0.4, True),
+        (Tier.BROKEN, True, 0.1, True),
+        (Tier.BLOCKS, True, 0.6, True),
+        (Tier.BLOCKS, True, 0.59, False),
+        (Tier.BLOCKS, False, 0.9, False),  # a confidence that is not stated says nothing
+        (Tier.UPKEEP, True, 0.6, True),
+    ],
+)
+def test_high_is_what_is_at_risk_or_likely_wanted(
+    world: World, tier: Tier, stated: bool, confidence: float, high: bool
+) -> None:
+    world.at(**EVERYWHERE)
+    world.card(tier=tier, confidence=confidence)
+    world.happen(created(confidence=confidence, tier=int(tier), stated=stated))
+    world.deliver()
+    assert (Surface.GLASSES in forms(world)) is high  # they are told of nothing less
 
 
 def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: World, clock: FakeClock) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.flow import FlowUnable
-from engine.execution.runners.flows import report_branches, review_unpushed
+from engine.execution.runners.flows import report_branches
+from engine.inspection import unpushed
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
 
@@ -53,7 +54,7 @@ def test_leftovers_are_found_with_their_present_line(repository: Repository, run
     repository.commit("debug", {"app.py": "x = 1\nprint(x)\nbreakpoint()\n", "web.js": "it.only('a', () => {})\n"})
     repository.commit("token", {"config.py": f"KEY = '{TOKEN}'\n"})
     repository.commit("no token, one line more", {"config.py": "KEY = ''\n", "app.py": "y = 2\nx = 1\nprint(x)\n"})
-    repository.commit("clash", {"a.txt": "<<<<<<< HEAD\n+++ b\n>>>>>>> x\n", "big.bin": "0" * 1_000_001})
+    repository.commit("clash", {"a.txt": "<<<<<<< HEAD\n+++ b\n>>>>>>> x\n", "big.bin": "0" * 10_000_001})
     ran = run_flow("review_unpushed", upstream=base)
     found = {(one["path"], one["line"], one["kind"], one["gone"]) for one in ran.result.facts["findings"]}
     assert found == {
@@ -62,7 +63,7 @@ def test_leftovers_are_found_with_their_present_line(repository: Repository, run
         ("web.js", 1, ".only", False),
         ("a.txt", 1, "conflict marker", False),
         ("a.txt", 3, "conflict marker", False),
-        ("big.bin", 0, "large file: 1.0 MB", False),
+        ("big.bin", 0, "large file", False),
     }
     assert f"git rebase -i {base}" in ran.bench.text  # a red result says what is next
     assert TOKEN not in ran.bench.text + str(ran.result)
@@ -80,7 +81,7 @@ def test_nothing_unpushed(repository: Repository, run_flow: RunFlow) -> None:
 
 def test_lines_that_look_like_headers_are_lines() -> None:
     patch = "\x01abc\n\ndiff --git a.txt a.txt\n--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+++ b/evil.txt\n+second\n"
-    lines = [(one.path, one.line, one.text) for one in review_unpushed.added_lines(patch)]
+    lines = [(one.path, one.line, one.text) for one in unpushed.added_lines(patch)]
     assert lines == [("a.txt", 1, "++ b/evil.txt"), ("a.txt", 2, "second")]
 
 
@@ -95,7 +96,7 @@ def test_lines_that_look_like_headers_are_lines() -> None:
     ],
 )
 def test_names_as_git_prints_them(printed: str, name: str) -> None:
-    assert review_unpushed.unquoted(printed) == name
+    assert unpushed.unquoted(printed) == name
 
 
 # -- report_branches ------------------------------------------------------------------------------------------------

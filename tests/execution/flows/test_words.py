@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.changelog_text import classify, extended, mentioned
 from engine.execution.runners.flows.common import count, in_words, listed
-from engine.execution.runners.flows.leftovers import look, look_at_name
+from engine.inspection.leftovers import look, secret_file
 from engine.values import CheckResult
 
 # -- parameters -----------------------------------------------------------------------------------------------------
@@ -39,9 +39,16 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
     "keep_commits": ({"commits": [SHA]}, "Make a branch for the commits that no branch holds: 0123456789"),
     "rehearse_autosquash": ({"onto": SHA}, "Rehearse squashing the fixup commits since 0123456789"),
     "look_at_stash": ({"stashes": [SHA]}, "Look at 1 old stash: does it still apply?"),
+    "undo_landing": ({"change_set": "change_abc"}, "Undo the landing of change_abc"),
+    "reclaim_space": ({}, "Remove the worktrees and caches of clawpy that nothing needs any more"),
+    "look_at_changes": ({}, "Look at what is not committed yet and suggest commits"),
+    "rehearse_revert": (
+        {"commit": "abcdef1234567890", "test": "tests/test_a.py::test_x"},
+        "Revert abcdef1234 in a worktree and run `tests/test_a.py::test_x` and the whole suite",
+    ),
     "review_unpushed": (
         {"upstream": "origin/main"},
-        "Review the commits that origin/main does not have yet for leftovers and secrets",
+        "Review the commits that origin/main does not have yet for leftovers, secrets and large files",
     ),
     "report_branches": ({}, "Report the branches that are merged or had no commit for 30 days"),
     "summarise_day": ({"since": "2026-01-05T00:00:00+01:00"}, "Summarise what was done since Mon 05 Jan 00:00"),
@@ -304,11 +311,11 @@ def test_lines_that_should_not_be_pushed(path: str, line: str, kinds: list[str])
         (("-----BEGIN RSA ", "PRIVATE KEY-----"), "private key"),
         (("xo", "xb-123456789012-abcdef"), "Slack token"),
         (("postgres://app:", "s3cr3tpw@db.internal/x"), "password in a URL"),
-        (("api_key = ", "'q8Zr2Lk9Xw4Tn7Bv'"), "a value that looks like a key"),
+        (("api_key = ", "'q8Zr2Lk9Xw4Tn7Bv'"), "value that looks like a key"),
     ],
 )
 def test_likely_secrets(parts: tuple[str, ...], kind: str) -> None:
-    [found] = look("config.py", "".join(parts))
+    [found] = look("config.py", "".join(parts), "MIIEowIBAAKCAQEA" * 4)
     assert found.kind == f"likely secret: {kind}"
     assert found.secret
 
@@ -322,6 +329,12 @@ def test_likely_secrets(parts: tuple[str, ...], kind: str) -> None:
         "secret = 'aaaaaaaaaaaaaaaa1'",
         "url = 'https://user:{password}@host'",
         "PASSWORD_FIELD = 'password_confirmation'",
+        "if '-----BEGIN RSA PRIVATE KEY-----' in text:",
+        "url = 'postgres://postgres:postgres1@localhost/shop'",
+        "url = 'postgres://app:s3cr3tpw@db:5432/shop'",
+        "key = 'AKIAIOSFODNN7EXAMPLE'",
+        "secretName = 'shop-tls-2024-prod-1'",
+        "class = 'sk-estimator-doc-link-with-a-very-long-name-indeed'",
     ],
 )
 def test_what_only_looks_like_a_secret(line: str) -> None:
@@ -329,6 +342,6 @@ def test_what_only_looks_like_a_secret(line: str) -> None:
 
 
 def test_names_of_files_that_hold_keys() -> None:
-    assert [bool(look_at_name(name)) for name in (".env", "a/id_rsa", "b.pfx", ".env.example", "id_rsa.pub")] == [
+    assert [secret_file(name) for name in (".env", "a/id_rsa", "b.pfx", ".env.example", "id_rsa.pub")] == [
         True, True, True, False, False,
     ]  # fmt: skip

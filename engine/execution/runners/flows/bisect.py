@@ -143,6 +143,7 @@ class Bisect:
         for line in job.git.text("show", "--stat", "--format=", "--no-color", culprit).splitlines():
             job.say(clean(line))
         facts |= {"culprit": found.sha, "author": found.author, "subject": found.subject, "date": found.date}
+        facts["next"] = "rehearse_revert"
         summary = f"{found.sha[:10]} “{found.subject}” by {found.author} broke it ({count(steps, 'step')})"
         return FlowResult(summary, check=red, facts=facts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -253,15 +253,24 @@ def exactly(tool: Toolchain) -> None:
         )
 
 
-def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bool = False) -> CheckResult:
-    """Run `tests` (all of them when there are none) and say what came out.
+def run_tests(
+    job: Job,
+    tool: Toolchain,
+    tests: Sequence[str] = (),
+    *,
+    quiet: bool = False,
+    texts: dict[str, str] | None = None,
+    through: Callable[[Command], Command] = lambda command: command,
+) -> CheckResult:
+    """Run `tests` (all of them when there are none) and say what came out. `texts` gets what was said of each failing
+    test; `through` may put another program around the tool's command.
 
     Raises `CannotRun` when that says nothing about the project: the tool broke, collected nothing, or all that failed
     did so for want of something that is not there (SPEC 2.12).
     """
     report = job.scratch / f"report-{tool.name}.xml"
     report.unlink(missing_ok=True)
-    command = tool.test_command(tests, report)
+    command = through(tool.test_command(tests, report))
     done = run_command(job, command, tool.folder, quiet=quiet)
     silent = command.report is not None and done.exit_code in (0, 1) and not report.exists()
     if done.exit_code not in command.codes or silent:
@@ -272,6 +281,8 @@ def run_tests(job: Job, tool: Toolchain, tests: Sequence[str] = (), *, quiet: bo
         raise CannotRun(f"{tool.title} found no tests", "name other tests, or write the first one")
     if (lacks := _lacks(job, tool, check, report, done)) is not None:
         raise lacks
+    if texts is not None:
+        texts.update(tool.failure_texts(report, done.output, check.failing))
     return check if check.seconds else replace(check, seconds=round(done.seconds, 3))
 
 

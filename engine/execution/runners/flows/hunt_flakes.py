@@ -87,6 +87,7 @@ class HuntFlakes:
         tallies = tally(checks) or _without_names(tool.name, job.parameters.tests, checks)
         for one in tallies:
             job.say(f"{one.verdict:>7}  failed {one.failed} of {one.runs}  mean {one.mean_seconds:.3f} s  {one.test}")
+        flaky = [one.test for one in tallies if one.verdict == "flaky" and ".py::" in one.test]
         return FlowResult(
             summary=_summary(tallies, job.parameters.times),
             check=combined([checks[-1]]),
@@ -102,7 +103,8 @@ class HuntFlakes:
                     }
                     for one in tallies
                 ],
-            },
+            }
+            | ({"next": "quarantine"} if flaky and tool.name == "pytest" else {}),
         )
 
 

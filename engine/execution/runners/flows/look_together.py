@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import Parameters, RepoPath, clean, count, home_git
-from engine.execution.runners.flows.leftovers import look
 from engine.git import Git
+from engine.inspection.leftovers import look
 from engine.inspection.together import is_group
 from engine.values import sanitise
 

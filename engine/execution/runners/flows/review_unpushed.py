@@ -1,64 +1,31 @@
-"""Look through the commits that are about to be pushed for what should not be."""
+"""Look through what is about to be pushed for what should not be."""
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import Line, Parameters, Revision, clean, count, resolve
-from engine.execution.runners.flows.leftovers import Leftover, look, look_at_name
+from engine.inspection.leftovers import SECRET
+from engine.inspection.status import read_status
+from engine.inspection.unpushed import MOST_COMMITS, Found, Span, Unpushed, read_commits, read_uncommitted
 
-SECRET = "likely secret"
-LARGE = 1_000_000
-"""Files over so many bytes are told."""
-MAX_COMMITS = 300
 SHOWN = 200
-_ESCAPES = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"t": b"\t",
-    b"n": b"\n",
-    b"v": b"\v",
-    b"f": b"\f",
-    b"r": b"\r",
-    b'"': b'"',
-    b"\\": b"\\",
-}
-_HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
 
 
 class ReviewUnpushedParameters(Parameters):
     """Against what."""
 
-    upstream: Revision = Field(description="what the other side has, for instance origin/main")
+    upstream: Revision | None = Field(
+        default=None,
+        description="what the other side has, for instance origin/main; without it, what no remote branch has",
+    )
+    newest: int = Field(default=MOST_COMMITS, ge=1, le=MOST_COMMITS, description="at most so many commits")
     broken: list[Line] = Field(default=[], max_length=20, description="what is known to be broken there, one line each")
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    """One line that a commit adds. `line` counts from 1 in that commit's file."""
-
-    sha: str
-    path: str
-    line: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One thing to mend before the push, without the text that it was found in."""
-
-    kind: str
-    path: str
-    line: int
-    sha: str
-    gone: bool
 
 
 class ReviewUnpushed:
@@ -70,164 +37,112 @@ class ReviewUnpushed:
     parameters: ClassVar[type[BaseModel]] = ReviewUnpushedParameters
 
     def describe(self, parameters: ReviewUnpushedParameters) -> str:
-        return f"Review the commits that {clean(parameters.upstream)} does not have yet for leftovers and secrets"
+        whom = clean(parameters.upstream) if parameters.upstream else "no remote branch"
+        missing = "does not have yet" if parameters.upstream else "has yet"
+        return f"Review the commits that {whom} {missing} for leftovers, secrets and large files"
 
     def run(self, job: Job) -> FlowResult:
-        upstream, head = resolve(job, job.parameters.upstream), resolve(job, "HEAD")
-        number = int(job.git.text("rev-list", "--count", f"{upstream}..{head}"))
-        if not number:
-            return FlowResult(f"Nothing to review: {clean(job.parameters.upstream)} has every commit")
-        job.say(
-            f"{count(number, 'unpushed commit')}"
-            + (f", the newest {MAX_COMMITS} of them" if number > MAX_COMMITS else "")
-        )
-        patch = job.git.output(
-            "log", "--patch", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames",
-            "--no-prefix", "--diff-merges=off", f"--max-count={MAX_COMMITS}", "--format=%x01%H", f"{upstream}..{head}",
-        )  # fmt: skip
-        found = _judge(job, head, patch.decode(errors="surrogateescape"))
-        found += _large(job, upstream, head)
+        asked: ReviewUnpushedParameters = job.parameters
+        span = Span(resolve(job, "HEAD"), resolve(job, asked.upstream) if asked.upstream else "", asked.newest)
+        known = read_commits(job.git, span, leftovers=True)
+        uncommitted = read_uncommitted(job.git, span.head, read_status(job.git).files)
+        if not known.commits and not uncommitted:
+            whom = clean(asked.upstream) if asked.upstream else "another branch"
+            return FlowResult(f"Nothing to review: {whom} has every commit")
+        job.say(count(known.commits, "unpushed commit"))
+        if known.unread:
+            job.say(f"The lines of {count(known.unread, 'commit')} were not read for secrets: too much in one go")
+        found = [*known.found, *uncommitted]
         for one in found[:SHOWN]:
-            gone = "  (removed again by a later commit, but still in the history)" if one.gone else ""
-            place = f"{clean(one.path)}:{one.line}" if one.line else clean(one.path)
-            job.say(f"{place}  {one.kind}  in {one.sha[:10]}{gone}")
+            job.say(in_words(one))
         if len(found) > SHOWN:
             job.say(f"and {len(found) - SHOWN} more")
-        for line in job.parameters.broken:
+        for line in [*asked.broken, *next_steps(found, span.head, _begin(job, span, found))]:
             job.say(line)
-        for line in next_steps(found, clean(job.parameters.upstream)):
-            job.say(line)
-        return _told(found, job.parameters.broken, number)
+        return _told(known, found, asked.broken)
 
 
-def _judge(job: Job, head: str, patch: str) -> list[Found]:
-    """Findings in the order of the log; what a later commit took out again is dropped unless it is a secret."""
-    texts: dict[str, list[str]] = {}
-    found: dict[tuple[str, str, int], Found] = {}
-    named: set[str] = set()
-    for added in added_lines(patch):
-        hits = look(added.path, added.text)
-        if added.path not in named:
-            named.add(added.path)
-            hits = [*look_at_name(added.path), *hits]
-        for hit in hits:
-            if added.path not in texts:
-                texts[added.path] = _lines(job, head, added.path)
-            one = _placed(hit, added, texts[added.path])
-            if one is not None:
-                found.setdefault((one.kind, one.path, one.line), one)
-    return sorted(found.values(), key=lambda one: (not one.kind.startswith(SECRET), one.path, one.line))
+def in_words(one: Found) -> str:
+    """One line on what was found, and where."""
+    where = f"in {one.sha[:10]}" if one.sha else "not committed yet"
+    gone = "  (removed again by a later commit, but still in the history)" if one.gone else ""
+    return f"{place(one)}  {one.kind}{size_of(one)}  {where}{gone}"
 
 
-def _placed(hit: Leftover, added: Added, now: list[str]) -> Found | None:
-    """The finding with its line in the present file, when it is still there."""
-    if added.line <= len(now) and now[added.line - 1] == added.text:
-        line = added.line
-    elif added.text in now:
-        line = now.index(added.text) + 1
-    elif hit.secret:
-        return Found(hit.kind, added.path, added.line, added.sha, gone=True)
-    else:
-        return None
-    return Found(hit.kind, added.path, line, added.sha, gone=False)
+def place(one: Found) -> str:
+    """`config.py:12`, `data/dump.bin`."""
+    return f"{clean(one.path)}:{one.line}" if one.line else clean(one.path)
 
 
-def added_lines(patch: str) -> Iterator[Added]:
-    """The added lines of `git log --patch --unified=0 --no-prefix --format=%x01%H`."""
-    sha = path = ""
-    line = 0
-    body = False  # within a hunk a line may look like a header
-    for text in patch.split("\n"):
-        if text.startswith("\x01"):
-            sha, body = text[1:], False
-        elif text.startswith("diff --git "):
-            path, body = "", False
-        elif not body and text.startswith("+++ "):
-            path = unquoted(text[4:].rstrip("\t"))
-        elif match := _HUNK.match(text):
-            line, body = int(match[1]), True
-        elif body and text.startswith("+"):
-            yield Added(sha, path, line, text[1:].rstrip("\r"))
-            line += 1
+def size_of(one: Found) -> str:
+    """`, 60 MB`, "" where the size does not matter."""
+    return f", {one.size / 1_000_000:.{0 if one.size >= 10_000_000 else 1}f} MB" if one.size else ""
 
 
-def unquoted(name: str) -> str:
-    """A file name as git prints it: in quotes and with C's escapes when it holds what a line cannot."""
-    if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
-        return name
-
-    def plain(match: re.Match[bytes]) -> bytes:
-        code = match[1]
-        return _ESCAPES[code] if code in _ESCAPES else bytes([int(code, 8) & 255])
-
-    raw = name[1:-1].encode(errors="surrogateescape")
-    return re.sub(rb'\\([abtnvfr"\\]|[0-7]{3})', plain, raw).decode(errors="surrogateescape")
-
-
-def _lines(job: Job, head: str, path: str) -> list[str]:
-    done = job.git.run("cat-file", "blob", f"{head}:{path}", allowed=(0, 128))
-    if done.returncode:
-        return []
-    return [line.rstrip("\r") for line in done.stdout.decode(errors="surrogateescape").split("\n")]
-
-
-def _large(job: Job, upstream: str, head: str) -> list[Found]:
-    """Every file over the limit in any of the commits."""
-    objects = job.git.output("rev-list", "--objects", "--no-object-names", f"{upstream}..{head}")
-    sizes = job.git.text(
-        "cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer", stdin=objects
-    )
-    large = {}
-    for name, kind, size in (line.split() for line in sizes.splitlines()):
-        if kind == "blob" and int(size) > LARGE:
-            large[name] = int(size)
-    if not large:
-        return []
-    listing = job.git.text(
-        "log", "--raw", "--no-abbrev", "--no-renames", "--diff-merges=off", "--format=%x01%H", f"{upstream}..{head}"
-    )
-    found: dict[str, Found] = {}
-    sha = ""
-    for line in listing.splitlines():
-        if line.startswith("\x01"):
-            sha = line[1:]
-        elif line.startswith(":") and (blob := line.split()[3]) in large:
-            kind = f"large file: {large[blob] / 1_000_000:.1f} MB"
-            found.setdefault(blob, Found(kind, unquoted(line.partition("\t")[2]), 0, sha, gone=False))
-    return list(found.values())
-
-
-def next_steps(found: list[Found], upstream: str) -> list[str]:
-    """What to do about secrets: a later commit does not take them out of the history, and a copy may be about."""
-    if not any(one.kind.startswith(SECRET) for one in found):
-        return []
-    return [
-        f"Next: take what is secret out of these commits: git rebase -i {upstream}",
-        "A key that anybody else may have seen: make a new one, revoke this one.",
+def next_steps(found: list[Found], head: str, begin: str) -> list[str]:
+    """What to do: a later commit takes nothing out of the history, and of a secret a copy may be about. `begin`: what
+    `git rebase -i` starts from."""
+    bad = [one for one in found if one.secret or not one.line]
+    steps = [
+        f"Next: take it out of git and keep the file: git rm -r --cached {shlex.quote(clean(path))}"
+        for path in dict.fromkeys(one.path for one in bad if not one.line and not one.gone)
     ]
+    if any(one.line and not one.gone for one in bad):
+        steps.append("Next: move the secret out of the file, for instance into an environment variable")
+    commits = list(dict.fromkeys(one.sha for one in bad if one.sha))
+    if commits == [head]:
+        steps.append("Then, before you push: git commit --amend")
+    elif commits:
+        names = ", ".join(sha[:10] for sha in commits[:5])
+        steps.append(f"Then, before you push, edit {names} so that the history does not have it: git rebase -i {begin}")
+    if any(one.secret and one.sha for one in bad):
+        steps.append("A key that anybody else may have seen: make a new one, revoke this one.")
+    return steps
 
 
-def _told(found: list[Found], broken: list[str], commits: int) -> FlowResult:
-    kinds = Counter(one.kind.partition(":")[0] for one in found)
+def _begin(job: Job, span: Span, found: list[Found]) -> str:
+    """What a rebase that mends all of them starts from, as git takes it."""
+    if job.parameters.upstream:
+        return shlex.quote(clean(job.parameters.upstream))
+    touched = {one.sha for one in found}
+    lines = job.git.text("rev-list", "--topo-order", "--parents", *span.arguments).splitlines()
+    oldest = next((line.split() for line in reversed(lines) if line.split()[0] in touched), [])
+    return f"{oldest[0][:10]}^" if len(oldest) > 1 else "--root"
+
+
+def _told(known: Unpushed, found: list[Found], broken: list[str]) -> FlowResult:
     facts = {
-        "commits": commits,
+        "commits": known.commits,
         "findings": [
             {"kind": one.kind, "path": clean(one.path), "line": one.line, "commit": one.sha, "gone": one.gone}
+            | ({"size": one.size} if one.size else {})
             for one in found[:SHOWN]
         ],
     }
+    where = f" (in {count(known.commits, 'unpushed commit')})" if known.commits else ""
     if not found and not broken:
-        return FlowResult(f"{count(commits, 'unpushed commit')}, nothing that should not be pushed", facts=facts)
-    secrets = sum(number for kind, number in kinds.items() if kind == SECRET)
+        unread = f", but {known.unread} of them could not be read" if known.unread else ""
+        return FlowResult(
+            f"{count(known.commits, 'unpushed commit')}, nothing that should not be pushed{unread}", facts=facts
+        )
+    secrets = [one for one in found if one.secret]
+    files = [one for one in found if not one.secret and not one.line]
+    told = []
     if secrets:
-        first = next(one for one in found if one.kind.startswith(SECRET))
-        where = f"{clean(first.path)}:{first.line}" if first.line else clean(first.path)
-        told = [f"do not push: {count(secrets, 'likely secret')}, the first in {where}"]
-    else:
-        told = []
+        told.append(f"do not push: {count(len(secrets), SECRET)}, the first in {place(secrets[0])}")
+    if files:
+        begin = "" if secrets else "do not push: "
+        told.append(
+            f"{begin}{place(files[0])} is a {files[0].kind}{size_of(files[0])}"
+            if files[0].size
+            else f"{begin}{place(files[0])} holds {files[0].kind}"
+        )
+        told[-1] += f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
     told += broken
-    rest = [f"{number} {kind}" for kind, number in kinds.most_common() if kind != SECRET]
-    told += [f"{', '.join(rest)} to look at"] if rest else []
+    kinds = Counter(one.kind for one in found if one not in secrets and one not in files)
+    if kinds:
+        told.append(f"{', '.join(f'{number} {kind}' for kind, number in kinds.most_common())} to look at")
     words = "; ".join(told)
-    summary = f"{words[:1].upper()}{words[1:]} (in {count(commits, 'unpushed commit')})"
-    return FlowResult(summary, sound=not secrets and not broken, facts=facts)
+    return FlowResult(
+        f"{words[:1].upper()}{words[1:]}{where}", sound=not secrets and not files and not broken, facts=facts
+    )

@@ -1,0 +1,184 @@
+"""Debugging, conflict markers and fresh TODOs in what nobody else has yet: shown, and taken out where that is safe."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from engine.execution.runners.flow import CannotRun, FlowResult, Job, Place
+from engine.execution.runners.flows.common import (
+    Line,
+    Parameters,
+    RepoPath,
+    clean,
+    combined,
+    count,
+    home_git,
+    in_words,
+    listed,
+    run_plan,
+)
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.execution.runners.toolchains.projects import project_of, projects
+from engine.inspection.leftovers import look
+from engine.inspection.own_changes import (
+    MARKER,
+    TODOS,
+    LeftIn,
+    OwnChanges,
+    own_changes,
+    read,
+    statement_lines,
+    without_lines,
+)
+from engine.inspection.reader import GitReader
+from engine.plain_files import read_plain
+from engine.values import CheckResult
+
+AROUND = 2
+"""So many lines before and after are shown."""
+LARGEST = 5_000_000
+
+
+def instant(text: str) -> str:
+    """A time as ISO 8601 writes it, with its zone. Raises `ValueError`."""
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("needs a time zone")
+    return text
+
+
+class LookForLeftoversParameters(Parameters):
+    """Since when a TODO is new."""
+
+    today: Annotated[Line, AfterValidator(instant)] = Field(
+        default="", description="a time with its zone (ISO 8601); a TODO counts when it was added later, none without"
+    )
+
+
+def seen(job: Job, today: str = "") -> OwnChanges:
+    """The present state of the operator's own work."""
+    since = datetime.fromisoformat(today or "9000-01-01T00:00:00+00:00")
+    return own_changes(home_git(job), GitReader().read(job.workspace), since)
+
+
+class LookForLeftovers:
+    """Shows each with the lines around it; a line that may hold a secret is not shown."""
+
+    name: ClassVar = "look_for_leftovers"
+    title: ClassVar = "Look for leftovers"
+    place: ClassVar = Place.OPERATOR_TREE
+    parameters: ClassVar[type[BaseModel]] = LookForLeftoversParameters
+
+    def describe(self, parameters: LookForLeftoversParameters) -> str:
+        return "Show the debugging and conflict markers that your changes left in"
+
+    def run(self, job: Job) -> FlowResult:
+        found = seen(job, job.parameters.today).leftovers
+        if not found:
+            return FlowResult("Nothing is left in: no debugging, no conflict marker, no TODO of today")
+        removable = 0
+        for path in dict.fromkeys(one.path for one in found):
+            text = read(job.git, path)
+            mine = [one for one in found if one.path == path]
+            for one in mine:
+                job.say(f"{clean(one.path)}:{one.line}  {one.kind}")
+                for row in _around(path, text, one.line):
+                    job.say(row)
+            lines = [one.line for one in mine if one.kind != MARKER and one.kind not in TODOS]
+            removable += len(statement_lines(path, text, lines))
+        marked = [one for one in found if one.kind == MARKER]
+        if marked:
+            job.say(f"Next: settle {clean(marked[0].place)} in your editor; both sides stand there.")
+        facts = {"findings": [{"kind": one.kind, "path": clean(one.path), "line": one.line} for one in found]}
+        return FlowResult(_told(found), sound=False, facts=facts | ({"next": "remove_leftovers"} if removable else {}))
+
+
+def _around(path: str, text: str, line: int) -> list[str]:
+    rows = text.split("\n")
+    shown = []
+    for number in range(max(1, line - AROUND), min(len(rows), line + AROUND) + 1):
+        row = rows[number - 1]
+        hidden = any(hit.secret for hit in look(path, row))
+        words = "(not shown: it may hold a secret)" if hidden else row[:200].rstrip()
+        shown.append(f"  {'>' if number == line else ' '} {number:>4}  {words}")
+    return shown
+
+
+def _told(found: tuple[LeftIn, ...]) -> str:
+    kinds = Counter(one.kind for one in found)
+    words = ", ".join(f"{number} {kind}" if number > 1 else kind for kind, number in kinds.items())
+    return f"{count(len(found), 'leftover')} ({words}): {listed([one.place for one in found], 3)}"
+
+
+class RemoveLeftoversParameters(Parameters):
+    """From which files."""
+
+    paths: list[RepoPath] = Field(min_length=1, max_length=200, description="files with debugging left in")
+
+
+class RemoveLeftovers:
+    """Takes out debugging that has a line for itself and that you added, and runs the tests of these files."""
+
+    name: ClassVar = "remove_leftovers"
+    title: ClassVar = "Remove debugging"
+    place: ClassVar = Place.CHANGE_SET
+    parameters: ClassVar[type[BaseModel]] = RemoveLeftoversParameters
+
+    def describe(self, parameters: RemoveLeftoversParameters) -> str:
+        return f"Remove the debugging from {listed(parameters.paths, 3)}"
+
+    def run(self, job: Job) -> FlowResult:
+        found = [one for one in seen(job).leftovers if one.kind != MARKER]
+        changed: dict[str, int] = {}
+        kept = [one for one in found if one.path in job.parameters.paths]
+        for path in job.parameters.paths:
+            taken = self._file(job, path, [one.line for one in found if one.path == path])
+            if taken:
+                changed[path] = len(taken)
+                kept = [one for one in kept if one.path != path or one.line not in taken]
+        for one in kept:
+            job.say(f"left: {clean(one.place)}  {one.kind}, not a statement on a line of its own")
+        if not changed:
+            return FlowResult("Nothing removed: no debugging statement stands on a line of its own")
+        words = f"{count(sum(changed.values()), 'line')} removed from {listed(changed, 3)}"
+        words += f", {len(kept)} left for you" if kept else ""
+        check = self._tested(job, list(changed))
+        told = f"{words}; {in_words(check)}" if check else words
+        return FlowResult(told, check=check, facts={"changed": list(changed)})
+
+    def _file(self, job: Job, path: str, lines: list[int]) -> list[int]:
+        """The lines taken out of one file of the worktree."""
+        try:
+            before = read_plain(job.folder / path, LARGEST, follow=False).decode()
+            taken = statement_lines(path, before, lines)
+            after = without_lines(path, before, taken)
+        except (OSError, ValueError, SyntaxError) as error:
+            job.say(f"{clean(path)} stays as it is: {clean(str(error))}")
+            return []
+        if taken:
+            (job.folder / path).write_bytes(after.encode())
+            job.say(f"{clean(path)}: removed line {', '.join(map(str, taken))}")
+        return taken
+
+    def _tested(self, job: Job, paths: list[str]) -> CheckResult | None:
+        """What the tests of the changed files say; None where they have none or nothing runs them."""
+        found = projects(job.folder, job.workspace, git=job.git)
+        plan: list[tuple[Toolchain, list[str]]] = []
+        for project in found:
+            mine = [path for path in paths if project_of(found, path) is project]
+            inside = [short for path in mine if (short := project.within(path)) is not None]
+            for tool in project.tools:
+                named = tool.tests_for([path for path in inside if tool.takes(path)])
+                if tests := sorted({test for each in named.values() for test in each}):
+                    plan.append((tool, tests))
+        if not plan:
+            return None
+        try:
+            with borrowed([tool for tool, _ in plan], job.folder, job.workspace):
+                return combined([check for _, check in run_plan(job, plan)])
+        except CannotRun as error:
+            job.say(str(error))
+            return None

@@ -1,0 +1,187 @@
+"""Skip unreliable tests until a day, so that they cannot be forgotten."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.common import (
+    Line,
+    ProjectParameters,
+    TestId,
+    clean,
+    count,
+    in_words,
+    listed,
+    run_tests,
+    toolchain_of,
+    toolchains,
+)
+from engine.execution.runners.toolchains.shapes import inside
+from engine.inspection.quarantine import UNTIL
+from engine.plain_files import read_plain
+
+LARGEST = 5_000_000
+
+
+def _day(text: str) -> str:
+    return date.fromisoformat(text).isoformat()
+
+
+class QuarantineParameters(ProjectParameters):
+    """Which tests, until when, and why."""
+
+    tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of the tests, as pytest names them")
+    until: Annotated[Line, AfterValidator(_day)] = Field(description="the day they run again, such as 2026-12-07")
+    why: Line = Field(default="flaky", max_length=120, description="the reason, for instance `flaky: failed 3 of 20`")
+
+
+class Quarantine:
+    """Puts `pytest.mark.skipif` with an end above each test, and runs the file."""
+
+    name: ClassVar = "quarantine"
+    title: ClassVar = "Quarantine unreliable tests"
+    place: ClassVar = Place.CHANGE_SET
+    parameters: ClassVar[type[BaseModel]] = QuarantineParameters
+
+    def describe(self, parameters: QuarantineParameters) -> str:
+        return f"Skip {listed(parameters.tests, 2)} until {parameters.until}"
+
+    def run(self, job: Job) -> FlowResult:
+        tests: list[str] = job.parameters.tests
+        tool = toolchain_of(toolchains(job), tests)
+        if tool.name != "pytest" or any(".py::" not in test or not inside(test.partition("::")[0]) for test in tests):
+            raise FlowUnable("only tests of pytest can be skipped until a day")
+        until, marked = date.fromisoformat(job.parameters.until), []
+        for test in tests:
+            path, _, rest = test.partition("::")
+            file = tool.folder / path
+            try:
+                text = read_plain(file, LARGEST, follow=False).decode()
+                after = skipped_until(text, rest.partition("[")[0].split("::"), until, job.parameters.why)
+            except (OSError, ValueError, SyntaxError) as error:
+                raise FlowUnable(f"{clean(path)} cannot be changed: {clean(str(error))}") from error
+            if after is None:
+                job.say(f"{clean(test)}: has a mark of its own already")
+                continue
+            _write(file, after)
+            marked.append(test)
+            job.say(f"{clean(test)} is skipped until {until.isoformat()}")
+        if not marked:
+            return FlowResult("Nothing changed: these tests are in quarantine already")
+        try:
+            check = run_tests(job, tool, sorted({test.partition("::")[0] for test in marked}))
+        except CannotRun as error:
+            job.say(str(error))
+            return FlowResult(
+                f"{count(len(marked), 'test')} skipped until {until.isoformat()}; not tried: {error.message}"
+            )
+        told = f"{count(len(marked), 'test')} skipped until {until.isoformat()}; its file: {in_words(check)}"
+        return FlowResult(told, check=check, facts={"tests": marked, "until": until.isoformat()})
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_bytes(text.encode())
+
+
+def skipped_until(text: str, names: list[str], until: date, why: str) -> str | None:
+    """A file of tests with a skip above the test that `names` leads to (classes, then the function), and the imports
+    that it needs; None when that test has such a skip already. An old one whose day is over is replaced.
+
+    Raises `ValueError` when there is no such test, `SyntaxError` when the file does not parse.
+    """
+    tree = ast.parse(text)
+    node = _find(tree, names)
+    rows = text.split("\n")
+    newline = "\r" if rows[0].endswith("\r") else ""
+    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    old = [one for one in node.decorator_list if UNTIL in ast.unparse(one)]
+    if any(until.isoformat() in ast.unparse(one) for one in old):
+        return None
+    imports, day = _imports(tree)
+    quote = "'" if text.count("'") > text.count('"') else '"'
+    reason = f"{why}; {UNTIL} {until.isoformat()}".replace("\\", "").replace(quote, "")
+    indent = rows[first - 1][: len(rows[first - 1]) - len(rows[first - 1].lstrip())]
+    condition = f"{day}.today() < {day}({until.year}, {until.month}, {until.day})"
+    mark = f"@pytest.mark.skipif({condition}, reason={quote}{reason}{quote})"
+    if len(indent + mark) > 100:
+        parts = ["@pytest.mark.skipif(", f"    {condition},", f"    reason={quote}{reason}{quote},", ")"]
+        mark = f"{newline}\n{indent}".join(parts)
+    for one in reversed(old):
+        del rows[one.lineno - 1 : one.end_lineno]
+    rows.insert(first - 1, f"{indent}{mark}{newline}")
+    after = "\n".join(_with_imports(rows, tree, imports, newline))
+    ast.parse(after)
+    return after
+
+
+def _find(tree: ast.Module, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    body: list[ast.stmt] = tree.body
+    for name in names[:-1]:
+        body = next((one.body for one in body if isinstance(one, ast.ClassDef) and one.name == name), [])
+    for one in body:
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name == names[-1]:
+            return one
+    raise ValueError(f"there is no test {'::'.join(names)}")
+
+
+def _imports(tree: ast.Module) -> tuple[list[str], str]:
+    """The lines to add, and how the file may name the class `date`."""
+    has_pytest, day, taken = False, "", False
+    for one in tree.body:
+        if isinstance(one, ast.Import):
+            has_pytest = has_pytest or any(name.name == "pytest" and not name.asname for name in one.names)
+        elif isinstance(one, ast.ImportFrom) and one.module == "datetime":
+            day = next((name.asname or name.name for name in one.names if name.name == "date"), day)
+    for node in ast.walk(tree):
+        names = [getattr(node, "name", None), getattr(node, "arg", None)]
+        stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == "date"
+        taken = taken or stored or ("date" in names and not isinstance(node, (ast.alias, ast.keyword)))
+    lines = [] if has_pytest else ["import pytest"]
+    if not day:
+        day = "_date" if taken else "date"
+        lines.insert(0, "from datetime import date" + (" as _date" if taken else ""))
+    return lines, day
+
+
+def _with_imports(rows: list[str], tree: ast.Module, lines: list[str], newline: str) -> list[str]:
+    """The imports where the file has its own: the standard library's before others, pytest's after it."""
+    present = [one for one in tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
+    future = [one for one in present if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+    others = [one for one in present if one not in future]
+    begins = others[0].lineno - 1 if others else _after(tree, future)
+    standard = [one for one in others if _is_standard(one)]
+    rows = list(rows)
+    for line in reversed(lines):
+        if line == "import pytest":
+            at = (standard[-1].end_lineno or 0) if standard else begins
+            blank = at < len(rows) and not rows[at].strip()
+            room = [] if others else [newline] if blank else [newline, newline]
+            rows[at:at] = [*([newline] if standard else []), f"{line}{newline}", *room]
+        else:
+            before = [one for one in standard if isinstance(one, ast.Import) or (one.module or "") < "datetime"]
+            at = (before[-1].end_lineno or 0) if before else begins
+            rows[at:at] = [f"{line}{newline}", *([] if standard else [newline])]
+    if not others:
+        rows[begins:begins] = [newline] if begins else []
+    return rows
+
+
+def _after(tree: ast.Module, future: list[ast.ImportFrom]) -> int:
+    """The index of the row after the docstring and the imports from the future."""
+    if future:
+        return future[-1].end_lineno or 0
+    if tree.body and ast.get_docstring(tree, clean=False) is not None:
+        return tree.body[0].end_lineno or 0
+    return 0
+
+
+def _is_standard(one: ast.Import | ast.ImportFrom) -> bool:
+    name = one.names[0].name if isinstance(one, ast.Import) else one.module or ""
+    return name.partition(".")[0] in sys.stdlib_module_names and not (isinstance(one, ast.ImportFrom) and one.level)

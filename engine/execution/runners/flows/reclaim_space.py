@@ -1,0 +1,51 @@
+"""Give back the disk space that clawpy itself holds and does not need."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.common import Parameters, count
+
+
+class ReclaimSpaceParameters(Parameters):
+    """None: everything that is not needed goes."""
+
+
+class ReclaimSpace:
+    """Worktrees of sessions that are over and decided, caches that no session uses. What waits to be landed stays."""
+
+    name: ClassVar = "reclaim_space"
+    title: ClassVar = "Reclaim disk space"
+    place: ClassVar = Place.ENGINE
+    parameters: ClassVar[type[BaseModel]] = ReclaimSpaceParameters
+
+    def describe(self, parameters: ReclaimSpaceParameters) -> str:
+        return "Remove the worktrees and caches of clawpy that nothing needs any more"
+
+    def run(self, job: Job) -> FlowResult:
+        upkeep = job.its_upkeep()
+        try:
+            done = upkeep.reclaim()
+        except OSError as error:
+            raise FlowUnable(f"not everything could be removed: {error}", "look at what stands there") from error
+        for session in done.worktrees:
+            job.say(f"removed the worktree of {session}")
+        kept = upkeep.waiting()
+        if kept:
+            job.say(f"{count(kept, 'worktree')} of work that is not decided yet stay: see `clawpy work`")
+        if not done.worktrees and not done.caches:
+            return FlowResult("Nothing to remove: clawpy holds nothing that it does not need")
+        what = [count(len(done.worktrees), "worktree")] if done.worktrees else []
+        what += [count(done.caches, "cache")] if done.caches else []
+        free = upkeep.free()[0]
+        job.say("The next run of the tests fills its cache anew and takes longer once")
+        told = f"Freed {in_megabytes(done.freed)}: {' and '.join(what)}; {in_megabytes(free)} are free now"
+        return FlowResult(told, facts={"freed": done.freed})
+
+
+def in_megabytes(size: int) -> str:
+    """`3 MB`, `4.2 GB`."""
+    return f"{size / 1_000_000_000:.1f} GB" if size >= 1_000_000_000 else f"{size / 1_000_000:.1f} MB"

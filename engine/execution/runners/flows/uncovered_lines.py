@@ -1,0 +1,169 @@
+"""Which of the lines that you changed no test runs, measured with the project's own coverage."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import ClassVar, Final
+
+from pydantic import BaseModel, Field
+
+from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
+from engine.execution.runners.flows.common import (
+    ProjectParameters,
+    RepoPath,
+    clean,
+    count,
+    in_words,
+    last_line,
+    run_tests,
+    toolchains,
+)
+from engine.execution.runners.flows.look_for_leftovers import seen
+from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.toolchains.python import adding_command
+from engine.execution.runners.toolchains.shapes import Command, read
+from engine.plain_files import read_plain
+from engine.values import CheckResult
+
+SHOWN: Final = 3
+LARGEST_REPORT: Final = 100_000_000
+_INSTALLED: Final = (
+    "import importlib.util as u; print(*(n for n in ('coverage', 'pytest_cov', 'xdist') if u.find_spec(n)))"
+)
+_CONFIGURED: Final = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
+_FILES: Final = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxfile.py")
+
+
+def measures_coverage(folder: Path, interpreter: str) -> bool:
+    """Whether a project configured coverage and its environment has it. Only looks: starts nothing."""
+    home = Path(interpreter).parent.parent
+    installed = any(
+        next(home.glob(f"{lib}/site-packages/coverage/__init__.py"), None) for lib in ("lib/python3*", "Lib")
+    )
+    return installed and (
+        (folder / ".coveragerc").is_file() or any(_CONFIGURED.search(read(folder / x)) for x in _FILES)
+    )
+
+
+class UncoveredLinesParameters(ProjectParameters):
+    """Which files."""
+
+    paths: list[RepoPath] = Field(min_length=1, max_length=200, description="changed source files")
+    whole: bool = Field(default=False, description="run the whole suite, not only the tests of these files")
+
+
+class UncoveredLines:
+    """Runs the tests with coverage, whose data goes to the scratch folder, and looks only at the lines that changed."""
+
+    name: ClassVar = "uncovered_lines"
+    title: ClassVar = "Find changed lines that no test runs"
+    place: ClassVar = Place.CHECK
+    parameters: ClassVar[type[BaseModel]] = UncoveredLinesParameters
+
+    def describe(self, parameters: UncoveredLinesParameters) -> str:
+        which = "the whole suite" if parameters.whole else "the tests"
+        return f"Run {which} of {count(len(parameters.paths), 'changed file')} with coverage"
+
+    def run(self, job: Job) -> FlowResult:
+        paths: list[str] = job.parameters.paths
+        tool = next((one for one in toolchains(job) if one.name == "pytest"), None)
+        if tool is None:
+            raise FlowUnable("only pytest is measured: the tests of this project run with something else")
+        begin = f"{job.parameters.project}/" if job.parameters.project else ""
+        changed = {
+            path.removeprefix(begin): lines
+            for path, lines in seen(job).lines
+            if path in paths and path.startswith(begin)
+        }
+        if not changed:
+            return FlowResult("Nothing to measure: these files have no changed lines any more")
+        named = tool.tests_for(list(changed))
+        tests = [] if job.parameters.whole else sorted({test for each in named.values() for test in each})
+        check, missing = _measured(job, tool, tests, sorted(changed))
+        found: dict[str, list[int]] = {}
+        unseen = []
+        for path, lines in sorted(changed.items()):
+            if path not in missing:
+                unseen.append(path)
+            elif hits := sorted(set(lines) & missing[path]):
+                found[path] = hits
+                job.say(f"{clean(path)} {spans(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
+        for path in unseen:
+            job.say(f"{clean(path)}: not measured, coverage is configured to leave it out")
+        scope = "no test runs" if not tests else "none of their tests runs"
+        facts = {"uncovered": found, "whole": not tests} | ({"next": "let_agent_fix"} if found and check.green else {})
+        if not found:
+            return FlowResult(
+                f"Every changed line that was measured is run; {in_words(check)}", check=check, facts=facts
+            )
+        words = "; ".join(f"{clean(path)} {spans(lines)}" for path, lines in list(found.items())[:SHOWN])
+        more = f" and {len(found) - SHOWN} more files" if len(found) > SHOWN else ""
+        number = sum(map(len, found.values()))
+        told = f"{words}{more}: {scope} {'this line' if number == 1 else f'these {number} lines'}; {in_words(check)}"
+        return FlowResult(told, check=check, facts=facts, full=not tests)
+
+
+def _measured(
+    job: Job, tool: Toolchain, tests: Sequence[str], paths: Sequence[str]
+) -> tuple[CheckResult, dict[str, set[int]]]:
+    """What the tests said, and by file the lines that none of them ran. Raises `CannotRun` without coverage."""
+    interpreter = tool.test_command([], job.scratch / "report.xml").argv[0]
+    asked = job.run([interpreter, "-c", _INSTALLED], cwd=tool.folder, quiet=True)
+    installed = asked.output.split()
+    if not asked.ok or "coverage" not in installed:
+        raise CannotRun(
+            "coverage is not installed in the project's environment", adding_command(job.workspace, "coverage")
+        )
+    data, report = job.scratch / "coverage.data", job.scratch / "coverage.json"
+    folders = sorted({str(PurePosixPath(path).parent) for path in paths})
+    options = [f"--data-file={data}", f"--source={','.join(folders)}"]
+    # Its own measuring would push ours aside, and processes of its own would not be measured.
+    without = " ".join(
+        [*(["--no-cov"] if "pytest_cov" in installed else []), *(["-n0"] if "xdist" in installed else [])]
+    )
+
+    def through(command: Command) -> Command:
+        argv = (command.argv[0], "-m", "coverage", "run", *options, *command.argv[1:])
+        return replace(command, argv=argv, environment={**command.environment, "PYTEST_ADDOPTS": without})
+
+    check = run_tests(job, tool, tests, through=through)
+    if not data.exists():  # `parallel` is configured: each process wrote a file of its own
+        job.run([interpreter, "-m", "coverage", "combine", f"--data-file={data}"], cwd=tool.folder, quiet=True)
+    done = job.run(
+        [
+            interpreter,
+            "-m",
+            "coverage",
+            "json",
+            f"--data-file={data}",
+            "-o",
+            str(report),
+            "--fail-under=0",
+            "--ignore-errors",
+        ],
+        cwd=tool.folder,
+        quiet=True,
+    )
+    try:
+        files = json.loads(read_plain(report, LARGEST_REPORT))["files"]
+    except (OSError, ValueError, KeyError) as error:
+        raise CannotRun(
+            f"coverage measured nothing: {last_line(done.output)}", "run it in a terminal to see why"
+        ) from error
+    missing = {name.replace("\\", "/"): set(entry["missing_lines"]) for name, entry in files.items()}
+    return check, missing
+
+
+def spans(lines: Sequence[int]) -> str:
+    """`3, 5-7` for 3, 5, 6, 7; the numbers rise."""
+    found: list[list[int]] = []
+    for line in lines:
+        if found and line == found[-1][1] + 1:
+            found[-1][1] = line
+        else:
+            found.append([line, line])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)

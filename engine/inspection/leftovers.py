@@ -1,0 +1,174 @@
+"""What should not be pushed: secrets, debugging leftovers, conflict markers. Pure functions over added lines.
+
+A finding never holds the text it was found in: a secret is named by its kind alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+LONGEST_LINE = 2000
+"""Longer lines are generated; only their beginning is looked at."""
+
+SECRET = "likely secret"
+HINT = re.compile(
+    r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
+    r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
+)
+"""Without one of these a text holds no secret that could be told by its form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """One thing found. `secret` ones matter even when a later commit takes them out again."""
+
+    kind: str
+    secret: bool = False
+
+
+_JS = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".svelte")
+_PRINTING = {"scripts", "script", "bin", "tools", "examples", "example", "docs", "benchmarks", "cli", "commands"}
+"""Folders whose programs print because that is what they are for."""
+
+_DEBUGGERS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
+    (
+        (".py",),
+        "breakpoint",
+        re.compile(r"(?:^|[;:])\s*(?:breakpoint\(|(?:i?pdb|pudb)\.set_trace\(|import (?:i?pdb|pudb)\b)"),
+    ),
+    ((".py",), "debug print", re.compile(r"^\s*print\((?!.*\bfile\s*=)")),
+    (_JS, "debugger statement", re.compile(r"^\s*debugger\s*;?\s*$")),
+    (_JS, "console.log", re.compile(r"^\s*console\.(?:log|debug|trace)\(")),
+    (_JS, ".only", re.compile(r"\b(?:describe|it|test|context|suite)\.only\s*\(|^\s*(?:fit|fdescribe)\s*\(")),
+    ((".rs",), "dbg!", re.compile(r"\bdbg!\s*\(")),
+    ((".go",), "debug print", re.compile(r"^\s*(?:spew\.Dump|println)\(")),
+    ((".rb",), "breakpoint", re.compile(r"\bbinding\.(?:pry|irb)\b|^\s*byebug\b")),
+    ((".php",), "debug print", re.compile(r"^\s*(?:var_dump|dd)\(")),
+    ((".ex", ".exs"), "breakpoint", re.compile(r"\bIEx\.pry\b|^\s*\|>\s*dbg\(|^\s*dbg\(")),
+    ((".cs",), "breakpoint", re.compile(r"^\s*(?:System\.Diagnostics\.)?Debugger\.(?:Break|Launch)\(")),
+)
+_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
+_TODO = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
+_SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("AWS access key", re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
+    ("AWS secret key", re.compile(r"aws_?secret_?(?:access_?)?key\W{1,6}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])", re.I)),
+    ("GitHub token", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})")),
+    ("GitLab token", re.compile(r"\bglpat-[A-Za-z0-9_-]{20,}")),
+    ("Slack token", re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}")),
+    ("Slack webhook", re.compile(r"\bhooks\.slack\.com/services/T\w{6,}/B\w{6,}/\w{16,}")),
+    ("Stripe key", re.compile(r"\b[rs]k_live_[A-Za-z0-9]{16,}")),
+    ("Google API key", re.compile(r"\bAIza[0-9A-Za-z_-]{35}")),
+    ("API key", re.compile(r"(?<![\w-])sk-(?=[\w-]*\d)[A-Za-z0-9_-]{32,}")),
+    ("SendGrid key", re.compile(r"\bSG\.[\w-]{20,}\.[\w-]{30,}")),
+    ("PyPI or npm token", re.compile(r"\bpypi-[A-Za-z0-9_-]{50,}|\bnpm_[A-Za-z0-9]{36}\b|_authToken\s*=\s*[\w-]{20,}")),
+)
+_KEY_BEGINS = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
+_HERE = re.compile(
+    r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
+)
+"""Hosts of no consequence: this machine, a container beside it, an example."""
+_NAMED_SECRET = re.compile(
+    r"(?:api[_-]?key|secret|token|passw(?:or)?d|credential)[\w-]*[\"']?\s*(?::|=>?|:=)\s*[\"']([^\"'\s]{12,})[\"']",
+    re.I,
+)
+_SETTING = re.compile(
+    r"^\s*(?:export\s+|-\s+)?[\w.-]*(?:api_?key|secret(?:_?key)?|token|passw(?:or)?d|access_?key)\s*[:=]\s*"
+    r"([A-Za-z0-9+/=_.!@#%^&*~-]{12,})\s*$",
+    re.I,
+)
+"""A value without quotes, as files of settings have it."""
+_SETTINGS = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
+_PLACEHOLDER = re.compile(
+    r"example|change.?me|placeholder|dummy|your|xxx|test|fake|sample|passw|insecure|redacted|1234567"
+    r"|\$[{(]|\{\{|<|\*\*\*|^(.)\1+$",
+    re.I,
+)
+_STAND_IN = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
+"""What stands in a token of a known form when it is none."""
+_SECRET_FILES = re.compile(
+    r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
+    r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
+)
+_SILENT = re.compile(
+    r"(?:^|/)(?:t|tests?|testing|testdata|unit|test[-_]data|specs?|__tests__|__mocks__|mocks?|fixtures?|cassettes|examples?|samples?"
+    r"|demos?|node_modules|vendor|third_party)/"
+    r"|(?:^|/)(?:test_|conftest\.py$)|[._-](?:test|tests|spec|example|sample|template|dist|fixture)s?(?:\.[^/]*)?$"
+    r"|(?:^|/)(?:[^/]*[.-]lock(?:\.json|\.ya?ml|file)?|npm-shrinkwrap\.json|go\.sum|[^/]*\.(?:min\.js|min\.css|map|svg|snap))$",
+    re.I,
+)
+"""Where a secret is no secret: tests, examples, what others wrote, lock files."""
+_PROSE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
+"""Where only what has the form of a known token counts: a manual shows made-up values."""
+_TESTS = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
+LEAST_ENTROPY = 2.5
+"""Bits a character below which nothing is random: `AKIAAAAAAAAAAAAAAAAA`."""
+MIN_ENTROPY = 3.2
+"""Bits a character that a quoted value must have to look like a secret and not like a word."""
+
+
+def look(path: str, line: str, after: str = "") -> list[Leftover]:
+    """What is wrong with one added line of a file. `after`: the line that follows it."""
+    line = line[:LONGEST_LINE]
+    kind = secret(path, line, after)
+    found = [Leftover(f"{SECRET}: {kind}", secret=True)] if kind else []
+    if _MARKER.match(line):
+        found.append(Leftover("conflict marker"))
+    for suffixes, kind, pattern in _DEBUGGERS:
+        if path.endswith(suffixes) and pattern.search(line) and not _allowed(path, kind):
+            found.append(Leftover(kind))
+    if match := _TODO.search(line):
+        found.append(Leftover(match[1]))
+    return found
+
+
+def secret(path: str, line: str, after: str = "") -> str:
+    """The kind of secret that a line looks like it holds, "" for none. Silent in tests, examples and lock files, and
+    about placeholders: a false alarm costs more trust than it is worth."""
+    line = line[:LONGEST_LINE]
+    if not HINT.search(line) or _SILENT.search(path):
+        return ""
+    if (begins := _KEY_BEGINS.search(line)) and (_KEY_BODY.search(begins[1]) or _KEY_BODY.match(after.strip())):
+        return "private key"
+    for kind, pattern in _SECRETS:
+        if (match := pattern.search(line)) and not _STAND_IN.search(match[0]) and entropy(match[0]) > LEAST_ENTROPY:
+            return kind
+    for user, password, host in _URL.findall(line):
+        if password != user and not _HERE.match(host) and _looks_secret(password, LEAST_ENTROPY):
+            return "password in a URL"
+    if _PROSE.search(path):
+        return ""
+    match = _NAMED_SECRET.search(line) or (_SETTING.match(line) if _SETTINGS.search(path) else None)
+    return "value that looks like a key" if match and _looks_secret(match[1]) else ""
+
+
+def secret_file(path: str) -> bool:
+    """Whether a file of this name holds keys."""
+    return bool(_SECRET_FILES.search(path)) and not _SILENT.search(path)
+
+
+def _allowed(path: str, kind: str) -> bool:
+    pure = PurePosixPath(path)
+    prints = kind in ("debug print", "console.log")
+    programs = bool(_PRINTING & set(pure.parts[:-1])) or pure.stem in ("__main__", "cli", "setup", "manage", "main")
+    return prints and (programs or bool(_TESTS.search(path)))
+
+
+def _looks_secret(value: str, least: float = MIN_ENTROPY) -> bool:
+    if _PLACEHOLDER.search(value) or entropy(value) < least or not re.search(r"\d", value):
+        return False
+    # Words with dashes or dots are names: `my-app-tls-2024`, `settings.key2`.
+    return not re.fullmatch(
+        r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+|\d+|v\d+)(?:[-_./:](?:[a-z]+\d?|[A-Z]+|[A-Z][a-z]+|\d+|v\d+))+", value
+    )
+
+
+def entropy(text: str) -> float:
+    """Shannon entropy in bits a character; 0 for an empty text."""
+    counts = Counter(text)
+    return -sum(number / len(text) * math.log2(number / len(text)) for number in counts.values()) if text else 0.0

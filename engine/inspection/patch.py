@@ -1,0 +1,166 @@
+"""What you added and took away and nobody else has yet: one patch of your commits and your uncommitted files.
+
+It compares the files as they lie there with the commit at which your branch left the other side, so a line that a
+later commit took out again is in it no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from engine.git import Git
+from engine.inspection.state import GitState
+from engine.inspection.status import is_litter
+from engine.plain_files import read_plain
+
+MOST_PATHS: Final = 300
+"""With more files than this only the uncommitted ones are looked at, and of these so many."""
+MOST_OWN_COMMITS: Final = 300
+LARGEST: Final = 500_000
+"""Bytes of a file that git does not know yet; larger ones are generated or data."""
+MOST_BYTES: Final = 4_000_000
+"""Bytes of a patch that are looked at."""
+LIMIT_SECONDS: Final = 5.0
+
+_HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
+_BINARY = re.compile(r"\.(?:png|jpe?g|gif|ico|pdf|zip|gz|woff2?|ttf|mp[34]|so|pyc|lock|min\.js|map|svg|csv)$", re.I)
+_ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r",
+            b'"': b'"', b"\\": b"\\"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a patch. `line` counts from 1 in the file as it is now; for a removed line it is where it was cut
+    out. Lines of one `hunk` stand together."""
+
+    path: str
+    line: int
+    text: str
+    hunk: int = 0
+
+
+@dataclass(frozen=True)
+class Patch:
+    """`base` is the commit compared with, "" before the first one. `renamed`: (old path, new path) as git sees it;
+    `deleted`: paths that are gone. `untracked`: files that git does not know, all of whose lines are added."""
+
+    base: str = ""
+    added: tuple[Line, ...] = ()
+    removed: tuple[Line, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    deleted: tuple[str, ...] = ()
+    untracked: frozenset[str] = frozenset()
+
+    @cached_property
+    def mark(self) -> str:
+        """A digest of all that was added and taken away: the same work is the same mark, committed or not."""
+        lines = [f"{one.path}\0{one.line}\0{one.text}" for one in (*self.added, *self.removed)]
+        return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]
+
+    @cached_property
+    def lines_of(self) -> dict[str, list[Line]]:
+        """The added lines by path."""
+        found: dict[str, list[Line]] = {}
+        for one in self.added:
+            found.setdefault(one.path, []).append(one)
+        return found
+
+
+def base_of(git: Git, state: GitState) -> str:
+    """The commit at which your own work begins: where HEAD left its upstream, else its base, else HEAD itself."""
+    number = state.ahead if state.upstream else state.ahead_of_base
+    other = state.upstream_tip or state.base_tip
+    if not number or number > MOST_OWN_COMMITS or not other:
+        return state.head
+    return git.text("merge-base", other, state.head, allowed=(0, 1)) or state.head
+
+
+def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
+    """Your work in `git.folder` since `base` (default: `base_of`). Raises `GitError`; costs two git processes, and none
+    where there is nothing of your own."""
+    base = base_of(git, state) if base is None else base
+    tracked = [file.path for file in state.files if not file.untracked and not file.conflicted] if base else []
+    committed = [path for path in state.own_files if path not in set(tracked)] if base != state.head else []
+    if len(committed) + len(tracked) > MOST_PATHS:
+        base, committed = state.head, []
+    whole = tracked if base else [file.path for file in state.files if not file.deleted]
+    added: list[Line] = []
+    patch = Patch(base)
+    if base and (tracked or base != state.head):
+        # Whole trees are compared: which files were renamed shows only when both names are seen.
+        out = git.output(
+            "diff", "--patch", "--unified=0", "--find-renames", "-l300", "--no-color", "--no-prefix", base, "--",
+            timeout=LIMIT_SECONDS,
+        )[:MOST_BYTES]  # fmt: skip
+        patch = _parsed(base, out.decode(errors="surrogateescape"))
+    conflicted = {file.path for file in state.files if file.conflicted}
+    fresh = [file.path for file in state.files if file.untracked] if base else whole
+    for path in fresh[:MOST_PATHS]:
+        added += _whole(git, path)
+    kept = tuple(one for one in (*patch.added, *added) if one.path not in conflicted and not is_litter(one.path))
+    return Patch(patch.base, kept, patch.removed, patch.renamed, patch.deleted, frozenset(fresh))
+
+
+def _whole(git: Git, path: str) -> Iterator[Line]:
+    """Every line of a file that git does not know yet; none of what is no text."""
+    if _BINARY.search(path):
+        return
+    try:
+        content = read_plain(git.folder / path, LARGEST, follow=False)
+    except (OSError, ValueError):
+        return
+    if b"\0" in content[:8_000]:
+        return
+    for number, text in enumerate(content.decode(errors="surrogateescape").split("\n"), 1):
+        yield Line(path, number, text.rstrip("\r"))
+
+
+def _parsed(base: str, patch: str) -> Patch:
+    """`git diff --patch --unified=0 --no-prefix` as values."""
+    added: list[Line] = []
+    removed: list[Line] = []
+    renamed: list[tuple[str, str]] = []
+    deleted: list[str] = []
+    old = path = ""
+    line = hunk = 0
+    body = False  # within a hunk a line may look like a header
+    for text in patch.split("\n"):
+        if text.startswith("diff --git "):
+            old, path, body = "", "", False
+        elif match := _HUNK.match(text):
+            line, body, hunk = int(match[1]), True, hunk + 1
+        elif not body:
+            if text.startswith("rename from "):
+                old = unquoted(text.removeprefix("rename from "))
+            elif text.startswith("rename to "):
+                renamed.append((old, unquoted(text.removeprefix("rename to "))))
+            elif text.startswith("--- "):
+                old = unquoted(text[4:].rstrip("\t"))
+            elif text.startswith("+++ "):
+                path = unquoted(text[4:].rstrip("\t"))
+                if path == "/dev/null":
+                    deleted.append(old)
+        elif text.startswith("+"):
+            added.append(Line(path, line, text[1:].rstrip("\r"), hunk))
+            line += 1
+        elif text.startswith("-"):
+            removed.append(Line(old, line, text[1:].rstrip("\r"), hunk))
+    return Patch(base, tuple(added), tuple(removed), tuple(renamed), tuple(deleted))
+
+
+def unquoted(name: str) -> str:
+    """A file name as git prints it: in quotes and with C's escapes when it holds what a line cannot."""
+    if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
+        return name
+
+    def plain(match: re.Match[bytes]) -> bytes:
+        code = match[1]
+        return _ESCAPES[code] if code in _ESCAPES else bytes([int(code, 8) & 255])
+
+    raw = name[1:-1].encode(errors="surrogateescape")
+    return re.sub(rb'\\([abtnvfr"\\]|[0-7]{3})', plain, raw).decode(errors="surrogateescape")

@@ -1,0 +1,373 @@
+"""What is about to be pushed or committed and should not be: secrets, large files, files that belong in no repository.
+
+One reading for the card and for the review that → runs. Bounded: the newest `MOST_COMMITS` commits, `MOST_BYTES` of new
+files; what was not read is counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from engine.git import Git
+from engine.inspection.leftovers import HINT, SECRET, Leftover, look, secret, secret_file
+from engine.inspection.state import FileState, GitState
+
+MOST_COMMITS: Final = 2_000
+MOST_BYTES: Final = 32_000_000
+LARGEST_READ: Final = 512_000
+"""Bytes of a file that is read for secrets; larger ones are data."""
+
+LARGE: Final = 10_000_000
+"""Bytes from which on a file is large."""
+
+MOST_FOUND: Final = 500
+RECENT: Final = timedelta(days=7)
+"""Where there is no remote and no other branch, commits as young as this can still be changed."""
+
+_TEXT = ("--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--irreversible-delete")
+_ESCAPES = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"t": b"\t",
+    b"n": b"\n",
+    b"v": b"\v",
+    b"f": b"\f",
+    b"r": b"\r",
+    b'"': b'"',
+    b"\\": b"\\",
+}
+_HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
+_HINT = re.compile(HINT.pattern.encode())
+_FILLED = re.compile(r"^(.*?(?:^|/)(?:node_modules|\.venv|venv|__pycache__|site-packages))/")
+_UNWANTED: Final = (
+    ("database dump", 1_000_000, re.compile(r"\.(?:sql|dump|bak|pgdump)(?:\.(?:gz|bz2|xz|zst))?$", re.I)),
+    ("database", 1_000_000, re.compile(r"\.(?:sqlite3?|mdb|rdb)$", re.I)),
+    ("archive", 2_000_000, re.compile(r"\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz|zst)|7z|rar|iso|war)$", re.I)),
+    ("core dump", 100_000, re.compile(r"(?:^|/)core(?:\.\d+)?$|\.(?:hprof|dmp|stackdump)$")),
+)
+"""What a file is, from how many bytes on it does not belong into a repository, and how it is known by its name."""
+_TESTS = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examples?|samples?)/", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Commits that nobody else has: those of `head` that neither `without` ("" for none) nor any remote branch has, at
+    most the `newest` of them. `shared`: the repository has a remote, so they are about to be pushed."""
+
+    head: str
+    without: str = ""
+    newest: int = MOST_COMMITS
+    shared: bool = True
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """For `git rev-list` and `git log`."""
+        end = (f"^{self.without}",) if self.without else ()
+        return (f"--max-count={self.newest}", self.head, *end, "--not", "--remotes")
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """One line that a commit adds. `line` counts from 1 in that commit's file; `after` is the next line, if it is added
+    by the same hunk."""
+
+    sha: str
+    path: str
+    line: int
+    text: str
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One thing that should not be there, without the text that it was found in. `line` is 0 for a whole file, `sha` ""
+    for what is not committed. `gone`: a later commit took it out again, but it is still in the history. `size` in
+    bytes, of large files alone."""
+
+    kind: str
+    path: str
+    line: int = 0
+    sha: str = ""
+    gone: bool = False
+    size: int = 0
+
+    @property
+    def secret(self) -> bool:
+        """Whether it is a likely secret."""
+        return self.kind.startswith(SECRET)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpushed:
+    """What was found. `commits`: how many nobody else has; `unread`: how many of them were not looked at. `shared`: see
+    `Span`. `found` of the commits, `uncommitted` in the index and in tracked files; secrets first."""
+
+    commits: int = 0
+    unread: int = 0
+    shared: bool = True
+    found: tuple[Found, ...] = ()
+    uncommitted: tuple[Found, ...] = ()
+
+
+NOTHING: Final = Unpushed()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One file as one commit leaves it."""
+
+    sha: str
+    status: str
+    blob: str
+    path: str
+
+
+def span_of(state: GitState, now: datetime) -> Span | None:
+    """What is not pushed: against the upstream; without one, what no remote branch has; without a remote, what the base
+    does not have, or on the base itself the commits of the last week. None when there is nothing."""
+    if not state.head:
+        return None
+    if state.upstream_tip:
+        return Span(state.head, state.upstream_tip)
+    if state.has_remote:
+        return Span(state.head)
+    if state.base_tip and state.base_tip != state.head and state.branch != state.base:
+        return Span(state.head, state.base_tip, shared=False)
+    newest = sum(now - commit.at <= RECENT for commit in state.recent)
+    return Span(state.head, newest=newest, shared=False) if newest else None
+
+
+def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
+    """What is in the commits of a span. `leftovers`: also debugging and markers that are still there. Raises
+    `GitError`."""
+    shas = git.text("rev-list", *span.arguments).split()
+    if not shas:
+        return Unpushed(shared=span.shared)
+    listing = git.output(
+        "diff-tree", "--stdin", "--root", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--always",
+        stdin="\n".join(shas).encode() + b"\n",
+    )  # fmt: skip
+    entries = list(_entries(listing))
+    sizes = _sizes(git, {entry.blob for entry in entries})
+    found = _files(git, entries, sizes, span.without, span.head)
+    read = _affordable(shas, entries, sizes)
+    patch = git.run(
+        "-c", f"core.bigFileThreshold={LARGEST_READ}", "diff-tree", "--stdin", "--root", "-r", "--patch", *_TEXT,
+        "--no-prefix", "--format=%x01%H", stdin="\n".join(read).encode() + b"\n", allowed=(0, 128),
+    )  # fmt: skip
+    if patch.returncode:
+        read = []  # a partial clone lacks files to compare with
+    else:
+        found += _judged(git, span.head, patch.stdout, leftovers=leftovers)
+    return Unpushed(len(shas), len(shas) - len(read), span.shared, _sorted(found))
+
+
+def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[Found, ...]:
+    """Secrets in the staged and changed tracked files, large and unwanted files in the index. Raises `GitError`."""
+    if not head or not any(file.staged or file.modified for file in files):
+        return ()
+    listing = git.output("diff-index", "--cached", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", head)
+    entries = list(_entries(listing))
+    found = _files(git, entries, _sizes(git, {entry.blob for entry in entries}), head, "")
+    paths = _readable(git, files)
+    for asked in (["--cached"], []) if paths else ():
+        patch = git.output(
+            "-c", f"core.bigFileThreshold={LARGEST_READ}", "diff-index", *asked, "--patch", *_TEXT, "--no-prefix",
+            head, "--", *paths, environment={"GIT_LITERAL_PATHSPECS": "1"},
+        )  # fmt: skip
+        for added in _suspicious(patch):
+            if kind := secret(added.path, added.text, added.after):
+                found.append(Found(f"{SECRET}: {kind}", added.path, added.line))
+    return _sorted({(one.kind, one.path, one.line): one for one in found}.values())
+
+
+def _readable(git: Git, files: Sequence[FileState]) -> list[str]:
+    """The changed tracked files that are small enough, as many as `MOST_BYTES` hold."""
+    paths: list[str] = []
+    left = MOST_BYTES
+    for file in files:
+        if not (file.staged or file.modified) or file.deleted or len(paths) >= MOST_FOUND:
+            continue
+        try:
+            size = (git.folder / file.path).lstat().st_size
+        except OSError:
+            size = 0  # staged, and taken away since
+        if size <= min(LARGEST_READ, left):
+            left -= size
+            paths.append(file.path)
+    return paths
+
+
+def _entries(listing: bytes) -> Iterator[_Entry]:
+    """The files of `--raw -z`, also of many commits one after the other."""
+    fields = iter(listing.split(b"\0"))
+    sha = ""
+    for field in fields:
+        if field.startswith(b":"):
+            _, mode, _, blob, status = field.decode().split(" ")
+            path = next(fields, b"").decode(errors="surrogateescape")
+            if status != "D" and mode not in ("160000", "120000"):
+                yield _Entry(sha, status, blob, path)
+        elif field:
+            sha = field.decode().strip()
+
+
+def _sizes(git: Git, blobs: Iterable[str]) -> Mapping[str, int]:
+    """Bytes of each; what is not here (a partial clone) is left out."""
+    asked = "\n".join(sorted(blobs)).encode() + b"\n"
+    out = git.text("cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer", stdin=asked)
+    fields = (line.split(" ") for line in out.splitlines())
+    return {one[0]: int(one[2]) for one in fields if len(one) == 3 and one[1] == "blob"}
+
+
+def _affordable(shas: Sequence[str], entries: Iterable[_Entry], sizes: Mapping[str, int]) -> list[str]:
+    """The newest commits whose new files are at most `MOST_BYTES` together."""
+    cost: dict[str, int] = defaultdict(int)
+    for entry in entries:
+        size = sizes.get(entry.blob, 0)
+        cost[entry.sha] += size if size <= LARGEST_READ else 0
+    read, left = [], MOST_BYTES
+    for sha in shas:
+        if cost[sha] <= left:
+            left -= cost[sha]
+            read.append(sha)
+    return read
+
+
+def _files(git: Git, entries: Iterable[_Entry], sizes: Mapping[str, int], base: str, head: str) -> list[Found]:
+    """Files that do not belong there, one a path, unless `base` has the like at the same place already."""
+    found: dict[str, Found] = {}
+    for entry in entries:
+        size = sizes.get(entry.blob, 0)
+        kind, path = _unwanted(entry, size)
+        if kind and (path not in found or size > found[path].size):
+            found[path] = Found(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else size)
+    asked = [path for path in found if "\n" not in path]
+    for path, there in zip(asked, _at(git, base, asked), strict=True):
+        if there is not None and there * 2 >= found[path].size:
+            del found[path]
+    asked = [path for path in asked if path in found]
+    for path, there in zip(asked, _at(git, head, asked), strict=True):
+        found[path] = replace(found[path], gone=there is None and bool(found[path].sha))
+    return list(found.values())
+
+
+def _at(git: Git, commit: str, paths: Sequence[str]) -> list[int | None]:
+    """For each path its bytes in that commit, more than any file's for a folder, None where it is not there."""
+    if not paths or not commit:
+        return [None] * len(paths)
+    asked = "".join(f"{commit}:{path}\n" for path in paths).encode(errors="surrogateescape")
+    out = git.output("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer", stdin=asked)
+    known = (line.split(b" ") for line in out.splitlines())
+    return [int(one[1]) if one[0] == b"blob" else 1 << 62 if one[0] == b"tree" else None for one in known]
+
+
+def _unwanted(entry: _Entry, size: int) -> tuple[str, str]:
+    """What is wrong with a file and the path to name, ("", "") when nothing is."""
+    if entry.status == "A" and secret_file(entry.path) and size:
+        return f"{SECRET}: file that holds keys", entry.path
+    if not _TESTS.search(entry.path):
+        if filled := _FILLED.match(entry.path):
+            return f"files that a tool fills, in {filled[1].rpartition('/')[2]}", filled[1]
+        for kind, least, pattern in _UNWANTED:
+            if size >= least and pattern.search(entry.path):
+                return kind, entry.path
+    return ("large file", entry.path) if size > LARGE else ("", "")
+
+
+def _judged(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[Found]:
+    """Findings in the lines that commits add; what a later commit took out again is dropped unless it is a secret."""
+    texts: dict[str, list[str]] = {}
+    found: dict[tuple[str, str, int], Found] = {}
+    for added in added_lines(patch.decode(errors="surrogateescape")) if leftovers else _suspicious(patch):
+        if leftovers:
+            hits = look(added.path, added.text, added.after)
+        else:
+            kind = secret(added.path, added.text, added.after)
+            hits = [Leftover(f"{SECRET}: {kind}", secret=True)] if kind else []
+        for hit in hits:
+            if added.path not in texts:
+                texts[added.path] = _lines(git, head, added.path)
+            one = _placed(hit, added, texts[added.path])
+            if one is not None:
+                found.setdefault((one.kind, one.path, one.line), one)
+        if len(found) >= MOST_FOUND:
+            break
+    return list(found.values())
+
+
+def _sorted(found: Iterable[Found]) -> tuple[Found, ...]:
+    """Secrets before others, a line before a whole file; a file whose lines are told is not told once more."""
+    every = list(found)
+    told = {one.path for one in every if one.secret and one.line}
+    found = [one for one in every if not one.secret or one.line or one.path not in told]
+    return tuple(sorted(found, key=lambda one: (not one.secret, not one.line, one.path, one.line))[:MOST_FOUND])
+
+
+def _placed(hit: Leftover, added: Added, now: list[str]) -> Found | None:
+    """The finding with its line in the present file, when it is still there."""
+    if added.line <= len(now) and now[added.line - 1] == added.text:
+        line = added.line
+    elif added.text in now:
+        line = now.index(added.text) + 1
+    elif hit.secret:
+        return Found(hit.kind, added.path, added.line, added.sha, gone=True)
+    else:
+        return None
+    return Found(hit.kind, added.path, line, added.sha)
+
+
+def _lines(git: Git, head: str, path: str) -> list[str]:
+    done = git.run("cat-file", "blob", f"{head}:{path}", allowed=(0, 128))
+    if done.returncode:
+        return []
+    return [line.rstrip("\r") for line in done.stdout.decode(errors="surrogateescape").split("\n")]
+
+
+def _suspicious(patch: bytes) -> Iterator[Added]:
+    """The added lines of those files of a patch that hold anything like a secret: most hold nothing."""
+    sha = b""
+    for part in re.split(rb"\n(?=\x01|diff --git )", b"\n" + patch):
+        if part.startswith(b"\x01"):
+            sha = part
+        elif _HINT.search(part):
+            yield from added_lines((sha + b"\n" + part).decode(errors="surrogateescape"))
+
+
+def added_lines(patch: str) -> Iterator[Added]:
+    """The added lines of a patch without prefixes (`--unified=0 --no-prefix --format=%x01%H`)."""
+    sha = path = ""
+    line = 0
+    body = False  # within a hunk a line may look like a header
+    lines = patch.split("\n")
+    for number, text in enumerate(lines):
+        if text.startswith("\x01"):
+            sha, body = text[1:], False
+        elif text.startswith("diff --git "):
+            path, body = "", False
+        elif not body and text.startswith("+++ "):
+            path = unquoted(text[4:].rstrip("\t"))
+        elif match := _HUNK.match(text):
+            line, body = int(match[1]), True
+        elif body and text.startswith("+"):
+            after = lines[number + 1] if number + 1 < len(lines) else ""
+            yield Added(sha, path, line, text[1:].rstrip("\r"), after[1:] if after.startswith("+") else "")
+            line += 1
+
+
+def unquoted(name: str) -> str:
+    """A file name as git prints it: in quotes and with C's escapes when it holds what a line cannot."""
+    if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
+        return name
+
+    def plain(match: re.Match[bytes]) -> bytes:
+        code = match[1]
+        return _ESCAPES[code] if code in _ESCAPES else bytes([int(code, 8) & 255])
+
+    raw = name[1:-1].encode(errors="surrogateescape")
+    return re.sub(rb'\\([abtnvfr"\\]|[0-7]{3})', plain, raw).decode(errors="surrogateescape")

@@ -1,0 +1,111 @@
+"""Which lines of debugging can go, and what a patch of your own work holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from engine.git import Git
+from engine.inspection.own_changes import own_changes, statement_lines, without_lines
+from engine.inspection.patch import own_patch
+from engine.inspection.reader import GitReader
+from tests.conftest import Repository
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+PYTHON = """\
+import pdb
+import os; breakpoint()
+def a():
+    breakpoint()
+    if os.sep: pdb.set_trace()
+    x = breakpoint(
+    )
+    import pdb; pdb.set_trace()
+    breakpoint()  # why
+"""
+
+
+def test_python_loses_only_whole_statements() -> None:
+    assert statement_lines("a.py", PYTHON, range(1, 10)) == [1, 4, 8]
+    after = without_lines("a.py", "def a():\n    breakpoint()\n\ndef b():\n    pass\n", [2])
+    assert after == "def a():\n    pass\n\ndef b():\n    pass\n"
+    assert statement_lines("a.py", "def a(:\n    breakpoint()\n", [2]) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("a.js", "let a = 1;\nconsole.log(a);\ndebugger\n", [2, 3]),
+        ("a.js", "if (a)\n  console.log(a);\nb();\n", []),
+        ("a.js", "const f = () =>\n  console.log(1);\n", []),
+        ("a.js", "a();\nconsole.log(`x\n`);\n", []),
+        ("a.ts", "else\n  console.log(1)\n", []),
+        ("a.js", "console.log(a)\n  .then(b);\n", []),
+        ("a.rs", "let x = 1;\ndbg!(x);\nlet y = dbg!(x);\n", [2]),
+        ("a.rb", "def a\n  binding.pry\n  b\nend\n", [2]),
+    ],
+)
+def test_other_languages_are_judged_by_their_lines(path: str, text: str, expected: list[int]) -> None:
+    assert statement_lines(path, text, range(1, 5)) == expected
+
+
+def look(repository: Repository) -> tuple[list[str], list[tuple[str, int, str, str]]]:
+    state = GitReader().read(repository.path)
+    found = own_changes(Git(repository.path), state, LONG_AGO)
+    return [one.place for one in found.leftovers], [(one.path, one.line, one.old, one.new) for one in found.mentions]
+
+
+def test_a_renamed_file_adds_nothing(repository: Repository) -> None:
+    lines = "".join(f"x{number} = {number}\n" for number in range(30))
+    repository.commit("one", {"a b/old.py": f"def f():\n    breakpoint()\n{lines}"})
+    repository.git("mv", "a b/old.py", "a b/new.py")
+    assert look(repository)[0] == []
+    patch = own_patch(Git(repository.path), GitReader().read(repository.path))
+    assert patch.renamed == (("a b/old.py", "a b/new.py"),)
+
+
+def test_before_the_first_commit_and_without_a_branch(repository: Repository) -> None:
+    repository.write("ä.py", "breakpoint()\n")
+    assert look(repository)[0] == ["ä.py:1"]
+    repository.commit("one")
+    repository.git("checkout", "-q", "--detach")
+    repository.commit("two", {"b.py": "x = 1\nbreakpoint()\n"})
+    assert look(repository)[0] == ["b.py:2"]
+
+
+def test_the_same_work_has_the_same_mark_committed_or_not(repository: Repository) -> None:
+    repository.commit("one", {"a.py": "a = 1\n"})
+    repository.git("checkout", "-q", "-b", "work")
+    repository.write("a.py", "a = 2\n")
+    git = Git(repository.path)
+    before = own_patch(git, GitReader().read(repository.path)).mark
+    repository.commit("two")
+    assert own_patch(git, GitReader().read(repository.path)).mark == before
+
+
+def test_documents_that_name_what_is_gone(repository: Repository) -> None:
+    repository.commit(
+        "one",
+        {
+            "src/cart.py": "def old_total(prices):\n    return sum(prices)\n\ndef total():\n    pass\n",
+            "src/cli.py": 'add("--old-flag", help="x")\n',
+            "conf.toml": "old_key = 1\nkept = 2\n",
+            "README.md": "Call `old_total(x)`.\nSee src/cart.py.\nSet `old_key`.\nTotal of it.\nPass --old-flag now.\n",
+            "CHANGELOG.md": "old_total is new\n",
+        },
+    )
+    repository.git("mv", "src/cart.py", "src/basket.py")
+    repository.write("src/basket.py", "def new_total(prices):\n    return sum(prices)\n\ndef total():\n    pass\n")
+    repository.write("src/cli.py", 'add("--new-flag", help="x")\n')
+    repository.write("conf.toml", "kept = 2\n")
+    repository.git("add", "-A")
+    assert look(repository)[1] == [
+        ("README.md", 1, "old_total", "new_total"),
+        ("README.md", 2, "src/cart.py", "src/basket.py"),
+        ("README.md", 3, "old_key", ""),
+        ("README.md", 5, "--old-flag", "--new-flag"),
+    ]
+    repository.write("other.py", "old_total = 1\n")
+    assert ("README.md", 1, "old_total", "new_total") not in look(repository)[1]

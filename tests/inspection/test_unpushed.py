@@ -1,0 +1,137 @@
+"""What is about to be pushed or committed and should not be."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.git import Git
+from engine.inspection import unpushed
+from engine.inspection.leftovers import secret, secret_file
+from engine.inspection.reader import GitReader
+from engine.inspection.unpushed import Span, Unpushed, read_commits
+from tests.conftest import Repository
+
+TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
+
+
+def look(repository: Repository, now: datetime | None = None) -> Unpushed:
+    reader = GitReader()
+    return reader.unpushed(repository.path, reader.read(repository.path), now or datetime.now(UTC))
+
+
+def found(known: Unpushed) -> list[tuple[str, int]]:
+    return [(one.path, one.line) for one in known.found]
+
+
+def with_remote(repository: Repository, tmp_path: Path) -> None:
+    bare = tmp_path / "origin.git"
+    repository.git("clone", "-q", "--bare", str(repository.path), str(bare))
+    repository.git("remote", "add", "origin", str(bare))
+    repository.git("fetch", "-q", "origin")
+
+
+def test_what_any_remote_branch_has_is_pushed(repository: Repository, tmp_path: Path) -> None:
+    repository.commit("begin", {"a.py": "x = 1\n"})
+    with_remote(repository, tmp_path)
+    repository.git("switch", "-q", "-c", "work")
+    repository.commit("key", {"config.py": f"x = 1\nKEY = '{TOKEN}'\n"})
+    known = look(repository)
+    assert (known.commits, known.shared, found(known)) == (1, True, [("config.py", 2)])
+    repository.git("push", "-q", "origin", "work:elsewhere")
+    repository.git("fetch", "-q", "origin")
+    assert look(repository) == Unpushed()
+
+
+def test_detached_commits_are_not_pushed_either(repository: Repository, tmp_path: Path) -> None:
+    repository.commit("begin", {"a.py": "x = 1\n"})
+    with_remote(repository, tmp_path)
+    repository.git("switch", "-q", "--detach")
+    repository.commit("key", {"Schlüssel für alle.txt": f"{TOKEN}\n"})
+    assert found(look(repository)) == [("Schlüssel für alle.txt", 1)]
+
+
+def test_a_remote_that_has_nothing_yet_gets_everything(repository: Repository) -> None:
+    repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"}, at="2020-01-01T00:00:00+00:00")
+    assert found(look(repository)) == []  # an old commit of a repository that is shared with nobody
+    repository.git("remote", "add", "origin", "https://example.invalid/x.git")
+    known = look(repository)
+    assert (known.shared, found(known)) == (True, [("config.py", 1)])
+
+
+def test_the_last_week_of_a_repository_without_a_remote(repository: Repository) -> None:
+    now = datetime(2026, 3, 2, tzinfo=UTC)
+    repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
+    repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
+    known = look(repository, now)
+    assert (known.shared, found(known)) == (False, [("config.py", 1)])
+    assert found(look(repository, now + timedelta(days=6))) == []
+
+
+def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository) -> None:
+    repository.commit("begin", {"a.py": "x = 1\n", "b [1].py": "y = 1\n"}, at="2020-01-01T00:00:00+00:00")
+    repository.write("a.py", f"x = 1\nKEY = '{TOKEN}'\n")
+    repository.git("add", "a.py")
+    repository.write("a.py", "x = 1\n")  # taken out again, but it is still staged
+    repository.write("b [1].py", f"y = '{TOKEN}'\n")
+    repository.write(".env", f"KEY={TOKEN}\n")
+    assert [(one.path, one.line) for one in look(repository).uncommitted] == [("a.py", 2), ("b [1].py", 1)]
+
+
+def test_a_key_that_was_there_before_and_a_file_that_moved_say_nothing(repository: Repository) -> None:
+    base = repository.commit("begin", {"config.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20, ".env": "A=1\n"})
+    repository.git("mv", "config.py", "settings.py")
+    repository.write("settings.py", f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20 + "y = 2\n")
+    head = repository.commit("move", {".env": "A=2\n"})
+    assert read_commits(Git(repository.path), Span(head, base)).found == ()
+
+
+def test_names_that_are_no_text(repository: Repository) -> None:
+    base = repository.commit("begin", {"a.py": "x = 1\n"})
+    head = repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{TOKEN}'\n"})
+    [one] = read_commits(Git(repository.path), Span(head, base)).found
+    assert os.fsencode(one.path) == b"caf\xe9.py"
+
+
+def test_too_much_is_counted_and_not_read(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpushed, "MOST_BYTES", 10_000)
+    base = repository.commit("begin", {"a.py": "x = 1\n"})
+    repository.commit("vendored", {"much.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 10_000})
+    head = repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
+    known = read_commits(Git(repository.path), Span(head, base))
+    assert (known.unread, found(known)) == (1, [("config.py", 1)])
+
+
+def test_the_second_look_asks_git_nothing(repository: Repository) -> None:
+    repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
+    repository.write("config.py", f"KEY = '{TOKEN}'\nx = 1\n")
+    reader, now = GitReader(), datetime.now(UTC)
+    state = reader.read(repository.path)
+    first = reader.unpushed(repository.path, state, now)
+    (repository.path / ".git").rename(repository.path / "gone")
+    assert reader.unpushed(repository.path, state, now) == first
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "kind"),
+    [
+        ("deploy.yml", "  password: k9Zr2-Lk9Xw4Tn7B", "value that looks like a key"),
+        ("k8s.yml", "  secretName: shop-tls-2024-prod-1", ""),
+        ("ci.yml", "  token: ${{ secrets.DEPLOY_TOKEN_1 }}", ""),
+        (".env.production", "aws_secret_access_key=" + "q8Zr2Lk9Xw4Tn7Bv+/" * 2 + "a1b2", "AWS secret key"),
+        ("docs/config.rst", "SECRET_KEY = '192b9bdd22ab9ed4d12e236c78afcb9a'", ""),
+        ("docs/config.rst", f"TOKEN = '{TOKEN}'", "GitHub token"),
+        ("t/unit/__init__.py", f"TOKEN = '{TOKEN}'", ""),
+        ("compose.yml", "url: postgres://shop:s3cr3tpw@db/shop", ""),
+    ],
+)
+def test_secrets_and_what_only_looks_like_one(path: str, line: str, kind: str) -> None:
+    assert secret(path, line) == kind
+
+
+def test_files_that_hold_keys() -> None:
+    names = {".env": True, "a/id_rsa": True, "x/.env.example": False, "tests/.env": False, "debug.keystore": False}
+    assert {name: secret_file(name) for name in names} == names

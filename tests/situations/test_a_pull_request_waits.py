@@ -1,0 +1,73 @@
+"""Somebody asked for a review, or for changes in a pull request of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.values import Tier
+from tests.situations.conftest import Situation
+
+CHANGES = {
+    "number": 7,
+    "title": "Totals are rounded",
+    "headRefName": "rounding",
+    "url": "https://github.com/shop/cart/pull/7",
+    "author": {"login": "ada"},
+    "reviewDecision": "CHANGES_REQUESTED",
+    "latestReviews": [
+        {"author": {"login": "bob"}, "state": "CHANGES_REQUESTED", "submittedAt": "2026-01-04T08:00:00Z"}
+    ],
+}
+
+
+def gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any]]) -> None:
+    """A `gh` on the PATH that answers as the real one does."""
+    folder.mkdir()
+    (folder / "answer.json").write_text(json.dumps(answer))
+    program = folder / "gh"
+    program.write_text(f'#!/bin/sh\n[ "$1" = api ] && echo \'{{"login": "ada"}}\' || cat "{folder}/answer.json"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def settled(monday: Situation) -> None:
+    """A cycle that has `gh` asked, and its answer."""
+    monday.cards()
+    for thread in [one for one in threading.enumerate() if one.name == "gh"]:
+        thread.join(30)
+
+
+def test_changes_are_asked_for(monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gh(tmp_path / "bin", monkeypatch, [CHANGES])
+    monday.shop()
+    monday.git("remote", "add", "origin", "git@github.com:shop/cart.git")
+    monday.git("checkout", "-q", "-b", "rounding")
+    monday.commit("Round", {"round.md": "x\n"})
+    monday.git("checkout", "-q", "main")
+    settled(monday)
+
+    first = monday.first()
+    assert (first.kind, first.tier) == ("pull_request", Tier.BLOCKS)
+    assert first.assignment.prompt == "Look at pull request #7 “Totals are rounded”"
+    assert first.reasoning == "bob asked for changes in your pull request #7 (yesterday 08:00)."
+
+    done = monday.approve(first)
+    assert done.summary.endswith("; 1 commit, 1 file changed against main"), done.summary
+    said = monday.transcript(done)
+    assert "https://github.com/shop/cart/pull/7" in said
+    assert "Next: gh pr view 7 --comments" in said
+    assert "pull_request" not in monday.kinds()
+
+
+def test_one_that_waits_for_others(monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gh(tmp_path / "bin", monkeypatch, [CHANGES | {"reviewDecision": "REVIEW_REQUIRED", "latestReviews": []}])
+    monday.shop()
+    monday.git("remote", "add", "origin", "git@github.com:shop/cart.git")
+    settled(monday)
+    assert "pull_request" not in monday.kinds()

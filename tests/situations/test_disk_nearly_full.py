@@ -1,0 +1,43 @@
+"""The disk is nearly full, and caches of clawpy are a good part of what could be freed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from engine.execution import upkeep
+from engine.prediction.templates import risks
+from engine.values import ChangeState
+from tests.situations.conftest import Situation
+
+
+def test_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monday.shop()
+    culprit = monday.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=1)
+    waiting = monday.approve(
+        monday.engine.cards.propose(f"rehearse_revert commit={culprit}", workspace=str(monday.path))
+    )
+    assert waiting.change_set_id is not None
+    assert "reclaim_space" not in monday.kinds()
+
+    # No test can fill a disk: what counts as nearly full is any disk, and as worth it any byte.
+    monkeypatch.setattr(upkeep, "FEW_BYTES", 1 << 62)
+    monkeypatch.setattr(upkeep, "FEW_SHARE", 1.1)
+    monkeypatch.setattr(risks, "WORTH", 1)
+    monkeypatch.setattr(risks, "SHARE", 1 << 40)
+    slot = monday.home / "cache" / "build" / "0123456789abcdef" / "0"
+    (slot / "files").mkdir(parents=True)
+    (slot / "head").write_text("x")
+    (slot / "files" / "big").write_bytes(b"0" * 3_000_000)
+    monday.clock.advance(timedelta(hours=1))
+
+    card = next(card for card in monday.cards() if card.kind == "reclaim_space")
+    assert card.assignment.prompt.startswith("Remove 0.0 GB of old worktrees and caches")
+    done = monday.approve(card)
+    assert done.summary.startswith("Freed 3.0 MB: ")
+    assert not slot.exists()
+    assert "1 worktree of work that is not decided yet stay" in monday.transcript(done)
+    change = monday.engine.changes.get(waiting.change_set_id)
+    assert change.state is ChangeState.WAITING
+    monday.engine.changes.land(change.id)  # nothing of it is lost

@@ -1,0 +1,50 @@
+"""The README names a function or a path which the diff renamed or removed."""
+
+from __future__ import annotations
+
+from engine.values import SessionState, Tier
+from tests.situations.conftest import Situation
+
+README = "# Shop\n\nCall `total(prices)` of `cart.py`.\n\nThe total is rounded.\n"
+RENAMED = {
+    "cart.py": "def sum_of(prices):\n    return sum(prices)\n",
+    "tests/test_cart.py": "def test_total():\n    from cart import sum_of\n    assert sum_of([1, 2]) == 3\n",
+}
+
+
+def test_a_function_was_renamed(monday: Situation) -> None:
+    monday.shop()
+    monday.commit("Words", {"README.md": README}, days_ago=20)
+    monday.tested()
+    for name, text in RENAMED.items():
+        monday.write(name, text, days_ago=0.01)
+    monday.tested()
+
+    first = monday.first()
+    assert (first.kind, first.tier) == ("stale_docs", Tier.CHECK), monday.kinds()
+    assert first.assignment.prompt == "Show the documentation that still names total"
+    assert first.reasoning == "README.md:3 names `total` (now `sum_of`), which your changes took away."
+
+    done = monday.approve(first)
+    assert done.state is SessionState.FAILED
+    assert done.summary == "1 line in 1 file of documentation still names total"
+    assert "README.md:3  total (now sum_of)" in monday.transcript(done)
+
+    then = next(card for card in monday.cards() if card.kind == "update_docs")
+    updated = monday.approve(then)
+    assert updated.summary == "1 name updated in README.md"
+    assert updated.change_set_id
+    assert "stale_docs" not in monday.kinds()
+    monday.engine.changes.land(updated.change_set_id)
+    assert monday.path.joinpath("README.md").read_text() == README.replace("`total(", "`sum_of(")
+    assert {"stale_docs", "update_docs"}.isdisjoint(monday.kinds())
+
+
+def test_what_is_still_there_or_history_is_not_stale(monday: Situation) -> None:
+    monday.shop()
+    monday.commit(
+        "Words", {"README.md": README, "other.py": "def total():\n    pass\n", "CHANGES.md": README}, days_ago=20
+    )
+    monday.write("cart.py", RENAMED["cart.py"])
+    monday.commit("Drop old", {"docs/a.md": "`unheard_of` was removed in 2.0\n"})
+    assert "stale_docs" not in monday.kinds()
