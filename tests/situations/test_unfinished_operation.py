@@ -153,3 +153,17 @@ def test_a_finished_merge_is_no_card(monday: Situation) -> None:
     monday.git("checkout", "--ours", ".")
     monday.git("commit", "-qam", "Merge tax")
     assert "unfinished_operation" not in monday.kinds()
+
+
+def test_a_binary_file_on_a_detached_head_without_tests(monday: Situation) -> None:
+    monday.commit("Begin", {"src/ä b.bin": "\0\1"}, days_ago=3)
+    monday.git("checkout", "-q", "-b", "x/ü")
+    monday.commit("Longer", {"src/ä b.bin": "\0\1\2"}, days_ago=2)
+    monday.git("checkout", "-q", "--detach", "main")
+    monday.commit("Longest", {"src/ä b.bin": "\0\1\2\3"}, days_ago=1)
+    attempt(monday, "merge", "x/ü")
+    first = monday.first()
+    assert first.kind == "unfinished_operation"
+    assert first.reasoning.endswith("stopped with 1 file in conflict: src/ä b.bin.")
+    done = monday.approve(first)
+    assert done.summary == "The merge conflicts in src/ä b.bin; its tests could not be run"

@@ -65,7 +65,7 @@ def _why(operation: Operation) -> str:
             if operation.resolved
             else ""
         )
-        return f"{begun} was begun and is not finished{at}{were}."
+        return f"{begun} {f'stopped{at}' if at else 'was begun'} and is not finished{were}."
     marked = (
         f"; {listing(operation.resolved)} {_is(operation.resolved)} marked as resolved" if operation.resolved else ""
     )
