@@ -125,6 +125,7 @@ HISTORY: tuple[tuple[float, str, Mapping[str, str]], ...] = (
     (9.0, "Discounts", {"shop/cart.py": ROUNDED, "tests/test_discount.py": TEST_DISCOUNT}),
     (8.0, "Release 1.2", {"CHANGELOG.md": CHANGES}),
     (2.0, "Say how to run the tests", {"README.md": "# Shop\n\nA little shop.\n\n    make test\n"}),
+    (1.5, "Bump version to 1.3", {"pyproject.toml": PYPROJECT.replace("1.2", "1.3")}),
     (1.0, "Discounts without floating point", {"shop/cart.py": TRUNCATED}),
     (0.02, DECIDED[0], {"shop/stock.py": STOCK.replace("the shelves", "the shelves, by name")}),
     (0.01, DECIDED[1], {"README.md": "# Shop\n\nA little shop. Prices are whole cents.\n\n    make test\n"}),

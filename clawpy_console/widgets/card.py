@@ -54,7 +54,7 @@ def signal_line(signal: Signal, width: int) -> Content:
 def touches(card: Card) -> str:
     """What it may change. Nothing that runs without a sandbox is called read-only."""
     if not card.check_only:
-        return "writes in a worktree"
+        return "makes a branch" if card.assignment.flow == "keep_commits" else "writes in a worktree"
     return "only checks, unconfined" if card.without_sandbox else "read-only"
 
 

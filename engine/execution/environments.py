@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,6 +79,15 @@ def put_in_place(live: LiveSession, installation: Installation, top: Path) -> It
             _remove(target)  # the tool wants nothing there any more
 
 
+def keep_out_of_git(top: Path, place: str = "") -> None:
+    """Have git ignore the folder `place` below `top`, if it is there, also where the project does not. Raises
+    `CannotRun` when it is a link."""
+    _refuse_links(top, place)
+    if (top / place).is_dir():
+        with suppress(FileExistsError), (top / place / ".gitignore").open("x") as file:
+            file.write(IGNORED)
+
+
 def _refuse_links(top: Path, place: str) -> None:
     step = top
     for part in Path(place).parts:
@@ -90,8 +99,8 @@ def _refuse_links(top: Path, place: str) -> None:
 
 def _swap(fresh: Path, target: Path) -> None:
     """Put a folder in place of another, or of none. They may lie on different disks."""
-    if not os.path.lexists(target) and not os.path.lexists(fresh / ".gitignore"):
-        (fresh / ".gitignore").write_text(IGNORED)
+    if not os.path.lexists(target):
+        keep_out_of_git(fresh)
     _drop_set_bits(fresh)
     target.parent.mkdir(parents=True, exist_ok=True)
     near, old = _beside(target, "new"), _beside(target, "old")

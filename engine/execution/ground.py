@@ -18,12 +18,12 @@ from engine.config import SettingsSource
 from engine.execution import snapshots
 from engine.execution.changesets import Captured, ChangeSets
 from engine.execution.continuing import continued
-from engine.execution.environments import reaching
+from engine.execution.environments import keep_out_of_git, reaching
 from engine.execution.live import LiveSession
 from engine.execution.overlaps import Overlaps
 from engine.execution.runners.flow import CannotRun, FlowUnable, NotBegun, Place
 from engine.execution.runners.toolchains.installing import Installation, failure, installations
-from engine.execution.runners.toolchains.projects import packages_of
+from engine.execution.runners.toolchains.projects import all_packages
 from engine.execution.salvage import Salvage
 from engine.execution.sandbox import Caches, written
 from engine.execution.snapshots import Snapshot
@@ -39,6 +39,7 @@ UNDO_NOTES = {
     Place.CHECK: "only checks; what it writes into your tree is discarded, so there is nothing to undo",
     Place.INSTALL: "installs packages; see what it creates",
     Place.WORKTREE: "works in a throw-away copy of your tree; nothing to undo",
+    Place.BRANCH: "makes a branch and touches no file; the result says the command that removes it again",
     Place.CHANGE_SET: "works in a copy; you land its diff or not, and landing can be undone",
 }
 """What a card says of each place (SPEC 9.2)."""
@@ -147,9 +148,10 @@ class Grounds:
             )
             raise CannotRun(told, "install bubblewrap, or run the command in a terminal")
         # Nobody lands in files that commands of this session may write to.
-        writes = place in (Place.OPERATOR_TREE, Place.INSTALL) or not live.sandbox.confines
+        looks = place in (Place.OPERATOR_TREE, Place.BRANCH)
+        writes = looks or place is Place.INSTALL or not live.sandbox.confines
         with self._changes.writing(live.id, workspace, live.sandbox) if writes else nullcontext():
-            if over or place is Place.OPERATOR_TREE:
+            if over or looks:
                 own = _with_state(Ground(workspace, git))
                 try:
                     with self._shared_caches(live, own) if over else nullcontext():
@@ -266,10 +268,10 @@ class Grounds:
         failure is said and is not fatal: the agent may need none of them."""
         if not self._settings.current.workspace(live.assignment.workspace).prepare:
             return
-        found = packages_of(worktree.folder)
+        found = all_packages(worktree.folder)
         wanted = [one for path in found for one in installations(worktree.folder, found, path)]
         for installation in dict.fromkeys(wanted):  # members of a workspace are installed with it
-            live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)} alone")
+            live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")
             try:
                 with reaching(live, installation.hosts):
                     _installed(live, installation, worktree.folder)
@@ -342,6 +344,8 @@ def _installed(live: LiveSession, installation: Installation, folder: Path) -> N
         done = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
         if not done.ok:
             raise failure(command, done, installation.hosts)
+    for place in installation.made:
+        keep_out_of_git(folder, place)
 
 
 def bounded(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:

@@ -23,7 +23,8 @@ from engine.execution.merging import differences
 from engine.execution.runners.flow import CommandResult, FlowUnable, Job
 from engine.execution.runners.flows import common
 from engine.execution.runners.flows.run_tests import RunTests, RunTestsParameters
-from engine.execution.runners.toolchains.projects import borrowed, project_at
+from engine.execution.runners.toolchains.bound import borrowed
+from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.snapshots import Snapshot
 from engine.storage.database import Database, Transaction
 from engine.values import CheckResult, SessionView, dollars, microusd

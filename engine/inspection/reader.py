@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,9 +18,17 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from engine.git import Git, Repository, is_own_branch, submodule_paths
+from engine.inspection.fixups import FIXUP, Fixups, read_fixups
+from engine.inspection.history import read_history
+from engine.inspection.lost import LostLine, read_lost
+from engine.inspection.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
+from engine.inspection.operation import Operation, operation_name, operation_stamp, read_operation
 from engine.inspection.own_changes import OwnChanges, own_changes
 from engine.inspection.quarantine import Quarantined, quarantined
-from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, merged_into
+from engine.inspection.reflog import logs_stamp, read_reflog
+from engine.inspection.releases import Rhythm, rhythm_of
+from engine.inspection.stashes import Stash, read_stashes
+from engine.inspection.state import Branch, Commit, FileState, GitState, Touch, bare_name, merged_into
 from engine.inspection.status import (
     MOST_FILES,
     Status,
@@ -29,6 +38,7 @@ from engine.inspection.status import (
     parts,
     read_status,
 )
+from engine.inspection.together import Habits, Partner
 from engine.plain_files import read_plain
 
 T = TypeVar("T")
@@ -39,16 +49,9 @@ MOST_BRANCHES: Final = 300
 UNTAGGED: Final = 301  # counting stops here when there is no tag
 ANSWERS: Final = 512  # pairs of commits whose relation is remembered
 LIMIT_SECONDS: Final = 15.0
+MOST_COMPARED: Final = 300  # commits that are compared by what they change
 LARGEST_CONFIG: Final = 4_000_000
 
-_OPERATIONS: Final = (
-    ("rebase-merge", "rebase"),
-    ("rebase-apply", "rebase"),
-    ("MERGE_HEAD", "merge"),
-    ("CHERRY_PICK_HEAD", "cherry-pick"),
-    ("REVERT_HEAD", "revert"),
-    ("BISECT_LOG", "bisect"),
-)
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
 
 
@@ -59,6 +62,7 @@ class GitReader:
         self._lock = threading.Lock()
         self._history: dict[Path, tuple[str, GitState]] = {}
         self._answers: OrderedDict[tuple[str, ...], object] = OrderedDict()
+        self._habits: dict[Path, tuple[str, Habits, Rhythm | None]] = {}
 
     def read(self, workspace: Path) -> GitState:
         """The state of the working tree at `workspace` (its top folder). Raises `Refusal`: `bare_repository`,
@@ -70,7 +74,13 @@ class GitReader:
             "for-each-ref", "--format=%(objectname) %(refname) %(symref)", "refs/heads", "refs/remotes", "refs/tags"
         )
         key = hashlib.sha256(
-            b"\0".join([refs, *(part.encode() for part in (status.head, status.branch, status.upstream))])
+            b"\0".join(
+                [
+                    refs,
+                    _worktrees(repository.common),
+                    *(part.encode() for part in (status.head, status.branch, status.upstream)),
+                ]
+            )
         ).hexdigest()
         with self._lock:
             known, history = self._history.get(workspace, ("", GitState()))
@@ -78,15 +88,47 @@ class GitReader:
             history = _history(git, repository, status, refs.decode(errors="surrogateescape"))
             with self._lock:
                 self._history[workspace] = (key, history)
+        habits, release = self._habits_of(git, workspace, status.head, refs)
         return replace(
             history,
+            partner=self._partner(workspace, habits, status, history),
+            release=release,
+            refs=key,
             files=status.files,
             more_files=status.more_files,
-            operation=_operation(repository.git_dir),
+            operation=operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),
             submodules=submodule_paths(workspace),
             on_github=_on_github(repository.common),
             touches=_touches(repository.git_dir, status.files),
         )
+
+    def _habits_of(self, git: Git, workspace: Path, head: str, refs: bytes) -> tuple[Habits, Rhythm | None]:
+        """What the history says of the project, read anew when HEAD or a tag moved."""
+        tags = b"\n".join(line for line in refs.splitlines() if b" refs/tags/" in line)
+        key = hashlib.sha256(head.encode() + tags).hexdigest()
+        with self._lock:
+            known = self._habits.get(workspace)
+        if known is None or known[0] != key:
+            past = read_history(git, head) if head else ()
+            known = key, Habits(past), rhythm_of(past)
+            with self._lock:
+                self._habits[workspace] = known
+        return known[1], known[2]
+
+    def _partner(self, workspace: Path, habits: Habits, status: Status, history: GitState) -> Partner | None:
+        """The file that usually changes with what is uncommitted, or else with what this branch changed."""
+        changed = frozenset(file.path for file in status.files) or frozenset(history.own_files)
+        if status.more_files or not changed:
+            return None
+        done = hashlib.sha256("\0".join(sorted(changed)).encode(errors="surrogateescape")).hexdigest()
+        # Asked by the commits before this branch where nothing is uncommitted: its own say nothing of what it lacks.
+        before = habits.length if status.files else max(0, habits.length - max(history.ahead, history.ahead_of_base))
+        partner = self._once(
+            ("partner", str(workspace), status.head, str(before), done), lambda: habits.missing(changed, before)
+        )
+        if partner is None or partner.path in history.own_files or not os.path.lexists(workspace / partner.path):
+            return None
+        return partner
 
     def is_ancestor(self, workspace: Path, older: str, newer: str) -> bool:
         """True when `older` is in the history of `newer`; False also when either is not there (any more)."""
@@ -108,6 +150,80 @@ class GitReader:
             return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(done.stdout)), MOST_FILES))
 
         return self._once(("files", str(workspace), old, new), ask)
+
+    def operation(self, workspace: Path, state: GitState) -> Operation | None:
+        """What is unfinished there, None for nothing."""
+        if not state.operation:
+            return None
+        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        stamp = repr(operation_stamp(git.repository.git_dir))
+        return self._once(("operation", str(workspace), state.refs, stamp), lambda: read_operation(git))
+
+    def lost(self, workspace: Path, state: GitState, now: datetime) -> tuple[LostLine, ...]:
+        """Commits that no branch holds; see `read_lost`. None are looked for while something is unfinished."""
+        if not state.head or state.operation:
+            return ()
+        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        key = ("lost", str(workspace), state.refs, repr(logs_stamp(git)), f"{now:%F}")
+        return self._once(key, lambda: read_lost(git, state, now))
+
+    def fixups(self, workspace: Path, state: GitState) -> Fixups | None:
+        """Fixup commits that are not pushed yet, with the commits they belong to; see `read_fixups`."""
+        if state.operation or not any(FIXUP.match(commit.subject) for commit in state.recent):
+            return None
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+        return self._once(("fixups", str(workspace), state.refs), lambda: read_fixups(git, state))
+
+    def stashes(self, workspace: Path) -> tuple[Stash, ...]:
+        """The stashes, the newest first."""
+        git = Git(workspace, timeout=LIMIT_SECONDS).pin()
+        stamp = modified_at(git.repository.common / "logs/refs/stash")
+        if stamp is None:
+            return ()
+        return self._once(("stashes", str(workspace), str(stamp)), lambda: read_stashes(git))
+
+    def merges(self, workspace: Path, state: GitState) -> tuple[Merge, ...]:
+        """The merges that are due, those that would conflict first. None where the other side has all of it already, as
+        after a squashed merge, and none of an upstream that was rewritten here: you mean to push over it."""
+        due = [
+            one
+            for one in due_merges(state)
+            if self._adds(workspace, one.tip, state.head)
+            and (one.source != state.upstream or not self._rewritten(workspace, state))
+        ]
+        tried = [replace(one, files=self._conflicts(workspace, state.head, one.tip)) for one in due]
+        return tuple(sorted(tried, key=lambda one: not one.files))
+
+    def collisions(self, workspace: Path, state: GitState) -> tuple[Collision, ...]:
+        """Open branches that change the same lines, in pairs; none that was squashed into the base already."""
+        tried = [(one, other, self._conflicts(workspace, one.tip, other.tip)) for one, other in compared(state)]
+        return tuple(
+            Collision(one, other, files)
+            for one, other, files in tried
+            if files and all(self._adds(workspace, state.base_tip, branch.tip) for branch in (one, other))
+        )
+
+    def _adds(self, workspace: Path, onto: str, other: str) -> bool:
+        key = ("adds", str(workspace), onto, other)
+        return self._once(key, lambda: try_whether_it_adds(workspace, onto, other))
+
+    def _conflicts(self, workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None:
+        key = ("conflicts", str(workspace), ours, theirs)
+        return self._once(key, lambda: try_merge(workspace, ours, theirs))
+
+    def _rewritten(self, workspace: Path, state: GitState) -> bool:
+        """Whether the branch once stood where its upstream stands, and was rebased or amended since."""
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+
+        def ask() -> bool:
+            if state.upstream_tip in (one.commit for one in read_reflog(git, f"refs/heads/{state.branch}")):
+                return True
+            if state.ahead + state.behind > MOST_COMPARED:
+                return False
+            span = f"{state.head}...{state.upstream_tip}"
+            return git.text("rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only", span) == "0"
+
+        return self._once(("rewritten", str(workspace), state.branch, state.head, state.upstream_tip), ask)
 
     def own_changes(self, workspace: Path, state: GitState, since: datetime) -> OwnChanges:
         """See `own_changes`. Asked once for the same commits, files and times of writing."""
@@ -147,7 +263,7 @@ def _history(git: Git, repository: Repository, status: Status, refs: str) -> Git
         tips[name] = tip
         if target:
             links[name] = target
-    dated = _branches(git, status.branch)
+    dated = _branches(git, status.branch)  # all: the base may be older than the newest 300
     base, base_tip = _base(dated, links)
     walked = git.text("rev-list", "-n", str(WALKED), status.head).split() if status.head else []
     if base_tip and base_tip != status.head:
@@ -173,7 +289,7 @@ def _history(git: Git, repository: Repository, status: Status, refs: str) -> Git
         own_files=_own_files(git, status.head, upstream_tip or base_tip),
         me=git.text("config", "user.email", allowed=(0, 1)),
         recent=_recent(git, status.head),
-        branches=tuple(replace(branch, merged=merged(branch.tip)) for branch in dated),
+        branches=tuple(replace(branch, merged=merged(branch.tip)) for branch in _newest(dated, base)),
         tag=tag,
         previous_tag=previous_tag,
         commits_since_tag=since,
@@ -188,13 +304,13 @@ def _branches(git: Git, present: str) -> list[Branch]:
     out = git.text(
         "for-each-ref",
         "--sort=-committerdate",
-        f"--count={MOST_BRANCHES}",
-        "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)",
+        "--format=%(objectname) %(committerdate:unix) %(refname) %(symref)%00%(worktreepath)",
         "refs/heads",
         "refs/remotes",
     )
     branches = []
     for line in out.splitlines():
+        line, _, worktree = line.partition("\0")
         tip, seconds, name, link = line.split(" ", 3)
         if link:
             continue  # origin/HEAD
@@ -202,21 +318,38 @@ def _branches(git: Git, present: str) -> list[Branch]:
         short = name.removeprefix("refs/remotes/" if remote else "refs/heads/")
         bare = short.partition("/")[2] if remote else short
         if bare == present or not is_own_branch(bare):
-            branches.append(Branch(short, tip, instant(seconds), remote=remote))
+            branches.append(Branch(short, tip, instant(seconds), remote=remote, taken=bool(worktree)))
     return branches
 
 
+def _newest(branches: list[Branch], base: str) -> list[Branch]:
+    """The newest 300, and the base, which may be older."""
+    older = branches[MOST_BRANCHES:]
+    return [*branches[:MOST_BRANCHES], *(branch for branch in older if branch.name == base)]
+
+
+def _worktrees(common: Path) -> bytes:
+    """What changes when a branch is checked out in another worktree."""
+    heads = sorted((common / "worktrees").glob("*/HEAD"))
+    return repr([(str(head), modified_at(head)) for head in heads]).encode(errors="surrogateescape")
+
+
 def _base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
-    """The branch that others start from, and its tip: what the remote calls its HEAD, else a usual name, else the only
-    branch there is. Of the local and the remote one the newer counts, the local one if they are as new."""
-    pointed = next((target for name, target in links.items() if name == "refs/remotes/origin/HEAD"), "")
+    """The branch that others start from, and its tip: what a remote calls its HEAD, origin before others, else a usual
+    name, else the only branch there is. Of the local one and those of remotes the newest counts, the local one if they
+    are as new."""
+    pointed = sorted(
+        (name.split("/", 3)[2] != "origin", target.split("/", 3)[3])
+        for name, target in links.items()
+        if name.startswith("refs/remotes/") and name.endswith("/HEAD") and target.count("/") >= 3
+    )
     local = {branch.name: branch for branch in branches if not branch.remote}
-    remote = {branch.name: branch for branch in branches if branch.remote}
-    names = [pointed.removeprefix("refs/remotes/origin/")] if pointed else []
+    remote = [branch for branch in branches if branch.remote]
+    names = [name for _, name in pointed]
     for name in [*names, *_USUAL_BASES]:
-        both = [branch for branch in (local.get(name), remote.get(f"origin/{name}")) if branch is not None]
-        if both:
-            newest = max(both, key=lambda branch: branch.at)
+        same = [*filter(None, [local.get(name)]), *(branch for branch in remote if bare_name(branch) == name)]
+        if same:
+            newest = max(same, key=lambda branch: branch.at)
             return newest.name, newest.tip
     if len(local) == 1:
         only = next(iter(local.values()))
@@ -283,10 +416,6 @@ def _own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
     if out.returncode:
         return ()  # two histories that never met
     return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(out.stdout)), MOST_FILES))
-
-
-def _operation(folder: Path) -> str:
-    return next((name for file, name in _OPERATIONS if (folder / file).exists()), "")
 
 
 def _on_github(common: Path) -> bool:

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
+from engine.inspection.releases import Rhythm
+from engine.inspection.together import Partner
+
 STALE_BRANCH = timedelta(days=30)
 """A branch without a commit for so long is stale."""
 
@@ -50,13 +53,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A local branch, or a remote one as `origin/name`. `merged`: among the last 5,000 commits of the base branch."""
+    """A local branch, or a remote one as `origin/name`. `merged`: among the last 5,000 commits of the base branch.
+    `taken`: some worktree has it checked out."""
 
     name: str
     tip: str
     at: datetime
     merged: bool = False
     remote: bool = False
+    taken: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,8 +75,11 @@ class GitState:
     commits up to 301. `subjects`: of at most 50 commits since `tag`, or, when HEAD is `tag`, between it and
     `previous_tag`, merges left out. `own_files`: at most 2,000 files that this branch changed
     since it left its upstream, or its base where it has none. `me`: git's own `user.email`, "" when it is not set.
+    `operation`: what is unfinished, see `inspection.operation`. `refs` changes whenever HEAD or a ref does.
     `recent`: at most 50 commits, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts
-    the rest).
+    the rest). `partner`: the file that usually changes with those of `files` (or, where nothing is uncommitted, of
+    `own_files`) and has not; None when there is none. `release`: how the project is released, None when that cannot be
+    told.
     """
 
     head: str = ""
@@ -96,15 +104,24 @@ class GitState:
     own_files: tuple[str, ...] = ()
     me: str = ""
     operation: str = ""
+    refs: str = ""
     submodules: tuple[str, ...] = ()
     shallow: bool = False
     on_github: bool = False
     touches: tuple[Touch, ...] = ()
+    partner: Partner | None = None
+    release: Rhythm | None = None
 
     @property
     def clean(self) -> bool:
         """True when the files are exactly those of HEAD."""
         return not self.files and not self.more_files
+
+    @cached_property
+    def base_name(self) -> str:
+        """`main` for the base `main` as for `origin/main`."""
+        remote = any(branch.remote and branch.name == self.base for branch in self.branches)
+        return self.base.partition("/")[2] if remote else self.base
 
     def is_mine(self, commit: Commit) -> bool:
         """Whether the operator wrote it, as far as git can tell."""
@@ -134,7 +151,7 @@ class GitState:
             for branch in self.branches
             if not branch.merged
             and branch.tip != self.base_tip
-            and bare_name(branch) != bare_name_of(self.base)
+            and bare_name(branch) != self.base_name
             and not (branch.remote and bare_name(branch) in local)
         )
 
@@ -142,11 +159,6 @@ class GitState:
 def bare_name(branch: Branch) -> str:
     """`feature/x` for `feature/x` and for `origin/feature/x`."""
     return branch.name.partition("/")[2] if branch.remote else branch.name
-
-
-def bare_name_of(base: str) -> str:
-    """`main` for `main` and for `origin/main`."""
-    return base.removeprefix("origin/").removeprefix("upstream/")
 
 
 def merged_into(base_history: Iterable[str]) -> Callable[[str], bool]:

@@ -17,6 +17,7 @@ from sqlmodel import col, desc, select
 from engine.clock import Clock
 from engine.config import Autonomy, SettingsSource
 from engine.events import MuteLifted
+from engine.feedback.query import Seen
 from engine.prediction import limits
 from engine.prediction.aftermath import Aftermath
 from engine.prediction.approving import Approving, Asked, link_session
@@ -35,7 +36,6 @@ from engine.prediction.intake import Intake
 from engine.prediction.kinds import SUGGESTED
 from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
 from engine.prediction.ports import ActiveTime, Calibrator, History, Landings, Launcher, Rails
-from engine.prediction.query import Seen
 from engine.prediction.routing import route
 from engine.prediction.transitions import Deciding, Transitions
 from engine.storage.database import Database, Transaction

@@ -12,9 +12,16 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
-from engine.execution.runners.toolchains.projects import Project, Toolchain
+from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.toolchains.projects import Project
+from engine.inspection.fixups import Fixups
+from engine.inspection.locks import LockMismatch
+from engine.inspection.lost import LostLine
+from engine.inspection.merges import Collision, Merge
+from engine.inspection.operation import Operation
 from engine.inspection.own_changes import OwnChanges
 from engine.inspection.quarantine import Quarantined
+from engine.inspection.stashes import Stash
 from engine.inspection.state import FileState, GitState
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
@@ -104,7 +111,8 @@ class WorkspaceContext:
     """One workspace at one moment. `now` in UTC, `local` the same in the operator's zone.
 
     `git` is None when it could not be read (its signal names the error). `parts`: its projects, the top first. `runs`:
-    of all of them, newest first. `ancestors`: commits of `runs` that are in HEAD's history. `signals`: the six.
+    of all of them, newest first. `locks`: lock files that do not fit their manifest. `ancestors`: commits of `runs`
+    that are in HEAD's history. `signals`: the six.
     """
 
     workspace: str
@@ -112,9 +120,16 @@ class WorkspaceContext:
     local: datetime
     silence: timedelta | None = None
     git: GitState | None = None
+    unfinished: Operation | None = None
+    lost: tuple[LostLine, ...] = ()
+    fixups: Fixups | None = None
+    stashes: tuple[Stash, ...] = ()
+    merges: tuple[Merge, ...] = ()
+    collisions: tuple[Collision, ...] = ()
     github: GitHubState | None = None
     runs: tuple[Run, ...] = ()
     parts: tuple[Part, ...] = ()
+    locks: tuple[LockMismatch, ...] = ()
     own: OwnChanges = NOTHING_OF_YOUR_OWN
     covered: frozenset[str] = frozenset()
     """The folders of projects that measure their coverage."""

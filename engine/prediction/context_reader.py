@@ -17,9 +17,13 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project
+from engine.inspection.locks import LockMismatch, locks_out_of_step
+from engine.inspection.lost import LostLine
+from engine.inspection.merges import Collision, Merge
 from engine.inspection.own_changes import OwnChanges
 from engine.inspection.quarantine import Quarantined
 from engine.inspection.reader import GitReader
+from engine.inspection.stashes import Stash
 from engine.inspection.state import GitState, Touch
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
@@ -162,6 +166,8 @@ class ContextReader:
         self._learned = learned
         self._prose = prose
         self._calendars = CalendarReader()
+        self._lock = threading.Lock()
+        self._compared: dict[str, tuple[tuple[tuple[str, int, int], ...], tuple[LockMismatch, ...]]] = {}
 
     def read_all(
         self,
@@ -200,6 +206,16 @@ class ContextReader:
             return otherwise
 
         git = fetch("git", lambda: self._git.read(folder), None)
+        unfinished = fetch("git", lambda: self._git.operation(folder, git) if git else None, None)
+        no_lost: tuple[LostLine, ...] = ()
+        lost = fetch("git", lambda: self._git.lost(folder, git, now) if git else (), no_lost)
+        fixups = fetch("git", lambda: self._git.fixups(folder, git) if git else None, None)
+        no_stashes: tuple[Stash, ...] = ()
+        stashes = fetch("git", lambda: self._git.stashes(folder) if git else (), no_stashes)
+        no_merges: tuple[Merge, ...] = ()
+        merges = fetch("git", lambda: self._git.merges(folder, git) if git else (), no_merges)
+        no_collisions: tuple[Collision, ...] = ()
+        collisions = fetch("git", lambda: self._git.collisions(folder, git) if git else (), no_collisions)
         no_projects: tuple[Project, ...] = ()
         projects = fetch("tools", lambda: self._projects.of(workspace), no_projects)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
@@ -216,6 +232,8 @@ class ContextReader:
         calendars = self._settings.current.calendar.files
         meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), no_meetings)
         github = self._github.latest(workspace) if self._github and git and git.on_github else None
+        no_locks: tuple[LockMismatch, ...] = ()
+        locks = fetch("locks", lambda: self._locks(folder, projects), no_locks)
         no_parts: tuple[Part, ...] = ()
         parts = fetch("runs", lambda: self._parts(folder, git, runs, projects), no_parts)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
@@ -250,9 +268,16 @@ class ContextReader:
             local=local,
             silence=silence,
             git=git,
+            unfinished=unfinished,
+            lost=lost,
+            fixups=fixups,
+            stashes=stashes,
+            merges=merges,
+            collisions=collisions,
             github=github,
             runs=runs,
             parts=parts,
+            locks=locks,
             own=own,
             covered=covered,
             quarantined=kept,
@@ -287,6 +312,23 @@ class ContextReader:
             writes = [*(ours or {}).get(workspace, ()), *left_by(sessions, workspace, now)]
             signs.append(last_sign_of_life(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
+
+    def _locks(self, folder: Path, projects: tuple[Project, ...]) -> tuple[LockMismatch, ...]:
+        """Lock files out of step; compared again only when one of the files was written."""
+        locked = [one for project in projects for one in project.packages if one.lock]
+        files = tuple(
+            (path, at, size)
+            for one in locked
+            for path in (one.manifest, one.lock)
+            for at, size in [_written(folder / path)]
+        )
+        with self._lock:
+            known, found = self._compared.get(str(folder), ((), ()))
+        if known != files:
+            found = locks_out_of_step(folder, [one.folder for one in locked])
+            with self._lock:
+                self._compared[str(folder)] = (files, found)
+        return found
 
     def _parts(
         self, folder: Path, git: GitState | None, runs: tuple[Run, ...], projects: tuple[Project, ...]
@@ -334,3 +376,12 @@ def _unless(failed: Mapping[str, str], name: str, collect: Callable[[], Signal])
     if name in failed:
         raise Refusal("collector_failed", failed[name])
     return collect()
+
+
+def _written(file: Path) -> tuple[int, int]:
+    """When a file was written (nanoseconds) and how large it is; zeros when it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size

@@ -17,6 +17,7 @@ from sqlmodel import Session
 from engine.clock import Clock
 from engine.config import Autonomy, Settings, SettingsSource
 from engine.events import TriggerBlocked
+from engine.feedback.query import Seen
 from engine.prediction import limits, templates
 from engine.prediction.cards import Cards
 from engine.prediction.cards_store import Prediction, last_triggered, trigger_of
@@ -27,7 +28,6 @@ from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed
 from engine.prediction.phases import phase_of
 from engine.prediction.ports import Calibrator, History, Launcher, Rails
-from engine.prediction.query import Seen
 from engine.prediction.routing import route
 from engine.prediction.twin import EmbeddedTwin, Twin
 from engine.prediction.words import count

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from engine.feedback.query import Query, Seen
 from engine.prediction.confidence import confidence_of, urgency_of
 from engine.prediction.ports import Calibrator
-from engine.prediction.query import Query, Seen
 from engine.prediction.twin import EmbeddedTwin, Twin
 from engine.values import Assignment, ConfidenceParts, Phase, Proposal, part_of_day, prompt_words
 

@@ -118,6 +118,7 @@ def order(seats: Iterable[Seat], now: datetime) -> list[Seat]:
             seat.tier,
             -seat.confidence,
             sum(now - seat.fresh_at > age for age in FRESH),
+            kind_of(seat.kind).tier is not seat.tier,  # what taste or circumstances moved comes after what belongs here
             kind_of(seat.kind).place,
             seat.created_at,
             seat.id,

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from engine.feedback.query import Seen
 from engine.prediction.cards_store import Prediction
 from engine.prediction.kinds import OWN, SUGGESTED
-from engine.prediction.query import Seen
 from engine.prediction.templates.history import day_begin
 from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
 from engine.values.secrets import refuse_secret

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from engine.prediction.query import NOTHING, Query, Seen
+from engine.feedback.query import NOTHING, Query, Seen
 from engine.values import CalibrationCheck, PastDecision, Source
 
 if TYPE_CHECKING:
-    from engine.prediction.learner import Learner
+    from engine.feedback.learner import Learner
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ HELD_OUT_NEEDED = 100
 AT_ONCE = 1_000
 """So many decisions are learnt while somebody waits, about half a second; more are learnt aside."""
 
-STORED_EVERY, STORED_KEPT = 250, 4
-"""A state is stored after so many decisions; the newest so many states are kept."""
+STORED_EVERY = 250
+"""A state is stored after so many decisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class EmbeddedTwin:
             return NOTHING
         import numpy
 
-        from engine.prediction.relevance import look
+        from engine.feedback.relevance import look
 
         vectors = self._meanings([prompt, latest, *earlier])
         return look(prompt, latest, earlier, [None if one is None else numpy.frombuffer(one, "<f4") for one in vectors])
@@ -250,7 +250,7 @@ class EmbeddedTwin:
 
 
 def _new() -> Learner:
-    from engine.prediction.learner import Learner
+    from engine.feedback.learner import Learner
 
     return Learner()
 

@@ -154,7 +154,9 @@ class MadeRunner:
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         flow = FLOWS.get(assignment.flow or "")
-        return RunnerInfo(takes=True, check_only=flow is not None and flow.place is not Place.CHANGE_SET)
+        return RunnerInfo(
+            takes=True, check_only=flow is not None and flow.place not in (Place.CHANGE_SET, Place.BRANCH)
+        )
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
         flow = FLOWS.get(assignment.flow or "")

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.execution.runners.toolchains import projects
+from engine.execution.runners.toolchains import bound, projects
 from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.inspection.state import Branch, Commit, FileState, GitState, Touch
 from engine.prediction.collectors.calendar import calendar_signal
@@ -28,7 +28,7 @@ PYTEST = replace(next(row for row in TESTERS if row.name == "pytest"), suffixes=
 RUFF = next(row for row in CHECKERS if row.name == "ruff")
 HERE = Path("/")
 TOOLS = projects.Project(
-    tools=(projects.Toolchain(PYTEST, HERE, HERE, HERE, "pytest"),), linters=(projects.Linter(RUFF, HERE, HERE),)
+    tools=(bound.Toolchain(PYTEST, HERE, HERE, HERE, "pytest"),), linters=(bound.Linter(RUFF, HERE, HERE),)
 )
 """What every made-up repository has; nothing of it is ever started."""
 MODULES = ("cart", "stock", "prices", "orders", "mail", "search", "login", "report", "tax", "images")

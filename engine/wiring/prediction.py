@@ -12,6 +12,7 @@ from engine.adapters import Brakes, Landings, Meanings, OurFolders, top_folder
 from engine.config_agents import AUTO
 from engine.execution.launcher import Launcher
 from engine.execution.runners.toolchains.projects import projects
+from engine.feedback.learner_states import TwinStates
 from engine.memory.threads import Threads
 from engine.prediction.cards import Cards
 from engine.prediction.collectors.github import GitHub
@@ -24,7 +25,6 @@ from engine.prediction.kinds import HANDED_OVER, kind_of
 from engine.prediction.ports import Calibrator
 from engine.prediction.templates.learned import learned
 from engine.prediction.twin import EmbeddedTwin
-from engine.prediction.twin_states import TwinStates
 from engine.stand_ins import StandIns
 from engine.tasks.board import TaskBoard
 from engine.values import Assignment

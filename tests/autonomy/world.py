@@ -63,9 +63,10 @@ class World:
             monkeypatch.setenv(name, two_days_ago)
         self.repository = Repository(tmp_path / "shop")
         self.repository.commit("Begin", {"CHANGELOG.md": "# Changelog\n"})
-        self.repository.git("tag", "v1")
+        self.repository.git("tag", "v1.0")
         for number in range(3):
             self.repository.commit(f"Add part {number}", {f"part{number}.py": f"x = {number}\n"})
+        self.repository.commit("Bump version to 1.1", {"version.py": "VERSION = '1.1'\n"})  # its change log is due
         self.workspace = str(self.repository.path)
         self._opened = 0
         self.calibrator = Holds()

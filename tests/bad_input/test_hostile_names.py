@@ -37,6 +37,7 @@ def hostile(repository: Repository) -> Repository:
     head = repository.git("rev-parse", "HEAD")
     for option in ("-x", "--force"):
         repository.git("update-ref", f"refs/heads/{option}", head)
+    repository.commit("Release 1.1 \x1b]0;title\x07", {"version": "1.1\n"})  # so that its change log is due
     repository.commit("-x --amend", dict.fromkeys(FILES, "x = 2\nprint(1)\n"))
     repository.git("switch", "-q", "-c", "work")
     (repository.path / os.fsdecode(b"latin-\xe9.py")).write_text("x = 1\n")

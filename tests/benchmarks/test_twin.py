@@ -18,7 +18,7 @@ import numpy
 import pytest
 
 from engine.calibration import calibration_bound, calibration_error
-from engine.prediction.learner import Learner
+from engine.feedback.learner import Learner
 from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, baseline, rows, taught
 
 pytestmark = [

@@ -19,12 +19,12 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.feedback.decisions import Decision, Decisions
+from engine.feedback.learner_states import TwinStates
+from engine.feedback.query import Query
+from engine.feedback.relevance import look
 from engine.feedback.signals import MEANINGS
 from engine.memory.ledger import append
-from engine.prediction.query import Query
-from engine.prediction.relevance import look
 from engine.prediction.twin import EmbeddedTwin
-from engine.prediction.twin_states import TwinStates
 from engine.storage.database import Database, Transaction
 from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from engine.feedback.learner import Learner
+from engine.feedback.query import Query, Seen
+from engine.feedback.relevance import look
 from engine.memory.minilm import MiniLM
-from engine.prediction.learner import Learner
-from engine.prediction.query import Query, Seen
-from engine.prediction.relevance import look
 from engine.values import PartOfDay, PastDecision, prompt_words
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ def kinds(clawpy: Clawpy, verb: str) -> dict[str, str]:
 
 def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project: Path) -> None:
     assert clawpy("muted").out == "nothing is muted\n"
-    card = kinds(clawpy, "predict")["draft_changelog"]
+    card = kinds(clawpy, "predict")["check_clean_head"]
     assert clawpy("dismiss", card, "--reason", "wrong").code == 0
-    assert "draft_changelog" not in kinds(clawpy, "predict")
+    assert "check_clean_head" not in kinds(clawpy, "predict")
     [mute] = clawpy("muted", "--json").document["muted"]
     assert (mute["kind"], mute["reason"], mute["prediction"], mute["workspace"]) == (
-        "draft_changelog", "wrong", card, str(project),
+        "check_clean_head", "wrong", card, str(project),
     )  # fmt: skip
     assert mute["until"] > mute["since"]
     told = clawpy("muted").out
@@ -38,7 +38,7 @@ def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project:
     lifted = clawpy("muted", "lift", mute["id"].removeprefix("mute_")[:6])
     assert (lifted.code, "may come back" in lifted.out) == (0, True)
     assert clawpy("muted", "--json").document == {"muted": []}
-    assert "draft_changelog" in kinds(clawpy, "predict")
+    assert "check_clean_head" in kinds(clawpy, "predict")
 
 
 def test_never_here_switches_the_kind_off_and_says_how_it_comes_back(clawpy: Clawpy, project: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.toolchains import findings, readers
-from engine.execution.runners.toolchains.projects import Toolchain, project_at
+from engine.execution.runners.toolchains.bound import Toolchain
+from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.runners.toolchains.python import imports, module_of, related
 from engine.execution.runners.toolchains.shapes import Ended, Finding, inside, operand
 from engine.execution.runners.toolchains.table import TESTERS
@@ -144,13 +145,13 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
 
 def test_cargo_totals_and_names() -> None:
-    check = readers.cargo(ended(CARGO, 101))
+    check = readers.CARGO(ended(CARGO, 101))
     assert (check.passed, check.failed, check.skipped, check.errors, check.seconds) == (3, 1, 1, 0, 0.75)
     assert check.failing == ("cart::tests::prints",)
 
 
 def test_cargo_that_does_not_compile() -> None:
-    check = readers.cargo(ended("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101))
+    check = readers.CARGO(ended("error[E0425]: cannot find value `x` in this scope\n --> src/lib.rs:1:1\n", 101))
     assert (check.passed, check.failed, check.errors) == (0, 0, 1)
     assert check.failing == ("error[E0425]: cannot find value `x` in this scope",)
 
@@ -203,7 +204,7 @@ FAIL
 
 
 def test_go_text() -> None:
-    check = readers.go(ended(GO))
+    check = readers.GO(ended(GO))
     assert (check.passed, check.failed, check.skipped, check.errors) == (2, 1, 1, 1)
     assert check.failing == ("example.com/shop/cart::TestTax/gift_1.5", "example.com/shop/broken")
     assert check.durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
@@ -419,6 +420,38 @@ def test_the_package_manager_is_that_of_the_lock_file(
     assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == one
     assert (project.lock, project.lacks) == (lock, "node_modules")
     assert project.packages[0].keeper == manager
+
+
+@pytest.mark.parametrize(
+    ("files", "keeper", "install"),
+    [
+        ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest"]\n', "uv.lock": ""}, "uv", "uv sync --group test"),
+        ({"pyproject.toml": "[tool.poetry]\n"}, "poetry", "poetry install"),
+        ({"pyproject.toml": "", "pdm.lock": ""}, "pdm", "pdm sync -d"),
+        ({"Pipfile": ""}, "pipenv", "pipenv install --dev"),
+        ({"requirements.txt": ""}, "pip", "python3 -m venv .venv && .venv/bin/pip install pytest -r requirements.txt"),
+        ({"package.json": "{}", "package-lock.json": ""}, "npm", "npm ci"),
+        ({"package.json": '{"packageManager": "pnpm@9"}'}, "pnpm", "pnpm install"),
+        ({"package.json": "{}", "pnpm-lock.yaml": ""}, "pnpm", "pnpm install --frozen-lockfile"),
+        ({"package.json": "{}", "yarn.lock": ""}, "yarn", "yarn install --frozen-lockfile"),
+        ({"package.json": "{}", "yarn.lock": "", ".yarnrc.yml": ""}, "yarn", "yarn install --immutable"),
+        ({"package.json": "{}", "bun.lockb": ""}, "bun", "bun install --frozen-lockfile"),
+        ({"go.mod": "", "go.sum": ""}, "go", "go mod download"),
+        ({"Cargo.toml": "", "Cargo.lock": ""}, "cargo", "cargo fetch --locked"),
+        ({"build.gradle": "", "gradlew": ""}, "gradle", "./gradlew --console=plain testClasses"),
+        ({"pom.xml": ""}, "maven", "mvn --batch-mode dependency:go-offline"),
+        ({"Gemfile": ""}, "bundler", "bundle install"),
+        ({"composer.json": "{}"}, "composer", "composer install --no-interaction --no-scripts"),
+        ({"mix.exs": ""}, "mix", "mix deps.get"),
+        ({"a.csproj": "", "packages.lock.json": ""}, "dotnet", "dotnet restore --locked-mode"),
+    ],
+)
+def test_what_installs_the_packages(tmp_path: Path, files: dict[str, str], keeper: str, install: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    packages = project_at(tmp_path).packages[0]
+    assert (packages.keeper, packages.install) == (keeper, install)
+    assert packages.hosts
 
 
 def test_names_of_tests_are_escaped(tmp_path: Path) -> None:

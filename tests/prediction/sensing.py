@@ -10,7 +10,8 @@ from pathlib import Path
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.execution.runners.toolchains.projects import Linter, Project, Toolchain
+from engine.execution.runners.toolchains.bound import Linter, Toolchain
+from engine.execution.runners.toolchains.projects import Project
 from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.prediction.collectors.github import GitHub
 from engine.prediction.context import Part, WorkspaceContext

@@ -16,9 +16,10 @@ from engine.prediction.collectors import WEIGHTS
 from engine.prediction.kinds import KINDS
 from engine.prediction.templates import propose
 from engine.prediction.templates.branches import forecast_conflicts, rehearse_merge, report_branches
-from engine.prediction.templates.history import ROUTINE, day_begin, draft_changelog, summarise_day, waiting_work
+from engine.prediction.templates.history import ROUTINE, day_begin, summarise_day, waiting_work
 from engine.prediction.templates.making import usable
 from engine.prediction.templates.quality import fix_lint, lint
+from engine.prediction.templates.usual import draft_changelog
 from engine.values import Proposal
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, task
@@ -58,8 +59,8 @@ def test_a_branch_behind_its_base_rehearses_the_merge(world: World, repository: 
     repository.git("checkout", "-q", "feature/x")
     proposal = only(rehearse_merge(world.sense()))
     assert proposal.prompt == "Rehearse merging main into feature/x"
-    assert proposal.reasoning == "main has 1 commit that feature/x lacks; feature/x has 1 commit of its own."
-    assert proposal.parameters == {"source": "main", "target": "feature/x"}
+    assert proposal.reasoning == "main has 1 commit that feature/x lacks; it still merges cleanly."
+    assert proposal.parameters == {"source": "main", "target": "feature/x", "rebase": True}
     dated_commit(repository, "more of mine", {"x.py": "2"}, NOW)
     assert only(rehearse_merge(world.sense())).fingerprint == proposal.fingerprint
     repository.git("checkout", "-q", "--detach")
@@ -77,16 +78,24 @@ def test_a_branch_that_parted_from_its_upstream(world: World, repository: Reposi
     assert only(rehearse_merge(world.sense())).prompt == "Rehearse merging origin/main into main"
 
 
-def test_two_open_branches_are_forecast(world: World, repository: Repository) -> None:
-    branch(repository, "a", NOW - DAY)
+def test_branches_that_change_the_same_lines_are_forecast(world: World, repository: Repository) -> None:
+    def collide(name: str, at: datetime) -> None:
+        branch(repository, name, at)
+        repository.git("checkout", "-q", name)
+        dated_commit(repository, f"{name} here", {"cart.py": name}, at)
+        repository.git("checkout", "-q", "main")
+
+    collide("a", NOW - DAY)
+    branch(repository, "apart", NOW)
     assert forecast_conflicts(world.sense()) == []
-    branch(repository, "b", NOW)
+    collide("b", NOW)
     proposal = only(forecast_conflicts(world.sense()))
-    assert proposal.prompt == "Forecast the conflicts of 2 open branches with main"
+    assert proposal.prompt == "Find the order of merging b and a with the least conflict"
+    assert proposal.reasoning == "b and a change the same lines of cart.py."
     assert proposal.parameters == {"base": "main", "branches": ["b", "a"]}
-    branch(repository, "old", NOW - 91 * DAY)
+    collide("old", NOW - 91 * DAY)
     assert only(forecast_conflicts(world.sense())).fingerprint == proposal.fingerprint
-    branch(repository, "young", NOW - 90 * DAY)
+    collide("young", NOW - 89 * DAY)
     assert only(forecast_conflicts(world.sense())).fingerprint != proposal.fingerprint
 
 
@@ -97,7 +106,7 @@ def test_merged_and_stale_branches_are_reported(world: World, repository: Reposi
     branch(repository, "stale", NOW - 30 * DAY - timedelta(seconds=1))
     repository.git("branch", "done", "main~1")
     proposal = only(report_branches(world.sense()))
-    assert proposal.prompt == "Report 1 merged branch and 1 stale branch, with the commands to tidy up"
+    assert proposal.prompt == "List 1 merged branch and 1 stale branch, with the commands that delete them"
     assert proposal.parameters == {"days": 30}
     repository.git("branch", "-D", "stale", "done")
     assert report_branches(world.sense()) == []
@@ -112,9 +121,12 @@ KEEPS_ONE = made_project(changelog="CHANGELOG.md")
 def test_the_change_log_since_the_last_tag(world: World, repository: Repository) -> None:
     world.project = KEEPS_ONE
     assert draft_changelog(world.sense()) == [], "no release, nothing to add to it"
+    dated_commit(repository, "Change log", {"CHANGELOG.md": "# Changelog\n"}, NOW - 2 * DAY)
     repository.git("tag", "v1.2")
-    for number in range(5):
+    for number in range(4):
         dated_commit(repository, f"c{number}", {"cart.py": f"c{number}"}, NOW - DAY + timedelta(hours=number))
+    assert draft_changelog(world.sense()) == [], "nobody prepares a release"
+    dated_commit(repository, "Release 1.3", {"cart.py": "1.3"}, NOW - DAY + timedelta(hours=5))
     proposal = only(draft_changelog(world.sense()))
     assert proposal.prompt == "Add the 5 commits since v1.2 to the unreleased section of CHANGELOG.md"
     assert proposal.parameters == {"since": "v1.2"}
@@ -126,11 +138,12 @@ def test_the_change_log_since_the_last_tag(world: World, repository: Repository)
 
 def test_no_change_log_of_commits_that_only_release(world: World, repository: Repository) -> None:
     world.project = KEEPS_ONE
-    repository.git("tag", "v1")
-    dated_commit(repository, "Bump version to 1.1.0.dev0", {"version": "1.1"}, NOW - timedelta(hours=2))
+    dated_commit(repository, "Change log", {"CHANGELOG.md": "# Changelog\n"}, NOW - timedelta(hours=3))
+    repository.git("tag", "v1.0")
+    dated_commit(repository, "Bump version to 1.1.0", {"version": "1.1"}, NOW - timedelta(hours=2))
     assert draft_changelog(world.sense()) == []
     dated_commit(repository, "Coupons", {"coupon.py": "1"}, NOW - timedelta(hours=1))
-    prompt = "Add the 2 commits since v1 to the unreleased section of CHANGELOG.md"
+    prompt = "Add the 2 commits since v1.0 to the unreleased section of CHANGELOG.md"
     assert only(draft_changelog(world.sense())).prompt == prompt
 
 

@@ -14,16 +14,16 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.feedback.decisions import Decisions
+from engine.feedback.learner import Learner
+from engine.feedback.learner_states import TwinStates
+from engine.feedback.query import NAMES, NOTHING, unpacked
+from engine.feedback.relevance import look
 from engine.memory.ledger import append
 from engine.prediction import twin as module
-from engine.prediction.learner import Learner
-from engine.prediction.query import NAMES, NOTHING, unpacked
-from engine.prediction.relevance import look
 from engine.prediction.twin import EmbeddedTwin
-from engine.prediction.twin_states import TwinStates
 from engine.storage.database import Database
 from engine.values import DecidedBy, DecidedCard, DecisionSignal, PastDecision
-from tests.prediction.test_habits import ASKED, NO, YES
+from tests.feedback.test_habits import ASKED, NO, YES
 
 
 def taught(past: list[PastDecision]) -> Learner:

@@ -121,7 +121,8 @@ OTHERS = [
     Case("a host that a test of node asks", npm("test", "node --test", "test('a', (t, done) => {"
          " require('http').get('http://host.invalid').on('error', done); });"), "there is no network", needs=NODE),
     Case("npm", npm("test", "node --test"), "looked for npm on the PATH", "install Node.js", without=("npm",)),
-    Case("go", {"go.mod": "module x\n\ngo 1.19\n"}, "looked for go on the PATH", "https://go.dev/dl", without=("go",)),
+    Case("go", {"go.mod": "module x\n\ngo 1.19\n", "x_test.go": ""},
+         "looked for go on the PATH", "https://go.dev/dl", without=("go",)),
     Case("a module of go", {"go.mod": "module x\n\ngo 1.19\n\nrequire example.invalid/y v1.0.0\n",
          "x_test.go": 'package x\n\nimport "testing"\nimport _ "example.invalid/y"\n\nfunc TestX(*testing.T) {}\n'},
          "example.invalid", needs=("go",)),

@@ -30,6 +30,7 @@ class Place(StrEnum):
     CHECK = "check"  # runs commands over the operator's own tree; what they write there is discarded
     INSTALL = "install"  # as CHECK; the packages alone are put into the tree when all went well
     WORKTREE = "worktree"  # a throw-away worktree; nothing of it stays
+    BRANCH = "branch"  # looks at the operator's own tree and makes a branch; no file, index or HEAD changes
     CHANGE_SET = "change-set"  # a worktree whose diff becomes a change set
 
 

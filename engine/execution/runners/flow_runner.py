@@ -45,7 +45,7 @@ class FlowRunner:
             return RunnerInfo(takes=False, reason=str(unable))
         info = RunnerInfo(
             takes=True,
-            check_only=flow.place not in (Place.CHANGE_SET, Place.INSTALL),
+            check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.INSTALL),
             undo_note=UNDO_NOTES[flow.place],
             own_estimate=0,  # it asks no model
             does=flow.words if isinstance(flow, LearnedFlow) else "",

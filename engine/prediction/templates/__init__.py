@@ -11,20 +11,40 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.templates import branches, due, handing_over, history, own_changes, pull_requests, quality, tests
+from engine.prediction.kinds import is_heartbeat
+from engine.prediction.templates import (
+    branches,
+    due,
+    environments,
+    handing_over,
+    history,
+    kept,
+    operation,
+    own_changes,
+    pull_requests,
+    quality,
+    tests,
+    usual,
+)
 from engine.values import Proposal
 
 Template = Callable[[WorkspaceContext], list[Proposal]]
 PartTemplate = Callable[[WorkspaceContext, Part], list[Proposal]]
 
 TEMPLATES: Final[tuple[Template, ...]] = (
+    operation.unfinished_operation,
     tests.failing_ci,
     branches.rehearse_merge,
     branches.forecast_conflicts,
     branches.report_branches,
+    kept.lost_commits,
+    kept.autosquash,
+    kept.old_stash,
     pull_requests.pull_request,
     history.waiting_work,
-    history.draft_changelog,
+    usual.changes_together,
+    usual.draft_changelog,
+    usual.release_due,
     history.prepare_meeting,
     history.summarise_day,
     own_changes.leftovers,
@@ -37,6 +57,8 @@ TEMPLATES: Final[tuple[Template, ...]] = (
 """What is asked of a workspace as a whole."""
 
 PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+    environments.prepare_environment,
+    environments.update_lock,
     tests.bisect,
     tests.still_red,
     tests.rerun_failing,
@@ -51,12 +73,27 @@ PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
 )
 """What is asked of each of its projects."""
 
+DURING_OPERATION: Final = frozenset(
+    (
+        "unfinished_operation",
+        "secret",
+        "large_file",
+        "reclaim_space",
+        "prepare_meeting",
+        "pull_request",
+        "summarise_day",
+    )
+)
+"""Kinds that hold also while a merge, rebase or the like is unfinished. The files are neither side's then, and HEAD may
+be anywhere: whatever else is seen of them is no ground for a card. What a heartbeat ordered stays, too."""
+
 
 def propose(context: WorkspaceContext) -> list[Proposal]:
     """Everything that the state of the workspace suggests, unranked; [] when git could not be read."""
     if context.git is None:
         return []
     found = [proposal for template in TEMPLATES for proposal in template(context)]
-    return found + [
-        proposal for part in context.parts for template in PART_TEMPLATES for proposal in template(context, part)
-    ]
+    found += [proposal for part in context.parts for template in PART_TEMPLATES for proposal in template(context, part)]
+    if not context.git.operation:
+        return found
+    return [one for one in found if one.kind in DURING_OPERATION or is_heartbeat(one.kind)]

@@ -2,87 +2,94 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from engine.inspection.state import STALE_BRANCH, Branch, bare_name_of
+from engine.inspection.merges import MOST_COLLIDING
+from engine.inspection.state import STALE_BRANCH, Branch
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.making import offer, oldest, usable
+from engine.prediction.templates.making import offer, oldest, project_of, usable
 from engine.prediction.words import count, listing, plain
 from engine.values import Proposal
 
-ALIVE = timedelta(days=90)
-"""A branch counts as being worked on when its last commit is at most so much older than the newest of any branch."""
-
-COMPARED = 8  # branches that one forecast looks at
-
 
 def rehearse_merge(context: WorkspaceContext) -> list[Proposal]:
-    """The branch lacks commits of the base, or has parted from its own upstream.
+    """The branch lacks commits of the base, or has parted from its own upstream, and has commits of its own.
 
     A new commit of the operator's is not new evidence: facts hold where the other side stands.
     """
     git = context.git
-    if git is None or not git.branch or git.operation or not usable(git.branch):
+    merge = next((one for one in context.merges if usable(one.source)), None)
+    if git is None or merge is None or not usable(git.branch):
         return []
-    if git.behind_base and git.ahead_of_base and git.base and bare_name_of(git.base) != git.branch:
-        source, tip, behind, ahead = git.base, git.base_tip, git.behind_base, git.ahead_of_base
-    elif git.behind and git.ahead:
-        source, tip, behind, ahead = git.upstream, git.upstream_tip, git.behind, git.ahead
+    here, there = plain(git.branch, 40), plain(merge.source, 40)
+    has = f"{there} has {count(merge.lacking, 'commit')} that {here} lacks"
+    if merge.files:
+        why = f"{has}; merging {'it' if merge.lacking == 1 else 'them'} conflicts in {listing(merge.files, 3)}."
+    elif merge.files is None:
+        why = f"{has}; {here} has {count(merge.own, 'commit')} of its own."
     else:
-        return []
-    if not usable(source):
-        return []
-    here, there = plain(git.branch, 40), plain(source, 40)
-    own = f"; {here} has {count(ahead, 'commit')} of its own" if ahead else ""
+        why = f"{has}; it still merges cleanly."
     return [
         offer(
             context,
             "rehearse_merge",
             f"Rehearse merging {there} into {here}",
-            f"{there} has {count(behind, 'commit')} that {here} lacks{own}.",
-            subject=f"{source} into {git.branch}",
-            facts={"source": source, "source_tip": tip, "target": git.branch},
-            parameters={"source": source, "target": git.branch},
-            evidence_at=next((branch.at for branch in git.branches if branch.tip == tip), None),
-            about=f"{git.branch} {source}",
+            why,
+            subject=f"{merge.source} into {git.branch}",
+            facts={
+                "source": merge.source,
+                "source_tip": merge.tip,
+                "target": git.branch,
+                "conflicts": bool(merge.files),
+            },
+            parameters={
+                "source": merge.source,
+                "target": git.branch,
+                "rebase": True,
+                **project_of(context, merge.files or git.own_files),
+            },
+            evidence_at=next((branch.at for branch in git.branches if branch.tip == merge.tip), None),
+            about=f"{git.branch} {merge.source}",
         )
     ]
 
 
 def forecast_conflicts(context: WorkspaceContext) -> list[Proposal]:
-    """Two or more branches are being worked on that the base does not have."""
+    """Open branches change the same lines: the newest pair, and those that collide with one of the two."""
     git = context.git
-    if git is None or not git.base or not usable(git.base) or not git.branches:
+    found = [one for one in context.collisions if usable(one.one.name) and usable(one.other.name)]
+    if git is None or not found or not usable(git.base):
         return []
-    newest = max(branch.at for branch in git.branches)
-    alive = [branch for branch in git.open_branches if newest - branch.at <= ALIVE and usable(branch.name)][:COMPARED]
-    if len(alive) < 2:
-        return []
-    names = [branch.name for branch in alive]
+    group = {found[0].one.name: found[0].one, found[0].other.name: found[0].other}
+    for pair in found:
+        both = {pair.one.name: pair.one, pair.other.name: pair.other}
+        if both.keys() & group.keys() and len(both.keys() | group.keys()) <= MOST_COLLIDING:
+            group |= both
+    files = sorted({name for pair in found if {pair.one.name, pair.other.name} <= group.keys() for name in pair.files})
+    names = list(group)
     return [
         offer(
             context,
             "forecast_conflicts",
-            f"Forecast the conflicts of {count(len(names), 'open branch')} with {plain(git.base, 30)}",
-            f"{listing(names)} have work that {plain(git.base, 30)} does not have yet.",
-            subject=f"open branches beside {git.base}",
-            facts={"base": git.base_tip, "branches": sorted((branch.name, branch.tip) for branch in alive)},
+            f"Find the order of merging {listing(names, 4)} with the least conflict",
+            f"{listing(names, 4)} change the same lines of {listing(files, 3)}.",
+            subject=" and ".join(sorted(names)),
+            facts={"branches": sorted((branch.name, branch.tip) for branch in group.values())},
             parameters={"base": git.base, "branches": names},
-            evidence_at=alive[0].at,
-            about=" ".join(names),
+            evidence_at=max(branch.at for branch in group.values()),
+            about=" ".join([*names, *files]),
         )
     ]
 
 
 def untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branch]]:
-    """Local branches that are merged, and those without a commit for 30 days; neither the base nor the present one."""
+    """Local branches that are merged, and those without a commit for 30 days; neither the base nor one
+    that is checked out anywhere."""
     git = context.git
     if git is None:
         return [], []
     others = [
         branch
         for branch in git.branches
-        if not branch.remote and branch.name not in (git.branch, bare_name_of(git.base))
+        if not branch.remote and not branch.taken and branch.name not in (git.branch, git.base_name)
     ]
     merged = [branch for branch in others if branch.merged]
     stale = [branch for branch in others if not branch.merged and context.now - branch.at > STALE_BRANCH]
@@ -102,7 +109,7 @@ def report_branches(context: WorkspaceContext) -> list[Proposal]:
         offer(
             context,
             "report_branches",
-            f"Report {words}, with the commands to tidy up",
+            f"List {words}, with the commands that delete them",
             f"{listing(branch.name for branch in [*merged, *stale])}: merged, or without a commit for {days} days.",
             subject="local branches",
             facts={"branches": sorted((branch.name, branch.tip) for branch in [*merged, *stale])},

@@ -30,35 +30,6 @@ DAY_BEGINS = timedelta(hours=5)
 """Work before five in the morning belongs to the day before, as `part_of_day` has it."""
 
 
-def draft_changelog(context: WorkspaceContext) -> list[Proposal]:
-    """The unreleased commits since the last tag, for a project that keeps a change log.
-
-    Offered only where something can come of it: not for commits that only release, bump or merge.
-    """
-    git = context.git
-    changelog = next((part.project.changelog for part in context.parts if not part.project.path), "")
-    if git is None or not git.head or git.operation or not changelog:
-        return []
-    number, since = git.commits_since_tag, git.tag
-    if not since or not number or not usable(since) or all(ROUTINE.match(subject) for subject in git.subjects):
-        return []
-    prompt = f"Add {_the(number)} since {plain(since, 30)} to the unreleased section of {plain(changelog, 30)}"
-    reasoning = f"The latest is “{plain(git.recent[0].subject, 60)}”."
-    return [
-        offer(
-            context,
-            "draft_changelog",
-            prompt,
-            reasoning,
-            subject=f"since {since}",
-            facts={"since": since, "head": git.head},
-            parameters={"since": since},
-            evidence_at=git.recent[min(number, len(git.recent)) - 1].at,
-            about=f"change log release {since}",
-        )
-    ]
-
-
 def _the(number: int) -> str:
     return "the commit" if number == 1 else f"the {count(number, 'commit')}"
 

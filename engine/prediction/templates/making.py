@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from engine.inspection.state import GitState
@@ -14,6 +15,9 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import kind_of
 from engine.prediction.words import plain
 from engine.values import Proposal, Tier, sanitise
+
+ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+"""When something arose that was never otherwise: as old as can be, so that anything newer stands before it."""
 
 MOST_PATHS = 50
 """A card names at most so many files; beyond that it is about the whole project."""
@@ -66,6 +70,14 @@ def offer(
         signals=signals,
         task_id=task.id if task else None,
     )
+
+
+def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str]:
+    """The parameter of a flow that tests one project: the one with tests that most of these files are of; nothing for
+    the top, and where no file tells."""
+    held = Counter(part for path in paths for part in range(len(context.parts)) if context.parts[part].holds(path))
+    tested = [part for part, _ in held.most_common() if context.parts[part].tool is not None]
+    return context.parts[tested[0]].parameters if tested else {}
 
 
 def branch_of(git: GitState) -> str:

@@ -8,10 +8,10 @@ from datetime import date, datetime, timedelta
 from statistics import median
 from typing import Any
 
-from engine.execution.runners.toolchains.projects import Toolchain
+from engine.execution.runners.toolchains.bound import Toolchain
 from engine.inspection.state import GitState
 from engine.prediction.context import Part, Run, WorkspaceContext, result_words
-from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable, usable_names
+from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, offer, oldest, usable, usable_names
 from engine.prediction.words import count, listing, moment, plain
 from engine.values import Proposal, SessionState
 
@@ -24,7 +24,7 @@ def run_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The tests of what changed since the last run; where no run is known, of what is not pushed or not committed; else
     the whole suite, once."""
     git, tool = context.git, part.tool
-    if git is None or git.operation or tool is None or not (git.head or git.files):
+    if git is None or git.operation or tool is None or part.project.lacks or not (git.head or git.files):
         return []
     if not part.runs:
         return _first_run(context, part, git, tool)
@@ -66,7 +66,7 @@ def _first_run(context: WorkspaceContext, part: Part, git: GitState, tool: Toolc
             subject=part.about("first run"),
             facts={"tool": tool.name, "where": tool.where, **part.parameters},
             parameters={"paths": [], **part.parameters},
-            evidence_at=_newest(git),
+            evidence_at=ALWAYS,
         )
     ]
 
@@ -415,7 +415,7 @@ def _could_not_run(context: WorkspaceContext) -> bool:
 def check_clean_head(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """There are uncommitted files beside own commits, and nobody knows whether HEAD passes without them."""
     git = context.git
-    if git is None or not git.head or git.clean or git.operation or part.tool is None:
+    if git is None or not git.head or git.clean or git.operation or part.tool is None or part.project.lacks:
         return []
     if _could_not_run(context) or any(run.head == git.head and run.clean and run.full for run in part.runs):
         return []

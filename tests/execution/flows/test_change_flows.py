@@ -128,7 +128,7 @@ def test_lint_counts_by_rule_and_fix_lint_mends(project: Repository, run_flow: R
     assert ran.result.summary == "ruff: 4 findings in 2 files (F401 3, F821 1)"
     ran = run_flow("lint", paths=["a.py", "gone.py"])
     assert ran.result.facts["rules"] == {"F401": 1, "F821": 1}
-    assert ran.result.summary == "ruff: 2 new findings in 1 file (F401 1, F821 1)"
+    assert ran.result.summary == "ruff: 2 findings in 1 file are new (F401 1, F821 1)"
     assert (ran.result.sound, ran.result.facts["known"], ran.result.facts["next"]) == (False, 1, "fix_lint")
     assert project.git("status", "--porcelain") == "M a.py", "the operator's files are as they were"
     project.write("c.py", "x = {  'a':1 }\n")

@@ -99,7 +99,7 @@ def test_only_what_is_new_is_told(repository: Repository, run_flow: RunFlow) -> 
     found = [(one["path"], one["line"], one["rule"]) for one in ran.result.facts["findings"]]
     assert found == [("a.py", 3, "F401"), ("a.py", 6, "assignment")]
     assert ran.result.facts["known"] == 2
-    assert ran.result.summary == "ruff and mypy: 2 new findings in 1 file (F401 1, assignment 1)"
+    assert ran.result.summary == "ruff and mypy: 2 findings in 1 file are new (F401 1, assignment 1)"
     assert not ran.result.sound
     assert (ran.folder / "a.py").read_text().endswith("Y: int = 'new'\n"), "the worktree is as it was"
     ran = run_flow("lint", paths=["poetry.lock", ".gitignore"])

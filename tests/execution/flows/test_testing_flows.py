@@ -156,8 +156,8 @@ def test_no_tool_is_said_with_what_was_looked_for(repository: Repository, run_fl
     repository.commit("notes", {"notes.txt": "nothing to run"})
     with pytest.raises(FlowUnable) as caught:
         run_flow("run_tests")
-    assert "Makefile" in caught.value.message
-    assert caught.value.fix
+    assert caught.value.message == "no way to run the tests of this project: it has no tests"
+    assert "Makefile" in caught.value.fix
 
 
 def test_make_is_the_last_resort(repository: Repository, run_flow: RunFlow) -> None:

@@ -33,14 +33,23 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
     "fix_lint": ({"paths": ["a.py"]}, "Format and fix 1 changed file: a.py"),
     "forecast_conflicts": (
         {"base": "main", "branches": ["a", "b"]},
-        "Forecast the conflicts of 2 branches (a and b) with main",
+        "Find the order of merging a and b into main with the least conflict",
     ),
+    "unfinished_operation": ({"operation": "rebase"}, "Rehearse both sides of the unfinished rebase"),
+    "keep_commits": ({"commits": [SHA]}, "Make a branch for the commits that no branch holds: 0123456789"),
+    "rehearse_autosquash": ({"onto": SHA}, "Rehearse squashing the fixup commits since 0123456789"),
+    "look_at_stash": ({"stashes": [SHA]}, "Look at 1 old stash: does it still apply?"),
     "review_unpushed": (
         {"upstream": "origin/main"},
         "Review the commits that origin/main does not have yet for leftovers and secrets",
     ),
     "report_branches": ({}, "Report the branches that are merged or had no commit for 30 days"),
     "summarise_day": ({"since": "2026-01-05T00:00:00+01:00"}, "Summarise what was done since Mon 05 Jan 00:00"),
+    "look_together": (
+        {"path": "price.py", "partner": "rules.toml"},
+        "Show how rules.toml changed with price.py",
+    ),
+    "look_at_release": ({"since": "v1.2"}, "List what a release would hold since v1.2"),
     "prepare_environment": (
         {"project": "packages/py", "command": ["uv sync --group test"]},
         "Install the packages in packages/py: uv sync --group test",

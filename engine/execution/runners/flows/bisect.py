@@ -23,7 +23,7 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.execution.runners.toolchains.projects import Toolchain, borrowed
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.git import GitError
 from engine.values import CheckResult
 

@@ -27,7 +27,7 @@ from engine.execution.runners.flows.common import (
     tidy,
     toolchains,
 )
-from engine.execution.runners.toolchains.projects import Toolchain, borrowed
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.values import CheckResult
 
 COMPARE_LIMIT = 50

@@ -13,8 +13,9 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, Job
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.execution.runners.toolchains.missing import EXECUTION, INSTALL_PROGRAM, SENTENCES, Missing, first_missing
-from engine.execution.runners.toolchains.projects import Project, Toolchain, projects
+from engine.execution.runners.toolchains.projects import Project, projects
 from engine.execution.runners.toolchains.python import environment_command, is_python_project
 from engine.execution.runners.toolchains.shapes import Command, inside
 from engine.git import Git
@@ -121,6 +122,22 @@ def commit(git: Git, sha: str) -> Commit:
     return Commit(sha, author, date, subject)
 
 
+TOUCHED = 3
+"""So many commits are named for a file in conflict."""
+
+LITERALLY = {"GIT_LITERAL_PATHSPECS": "1"}
+"""Environment for git: a path is a path, also one that begins with `:`."""
+
+
+def touched(git: Git, path: str, span: str) -> list[str]:
+    """The newest commits of `span` (as git takes it) that changed `path`, in words."""
+    out = git.text(
+        "log", f"-n{TOUCHED}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
+        environment=LITERALLY, allowed=(0, 128),
+    )  # fmt: skip
+    return [clean(line) for line in out.splitlines()]
+
+
 def clean(text: str) -> str:
     """Text from git on one line, without control characters; bytes that are no UTF-8 are shown as `�`."""
     return " ".join(sanitise(_NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)).split())
@@ -137,6 +154,10 @@ def main_branch(job: Job) -> str | None:
     current = job.git.run("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).stdout.decode().strip()
     wished = [remote.removeprefix("refs/remotes/origin/"), "main", "master", "trunk", current]
     return next((name for name in wished if name in local), None)
+
+
+IDENTITY = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
+"""Options of git for commits that nobody keeps."""
 
 
 # -- the worktree ---------------------------------------------------------------------------------------------------
@@ -175,19 +196,6 @@ def stored(job: Job) -> str:
 def show_tree(job: Job, tree: str) -> None:
     """Make the worktree's files those of a `stored` tree again."""
     job.git.run("read-tree", "--reset", "-u", tree)
-
-
-def objects_aside(job: Job) -> dict[str, str]:
-    """What the merges write goes to the session's scratch, not into the operator's repository."""
-    own = job.scratch / "objects"
-    own.mkdir(exist_ok=True)
-    objects = str(job.git.repository.common / "objects")
-    return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{_quoted(objects)}"'}
-
-
-def _quoted(path: str) -> str:
-    """git reads a path in this variable as C-quoted when it begins with a quote; `:` would part it otherwise."""
-    return path.replace("\\", "\\\\").replace('"', '\\"')
 
 
 # -- tests ----------------------------------------------------------------------------------------------------------
@@ -346,6 +354,16 @@ def run_plan(job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]]) -> list[
     if not done:
         raise trouble[0]
     return done
+
+
+def try_tests(job: Job) -> tuple[CheckResult | None, str]:
+    """The whole suite on the present files of the worktree; None and why, where it cannot be run."""
+    try:
+        tools = toolchains(job)
+        with borrowed(tools, job.folder, job.workspace):
+            return combined([check for _, check in run_plan(job, [(tool, []) for tool in tools])]), ""
+    except CannotRun as error:
+        return None, error.message
 
 
 def reddest(done: Sequence[tuple[Toolchain, CheckResult]]) -> tuple[Toolchain, CheckResult]:

@@ -28,8 +28,8 @@ from engine.execution.runners.flows.common import (
     staged,
     stored,
 )
+from engine.execution.runners.toolchains.bound import Linter, borrowed
 from engine.execution.runners.toolchains.missing import first_missing
-from engine.execution.runners.toolchains.projects import Linter, borrowed
 from engine.execution.runners.toolchains.python import adding_command, is_python_project
 from engine.execution.runners.toolchains.shapes import Finding, read
 from engine.execution.runners.toolchains.table import CHECKERS
@@ -94,10 +94,10 @@ def _look(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
     """What a linter says of `targets`, by paths relative to its folder. Raises `CannotRun`."""
     command = linter.lint(targets, job.scratch)
     done = run_command(job, command, linter.folder)
-    found = linter.parse(done.output, done.exit_code).findings
+    found = linter.parse(done.output, done.exit_code)
     if done.exit_code not in command.codes or (done.exit_code != 0 and not found):
         raise _broken(linter, done)
-    return list(found)
+    return found
 
 
 def _keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
@@ -220,8 +220,8 @@ class Lint:
         known = sum(one.known for one in looked)
         if findings:
             top_rules = ", ".join(f"{clean(rule)} {number}" for rule, number in ordered[:3])
-            what = count(len(findings), "new finding" if compared else "finding")
-            summary = f"{tools}: {what} in {count(files, 'file')} ({top_rules})"
+            new = "" if not compared else " is new" if len(findings) == 1 else " are new"
+            summary = f"{tools}: {count(len(findings), 'finding')} in {count(files, 'file')}{new} ({top_rules})"
         else:
             summary = f"{tools} found nothing{' new' if known else ''} in {scope}"
         if trouble:

@@ -21,7 +21,8 @@ from engine.execution.runners.flows.common import (
     listed,
     run_plan,
 )
-from engine.execution.runners.toolchains.projects import Toolchain, borrowed, project_of, projects
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
+from engine.execution.runners.toolchains.projects import project_of, projects
 from engine.inspection.leftovers import look
 from engine.inspection.own_changes import (
     MARKER,

@@ -25,7 +25,7 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.execution.runners.toolchains.projects import Toolchain
+from engine.execution.runners.toolchains.bound import Toolchain
 
 ALONE: Final = 20
 """So many tests are run alone, the first of each cause before others."""

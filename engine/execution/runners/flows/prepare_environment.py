@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import Line, ProjectParameters, clean, in_project, sentence
 from engine.execution.runners.toolchains.installing import Installation, chosen, failure, installations
-from engine.execution.runners.toolchains.projects import packages_of
+from engine.execution.runners.toolchains.projects import all_packages
 
 
 class InstallParameters(ProjectParameters):
@@ -37,7 +37,7 @@ class PrepareEnvironment:
 
     def installation(self, parameters: InstallParameters, workspace: Path) -> Installation:
         """What would be done. Raises `FlowUnable` when the command is not the project's own."""
-        found = installations(workspace, packages_of(workspace), parameters.project)
+        found = installations(workspace, all_packages(workspace), parameters.project)
         return chosen(found, parameters.command, f"installs the packages of {parameters.project or 'this project'}")
 
     def run(self, job: Job) -> FlowResult:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import CannotRun, FlowResult, FlowUnable, Job, Place
 from engine.execution.runners.flows.common import (
+    IDENTITY,
     ProjectParameters,
     Revision,
     clean,
@@ -22,18 +25,22 @@ from engine.execution.runners.flows.common import (
     resolve,
     run_plan,
     run_tests,
+    sentence,
     show_tree,
     tidy,
     toolchains,
+    touched,
 )
-from engine.execution.runners.toolchains.projects import Toolchain, borrowed
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 from engine.git import Git
 from engine.plain_files import read_plain
 from engine.values import CheckResult
 
-IDENTITY = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
 LARGEST = 50_000_000
 """Bytes of a file in conflict; nobody counts the places in a larger one."""
+
+MOST_REBASED = 200
+"""A rebase of more commits than this is not tried."""
 
 BLAME_LIMIT = 50
 """With more failing tests than this nobody asks each side on its own."""
@@ -44,6 +51,7 @@ class RehearseMergeParameters(ProjectParameters):
 
     source: Revision = Field(description="the branch that is to be merged")
     target: Revision = Field(description="the branch it is to be merged into")
+    rebase: bool = Field(default=False, description="say as well whether a rebase of the target would be clean")
 
 
 class RehearseMerge:
@@ -71,13 +79,14 @@ class RehearseMerge:
         done = job.git.run(*IDENTITY, "merge", "--no-commit", "--no-ff", "--no-verify", source, allowed=(0, 1, 2, 128))
         conflicts = unmerged(job.git)
         if conflicts:
-            return self._conflicted(job, names, conflicts, facts)
+            result = self._conflicted(job, names, conflicts, facts)
+            return self._with_rebase(job, names, source, target, result)
         if done.returncode:
             raise FlowUnable(f"git cannot merge them: {clean(done.stderr.decode(errors='replace'))[-300:]}")
         changed = job.git.text("diff", "--cached", "--name-only", "-z", target).count("\0")
         job.say(f"The merge is clean: {count(changed, 'file')} changed")
         merged = job.git.text("write-tree")
-        result = self._tested(job, names, source, target, facts)
+        result = self._with_rebase(job, names, source, target, self._tested(job, names, source, target, facts))
         tidy(job, target)
         show_tree(job, merged)  # the result is the merged tree's: that is the state it is recorded with
         return result
@@ -85,8 +94,13 @@ class RehearseMerge:
     def _conflicted(
         self, job: Job, names: tuple[str, str], conflicts: list[tuple[str, int]], facts: dict[str, object]
     ) -> FlowResult:
+        tips = str(facts["source"]), str(facts["target"])
+        base = job.git.text("merge-base", *tips, allowed=(0, 1)).partition("\n")[0]
         for path, places in conflicts:
             job.say(f"conflict  {clean(path)}" + (f"  ({count(places, 'place')})" if places else "  (whole file)"))
+            for name, tip in zip(names, tips, strict=True):
+                for one in touched(job.git, path, f"{base}..{tip}" if base else tip):
+                    job.say(f"          {name}: {one}")
         summary = f"Merging {names[0]} into {names[1]} conflicts in {count(len(conflicts), 'file')}: " + listed(
             [path for path, _ in conflicts], 4
         )
@@ -114,6 +128,36 @@ class RehearseMerge:
         if only:
             summary += f"; {len(only)} of them only when merged"
         return FlowResult(summary, check=check, facts=facts | {"red_before": blame}, full=True)
+
+    def _with_rebase(
+        self, job: Job, names: tuple[str, str], source: str, target: str, merged: FlowResult
+    ) -> FlowResult:
+        """The result of the merge, and, where it was asked for, whether a rebase of the target onto the source would be
+        clean, and the commands of both."""
+        if not job.parameters.rebase:
+            return merged
+        told, clear = self._rebased(job, source, target)
+        job.say(sentence(told))
+        commands = [f"git {verb} {shlex.quote(names[0])}" for verb in ("merge", "rebase")]
+        job.say(f"On {names[1]}: `{commands[0]}`, or `{commands[1]}`")
+        summary = merged.summary if clear is None else f"{merged.summary}; {told}"
+        return replace(merged, summary=summary, facts={**merged.facts, "rebase": told, "commands": commands})
+
+    def _rebased(self, job: Job, source: str, target: str) -> tuple[str, bool | None]:
+        """What a rebase would say, and whether it is clean; None when it was not tried."""
+        own = int(job.git.text("rev-list", "--count", f"{source}..{target}"))
+        if own > MOST_REBASED:
+            return f"a rebase of {own} commits was not tried", None
+        if job.git.text("rev-list", "--count", "--merges", f"{source}..{target}") != "0":
+            return "a rebase was not tried: there are merges among the commits", None
+        tidy(job, target)
+        done = job.git.run(*IDENTITY, "rebase", "--no-autosquash", source, allowed=(0, 1, 128))
+        if done.returncode == 0:
+            return f"a rebase of {count(own, 'commit')} would be clean", True
+        conflicts = [path for path, _ in unmerged(job.git)]
+        stopped = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
+        job.git.run("rebase", "--abort", allowed=(0, 1, 128))
+        return f"a rebase stops at {clean(stopped)}" + (f" in {listed(conflicts, 3)}" if conflicts else ""), False
 
     def _blame(self, job: Job, tool: Toolchain, check: CheckResult, sides: dict[str, str]) -> dict[str, list[str]]:
         """For each failing test the sides on which it fails without the merge; {} when that cannot be asked."""

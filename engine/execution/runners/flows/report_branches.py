@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 
 from engine.clock import Clock, SystemClock
 from engine.execution.runners.flow import FlowResult, FlowUnable, Job, Place
-from engine.execution.runners.flows.common import Parameters, clean, count, main_branch, objects_aside
+from engine.execution.runners.flows.common import Parameters, clean, count, main_branch
+from engine.inspection.merges import objects_aside
 
 MAX_BRANCHES = 200
 """The branches that were idle longest, when there are more."""
@@ -112,9 +113,8 @@ def _applied(job: Job, base: str, sha: str) -> bool:
     if not fork:
         return False
     # squashed: merging it would change nothing any more
-    done = job.git.run(
-        "merge-tree", "--write-tree", "--no-messages", upstream, sha, allowed=(0, 1), environment=objects_aside(job)
-    )
+    aside = objects_aside(job.git, job.scratch)
+    done = job.git.run("merge-tree", "--write-tree", "--no-messages", upstream, sha, allowed=(0, 1), environment=aside)
     return done.returncode == 0 and done.stdout.decode().strip() == job.git.text("rev-parse", f"{upstream}^{{tree}}")
 
 

@@ -22,7 +22,7 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.execution.runners.toolchains.projects import Toolchain
+from engine.execution.runners.toolchains.bound import Toolchain
 
 TOO_MANY = 400
 """With more targets than this the whole suite is run; a command line has its limits."""

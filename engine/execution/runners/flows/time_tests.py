@@ -23,7 +23,7 @@ from engine.execution.runners.flows.common import (
     toolchain_of,
     toolchains,
 )
-from engine.execution.runners.toolchains.projects import Toolchain, borrowed
+from engine.execution.runners.toolchains.bound import Toolchain, borrowed
 
 SLOWER = 1.5
 """At least so many times as long, and outside the spread, is slower."""

@@ -23,7 +23,7 @@ from engine.execution.runners.flows.common import (
     toolchains,
 )
 from engine.execution.runners.flows.look_for_leftovers import seen
-from engine.execution.runners.toolchains.projects import Toolchain
+from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.python import adding_command
 from engine.execution.runners.toolchains.shapes import Command, read
 from engine.plain_files import read_plain

@@ -11,7 +11,7 @@ from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.flows.common import clean, in_project, listed
 from engine.execution.runners.flows.prepare_environment import InstallParameters, run_all
 from engine.execution.runners.toolchains.installing import Installation, chosen, lock_updates
-from engine.execution.runners.toolchains.projects import packages_of
+from engine.execution.runners.toolchains.projects import all_packages
 from engine.inspection.locks import locks_out_of_step
 
 
@@ -28,7 +28,7 @@ class UpdateLock:
 
     def installation(self, parameters: InstallParameters, workspace: Path) -> Installation:
         """What would be done. Raises `FlowUnable` when the command is not that of the project's own tool."""
-        found = lock_updates(workspace, packages_of(workspace), parameters.project)
+        found = lock_updates(workspace, all_packages(workspace), parameters.project)
         return chosen(found, parameters.command, f"updates a lock file of {parameters.project or 'this project'}")
 
     def run(self, job: Job) -> FlowResult:

@@ -1,6 +1,7 @@
-"""What the flow runner knows of a project's own tools, one module a tool (SPEC 3.9, 3.8).
+"""The projects of a repository and the tools that test, lint and install them, as a table of data (SPEC 3.8, 3.9).
 
-Serves the deterministic flows: how to run a project's tests, which tests belong to which source file, how to read
-what the tool said, which linter and formatter the project uses. Nothing here starts work; it makes command lines
-and reads their output. May import engine.values and the standard library only.
+`table` holds one row a tool, `readers` and `findings` read what tools print, `missing` tells what a run lacked.
+`looking` finds the tools of one folder, `bound` makes their command lines, `projects` puts the folders of a repository
+together: it is what sensing and flows ask. Nothing here starts a program of a repository. May import engine.git,
+engine.plain_files, engine.values, the PATH of `engine.execution.own_environment`, and the standard library.
 """

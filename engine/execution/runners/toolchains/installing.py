@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowUnable, NotBegun
-from engine.execution.runners.toolchains.projects import Packages
+from engine.execution.runners.toolchains.looking import Packages
 from engine.execution.sandbox import CACHED_PACKAGES
 from engine.values import sanitise
 
@@ -101,7 +101,7 @@ class Installation:
         """What a card says: the command, the network that it needs, and what becomes of the operator's tree."""
         where = f" in {self.folder}" if self.folder else ""
         after = f"the diff of {self.lock} waits for you" if self.updates_lock else self.places
-        return sanitise(f"`{self.command}`{where}; network: {', '.join(self.hosts)} alone; {after}")
+        return sanitise(f"`{self.command}`{where}; network: {', '.join(self.hosts)}; {after}")
 
     @property
     def done(self) -> str:
@@ -134,7 +134,7 @@ def _listed(places: Sequence[str]) -> str:
 
 def installations(top: Path, found: Mapping[str, Sequence[Packages]], path: str = "") -> tuple[Installation, ...]:
     """How the packages of the project at `path` of the repository `top` are installed, one entry a language; () when
-    nothing is known that does. `found` are those of all its projects, by path, as `packages_of` has them. Looks at the
+    nothing is known that does. `found` are those of all its projects, by path, as `all_packages` has them. Looks at the
     disk, starts nothing."""
     return tuple(_of(one, found, top) for one in found.get(path, ()) if one.commands)
 

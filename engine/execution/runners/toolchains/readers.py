@@ -102,7 +102,7 @@ def rspec(ended: Ended) -> CheckResult | None:
         skipped=sum(what == "pending" for what in status.values()),
         errors=outside,
         seconds=float(json.loads(ended.report)["summary"].get("duration", 0)),
-        failing=failing or ([_first_error(ended)] if outside else []),
+        failing=failing or (["an error outside of the examples"] if outside else []),
         durations={str(one["id"]): float(one.get("run_time") or 0) for one in examples},
     )
 
@@ -186,14 +186,17 @@ def _number(text: str | None) -> float:
 
 def _broken(ended: Ended) -> CheckResult | None:
     """One error when a run broke before any test, None when all that is known is that it ended well."""
-    if ended.exit_code == 0:
-        return None
-    return result(ended.tool, passed=0, failed=0, errors=1, failing=[_first_error(ended)])
+    return _settled(ended, result(ended.tool, passed=0, failed=0)) if ended.exit_code else None
 
 
-def _first_error(ended: Ended) -> str:
+def _settled(ended: Ended, found: CheckResult) -> CheckResult:
+    """A run whose tests are well but whose command is not has one error: it did not compile, or a linter before it or
+    a coverage limit after it said no."""
+    if ended.exit_code == 0 or found.failed or found.errors:
+        return found
     lines = [line.strip() for line in ended.output.splitlines() if line.strip()]
-    return next((line for line in lines if _ERROR.search(line)), f"{ended.title} broke")[:200]
+    said = [line for line in lines if _ERROR.search(line)] or lines or [f"{ended.title} ended with {ended.exit_code}"]
+    return replace(found, errors=1, failing=(said[0][:200],))
 
 
 # -- printed text ---------------------------------------------------------------------------------------------------
@@ -203,63 +206,21 @@ def words(ended: Ended) -> CheckResult | None:
     """What any known test runner printed, or None."""
     text = _plain(ended.output)
     found = next((check for reader in _TEXTS if (check := reader(ended.tool, text)) is not None), None)
-    if found is not None and ended.exit_code != 0 and found.failed == 0 and found.errors == 0:
-        # Its tests are well, the command is not: a linter before it, a coverage limit after it.
-        reason = f"{ended.tool} ended with code {ended.exit_code} though no test failed"
-        return replace(found, errors=1, failing=(reason,))
-    return found
+    return None if found is None else _settled(ended, found)
 
 
 def _plain(text: str) -> str:
     return _ANSI.sub("", text).replace("\r\n", "\n")
 
 
-def cargo(ended: Ended) -> CheckResult:
-    """`cargo test`: without any totals it did not compile, or cargo could not start, which is one error."""
-    found = _cargo(ended.tool, ended.output) or result(ended.tool, passed=0, failed=0)
-    if ended.exit_code == 0 or found.failed:
-        return found
-    reason = next((line for line in ended.output.splitlines() if line.startswith("error")), "cargo test broke")
-    return replace(found, errors=1, failing=(reason,))
+def _printed(reader: TextReader) -> Callable[[Ended], CheckResult | None]:
+    """A reader of one runner's printed text; without any sign of it the run broke."""
 
+    def read(ended: Ended) -> CheckResult | None:
+        found = reader(ended.tool, _plain(ended.output))
+        return _broken(ended) if found is None else _settled(ended, found)
 
-def go(ended: Ended) -> CheckResult:
-    """`go test -v`: a run that names no package that failed broke."""
-    found = _go(ended.tool, ended.output) or result(ended.tool, passed=0, failed=0)
-    if ended.exit_code == 0 or found.failed or found.errors:
-        return found
-    reason = next((line for line in ended.output.splitlines() if line.strip()), "go test broke")
-    return replace(found, errors=1, failing=(reason,))
-
-
-def unittest(ended: Ended) -> CheckResult | None:
-    """`python -m unittest -v`."""
-    return _unittest(ended.tool, ended.output) or _broken(ended)
-
-
-def minitest(ended: Ended) -> CheckResult | None:
-    """minitest and test-unit."""
-    return _minitest(ended.tool, ended.output) or _broken(ended)
-
-
-def gradle(ended: Ended) -> CheckResult | None:
-    """The lines that our own init script has Gradle print, one a test."""
-    return _gradle(ended.tool, ended.output) or _broken(ended)
-
-
-def maven(ended: Ended) -> CheckResult | None:
-    """Maven's surefire; ids are `package.Class#method`, as `-Dtest` takes them."""
-    return _maven(ended.tool, _plain(ended.output)) or _broken(ended)
-
-
-def mix(ended: Ended) -> CheckResult | None:
-    """`mix test`; ids are `test/cart_test.exs:5`."""
-    return _mix(ended.tool, ended.output) or _broken(ended)
-
-
-def dotnet(ended: Ended) -> CheckResult | None:
-    """`dotnet test`; ids are full names."""
-    return _dotnet(ended.tool, ended.output) or _broken(ended)
+    return read
 
 
 _UNITTEST = re.compile(
@@ -633,3 +594,10 @@ def _pytest(tool: str, text: str) -> CheckResult | None:
 _TEXTS: tuple[TextReader, ...] = (
     _node, _jest, _vitest, _mocha, _bun, _pytest, _unittest, _cargo, _minitest, _mix, _maven, _dotnet, _go,
 )  # fmt: skip
+UNITTEST, MINITEST, CARGO, GO, MIX = map(_printed, (_unittest, _minitest, _cargo, _go, _mix))
+MAVEN = _printed(_maven)
+"""surefire's; ids are `package.Class#method`, as `-Dtest` takes them."""
+GRADLE = _printed(_gradle)
+"""The lines that our own init script has Gradle print, one a test."""
+DOTNET = _printed(_dotnet)
+"""Ids are full names."""

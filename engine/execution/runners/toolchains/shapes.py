@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -40,19 +39,6 @@ class Finding:
     line: int
     rule: str
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class LintResult:
-    """What a linter said: its findings in its own order."""
-
-    tool: str
-    findings: tuple[Finding, ...]
-
-    @property
-    def rules(self) -> list[tuple[str, int]]:
-        """How often each rule was broken, most often first, then by name."""
-        return sorted(Counter(finding.rule for finding in self.findings).items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Tester:
     """A tool that runs tests.
 
     `manifests`: a folder that holds one of them may have it (`*` stands for anything but `/`); `says`: what must stand
-    in one of them, as a regular expression. `found` says how the tool is looked for, see `projects.FIND`; `program` is
+    in one of them, as a regular expression. `found` says how the tool is looked for, see `looking.FIND`; `program` is
     its name. `test` runs everything, `one` single tests ("" = it cannot). `tests` match the files that hold tests ("" =
     names do not tell). `codes` are exit codes that mean it did its work. `makes` are files it puts into a project that
     has none. `extra` is a file (name, text) that must lie in the scratch folder.
@@ -72,10 +72,13 @@ class Tester:
 
 @dataclass(frozen=True, slots=True)
 class Checker:
-    """A linter or type checker. `configured`: files (`name`, or `name:regular expression`) one of which shows that the
-    project uses it; an `optional` one is used without, when the project's own environment has it. `look` is a command
-    that looks at `{paths}`, `read` its reader; `fixes` are commands that mend. `only_looks` is False for a script,
-    which may do anything (SPEC 2.12). `whole`: it always looks at the whole project."""
+    """A linter or type checker.
+
+    `configured`: files (`name`, or `name:regular expression`) one of which shows that the project uses it, in folders
+    above, too, for one that `inherits`; an `optional` one is used without, when the project's own environment has it.
+    `look` is a command that looks at `{paths}`, `read` its reader; `fixes` are commands that mend. `only_looks` is
+    False for a script, which may do anything (SPEC 2.12). Of several of one `kind` and `group` the first is used.
+    """
 
     name: str
     kind: str
@@ -90,15 +93,15 @@ class Checker:
     environment: Mapping[str, str] = field(default_factory=lambda: QUIET)
     makes: tuple[str, ...] = ()
     optional: bool = False
+    inherits: bool = False
     only_looks: bool = True
-    whole: bool = False
     group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
     """What installs a project's packages. `install` is the command where there is a lock file, `unlocked` where there
-    is none. `add` puts one more tool for developers in. `folders` are what is there once it is done (empty: not to be
+    is none. `folders` are what is there once it is done (empty: not to be
     told by looking). `hosts` are what it needs of the network. `members` (`file:regular expression`) shows that a
     folder above keeps the packages of those below it, too."""
 
@@ -110,7 +113,6 @@ class Keeper:
     unlocked: str
     hosts: tuple[str, ...]
     says: str = ""
-    add: str = ""
     folders: tuple[str, ...] = ()
     members: str = ""
 
@@ -142,7 +144,7 @@ TESTERS: tuple[Tester, ...] = (
            one="{program} run python" + _PYTEST, title="pdm run pytest", suffixes=(".py",), tests=_PY_TEST,
            codes=(0, 1, 2, 5), environment=PYTHON),
     Tester("unittest", "python", ("test_*.py", "tests/test_*.py", "test/test_*.py"), "unittest", "unittest",
-           "{python} -m unittest discover -v -s {start}", readers.unittest, one="{python} -m unittest -v {tests}",
+           "{python} -m unittest discover -v -s {start}", readers.UNITTEST, one="{python} -m unittest -v {tests}",
            title="python -m unittest", says=r"^\s*(import unittest|from unittest\b)", suffixes=(".py",), tests=_PY_TEST,
            codes=(0, 1, 5), environment=PYTHON),
     Tester("tox", "python", ("tox.ini", "tox.toml", "setup.cfg", "pyproject.toml"), "program", "tox",
@@ -172,22 +174,22 @@ TESTERS: tuple[Tester, ...] = (
            suffixes=(*SCRIPTS, "package.json"), codes=ANY_CODE, environment=NODE),
 
     Tester("cargo", "rust", ("Cargo.toml",), "program", "cargo", "cargo test --color=never --no-fail-fast {workspace}",
-           readers.cargo, one="cargo test --color=never --no-fail-fast {workspace} -- --exact {tests}",
+           readers.CARGO, one="cargo test --color=never --no-fail-fast {workspace} -- --exact {tests}",
            title="cargo test", suffixes=(".rs", "Cargo.toml"), codes=(0, 101), environment=CARGO,
            makes=("Cargo.lock",)),
-    Tester("go", "go", ("go.mod",), "program", "go", "go test -v -count=1 ./...", readers.go,
+    Tester("go", "go", ("go.mod",), "program", "go", "go test -v -count=1 ./...", readers.GO,
            one="go test -v -count=1 {pattern} {packages}", title="go test", suffixes=(".go", "go.mod"),
            tests=r"_test\.go$"),
 
     Tester("gradle", "java", ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"), "wrapper",
-           "gradle", "{program} test --continue --console=plain --init-script {extra}", readers.gradle,
+           "gradle", "{program} test --continue --console=plain --init-script {extra}", readers.GRADLE,
            one="{program} test --continue --console=plain --init-script {extra} {each}", title="gradle test",
            suffixes=(".java", ".kt", ".kts", ".groovy", ".gradle"),
            tests=r"(^|/)src/\w*[tT]est\w*/.*\.(java|kt|groovy)$",
            environment=MappingProxyType({"GRADLE_OPTS": "-Dorg.gradle.daemon=false"}),
            makes=("gradlew", "gradlew.bat"), extra=("clawpy.gradle", _GRADLE)),
     Tester("maven", "java", ("pom.xml",), "wrapper", "mvn",
-           "{program} --batch-mode --fail-at-end -Dstyle.color=never test", readers.maven,
+           "{program} --batch-mode --fail-at-end -Dstyle.color=never test", readers.MAVEN,
            one="{program} --batch-mode --fail-at-end -Dstyle.color=never -Dtest={commas} -DfailIfNoTests=false"
                " -Dsurefire.failIfNoSpecifiedTests=false test",
            title="mvn test", suffixes=(".java", ".kt", "pom.xml"), tests=r"(^|/)src/test/.*\.(java|kt)$"),
@@ -198,18 +200,18 @@ TESTERS: tuple[Tester, ...] = (
            says=r"^--|rspec|describe",
            suffixes=(".rb",), tests=r"_spec\.rb$"),
     Tester("minitest", "ruby", ("Rakefile", "rakefile", "Rakefile.rb"), "bundle", "rake", "{program} test TESTOPTS=-v",
-           readers.minitest, one="{program} test TESTOPTS=-v\\ {name}", title="rake test",
+           readers.MINITEST, one="{program} test TESTOPTS=-v\\ {name}", title="rake test",
            says=r"TestTask|task\s*\(?:test\b|Minitest", suffixes=(".rb",), tests=r"(^|/)(test_[^/]*|[^/]*_test)\.rb$"),
     Tester("phpunit", "php", ("phpunit.xml", "phpunit.xml.dist", "composer.json"), "vendor", "phpunit",
            "{program} --colors=never --do-not-cache-result --log-junit {report}", readers.phpunit,
            one="{program} --colors=never --do-not-cache-result --log-junit {report} --filter /{pattern}/",
            says=r"phpunit", suffixes=(".php",), tests=r"Test\.php$", codes=(0, 1, 2)),
-    Tester("mix", "elixir", ("mix.exs",), "program", "mix", "mix test --no-color", readers.mix,
+    Tester("mix", "elixir", ("mix.exs",), "program", "mix", "mix test --no-color", readers.MIX,
            one="mix test --no-color {tests}", title="mix test", suffixes=(".ex", ".exs"), tests=r"_test\.exs$",
            codes=(0, 1, 2), environment=MappingProxyType({"MIX_BUILD_ROOT": "{scratch}/mix", "MIX_ENV": "test",
                                                           "LC_ALL": "C.UTF-8"})),
     Tester("dotnet", "dotnet", ("*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj"), "program", "dotnet",
-           'dotnet test --nologo --logger "console;verbosity=normal"', readers.dotnet,
+           'dotnet test --nologo --logger "console;verbosity=normal"', readers.DOTNET,
            one='dotnet test --nologo --logger "console;verbosity=normal" --filter {alternatives}', title="dotnet test",
            says=r"Visual Studio Solution|<Solution\b|Microsoft\.NET\.Test\.Sdk",
            suffixes=(".cs", ".fs", ".vb", ".csproj", ".fsproj", ".vbproj"),
@@ -230,7 +232,7 @@ CHECKERS: tuple[Checker, ...] = (
     Checker("ruff", "python", ("ruff.toml", ".ruff.toml", r"pyproject.toml:^\[tool\.ruff\b"), "environment", "ruff",
             (".py", ".pyi"), "{program} check --output-format=concise --no-fix --force-exclude {paths}", findings.lines,
             ("{program} check --fix --force-exclude {paths}", "{formatter} {paths}"), environment=_RUFF, optional=True,
-            group="lint"),
+            inherits=True, group="lint"),
     Checker("flake8", "python", (".flake8", r"setup.cfg:^\[flake8\]", r"tox.ini:^\[flake8\]"), "environment", "flake8",
             (".py", ".pyi"), "{program} {paths}", findings.lines, ("{formatter} {paths}",), environment=_RUFF,
             optional=True, group="lint"),
@@ -244,17 +246,17 @@ CHECKERS: tuple[Checker, ...] = (
             ".eslintrc*", 'package.json:"eslintConfig"'), "node_modules", "eslint", SCRIPTS,
             "{program} --format stylish --no-color {paths}", findings.stylish,
             ("{prettier} --write --ignore-unknown {paths}", "{program} --fix --no-color {paths}"), environment=NODE,
-            group="lint"),
+            inherits=True, group="lint"),
     Checker("npm run lint", "node", (r'package.json:"lint"\s*:',), "lint script", "npm", SCRIPTS, "{run} lint",
             findings.stylish, ("{prettier} --write --ignore-unknown {paths}", "{run} format {format}"), codes=ANY_CODE,
-            environment=NODE, only_looks=False, whole=True, group="lint"),
+            environment=NODE, only_looks=False, group="lint"),
     Checker("prettier", "node", ("package.json",), "node_modules", "prettier", SCRIPTS, "{program} --check {paths}",
             findings.prettier, ("{program} --write --ignore-unknown {paths}",), environment=NODE, group="lint"),
     Checker("tsc", "node", ("tsconfig.json",), "node_modules", "tsc", (".ts", ".tsx", ".mts", ".cts", ".vue"),
-            "{program} --noEmit --pretty false", findings.tsc, codes=(0, 1, 2), environment=NODE, whole=True),
+            "{program} --noEmit --pretty false", findings.tsc, codes=(0, 1, 2), environment=NODE),
     Checker("clippy", "rust", ("Cargo.toml",), "program", "cargo-clippy", (".rs",),
             "cargo clippy --color=never --all-targets --quiet", findings.clippy, ("cargo fmt --all",), codes=(0, 101),
-            environment=CARGO, makes=("Cargo.lock",), whole=True),
+            environment=CARGO, makes=("Cargo.lock",)),
     Checker("go vet", "go", ("go.mod",), "program", "go", (".go",), "go vet {packages}", findings.vet,
             ("gofmt -w {paths}",), codes=(0, 1, 2)),
     Checker("rubocop", "ruby", (".rubocop.yml",), "bundle", "rubocop", (".rb",),
@@ -263,43 +265,41 @@ CHECKERS: tuple[Checker, ...] = (
     Checker("phpstan", "php", ("phpstan.neon", "phpstan.neon.dist", "phpstan.dist.neon"), "vendor", "phpstan",
             (".php",), "{program} analyse --no-progress --no-ansi --error-format=raw {paths}", findings.lines),
     Checker("make lint", LAST, (r"GNUmakefile:^lint\s*::?(?!=)", r"makefile:^lint\s*::?(?!=)",
-            r"Makefile:^lint\s*::?(?!=)"), "path", "make", SOURCE, "make lint", findings.lines, codes=(0, 1, 2),
-            only_looks=False, whole=True),
-    Checker("just lint", LAST, (r"justfile:^@?lint\b[^\n:=]*:(?!=)", r"Justfile:^@?lint\b[^\n:=]*:(?!=)"), "path",
-            "just", SOURCE, "just lint", findings.lines, codes=ANY_CODE, only_looks=False, whole=True),
-    Checker("task lint", LAST, (r"Taskfile.yml:^ +lint:", r"Taskfile.yaml:^ +lint:"), "path", "task", SOURCE,
-            "task lint", findings.lines, codes=ANY_CODE, only_looks=False, whole=True),
+            r"Makefile:^lint\s*::?(?!=)"), "program", "make", SOURCE, "make lint", findings.lines, codes=(0, 1, 2),
+            only_looks=False),
+    Checker("just lint", LAST, (r"justfile:^@?lint\b[^\n:=]*:(?!=)", r"Justfile:^@?lint\b[^\n:=]*:(?!=)"), "program",
+            "just", SOURCE, "just lint", findings.lines, codes=ANY_CODE, only_looks=False),
+    Checker("task lint", LAST, (r"Taskfile.yml:^ +lint:", r"Taskfile.yaml:^ +lint:"), "program", "task", SOURCE,
+            "task lint", findings.lines, codes=ANY_CODE, only_looks=False),
 )  # fmt: skip
 
 _PYPI = ("pypi.org", "files.pythonhosted.org")
 _NPM = ("registry.npmjs.org",)
 
 KEEPERS: tuple[Keeper, ...] = (
-    Keeper("uv", "python", ("pyproject.toml",), ("uv.lock",), "uv sync{where}", "uv sync{where}", _PYPI,
-           says=r"^\[tool\.uv\b|^\[dependency-groups\]", add="uv add --dev {tool}",
+    Keeper("uv", "python", ("pyproject.toml",), ("uv.lock",), "uv sync {where}", "uv sync {where}", _PYPI,
+           says=r"^\[tool\.uv\b|^\[dependency-groups\]",
            members=r"pyproject.toml:^\[tool\.uv\.workspace\]"),
     Keeper("poetry", "python", ("pyproject.toml",), ("poetry.lock",), "poetry install", "poetry install",
-           _PYPI, says=r"^\[tool\.poetry\]", add="poetry add --group dev {tool}"),
+           _PYPI, says=r"^\[tool\.poetry\]"),
     Keeper("pdm", "python", ("pyproject.toml",), ("pdm.lock",), "pdm sync -d", "pdm install -d", _PYPI,
-           says=r"^\[tool\.pdm\b", add="pdm add -d {tool}"),
-    Keeper("pipenv", "python", ("Pipfile",), ("Pipfile.lock",), "pipenv install --dev", "pipenv install --dev", _PYPI,
-           add="pipenv install --dev {tool}"),
+           says=r"^\[tool\.pdm\b"),
+    Keeper("pipenv", "python", ("Pipfile",), ("Pipfile.lock",), "pipenv install --dev", "pipenv install --dev", _PYPI),
     Keeper("pip", "python", ("pyproject.toml", "setup.py", "requirements*.txt", "test_*.py", "tests/test_*.py"), (), "",
            "", _PYPI),
     Keeper("pnpm", "node", ("package.json",), ("pnpm-lock.yaml",), "pnpm install --frozen-lockfile",
-           "pnpm install", _NPM, says=r'"packageManager\s*:\s*"pnpm@', add="pnpm add -D {tool}",
+           "pnpm install", _NPM, says=r'"packageManager"\s*:\s*"pnpm@',
            folders=("node_modules",),
            members="pnpm-workspace.yaml:"),
-    Keeper("yarn", "node", ("package.json",), ("yarn.lock",), "yarn install --frozen-lockfile",
-           "yarn install", ("registry.yarnpkg.com", *_NPM), says=r'"packageManager"\s*:\s*"yarn@',
-           add="yarn add -D {tool}", folders=("node_modules", ".pnp.cjs"),
+    Keeper("yarn", "node", ("package.json",), ("yarn.lock",), "yarn install --frozen-lockfile", "yarn install",
+           ("registry.yarnpkg.com", *_NPM), says=r'"packageManager"\s*:\s*"yarn@', folders=("node_modules", ".pnp.cjs"),
            members='package.json:"workspaces"'),
     Keeper("bun", "node", ("package.json",), ("bun.lock", "bun.lockb"), "bun install --frozen-lockfile",
-           "bun install", _NPM, says=r'"packageManager"\s*:\s*"bun@', add="bun add -d {tool}",
+           "bun install", _NPM, says=r'"packageManager"\s*:\s*"bun@',
            folders=("node_modules",),
            members='package.json:"workspaces"'),
     Keeper("npm", "node", ("package.json",), ("package-lock.json", "npm-shrinkwrap.json"), "npm ci", "npm install",
-           _NPM, add="npm install -D {tool}", folders=("node_modules",),
+           _NPM, folders=("node_modules",),
            members='package.json:"workspaces"'),
     Keeper("cargo", "rust", ("Cargo.toml",), ("Cargo.lock",), "cargo fetch --locked", "cargo fetch",
            ("index.crates.io", "static.crates.io"),
@@ -313,10 +313,10 @@ KEEPERS: tuple[Keeper, ...] = (
            ("repo.maven.apache.org",),
            members="pom.xml:<modules>"),
     Keeper("bundler", "ruby", ("Gemfile",), ("Gemfile.lock",), "bundle install", "bundle install",
-           ("rubygems.org", "index.rubygems.org"), add="bundle add {tool} --group development"),
+           ("rubygems.org", "index.rubygems.org")),
     Keeper("composer", "php", ("composer.json",), ("composer.lock",), "composer install --no-interaction --no-scripts",
            "composer install --no-interaction --no-scripts",
-           ("repo.packagist.org", "api.github.com", "codeload.github.com"), add="composer require --dev {tool}",
+           ("repo.packagist.org", "api.github.com", "codeload.github.com"),
            folders=("vendor",)),
     Keeper("mix", "elixir", ("mix.exs",), ("mix.lock",), "mix deps.get", "mix deps.get", ("repo.hex.pm", "hex.pm"),
            members="mix.exs:apps_path"),

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.prediction.habits import CHANNEL_FROM, WORDS, Habits, shrunk
-from engine.prediction.query import Query
+from engine.feedback.habits import CHANNEL_FROM, WORDS, Habits, shrunk
+from engine.feedback.query import Query
 from engine.values import PartOfDay, PastDecision
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)

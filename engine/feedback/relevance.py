@@ -15,7 +15,7 @@ from zlib import crc32
 
 import numpy
 
-from engine.prediction.query import Seen
+from engine.feedback.query import Seen
 from engine.values import prompt_words
 
 HASHED = 256

@@ -19,10 +19,10 @@ from typing import Any
 import numpy
 
 from engine.calibration import Calibration, logit
-from engine.prediction.belief import Belief
-from engine.prediction.habits import SAID, Habits, levels, places, subjects, times
-from engine.prediction.neighbours import Neighbours
-from engine.prediction.query import NAMES, TOLD, Query, unpacked
+from engine.feedback.belief import Belief
+from engine.feedback.habits import SAID, Habits, levels, places, subjects, times
+from engine.feedback.neighbours import Neighbours
+from engine.feedback.query import NAMES, TOLD, Query, unpacked
 from engine.values import PastDecision
 
 FORMAT = 4

@@ -11,16 +11,18 @@ import sqlalchemy
 from sqlalchemy import Column, LargeBinary
 from sqlmodel import Field, col, select
 
-from engine.prediction.twin import STORED_KEPT
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Refusal
 
 if TYPE_CHECKING:
-    from engine.prediction.learner import Learner
+    from engine.feedback.learner import Learner
 
 log = logging.getLogger(__name__)
+
+KEPT = 4
+"""So many of the newest states are kept."""
 
 
 class TwinState(Row, table=True):
@@ -42,7 +44,7 @@ class TwinStates:
         self._database = database
 
     def newest(self, below: int | None = None) -> Learner | None:
-        from engine.prediction.learner import FORMAT, Learner
+        from engine.feedback.learner import FORMAT, Learner
 
         query = select(TwinState).where(col(TwinState.format) == FORMAT).order_by(col(TwinState.upto).desc())
         if below is not None:
@@ -56,7 +58,7 @@ class TwinStates:
         return None
 
     def keep(self, learner: Learner) -> None:
-        from engine.prediction.learner import FORMAT
+        from engine.feedback.learner import FORMAT
 
         upto, learnt, packed = learner.upto, learner.learnt, learner.packed()
 
@@ -64,7 +66,7 @@ class TwinStates:
             tx.session.merge(TwinState(upto=upto, learnt=learnt, format=FORMAT, made_at=tx.now, state=packed))
             tx.session.flush()
             kept = select(col(TwinState.upto)).where(col(TwinState.format) == FORMAT)
-            newest = kept.order_by(col(TwinState.upto).desc()).limit(STORED_KEPT)
+            newest = kept.order_by(col(TwinState.upto).desc()).limit(KEPT)
             tx.session.execute(sqlalchemy.delete(TwinState).where(col(TwinState.upto).not_in(newest)))
 
         self._submit(work)

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 import numpy
 
-from engine.prediction.habits import shrunk
-from engine.prediction.query import MEANING, Seen
-from engine.prediction.relevance import HASHED, hashed
+from engine.feedback.habits import shrunk
+from engine.feedback.query import MEANING, Seen
+from engine.feedback.relevance import HASHED, hashed
 from engine.values import PastDecision
 
 AMONG, NEAREST, SIMILAR_FROM = 512, 20, 0.4

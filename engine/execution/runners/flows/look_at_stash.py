@@ -1,0 +1,76 @@
+"""What is in a stash, and whether it still applies."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, Field
+
+from engine.execution.runners.flow import FlowResult, Job, Place
+from engine.execution.runners.flows.common import Parameters, Revision, clean, count, home_git, listed, tidy
+from engine.inspection.operation import conflicted
+from engine.inspection.stashes import Stash, read_stashes
+
+TOLD = 20
+"""So many files of a stash are named."""
+
+
+class LookAtStashParameters(Parameters):
+    """Which stashes."""
+
+    stashes: list[Revision] = Field(min_length=1, max_length=10, description="the stashes, as ids of their commits")
+
+
+class LookAtStash:
+    """Each stash is applied to HEAD in a throw-away worktree; the stashes stay as they are."""
+
+    name: ClassVar = "look_at_stash"
+    title: ClassVar = "Look at stashes"
+    place: ClassVar = Place.WORKTREE
+    parameters: ClassVar[type[BaseModel]] = LookAtStashParameters
+
+    def describe(self, parameters: LookAtStashParameters) -> str:
+        return f"Look at {count(len(parameters.stashes), 'old stash', 'old stashes')}: does it still apply?"
+
+    def run(self, job: Job) -> FlowResult:
+        git = home_git(job)
+        asked = dict.fromkeys(job.parameters.stashes)
+        there = [stash for stash in read_stashes(git) if stash.commit in asked]
+        head = git.text("rev-parse", "HEAD")
+        if not there:
+            return FlowResult("None of these stashes is there any more")
+        states = {stash.name: self._look(job, stash, head) for stash in there}
+        tidy(job, head)
+        gone = [stash for stash in there if states[stash.name] == "in HEAD already"]
+        if gone:
+            # Dropping one renumbers those above it: the highest number goes first.
+            commands = " && ".join(f"git stash drop {stash.name}" for stash in reversed(gone))
+            job.say(f"To drop what HEAD has already: `{commands}`")
+        told = "; ".join(f"{stash.name} ({clean(stash.words)[:40]}): {states[stash.name]}" for stash in there)
+        return FlowResult(told, facts={"stashes": states})
+
+    def _look(self, job: Job, stash: Stash, head: str) -> str:
+        where = f"on {clean(stash.branch)}" if stash.branch else "on a detached HEAD"
+        job.say(f"{stash.name} of {stash.at:%F}, {where}: {clean(stash.words)}")
+        for path in stash.files[:TOLD]:
+            job.say(f"  {clean(path)}")
+        if len(stash.files) > TOLD:
+            job.say(f"  and {len(stash.files) - TOLD} more")
+        tidy(job, head)
+        done = job.git.run("stash", "apply", "--quiet", stash.commit, allowed=(0, 1, 128))
+        conflicts = list(conflicted(job.git))
+        # New files that HEAD has by now keep git from applying the rest; what they say is compared by git itself.
+        if conflicts:
+            state = f"conflicts in {listed(conflicts, 3)}"
+        elif done.returncode:
+            said = clean(done.stderr.decode(errors="replace"))
+            state = "does not apply: " + (
+                "files that it would add are there already" if "already exists" in said else said[-200:]
+            )
+        elif not job.git.text("status", "--porcelain", "--untracked-files=all"):
+            state = "in HEAD already"
+        else:
+            state = "still applies"
+        job.say(f"  {state}")
+        job.say(f"  To apply: `git stash apply {stash.name}`; to drop: `git stash drop {stash.name}`")
+        return state

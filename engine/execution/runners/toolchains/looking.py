@@ -1,0 +1,409 @@
+"""Looking at one folder: which tools of the table it has, and what installs its packages. Nothing of it is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from engine.execution.own_environment import which
+from engine.execution.runners.toolchains import python
+from engine.execution.runners.toolchains.bound import Linter, Toolchain, Words, filled
+from engine.execution.runners.toolchains.shapes import read
+from engine.execution.runners.toolchains.table import CHECKERS, KEEPERS, LAST, TESTERS, Checker, Keeper, Tester
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """What installs a project's packages. `folder`, `manifest` and `lock` are paths from the top of the repository
+    (`folder` "" is the top; `lock` "" where there is none); `commands` are run in `folder`, one after the other.
+    `installed` is False when it can be seen that they are not there. `hosts` are what it needs of the network."""
+
+    keeper: str
+    kind: str
+    folder: str
+    manifest: str
+    lock: str
+    commands: tuple[tuple[str, ...], ...]
+    hosts: tuple[str, ...]
+    installed: bool = True
+
+    @property
+    def install(self) -> str:
+        """The command as the operator would type it in `folder`."""
+        return " && ".join(shlex.join(command) for command in self.commands)
+
+
+@dataclass
+class Place:
+    """One folder that is looked at. `root` is the top of the files, `top` that of the operator's repository, in which
+    the tools are; `asked` remembers what interpreters said, for one look at a repository."""
+
+    folder: Path
+    workspace: Path
+    root: Path
+    top: Path
+    asked: dict[Path, bool] = field(default_factory=dict)
+    looked: list[str] = field(default_factory=list)
+    missing: list[tuple[str, str]] = field(default_factory=list)  # the kind, and what was not there
+    _texts: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The files and links of the folder itself."""
+        try:
+            with os.scandir(self.folder) as entries:
+                return frozenset(entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
+        except OSError:
+            return frozenset()
+
+    def above(self, folder: Path) -> Place:
+        """Another folder of the same repository, one above this."""
+        workspace = self.top / folder.relative_to(self.root) if folder.is_relative_to(self.root) else folder
+        return Place(folder, workspace, self.root, self.top, self.asked)
+
+    def files(self, patterns: Sequence[str]) -> list[str]:
+        """The files that are there of those named; `*` stands for anything but `/`."""
+        found: list[str] = []
+        for pattern in patterns:
+            if "/" in pattern:
+                found += [str(file.relative_to(self.folder)) for file in sorted(self.folder.glob(pattern))]
+            elif "*" in pattern:
+                found += sorted(name for name in self.names if fnmatch(name, pattern))
+            elif pattern in self.names:
+                found.append(pattern)
+        return found
+
+    def text(self, name: str) -> str:
+        """What is in a file of the folder, "" when it cannot be read."""
+        if name not in self._texts:
+            self._texts[name] = read(self.folder / name)
+        return self._texts[name]
+
+    def says(self, files: Sequence[str], pattern: str) -> re.Match[str] | None:
+        """Where one of `files` says what `pattern` asks for."""
+        found = (re.search(pattern, self.text(name), re.MULTILINE) for name in files[:20])
+        return next((match for match in found if match is not None), None)
+
+    @cached_property
+    def interpreters(self) -> list[tuple[str, Path]]:
+        found = python.interpreters(self.workspace, self.top)
+        if self.folder != self.workspace:  # a worktree that was prepared has an environment of its own
+            own = self.folder / ".venv" / "bin" / "python"
+            found = [*([(".venv of the worktree", own)] if own.exists() else []), *found]
+        return found
+
+    @cached_property
+    def scripts(self) -> dict[str, str]:
+        """The scripts of package.json; {} when it cannot be read, npm will say why in its own words."""
+        try:
+            scripts = json.loads(self.text("package.json")).get("scripts", {})
+            return {str(name): str(script) for name, script in scripts.items()}
+        except (ValueError, AttributeError):
+            return {}
+
+    def has_pytest(self, where: str, interpreter: Path) -> bool:
+        if interpreter not in self.asked:
+            self.asked[interpreter] = python.has_pytest(interpreter, operators=where.endswith(" on the PATH"))
+        return self.asked[interpreter]
+
+    def program(self, name: str, *, own: Iterable[Path] = ()) -> str | None:
+        """A program of one of the folders `own`, else the operator's."""
+        here = next((str(folder / name) for folder in own if os.access(folder / name, os.X_OK)), None)
+        return here or which(name, project=self.top)
+
+
+Found = Callable[[Place, Any, Sequence[str]], dict[str, tuple[str, ...]] | None]
+
+
+def _module(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    for where, interpreter in place.interpreters:
+        place.looked.append(f"{row.program} in {where}")
+        if place.has_pytest(where, interpreter):
+            return {"python": (str(interpreter),)}
+    place.missing.append((row.kind, "pytest"))
+    return None
+
+
+def _unittest(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    """Only where nothing says that the project wants pytest."""
+    wants = place.says(
+        place.files(("pyproject.toml", "setup.cfg", "tox.ini", "Pipfile", "requirements*.txt")), "pytest"
+    )
+    if wants or place.says(files, r"^\s*(?:import|from) pytest\b") or not place.interpreters:
+        return None
+    start = next((name for name in ("tests", "test") if any(file.startswith(f"{name}/") for file in files)), ".")
+    inside = start != "." and (place.folder / start / "__init__.py").is_file()
+    return {"python": (str(place.interpreters[0][1]),), "start": ("." if inside else start,)}
+
+
+def _program(place: Place, row: Tester | Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    bins = [interpreter.parent for where, interpreter in place.interpreters] if row.kind == "python" else []
+    found = place.program(row.program, own=bins)
+    return _seen(place, row, found)
+
+
+def _seen(place: Place, row: Tester | Checker, found: str | None) -> dict[str, tuple[str, ...]] | None:
+    if isinstance(row, Tester):
+        place.looked.append(f"{row.program} on the PATH")
+        if found is None:
+            place.missing.append((row.kind, row.program))
+    return None if found is None else {"program": (found,)}
+
+
+def _wrapper(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    """gradlew or mvnw, which the project brings along; it runs in the sandbox like everything else of it."""
+    name = {"gradle": "gradlew", "mvn": "mvnw"}[row.program]
+    for above in python.upwards(place.workspace, place.top):
+        if os.access(above / name, os.X_OK):
+            return {"program": (os.path.relpath(above / name, place.workspace).replace(name, f"./{name}", 1),)}
+    return _seen(place, row, place.program(row.program))
+
+
+def _bundle(place: Place, row: Tester | Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    if "Gemfile" in place.names and row.program in place.text("Gemfile") and place.program("bundle"):
+        return {"program": ("bundle", "exec", row.program)}
+    return _seen(place, row, place.program(row.program))
+
+
+def _vendor(place: Place, row: Tester | Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    return _seen(place, row, place.program(row.program, own=[place.workspace / "vendor" / "bin"]))
+
+
+def _script(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    """The script `test` of package.json, when it is this row's runner and nothing more; the row without a program
+    takes any other. What `npm init` writes into it is no test."""
+    script = place.scripts.get("test", "")
+    if not script or "no test specified" in script:
+        place.looked.append("a test script in package.json")
+        return None
+    rest = _runner(script, row.program)
+    if rest is None:
+        return None
+    manager = _manager_of(place)
+    if not place.program(manager):
+        place.looked.append(f"{manager} on the PATH")
+        place.missing.append((row.kind, manager))
+        return None
+    return {**_manager(manager), "script": tuple(rest)}
+
+
+def _runner(script: str, runner: str) -> list[str] | None:
+    """The words of a script after its runner; None when it is another, or more than that runner."""
+    if not runner:
+        return [script]
+    try:
+        words = shlex.split(script)
+    except ValueError:
+        return None
+    begin = runner.split()
+    alone = not any(sign in script for sign in ("&&", "||", ";", "|"))
+    return words[len(begin) :] if alone and words[: len(begin)] == begin else None
+
+
+def _manager_of(place: Place) -> str:
+    """Which of npm, pnpm, yarn and bun a package is kept with: by its lock file, or by that of a folder above it."""
+    packages = packages_of(place)
+    return next((one.keeper for one in packages if one.kind == "node"), "npm")
+
+
+def _manager(name: str) -> dict[str, tuple[str, ...]]:
+    run = {"npm": ("npm", "run", "--silent"), "pnpm": ("pnpm", "--silent", "run")}.get(name, (name, "run"))
+    return {"run": run, "--": ("--",) if name == "npm" else ()}
+
+
+def _target(place: Place, row: Tester, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    match = place.says(files, row.says)
+    words = _seen(place, row, place.program(row.program))
+    return None if match is None or words is None else {**words, "target": (match["target"],)}
+
+
+def _bins(place: Place) -> list[Path]:
+    """The programs of the project's own Python environments."""
+    places = [interpreter for where, interpreter in place.interpreters if not where.endswith(" on the PATH")]
+    return [interpreter.parent for interpreter in places if (interpreter.parent.parent / "pyvenv.cfg").exists()]
+
+
+def _first(folders: Iterable[Path], name: str) -> str | None:
+    return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), None)
+
+
+def _node_bins(place: Place) -> list[Path]:
+    return [above / "node_modules" / ".bin" for above in python.upwards(place.workspace, place.top)]
+
+
+def _environment(place: Place, row: Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    """A program of the project's Python environment; the operator's only where the project is configured for it."""
+    bins = _bins(place)
+    return _seen(place, row, place.program(row.program, own=bins) if files else _first(bins, row.program))
+
+
+def _node_module(place: Place, row: Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    return _seen(place, row, _first(_node_bins(place), row.program))
+
+
+def _lint_script(place: Place, row: Checker, files: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    return _manager(_manager_of(place)) if "lint" in place.scripts else None
+
+
+FIND: Mapping[str, Found] = {
+    "module": _module, "unittest": _unittest, "program": _program, "wrapper": _wrapper, "bundle": _bundle,
+    "vendor": _vendor, "script": _script, "target": _target, "environment": _environment,
+    "node_modules": _node_module, "lint script": _lint_script,
+}  # fmt: skip
+"""How a tool is looked for, by the word in the table."""
+
+
+def tools_of(place: Place) -> tuple[Toolchain, ...]:
+    """One tool for each language of the folder, in the order of the table; make and the like only when no other."""
+    found: dict[str, Toolchain] = {}
+    for row in TESTERS:
+        files = [] if row.kind in found or (row.kind == LAST and found) else place.files(row.manifests)
+        if not files:
+            continue
+        if row.says and not place.says(files, row.says):
+            if row.kind == LAST:
+                place.looked.append(f"a target `test` or `check` in the {files[0]}")
+            continue
+        words = FIND[row.found](place, row, files)
+        if words is None:
+            continue
+        if row.kind == "rust":
+            words["workspace"] = ("--workspace",) if place.says(files, r"^\[workspace\]") else ()
+        found[row.kind] = Toolchain(
+            row, place.folder, place.workspace, place.top, _title(row, words), tuple(words.items())
+        )
+    return tuple(found.values())
+
+
+def _title(row: Tester, words: Words) -> str:
+    if row.found == "script" and not row.title:
+        return f"{words['run'][0]} test"
+    return f"{row.program} {words['target'][0]}" if row.found == "target" else row.title or row.program
+
+
+def linters_of(place: Place) -> tuple[Linter, ...]:
+    """Every linter and type checker that the project uses and that is installed; of those that do the same the first,
+    and a lint target of a Makefile only when there is no other."""
+    found: list[Linter] = []
+    python_here = bool(place.files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
+    chosen = {row.name for row in CHECKERS if row.optional and _configured(place, row)}
+    for row in CHECKERS:
+        alike = [one for one in found if row.group and (one.row.kind, one.row.group) == (row.kind, row.group)]
+        if alike or (row.kind == LAST and found) or (row.kind == "python" and not python_here):
+            continue
+        configured = _configured(place, row)
+        if not configured and not (row.optional and not chosen):
+            continue
+        words = FIND[row.found](place, row, ["configured"] if configured else [])
+        if words is not None:
+            words |= _formatter(place, row, words)
+            found.append(Linter(row, place.folder, place.workspace, tuple(words.items())))
+    return tuple(found)
+
+
+def _configured(place: Place, row: Checker) -> bool:
+    """Whether a file shows it, here or, for a tool that looks upwards itself, in a folder above."""
+    for one in row.configured:
+        name, _, pattern = one.partition(":")
+        for folder in python.upwards(place.folder, place.root) if row.inherits else [place.folder]:
+            here = place if folder == place.folder else place.above(folder)
+            files = here.files((name,))
+            if files and (not pattern or here.says(files, pattern)):
+                return True
+    return False
+
+
+def _formatter(place: Place, row: Checker, words: Words) -> dict[str, tuple[str, ...]]:
+    """prettier, or the script `format`; black where the project formats with it, else ruff where it lints with that."""
+    if row.kind == "node":
+        prettier = _first(_node_bins(place), "prettier")
+        return {"prettier": (prettier,)} if prettier else {"format": ()} if "format" in place.scripts else {}
+    if row.kind != "python":
+        return {}
+    if place.says(place.files(("pyproject.toml",)), r"^\[tool\.black\b") and (
+        black := place.program("black", own=_bins(place))
+    ):
+        return {"formatter": (black, "--quiet")}
+    return {"formatter": (*words["program"], "format", "--force-exclude")} if row.name == "ruff" else {}
+
+
+def packages_of(place: Place) -> tuple[Packages, ...]:
+    """What installs the packages of each language of a folder: by the nearest lock file that holds for it, else by
+    what its manifest says."""
+    chosen: dict[str, Packages] = {}
+    for row in KEEPERS:
+        if row.kind not in chosen and place.files(row.manifests):
+            rows = [one for one in KEEPERS if one.kind == row.kind and place.files(one.manifests)]
+            chosen[row.kind] = _kept_by(place, rows)
+    return tuple(chosen.values())
+
+
+def _kept_by(place: Place, rows: Sequence[Keeper]) -> Packages:
+    for folder in python.upwards(place.folder, place.root):
+        here = place if folder == place.folder else place.above(folder)
+        holding = rows if here is place else [row for row in rows if _holds_members(here, row)]
+        for row in holding:
+            if locks := here.files(row.locks):
+                return _bound(here, row, locks[0])
+        if holding and here is not place:
+            return _bound(here, _said(here, holding), "")
+    return _bound(place, _said(place, rows), "")
+
+
+def _holds_members(above: Place, row: Keeper) -> bool:
+    name, _, pattern = row.members.partition(":")
+    return name in above.names and (not pattern or above.says((name,), pattern) is not None)
+
+
+def _said(place: Place, rows: Sequence[Keeper]) -> Keeper:
+    """The one that the manifest names, else the usual one."""
+    saying = [row for row in rows if row.says and place.says(place.files(row.manifests), row.says)]
+    return next(iter([*saying, *(row for row in rows if not row.says)]), rows[0])
+
+
+def _bound(place: Place, row: Keeper, lock: str) -> Packages:
+    folder = "" if place.folder == place.root else place.folder.relative_to(place.root).as_posix()
+    manifest = next(iter(place.files(row.manifests)), "")
+
+    def told(name: str) -> str:
+        return f"{folder}/{name}" if folder and name else name
+
+    commands = _pip(place) if row.name == "pip" else _install(place, row, lock)
+    return Packages(row.name, row.kind, folder, told(manifest), told(lock), commands, row.hosts, _installed(place, row))
+
+
+def _install(place: Place, row: Keeper, lock: str) -> tuple[tuple[str, ...], ...]:
+    wrapper = next((f"./{name}" for name in ("gradlew", "mvnw") if name in place.names), "")
+    words = {
+        "where": tuple(python.where_listed(place.folder).split()) if row.name == "uv" else (),
+        "wrapper": (wrapper or ("gradle" if row.name == "gradle" else "mvn"),),
+    }
+    if row.name == "yarn" and lock and ".yarnrc.yml" in place.names:  # yarn 2 and later name it anew
+        return (("yarn", "install", "--immutable"),)
+    command = filled(row.install if lock else row.unlocked, words)
+    return (command,) if command else ()
+
+
+def _pip(place: Place) -> tuple[tuple[str, ...], ...]:
+    own = next((name for name in python.ENVIRONMENTS if (place.workspace / name / "bin" / "pip").exists()), "")
+    needs = [word for need in python.pip_needs(place.folder) for word in need.split(" ", 1)]
+    install = (f"{own or '.venv'}/bin/pip", "install", "pytest", *needs)
+    return (install,) if own else (("python3", "-m", "venv", ".venv"), install)
+
+
+def _installed(place: Place, row: Keeper) -> bool:
+    if row.kind == "python":
+        return any(not where.endswith(" on the PATH") for where, _ in place.interpreters)
+    if row.kind == "node" and not re.search(
+        r'"(?:dev|optional)?[dD]ependencies"\s*:\s*\{\s*"', place.text("package.json")
+    ):
+        return True
+    return not row.folders or any((place.workspace / name).exists() for name in row.folders)

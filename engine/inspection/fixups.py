@@ -1,0 +1,63 @@
+"""`fixup!`, `squash!` and `amend!` commits that still wait to be folded into the commits that they mend."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from engine.git import Git
+from engine.inspection.state import GitState
+from engine.inspection.status import instant, parts
+
+FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
+MOST: Final = 200
+"""So many commits that are not pushed are looked through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixups:
+    """`subjects` of the fixup commits, the newest first, and the subjects they name (`targets`). `onto`: the parent of
+    the oldest commit that changes, "" when that is the very first. `at`: when the oldest fixup was committed."""
+
+    subjects: tuple[str, ...]
+    targets: tuple[str, ...]
+    onto: str
+    at: datetime
+
+
+def read_fixups(git: Git, state: GitState) -> Fixups | None:
+    """Those of HEAD that no remote branch has, nor the base when another branch is checked out; None when there are
+    none, or when what they mend is pushed already. Commits before a merge are left alone. Raises `GitError`."""
+    without = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
+    out = git.output(
+        "log", f"-n{MOST}", "-z", "--no-show-signature", "--format=%H%n%P%n%ct%n%s", state.head,
+        "--not", "--remotes", *without,
+    )  # fmt: skip
+    own = []
+    for record in parts(out):
+        commit, parents, seconds, subject = record.split("\n", 3)
+        if len(parents.split()) > 1:
+            break
+        own.append((commit, parents, instant(seconds), subject))
+    found: list[tuple[datetime, str, str]] = []
+    oldest = -1
+    for number, (_, _, at, subject) in enumerate(own):
+        if not FIXUP.match(subject):
+            continue
+        wanted = FIXUP.sub("", subject, count=1)
+        match = next((older for older in range(number + 1, len(own)) if _is_meant(wanted, own[older])), None)
+        if match is not None:
+            found.append((at, subject, own[match][3]))
+            oldest = max(oldest, match)
+    if not found:
+        return None
+    subjects = tuple(one[1] for one in found)
+    return Fixups(subjects, tuple(dict.fromkeys(one[2] for one in found)), own[oldest][1], min(one[0] for one in found))
+
+
+def _is_meant(wanted: str, commit: tuple[str, str, datetime, str]) -> bool:
+    """As git finds it: by the subject, its beginning, or the id."""
+    own = FIXUP.match(commit[3])
+    return not own and (commit[3].startswith(wanted) or (len(wanted) >= 7 and commit[0].startswith(wanted)))

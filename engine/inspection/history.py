@@ -1,0 +1,66 @@
+"""What past commits changed: who asks for habits of a project (what changes together, how often it is released) reads
+it here, once, and works on the values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.git import Git
+
+MOST_COMMITS = 3_000
+"""So many of the newest commits are read. What is older says little about the habits of today."""
+
+_HEADER = "\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One commit: `at` in seconds since 1970 (committed), how many parents it has, and the files in which it differs
+    from its only parent, sorted. A merge has no files of its own. `gone`: those of `files` that it deleted. `tags` are
+    the names of the tags on it."""
+
+    id: str
+    at: int
+    parents: int
+    subject: str
+    files: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+def read_history(git: Git, head: str = "HEAD", most: int = MOST_COMMITS) -> tuple[Change, ...]:
+    """The newest `most` commits of `head`, oldest first. A file that was renamed is one that is gone and a new one.
+    Raises `GitError`, also where there is no commit yet."""
+    tagged: dict[str, list[str]] = {}
+    refs = git.text("for-each-ref", "--format=%(objectname) %(*objectname) %(refname)", "refs/tags")
+    for line in refs.splitlines():
+        tip, peeled, name = line.split(" ", 2)
+        tagged.setdefault(peeled or tip, []).append(name.removeprefix("refs/tags/"))
+    out = git.output(
+        "log", "-z", f"-n{most}", "--no-renames", "--name-status", "--no-show-signature",
+        f"--format={_HEADER}%H%x00%ct%x00%P%x00%s", head, "--",
+    )  # fmt: skip
+    words = iter(out.decode(errors="surrogateescape").split("\0"))
+    return tuple(reversed(list(_changes(words, tagged))))
+
+
+def _changes(words: Iterator[str], tagged: dict[str, list[str]]) -> Iterator[Change]:
+    """The commits in what git printed: four words a commit, then two a file: what was done to it, and its path."""
+    word = next(words, "")
+    while word.startswith(_HEADER):
+        commit = word.removeprefix(_HEADER)
+        at, parents, subject = next(words), next(words), next(words)
+        files, gone = [], []
+        for word in words:
+            if word.startswith(_HEADER):
+                break
+            if status := word.strip():  # the first one of a commit stands on a line of its own
+                files.append(next(words))
+                gone += files[-1:] if status == "D" else []
+        else:
+            word = ""
+        yield Change(
+            commit, int(at), len(parents.split()), subject,
+            tuple(sorted(files)), tuple(sorted(gone)), tuple(tagged.get(commit, ())),
+        )  # fmt: skip

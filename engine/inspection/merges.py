@@ -1,0 +1,112 @@
+"""Merges tried in git's own memory: which files would conflict. No file, branch or object of the repository changes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import combinations
+from pathlib import Path
+from typing import Final
+
+from engine.git import Git, GitError
+from engine.inspection.state import Branch, GitState
+
+ALIVE: Final = timedelta(days=90)
+"""A branch counts as being worked on when its last commit is at most so much older than the newest of any branch."""
+
+COMPARED: Final = 5  # branches that are tried with each other: at most ten pairs
+MOST_COLLIDING: Final = 4  # branches that one forecast is about
+SECONDS: Final = 5.0  # until one merge that takes longer is given up
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A merge that is due: `source` into the branch that is checked out. `lacking` commits are only in `source`, `own`
+    only here. `files` would conflict; None when git could not tell."""
+
+    source: str
+    tip: str
+    lacking: int
+    own: int
+    files: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """Two branches that change the same lines of `files`."""
+
+    one: Branch
+    other: Branch
+    files: tuple[str, ...]
+
+
+def objects_aside(git: Git, folder: Path) -> dict[str, str]:
+    """The environment in which what git writes goes to `folder`/objects, not into the repository."""
+    own = folder / "objects"
+    own.mkdir(exist_ok=True)
+    # git reads a path in this variable as C-quoted when it begins with a quote; `:` would part it otherwise.
+    quoted = str(git.repository.common / "objects").replace("\\", "\\\\").replace('"', '\\"')
+    return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+
+
+def merge_trees(git: Git, ours: str, theirs: str, aside: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The tree of merging `theirs` into `ours`, and the files in conflict, which it holds with git's marks; none when
+    the merge is clean. Raises `GitError`, also when the two have no common history."""
+    done = git.run(
+        "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs,
+        environment=aside, allowed=(0, 1),
+    )  # fmt: skip
+    tree, *names = done.stdout.decode(errors="surrogateescape").removesuffix("\0").split("\0")
+    return tree, tuple(dict.fromkeys(names)) if done.returncode else ()
+
+
+def try_merge(workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None:
+    """Files that would conflict, None when git cannot tell within `SECONDS`."""
+    git = Git(workspace, timeout=SECONDS)
+    with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
+        try:
+            return merge_trees(git, ours, theirs, objects_aside(git, Path(folder)))[1]
+        except GitError:
+            return None
+
+
+def adds_nothing(git: Git, onto: str, other: str, aside: Mapping[str, str]) -> bool:
+    """Whether `onto` has all that `other` did, be it as other commits: merging it would change nothing. False where
+    that cannot be told."""
+    try:
+        tree, conflicts = merge_trees(git, onto, other, aside)
+        return not conflicts and tree == git.text("rev-parse", f"{onto}^{{tree}}")
+    except GitError:
+        return False
+
+
+def try_whether_it_adds(workspace: Path, onto: str, other: str) -> bool:
+    """Whether a merge of `other` would change anything in `onto`; True where that cannot be told within `SECONDS`."""
+    git = Git(workspace, timeout=SECONDS)
+    with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
+        return not adds_nothing(git, onto, other, objects_aside(git, Path(folder)))
+
+
+def due_merges(state: GitState) -> list[Merge]:
+    """What the branch that is checked out lacks while it has commits of its own: of its base, and of its upstream."""
+    if not state.branch or state.operation:
+        return []
+    due = []
+    if state.behind_base and state.ahead_of_base and state.base_name != state.branch:
+        due.append(Merge(state.base, state.base_tip, state.behind_base, state.ahead_of_base))
+    if state.behind and state.ahead and state.upstream_tip not in (one.tip for one in due):
+        due.append(Merge(state.upstream, state.upstream_tip, state.behind, state.ahead))
+    return due
+
+
+def compared(state: GitState) -> list[tuple[Branch, Branch]]:
+    """The pairs of open branches worth trying: the newest that are worked on, one of the two a local one."""
+    if state.operation or not state.base or not state.branches:
+        return []
+    newest = max(branch.at for branch in state.branches)
+    alive = [branch for branch in state.open_branches if newest - branch.at <= ALIVE]
+    alive.sort(key=lambda branch: branch.remote)  # stable: the newest first among each
+    pairs = combinations(alive[:COMPARED], 2)
+    return [(one, other) for one, other in pairs if one.tip != other.tip and not (one.remote and other.remote)]

@@ -1,0 +1,257 @@
+"""A merge, rebase, cherry-pick, revert, `git am` or bisect that was begun and not finished."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from engine.git import Git
+from engine.inspection.status import modified_at, parts
+from engine.plain_files import read_plain
+
+LARGEST: Final = 1_000_000  # bytes of a file in which git keeps the state of an operation
+MOST_LEFT: Final = 100  # commits still to apply that are named
+MOST_GOOD: Final = 20  # good revisions of a bisect that are named
+
+CONFLICT: Final = "conflict"
+"""Files in conflict without an operation: `git stash pop`, `git merge --squash` and `git checkout -m` leave it so."""
+
+_MARKS: Final = (
+    ("rebase-merge", "rebase"),
+    ("rebase-apply/applying", "am"),
+    ("rebase-apply", "rebase"),
+    ("MERGE_HEAD", "merge"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("BISECT_LOG", "bisect"),
+)
+_STATE: Final = (
+    "index", "HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "sequencer/todo", "BISECT_LOG",
+    "BISECT_TERMS", "rebase-merge/git-rebase-todo", "rebase-apply/next",
+)  # fmt: skip
+_HEADS: Final = {"merge": "MERGE_HEAD", "cherry-pick": "CHERRY_PICK_HEAD", "revert": "REVERT_HEAD"}
+_ID: Final = re.compile(r"[0-9a-f]{7,64}")
+_STEP: Final = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
+_NO_STEP: Final = re.compile(r"\s*(?:#|$|noop|(?:drop|d|break|b|exec|x|update-ref|u)\b)")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of an operation: a branch, or a short id where no branch is there, its commit and what that says."""
+
+    name: str
+    commit: str
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is unfinished. `name`: as git's command is called, or `CONFLICT`.
+
+    `ours` is what stages 2 come from (in a rebase the branch that is rebased onto, as far as it has come), `theirs`
+    what is brought in, None for a bisect and where git does not say; `base` is where they parted, "" for unknown.
+    `unmerged`: files still in conflict, `resolved`: those that were and are marked as resolved. `rebased` is the
+    branch that is rebased. `left`: commits that follow the present one, at most 100; `simple` is False when the list
+    also holds what is no commit, such as a merge.
+    For a bisect: `bad` ("" for none yet), `good`, how many revisions are `suspects`, and what the operator calls the
+    two (`terms`: bad, good).
+    """
+
+    name: str
+    ours: Side
+    theirs: Side | None = None
+    base: str = ""
+    unmerged: tuple[str, ...] = ()
+    resolved: tuple[str, ...] = ()
+    rebased: str = ""
+    left: tuple[str, ...] = ()
+    simple: bool = True
+    bad: str = ""
+    good: tuple[str, ...] = ()
+    suspects: int = 0
+    terms: tuple[str, str] = ("bad", "good")
+    begun_at: datetime | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All that are or were in conflict, sorted."""
+        return tuple(sorted({*self.unmerged, *self.resolved}))
+
+    @property
+    def go_on(self) -> str:
+        """The command that goes on once every file is marked as resolved."""
+        if self.name == CONFLICT:
+            return "git commit"
+        return f"git bisect {self.terms[1]}" if self.name == "bisect" else f"git {self.name} --continue"
+
+    @property
+    def give_up(self) -> str:
+        """The command that brings back what was before."""
+        if self.name == CONFLICT:
+            return "git reset --merge"
+        return "git bisect reset" if self.name == "bisect" else f"git {self.name} --abort"
+
+
+Stage = tuple[str, str]
+"""Mode and id of one version of a file in conflict."""
+
+
+def operation_name(folder: Path, *, conflicted: bool) -> str:
+    """What is unfinished in the repository whose `.git` is `folder`, "" for nothing. `conflicted`: whether files are
+    in conflict."""
+    found = next((name for file, name in _MARKS if (folder / file).exists()), "")
+    if not found:  # several commits to pick, the present one of them committed by hand
+        found = {"pick": "cherry-pick", "revert": "revert"}.get(_text(folder / "sequencer/todo").partition(" ")[0], "")
+    return found or (CONFLICT if conflicted else "")
+
+
+def operation_stamp(folder: Path) -> tuple[object, ...]:
+    """Changes whenever the operation in the `.git` folder `folder` does."""
+    return tuple(modified_at(folder / name) for name in _STATE)
+
+
+def read_operation(git: Git) -> Operation | None:
+    """What is unfinished, None for nothing. Asks git about eight times. Raises `GitError`."""
+    folder = git.repository.git_dir
+    unmerged = tuple(conflicted(git))
+    name = operation_name(folder, conflicted=bool(unmerged))
+    if not name:
+        return None
+    begun_at = modified_at(folder / next((mark for mark, one in _MARKS if one == name), "index"))
+    head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
+    branch = git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
+    if name == "bisect":
+        return _bisect(git, folder, head, begun_at)
+    resolved = {_path(entry) for entry in parts(git.output("ls-files", "--resolve-undo", "-z"))} - {*unmerged}
+    rebased, onto, theirs = "", "", _id(folder / _HEADS.get(name, "REBASE_HEAD"))
+    left: tuple[str, ...] = ()
+    simple = True
+    if name == "rebase":
+        state = folder / ("rebase-merge" if (folder / "rebase-merge").exists() else "rebase-apply")
+        rebased = _text(state / "head-name").removeprefix("refs/heads/")
+        onto = _id(state / "onto")
+        theirs = theirs or _id(state / "stopped-sha") or _id(state / "original-commit")
+        left, simple = _rest_of_rebase(state)
+    elif name in ("cherry-pick", "revert"):
+        left, simple = _steps(_text(folder / "sequencer/todo"))
+        left = left[1:] if theirs and left and theirs.startswith(left[0]) else left
+    elif name in ("am", CONFLICT):
+        theirs = ""
+    said = _subjects(git, [one for one in (head, onto, theirs) if one])
+    return Operation(
+        name,
+        ours=Side(_named(git, onto) if onto else branch or head[:10], head, said.get(onto or head, "")),
+        theirs=Side(_named(git, theirs) if name == "merge" else theirs[:10], theirs, said.get(theirs, ""))
+        if theirs
+        else None,
+        base=_base(git, name, head, theirs) if theirs else "",
+        unmerged=unmerged,
+        resolved=tuple(sorted(resolved)),
+        rebased=rebased,
+        left=left[:MOST_LEFT],
+        simple=simple,
+        begun_at=begun_at,
+    )
+
+
+def conflicted(git: Git) -> dict[str, dict[int, Stage]]:
+    """The files in conflict, sorted, each with the versions that there are: 1 the common one, 2 ours, 3 theirs."""
+    found: dict[str, dict[int, Stage]] = {}
+    for entry in parts(git.output("ls-files", "--unmerged", "-z")):
+        mode, oid, stage = entry.partition("\t")[0].split()
+        found.setdefault(_path(entry), {})[int(stage)] = (mode, oid)
+    return {path: found[path] for path in sorted(found)}
+
+
+def _bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Operation:
+    terms = (*_text(folder / "BISECT_TERMS").split(), "", "")
+    bad_term, good_term = terms[0] or "bad", terms[1] or "good"
+    lines = git.text("for-each-ref", "--format=%(objectname) %(refname)", "refs/bisect").splitlines()
+    marks = [(tip, name.removeprefix("refs/bisect/")) for tip, name in (line.split(" ", 1) for line in lines)]
+    bad = next((tip for tip, name in marks if name == bad_term), "")
+    good = tuple(tip for tip, name in marks if name.startswith(f"{good_term}-"))
+    suspects = int(git.text("rev-list", "--count", bad, "--not", *good)) if bad and good else 0
+    said = _subjects(git, [one for one in (head, bad, *good[:MOST_GOOD]) if one])
+    return Operation(
+        "bisect",
+        ours=Side(head[:10], head, said.get(head, "")),
+        bad=bad,
+        good=good[:MOST_GOOD],
+        suspects=suspects,
+        terms=(bad_term, good_term),
+        begun_at=begun_at,
+    )
+
+
+def _rest_of_rebase(state: Path) -> tuple[tuple[str, ...], bool]:
+    """Commits that follow the present one, and whether there is nothing else in the list."""
+    if state.name == "rebase-merge":
+        return _steps(_text(state / "git-rebase-todo"))
+    try:
+        present, last = int(_text(state / "next")), int(_text(state / "last"))
+    except ValueError:
+        return (), True
+    patches = (_text(state / f"{number:04}", cut=True) for number in range(present + 1, last + 1)[:MOST_LEFT])
+    ids = [match[1] for text in patches if (match := re.match(r"From ([0-9a-f]{40,64}) ", text))]
+    return tuple(ids), True
+
+
+def _steps(todo: str) -> tuple[tuple[str, ...], bool]:
+    ids, simple = [], True
+    for line in todo.splitlines():
+        if step := _STEP.match(line):
+            ids.append(step[1])
+        elif not _NO_STEP.match(line):
+            simple = False
+    return tuple(ids), simple
+
+
+def _base(git: Git, name: str, head: str, theirs: str) -> str:
+    if name == "merge":
+        return git.text("merge-base", head, theirs, allowed=(0, 1)).partition("\n")[0]
+    if name == "revert":
+        return theirs
+    return git.text("rev-parse", "--verify", "--quiet", f"{theirs}^", allowed=(0, 1))
+
+
+def _named(git: Git, commit: str) -> str:
+    """A branch that stands at `commit`, else its short id."""
+    names = git.text(
+        "for-each-ref", "--count=20", f"--points-at={commit}", "--format=%(refname)", "refs/heads", "refs/remotes"
+    ).splitlines()
+    short = [name.removeprefix("refs/heads/").removeprefix("refs/remotes/") for name in names]
+    return next((name for name in short if not name.endswith("/HEAD")), commit[:10])
+
+
+def _subjects(git: Git, commits: list[str]) -> dict[str, str]:
+    if not commits:
+        return {}
+    out = git.text("log", "--no-walk=unsorted", "--no-show-signature", "-z", "--format=%H %s", *dict.fromkeys(commits))
+    return dict(_pairs(out))
+
+
+def _pairs(out: str) -> Iterator[tuple[str, str]]:
+    for line in filter(None, out.split("\0")):
+        commit, _, subject = line.partition(" ")
+        yield commit, subject
+
+
+def _path(entry: str) -> str:
+    return entry.partition("\t")[2]
+
+
+def _id(file: Path) -> str:
+    """The commit that a file of git's own names, "" for none."""
+    first = _text(file).split("\n", 1)[0]
+    return first if _ID.fullmatch(first) else ""
+
+
+def _text(file: Path, *, cut: bool = False) -> str:
+    try:
+        return read_plain(file, 4096 if cut else LARGEST, cut=cut).decode(errors="replace").strip()
+    except (OSError, ValueError):
+        return ""

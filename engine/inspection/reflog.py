@@ -1,0 +1,85 @@
+"""Where HEAD and branches have been: what git's reflogs say."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from engine.git import Git
+from engine.inspection.status import instant
+
+MOST: Final = 1_000_000
+"""Bytes of the end of one reflog that are read: about 5,000 entries."""
+
+MOST_LOGS: Final = 300
+
+_ENTRY: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry: a ref went from `former` to `commit` (zeroes where there was none). `action`: `commit (amend): …`."""
+
+    former: str
+    commit: str
+    at: datetime
+    action: str
+
+
+def read_reflog(git: Git, ref: str = "HEAD") -> list[Step]:
+    """The entries of one ref's log, oldest first, at most the last megabyte; none where it keeps none."""
+    repository = git.repository
+    file = (repository.git_dir if ref == "HEAD" else repository.common) / "logs" / ref
+    return [step for line in _end(file).split(b"\n") if (step := _step(line)) is not None]
+
+
+def branch_logs(git: Git) -> list[str]:
+    """The branches that have a log, as refs, at most 300."""
+    top = git.repository.common / "logs"
+    found = (Path(folder, name).relative_to(top).as_posix() for folder, name in _files(top / "refs" / "heads"))
+    return sorted(found)[:MOST_LOGS]
+
+
+def logs_stamp(git: Git) -> tuple[object, ...]:
+    """Changes whenever HEAD's log does, and so whenever anything is committed, reset or checked out here."""
+    try:
+        found = (git.repository.git_dir / "logs" / "HEAD").stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size
+
+
+def _files(folder: Path) -> Iterator[tuple[str, str]]:
+    for place, _, names in os.walk(folder):
+        yield from ((place, name) for name in names)
+
+
+def _end(file: Path) -> bytes:
+    """The last megabyte of a plain file, from the beginning of a line; nothing for what is no plain file."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return b""
+    with os.fdopen(descriptor, "rb") as opened:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return b""
+        skipped = max(0, found.st_size - MOST)
+        opened.seek(skipped)
+        text = opened.read(MOST)
+    return text.partition(b"\n")[2] if skipped else text
+
+
+def _step(line: bytes) -> Step | None:
+    match = _ENTRY.fullmatch(line)
+    if match is None:
+        return None
+    return Step(
+        match[1].decode(), match[2].decode(), instant(match[3].decode()), match[4].decode(errors="surrogateescape")
+    )

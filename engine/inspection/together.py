@@ -1,0 +1,218 @@
+"""What usually changes together. Pure: values in, values out.
+
+Two things are asked about a set of files that changed, and both must say yes. *How did commits like this one end?*
+Past commits are weighed by how alike they are to the set; the share of the weight whose commits had a further file is
+how likely that file is missing. *How firm is the tie?* Of the last commits in which one of the files changed, in how
+many did the further file change too; the lower Wilson bound, so that 3 of 3 is worth less than 12 of 12.
+
+How high the score must be to speak is the project's own: its last commits are asked as they were, and the bar is set so
+high that few of them would have been called incomplete. A project of habits has a low bar, one without a high one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from math import fsum, log, sqrt
+from operator import itemgetter
+from typing import Final
+
+from engine.inspection.history import Change
+from engine.values.shares import wilson_lower_bound
+
+LARGEST: Final = 30
+"""A commit of more files is a sweep through the project (a rename, a formatter): it ties nothing together."""
+
+LARGEST_ASKED: Final = 12
+"""Of so many files at most it is asked what is missing: whoever changes more is not following a habit."""
+
+KNOWN: Final = 1_000
+"""So many commits back is looked. Half of `history.MOST_COMMITS` at most, so that the bar can be found, too."""
+
+HALF_LIFE: Final = 600
+"""A commit counts half after so many others."""
+
+LAST: Final = 60
+"""Of the commits in which a file changed the last so many are compared: `README.md` changed in thousands."""
+
+TIE: Final = 20
+"""The firmness of a tie is that of the last so many commits of a file."""
+
+FEWEST_TOGETHER: Final = 3
+"""Two commits are no habit."""
+
+ALIKE: Final = 3
+"""The exponent of likeness: a commit half as alike counts an eighth."""
+
+DOUBT: Final = 0.5
+"""The weight of half a commit just like this one that ended otherwise, put beside what was seen."""
+
+FOLDER_WEIGHT: Final = 0.5
+"""What files of the same folder and ending have in common counts half of what the same file does."""
+
+ONE_SIGMA: Final = 1.0
+"""The Wilson bound holds with 84 %."""
+
+LOWEST_BAR: Final = 0.5
+"""No score below it speaks, however regular the project."""
+
+UNPROVEN_BAR: Final = 0.55
+"""The bar while there are too few commits to set it by."""
+
+FALSE_ALARMS: Final = 0.02
+"""The bar is where this share of the project's own commits would have been called incomplete."""
+
+JUDGED, FEWEST_JUDGED = 200, 50
+"""The bar is set by the last so many commits of several files; there must be so many at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """A file that usually changes with what changed: in `together` of the last `of` commits in which `because`
+    changed, one of the files asked about or, as `folder/*.ending`, all that lie beside it and end alike."""
+
+    path: str
+    because: str
+    together: int
+    of: int
+    score: float
+
+
+class Habits:
+    """The commits of a project, ready to be asked. `before` in its methods is a position among its non-merge commits,
+    oldest first: only those before it are known; by default all."""
+
+    def __init__(self, history: Iterable[Change]) -> None:
+        changes = [change for change in history if change.parents < 2]
+        self.length = len(changes)
+        self._files: list[frozenset[str]] = []
+        self._marks: list[frozenset[str]] = []
+        self._changed: defaultdict[str, list[int]] = defaultdict(list)  # where a mark changed, sweeps left out
+        self._gone: defaultdict[str, list[int]] = defaultdict(list)
+        self._there: defaultdict[str, list[int]] = defaultdict(list)
+        self._scores: dict[int, float] = {}
+        for place, change in enumerate(changes):
+            for path in change.files:
+                self._there[path].append(place)
+            for path in change.gone:
+                self._gone[path].append(place)
+            usual = 0 < len(change.files) <= LARGEST
+            self._files.append(frozenset(change.files) if usual else frozenset())
+            self._marks.append(_marks(change.files) if usual else frozenset())
+            for mark in self._marks[-1]:
+                self._changed[mark].append(place)
+
+    def missing(self, files: Iterable[str], before: int | None = None) -> Partner | None:
+        """The file that most likely ought to have changed with `files`; None when nothing is likely enough."""
+        before = self.length if before is None else before
+        found = self.likeliest(files, before)
+        return found if found is not None and found.score >= self.bar(before) else None
+
+    def bar(self, before: int | None = None) -> float:
+        """The score from which a partner is told, in [`LOWEST_BAR`, 1]."""
+        before = self.length if before is None else before
+        scores: list[float] = []
+        for place in range(before - 1, max(-1, before - 1 - KNOWN), -1):
+            if 2 <= len(self._files[place]) <= LARGEST_ASKED:
+                scores.append(self._score(place))
+                if len(scores) == JUDGED:
+                    break
+        if len(scores) < FEWEST_JUDGED:
+            return UNPROVEN_BAR
+        return max(LOWEST_BAR, sorted(scores)[-1 - int(FALSE_ALARMS * len(scores))])
+
+    def _score(self, place: int) -> float:
+        """How incomplete that commit looked when it was made."""
+        if place not in self._scores:
+            found = self.likeliest(self._files[place], place)
+            self._scores[place] = found.score if found is not None else 0.0
+        return self._scores[place]
+
+    def likeliest(self, files: Iterable[str], before: int) -> Partner | None:
+        """The partner with the highest score, however low."""
+        present = frozenset(files)
+        if not 0 < len(present) <= LARGEST_ASKED:
+            return None
+        marks = _marks(present)
+        oldest = max(0, before - KNOWN)
+        recent = {mark: self._recent(mark, oldest, before) for mark in marks}
+        rarity = _Rarity(self._changed, oldest, before)
+        whole = rarity.of(marks)
+        total, ends = DOUBT, defaultdict[str, float](float)
+        for place in sorted(set(chain.from_iterable(places[-LAST:] for places in recent.values()))):
+            others = self._files[place] - present
+            shared, further = rarity.of(self._marks[place] & marks), rarity.of(self._marks[place] - marks)
+            # One further file is what is asked for: it makes a commit no less alike. The weightiest, for each alike.
+            least = max((rarity.of(_marks((path,)) - marks) for path in others), default=0.0)
+            weight = (shared / (whole + max(0.0, further - least))) ** ALIKE * 0.5 ** ((before - place) / HALF_LIFE)
+            total += weight
+            for path in others:
+                ends[path] += weight
+        best: Partner | None = None
+        for path, weight in sorted(sorted(ends.items()), key=itemgetter(1), reverse=True)[:3]:
+            if self._is_gone(path, before):
+                continue
+            bound, _, because, together, of = max(self._ties(path, recent), default=(0.0, False, "", 0, 0))
+            score = sqrt(weight / total * bound)
+            if score > (best.score if best else 0.0):
+                best = Partner(path, because, together, of, score)
+        return best
+
+    def _ties(self, path: str, recent: Mapping[str, Sequence[int]]) -> Iterator[tuple[float, bool, str, int, int]]:
+        """The ties of `path` to each of the marks: the lower bound, whether the mark is one file, the mark, and in how
+        many of how many commits they changed together."""
+        for mark, places in recent.items():
+            last = places[-TIE:]
+            together = sum(path in self._files[place] for place in last)
+            if together >= FEWEST_TOGETHER:
+                bound = wilson_lower_bound(together, len(last), ONE_SIGMA)
+                yield bound, not is_group(mark), mark, together, len(last)
+
+    def _recent(self, mark: str, oldest: int, before: int) -> list[int]:
+        places = self._changed.get(mark, [])
+        return places[bisect_left(places, oldest) : bisect_left(places, before)]
+
+    def _is_gone(self, path: str, before: int) -> bool:
+        gone, there = self._gone.get(path, []), self._there[path]
+        last = bisect_left(gone, before)
+        return last > 0 and gone[last - 1] == there[bisect_left(there, before) - 1]
+
+
+def is_group(mark: str) -> bool:
+    """Whether a mark stands for the files of one folder with one ending, as in `docs/*.md`."""
+    return mark.rpartition("/")[2].startswith("*")
+
+
+def _marks(paths: Iterable[str]) -> frozenset[str]:
+    """What a commit is told by: its files, and for each its folder and ending."""
+    return frozenset(mark for path in paths for mark in (path, _group(path)))
+
+
+@lru_cache(100_000)
+def _group(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    stem, dot, ending = name.rpartition(".")
+    return f"{folder}{slash}*{dot + ending if stem else ''}"
+
+
+class _Rarity:
+    """How much a mark tells: what changes in every commit says little about a commit."""
+
+    def __init__(self, changed: Mapping[str, Sequence[int]], oldest: int, before: int) -> None:
+        self._changed, self._oldest, self._before = changed, oldest, before
+        self._known: dict[str, float] = {}
+
+    def of(self, marks: Iterable[str]) -> float:
+        """Of all the marks together, >= 0."""
+        return fsum(self._known.get(mark) or self._one(mark) for mark in marks)
+
+    def _one(self, mark: str) -> float:
+        places = self._changed.get(mark, ())
+        number = bisect_left(places, self._before) - bisect_left(places, self._oldest)
+        rare = log(1 + (self._before - self._oldest) / (1 + number))
+        self._known[mark] = rare * FOLDER_WEIGHT if is_group(mark) else rare
+        return self._known[mark]

@@ -1,0 +1,103 @@
+"""What a project needs before anything of it can run: its packages, and a lock file that fits its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from engine.execution.runners.toolchains.installing import Installation, installations, lock_updates
+from engine.execution.runners.toolchains.looking import Packages
+from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.templates.making import ALWAYS, offer, usable
+from engine.prediction.words import plain
+from engine.values import Proposal, SessionState, SessionView, Tier
+
+_TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
+
+
+def prepare_environment(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """Its tests lack a tool or a package. That blocks you where they were tried or where you changed something; in a
+    repository that you only look at it is upkeep."""
+    git, where = context.git, plain(part.project.path, 40) or "this project"
+    if git is None or git.operation:
+        return []
+    tried = _lacked(context, part)
+    at: datetime | None = ALWAYS
+    if tried is not None:
+        told, at = f"The tests of {where} could not run: {plain(tried.error.partition(' (')[0], 80)}", tried.ended_at
+    elif part.project.lacks:
+        told = f"The tests of {where} need {plain(part.project.lacks, 30)}, which is not installed"
+    else:
+        return []
+    mine = next((file for file in git.files if part.holds(file.path)), None)
+    if tried is None and mine is not None:
+        at = mine.modified_at
+    blocks = tried is not None or mine is not None or any(part.holds(path) for path in git.own_files)
+    found = _usable(installations(Path(context.workspace), _packages(context), part.project.path))
+    return [
+        offer(
+            context,
+            "prepare_environment",
+            f"Install the packages{part.within}: {plain(one.command, 80)}",
+            f"{told}. {one.words}.",
+            subject=part.about("packages"),
+            facts={"command": one.lines, "lacks": told, **part.parameters},
+            parameters={"command": one.lines, **part.parameters},
+            evidence_at=at,
+            tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
+            about=f"install packages {part.project.path}",
+        )
+        for one in found[:1]
+    ]
+
+
+def _lacked(context: WorkspaceContext, part: Part) -> SessionView | None:
+    """The newest session that tried its tests, when these lacked a package and nothing was installed since."""
+    others = [one.project.path for one in context.parts if one.project.path and one is not part]
+    for session in context.sessions:
+        if not session.state.over:
+            continue
+        if session.flow == "prepare_environment" and session.state is SessionState.SUCCEEDED:
+            return None
+        if session.flow in _TESTING and not any(path in session.prompt for path in others):
+            lacked = session.state is SessionState.CANNOT_RUN and "is not installed" in session.error
+            return session if lacked else None
+    return None
+
+
+def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
+    """A lock file says something else than its manifest."""
+    git = context.git
+    if git is None or git.operation:
+        return []
+    proposals = []
+    for found in (one for one in context.locks if one.folder == part.project.path):
+        updates = _usable(lock_updates(Path(context.workspace), _packages(context), part.project.path))
+        update = next((one for one in updates if one.lock == found.lock_path), None)
+        if update is None:
+            continue
+        changed = [file.modified_at for file in git.files if file.path.endswith(found.manifest) and file.modified_at]
+        more = f", and {found.more} more" if found.more else ""
+        proposals.append(
+            offer(
+                context,
+                "update_lock",
+                f"Bring {plain(found.lock_path, 50)} in step: {plain(update.command, 60)}",
+                f"{plain(found.differences[0], 120)}{more}. {update.words}.",
+                subject=found.lock_path,
+                facts={"differences": found.differences, "lock": found.lock_path},
+                parameters={"command": update.lines, **part.parameters},
+                evidence_at=min(changed, default=git.recent[0].at if git.recent else None),
+            )
+        )
+    return proposals
+
+
+def _packages(context: WorkspaceContext) -> dict[str, tuple[Packages, ...]]:
+    return {part.project.path: part.project.packages for part in context.parts}
+
+
+def _usable(found: Sequence[Installation]) -> list[Installation]:
+    """Those whose commands may become a parameter."""
+    return [one for one in found if all(usable(line) for line in one.lines)]

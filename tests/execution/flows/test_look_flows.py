@@ -1,0 +1,84 @@
+"""Flows that only look at the history: what changed together, what a release would hold."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from engine.execution.runners.flow import FlowUnable
+from tests.conftest import Repository
+from tests.execution.flows.conftest import RunFlow
+
+TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
+
+
+def day(number: int) -> str:
+    return f"2026-01-{number:02}T10:00:00+00:00"
+
+
+def test_the_last_commits_of_both_and_what_the_partner_looked_like(repository: Repository, run_flow: RunFlow) -> None:
+    for number in range(1, 6):
+        repository.commit(
+            f"Price {number}", {"price.py": f"{number}\n", "rules.toml": f"rate = {number}\n"}, at=day(number)
+        )
+    repository.commit("Alone", {"price.py": "6\n"}, at=day(6))
+    repository.commit("Other", {"rules.toml": "rate = 5\nnew = 1\n"}, at=day(7))
+    ran = run_flow("look_together", path="price.py", partner="rules.toml")
+    assert ran.result.summary == (
+        "5 commits changed both price.py and rules.toml, the last on 2026-01-05: “Price 5”, 2 lines of rules.toml"
+    )
+    assert [one["subject"] for one in ran.result.facts["commits"]] == ["Price 5", "Price 4", "Price 3"]
+    assert "-rate = 4\n+rate = 5" in ran.bench.text
+    assert "2026-01-04" in ran.bench.text
+    assert ran.bench.ran == []
+
+
+def test_files_of_one_folder(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("Page", {"docs/a.md": "1\n", "mkdocs.yml": "1\n"}, at=day(1))
+    repository.commit("Deep", {"docs/in/b.md": "1\n", "mkdocs.yml": "2\n"}, at=day(2))
+    ran = run_flow("look_together", path="docs/*.md", partner="mkdocs.yml")
+    assert ran.result.facts["together"] == 1
+
+
+def test_a_name_is_no_pattern_and_no_option(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("Odd", {"a[1].py": "1\n", "--output=x": "1\n"}, at=day(1))
+    repository.commit("Plain", {"a1.py": "1\n", "b.py": "1\n"}, at=day(2))
+    ran = run_flow("look_together", path="a[1].py", partner="--output=x")
+    assert ran.result.facts["together"] == 1
+    assert not (repository.path / "x").exists()
+    with pytest.raises(ValidationError):
+        run_flow("look_together", path="../a.py", partner="b.py")
+
+
+def test_a_secret_is_not_shown(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("Key", {"a.py": "1\n", "settings.py": f'TOKEN = "{TOKEN}"\n'})
+    ran = run_flow("look_together", path="a.py", partner="settings.py")
+    assert TOKEN not in ran.bench.text
+    assert "a likely secret, not shown" in ran.bench.text
+
+
+def test_long_changes_and_binary_files(repository: Repository, run_flow: RunFlow) -> None:
+    (repository.path / "data.bin").write_bytes(b"\0\1")
+    repository.commit("Much", {"a.py": "1\n", "long.py": "".join(f"{number}\n" for number in range(40))})
+    assert "and 28 more lines" in run_flow("look_together", path="a.py", partner="long.py").bench.text
+    assert "no lines of data.bin" in run_flow("look_together", path="a.py", partner="data.bin").result.summary
+
+
+def test_never_together(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("One", {"a.py": "1\n"})
+    repository.commit("Two", {"b.py": "1\n"})
+    with pytest.raises(FlowUnable, match="no commit changed both"):
+        run_flow("look_together", path="a.py", partner="b.py")
+
+
+def test_what_a_release_would_hold(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a.py": "1\n"})
+    repository.git("tag", "v1.0")
+    for number, subject in enumerate(("feat: gift cards", "Fix the total", "Bump version to 1.1", "fix: rounding")):
+        repository.commit(subject, {"a.py": f"new {number}\n"})
+    ran = run_flow("look_at_release", since="v1.0")
+    assert ran.result.summary == "4 commits since v1.0, 3 that users notice: 1 added, 2 fixed"
+    assert ran.result.facts["entries"]["Fixed"] == ["Rounding", "Fix the total"]
+    assert "Added:\n- Gift cards" in ran.bench.text
+    with pytest.raises(FlowUnable, match="names no commit"):
+        run_flow("look_at_release", since="v9")

@@ -1,0 +1,116 @@
+"""Merges tried beforehand, reflogs, fixup commits and stashes, on real repositories."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import UTC, datetime, timedelta
+
+from engine.git import Git
+from engine.inspection.fixups import read_fixups
+from engine.inspection.lost import held, read_lost
+from engine.inspection.merges import try_merge
+from engine.inspection.reader import GitReader
+from engine.inspection.reflog import read_reflog
+from engine.inspection.stashes import read_stashes
+from tests.conftest import Repository
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+
+
+def ago(days: float) -> str:
+    return (NOW - timedelta(days=days)).isoformat()
+
+
+def test_a_merge_is_tried_without_a_trace(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"})
+    for name in ("left", "right"):
+        repository.git("checkout", "-q", "-b", name, "main")
+        repository.commit(name, {"a.txt": f"{name}\n", f"{name}.txt": "x\n"})
+    repository.git("checkout", "-q", "--orphan", "apart")
+    repository.commit("another beginning", {"z.txt": "1\n"})
+    before = {*(repository.path / ".git").rglob("*")}
+    assert try_merge(repository.path, "left", "right") == ("a.txt",)
+    assert try_merge(repository.path, "left", "main") == ()
+    assert try_merge(repository.path, "left", "apart") is None, "they have no common history"
+    assert {*(repository.path / ".git").rglob("*")} == before
+
+
+def test_the_base_is_found_behind_three_hundred_branches(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
+    repository.git("checkout", "-q", "-b", "work")
+    repository.commit("work", at=ago(1))
+    orders = "".join(f"create refs/heads/x{number} HEAD\n" for number in range(301))
+    subprocess.run(["git", "update-ref", "--stdin"], cwd=repository.path, input=orders, text=True, check=True)
+    state = GitReader().read(repository.path)
+    assert (state.base, state.base_name, state.ahead_of_base) == ("main", "main", 1)
+
+
+def test_the_base_of_another_remote(repository: Repository) -> None:
+    tip = repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
+    repository.git("branch", "-m", "work")
+    repository.git("update-ref", "refs/remotes/company/main", tip)
+    repository.commit("work", at=ago(1))
+    state = GitReader().read(repository.path)
+    assert (state.base, state.base_name) == ("company/main", "main")
+
+
+def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
+    first = repository.commit("begin", at=ago(2))
+    second = repository.commit("second: ünï", at=ago(1))
+    log = repository.path / ".git/logs/HEAD"
+    log.write_bytes(log.read_bytes() + b"garbage\n\xff\xfe\n" + b"0" * 40 + b" short\n")
+    steps = read_reflog(Git(repository.path))
+    assert [(step.former, step.commit) for step in steps] == [("0" * 40, first), (first, second)]
+    assert steps[1].at == NOW - timedelta(days=1)
+    assert steps[1].action == "commit: second: ünï"
+
+
+def test_a_pipe_in_place_of_a_reflog_is_not_waited_for(repository: Repository) -> None:
+    repository.commit("begin")
+    log = repository.path / ".git/logs/HEAD"
+    log.unlink()
+    os.mkfifo(log)
+    assert read_reflog(Git(repository.path)) == []
+
+
+def test_lost_commits_of_two_lines(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
+    tips = []
+    for name in ("left", "right"):
+        repository.git("checkout", "-q", "--detach", "main", at=ago(5))
+        repository.commit(f"{name} one", {f"{name}.txt": f"{name} has words\n"}, at=ago(4))
+        tips.append(repository.commit(f"{name} two", {f"{name}.txt": f"{name} has others\n"}, at=ago(3)))
+    repository.git("checkout", "-q", "main", at=ago(2))
+    git, state = Git(repository.path), GitReader().read(repository.path)
+    found = read_lost(git, state, NOW)
+    assert {line.tip for line in found} == {*tips}
+    assert {line.number for line in found} == {2}
+    assert not held(git, tips[0])
+    repository.git("tag", "kept", tips[0])
+    assert held(git, tips[0])
+    assert [line.tip for line in read_lost(git, state, NOW)] == [tips[1]]
+    assert read_lost(git, state, NOW + timedelta(days=31)) == ()
+
+
+def test_fixups_up_to_the_first_commit(repository: Repository) -> None:
+    repository.commit("begin: words", {"a.txt": "1\n"})
+    repository.commit("other", {"b.txt": "1\n"})
+    repository.commit("fixup! begin: words", {"a.txt": "2\n"})
+    repository.commit("fixup! fixup! begin: words", {"a.txt": "3\n"})
+    repository.commit("fixup! nothing like it", {"a.txt": "4\n"})
+    found = read_fixups(Git(repository.path), GitReader().read(repository.path))
+    assert found is not None
+    assert (len(found.subjects), found.targets, found.onto) == (2, ("begin: words",), "")
+
+
+def test_stashes_with_branch_words_and_files(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"})
+    repository.write("a.txt", "2\n")
+    repository.git("stash", "push", "-q", "-m", "words: more", at=ago(20))
+    repository.write("neu ü.txt", "1\n")
+    repository.git("stash", "push", "-q", "-u", at=ago(1))
+    newest, oldest = read_stashes(Git(repository.path))
+    assert (newest.name, newest.branch, newest.files) == ("stash@{0}", "main", ("neu ü.txt",))
+    assert (oldest.name, oldest.words, oldest.files) == ("stash@{1}", "words: more", ("a.txt",))
+    assert oldest.at == NOW - timedelta(days=20)

@@ -1,0 +1,112 @@
+"""What is unfinished in a repository, as git's own files say it."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from engine.git import Git
+from engine.inspection.operation import conflicted, operation_stamp, read_operation
+from tests.conftest import Repository
+
+
+def attempt(repository: Repository, *arguments: str) -> None:
+    done = subprocess.run(["git", *arguments], cwd=repository.path, capture_output=True, text=True, check=False)
+    assert done.returncode, done.stdout
+
+
+@pytest.fixture
+def apart(repository: Repository) -> Repository:
+    """`main` and `side` change the same line of two files, one of them with a name that begins like magic."""
+    repository.commit("begin", {":a.txt": "1\n", "b c.txt": "1\n"})
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit("side", {":a.txt": "2\n", "b c.txt": "2\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit("main", {":a.txt": "3\n", "b c.txt": "3\n"})
+    return repository
+
+
+def test_nothing_is_unfinished(apart: Repository) -> None:
+    assert read_operation(Git(apart.path)) is None
+
+
+def test_a_merge_and_what_is_resolved_of_it(apart: Repository) -> None:
+    attempt(apart, "merge", "side")
+    git = Git(apart.path)
+    stamp = operation_stamp(git.repository.git_dir)
+    found = read_operation(git)
+    assert found is not None
+    assert (found.name, found.ours.name, found.unmerged, found.resolved) == ("merge", "main", (":a.txt", "b c.txt"), ())
+    assert found.theirs is not None
+    assert (found.theirs.name, found.theirs.subject) == ("side", "side")
+    assert {*conflicted(git)[":a.txt"]} == {1, 2, 3}
+
+    apart.write("b c.txt", "23\n")
+    apart.git("add", "b c.txt")
+    assert operation_stamp(git.repository.git_dir) != stamp
+    found = read_operation(git)
+    assert found is not None
+    assert (found.unmerged, found.resolved, found.files) == ((":a.txt",), ("b c.txt",), (":a.txt", "b c.txt"))
+    assert (found.go_on, found.give_up) == ("git merge --continue", "git merge --abort")
+
+
+@pytest.mark.parametrize("backend", ["--merge", "--apply"])
+def test_what_a_rebase_has_left(apart: Repository, backend: str) -> None:
+    apart.git("checkout", "-q", "side")
+    rest = [apart.commit(f"more {number}", {f"{number}.txt": "x"}) for number in range(2)]
+    attempt(apart, "rebase", backend, "main")
+    found = read_operation(Git(apart.path))
+    assert found is not None
+    assert (found.name, found.rebased, found.ours.name) == ("rebase", "side", "main")
+    assert found.theirs is not None
+    assert found.theirs.subject == "side"
+    assert [one[:7] for one in found.left] == [one[:7] for one in rest]
+    assert found.simple
+
+
+def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:
+    apart.git("checkout", "-q", "side")
+    last = apart.commit("more", {"more.txt": "x"})
+    apart.git("checkout", "-q", "main")
+    attempt(apart, "cherry-pick", "side~1", "side")
+    apart.git("checkout", "--theirs", "--", "./:a.txt", "b c.txt")
+    apart.git("commit", "-qam", "by hand")
+    found = read_operation(Git(apart.path))
+    assert found is not None
+    assert (found.name, found.unmerged) == ("cherry-pick", ())
+    assert last.startswith(found.left[-1])
+
+
+def test_patches_that_do_not_apply(apart: Repository) -> None:
+    patch = apart.git("format-patch", "--stdout", "main..side")
+    (apart.path / ".git" / "x.patch").write_text(patch + "\n")
+    attempt(apart, "am", "-3", ".git/x.patch")
+    found = read_operation(Git(apart.path))
+    assert found is not None
+    assert (found.name, found.go_on, found.give_up) == ("am", "git am --continue", "git am --abort")
+    assert found.unmerged == (":a.txt", "b c.txt")
+
+
+def test_a_bisect_with_words_of_its_own(repository: Repository) -> None:
+    first, *_, last = [repository.commit(str(number)) for number in range(6)]
+    repository.git("bisect", "start", "--term-new", "slow", "--term-old", "fast")
+    found = read_operation(Git(repository.path))
+    assert found is not None
+    assert (found.bad, found.good, found.terms) == ("", (), ("slow", "fast"))
+    repository.git("bisect", "slow", last)
+    repository.git("bisect", "fast", first)
+    found = read_operation(Git(repository.path))
+    assert found is not None
+    assert (found.bad, found.good, found.suspects, found.go_on) == (last, (first,), 5, "git bisect fast")
+
+
+def test_a_worktree_has_an_operation_of_its_own(apart: Repository) -> None:
+    other = apart.path.parent / "other"
+    apart.git("worktree", "add", "-q", "-b", "third", str(other), "main")
+    done = subprocess.run(["git", "merge", "side"], cwd=other, capture_output=True, check=False)
+    assert done.returncode
+    assert read_operation(Git(apart.path)) is None
+    found = read_operation(Git(other))
+    assert found is not None
+    assert (found.name, found.ours.name) == ("merge", "third")

@@ -1,0 +1,125 @@
+"""The rhythm of releases, on histories made of values."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from engine.inspection.history import Change
+from engine.inspection.releases import DAY, is_release, prepares_release, rhythm_of
+
+
+def weekly(releases: int, commits: int = 5, log: str = "") -> list[Change]:
+    """Releases a week apart, each the last of some commits."""
+    return [
+        Change(
+            f"{week}.{number}", (7 * week + number) * DAY, 1, "change",
+            ("a.py", log) if log and number == 1 else ("a.py",),
+            tags=(f"v1.{week}.0",) if number == commits - 1 else (),
+        )
+        for week in range(releases)
+        for number in range(commits)
+    ]  # fmt: skip
+
+
+def after(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> list[Change]:
+    begin = history[-1].at
+    return [
+        *history,
+        *(Change(f"n{k}", begin + k * DAY, 1, one, ("new.py",), (), tags) for k, one in enumerate(subjects, 1)),
+    ]
+
+
+@pytest.mark.parametrize("tag", ["v1.2.0", "1.2", "cart-2.0.1", "pkg@1.0.0", "release/1.4", "1.0.post1"])
+def test_tags_of_releases(tag: str) -> None:
+    assert is_release(tag)
+
+
+@pytest.mark.parametrize("tag", ["v1.2.0rc1", "1.0-beta.2", "nightly", "v2", "8.0.x", "2.0.0a1", "1.0.dev3"])
+def test_tags_of_other_things(tag: str) -> None:
+    assert not is_release(tag)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    ["Bump version to 1.4.0", "release: v2.0", "Release 1.0", "chore(release): 1.2.3", "v0.4", "Prepare release 3.1"],
+)
+def test_what_prepares_a_release(subject: str) -> None:
+    assert prepares_release(subject)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "Release the lock",
+        "Bump version to 1.5.dev",
+        "start version 8.5.0",
+        "Bump pytest from 7.0 to 8.0",
+        "Fix release notes",
+    ],
+)
+def test_what_does_not(subject: str) -> None:
+    assert not prepares_release(subject)
+
+
+def test_the_rhythm_of_the_last_releases() -> None:
+    found = rhythm_of(after(weekly(6), "one", "two"))
+    assert found is not None
+    assert (found.tag, found.commits, found.usual_days, found.usual_commits) == ("v1.5.0", 2, 7.0, 5)
+    assert found.files == {"new.py"}
+    assert found.preparing == ""
+
+
+def test_due_when_both_the_wait_and_the_work_are_beyond_the_usual() -> None:
+    found = rhythm_of(after(weekly(6), *["work"] * 8))
+    assert found is not None
+    assert not found.due(found.at + 10 * DAY)
+    assert found.due(found.at + 11 * DAY)
+    little = rhythm_of(after(weekly(6), *["work"] * 7))
+    assert little is not None
+    assert not little.due(little.at + 365 * DAY)
+
+
+def test_due_when_prepared_and_no_longer_when_released() -> None:
+    prepared = rhythm_of(after(weekly(6), "Bump version to 1.6.0"))
+    assert prepared is not None
+    assert prepared.preparing == "Bump version to 1.6.0"
+    assert prepared.due(prepared.at)
+    released = rhythm_of(after(weekly(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
+    assert released is not None
+    assert (released.tag, released.preparing) == ("v1.6.0", "")
+
+
+def test_what_prepared_a_release_that_is_out_prepares_nothing() -> None:
+    """A merge brings it after the tag."""
+    found = rhythm_of(after(weekly(6), "Release version 1.5.0"))
+    assert found is not None
+    assert found.preparing == ""
+
+
+def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
+    assert rhythm_of([]) is None
+    found = rhythm_of(after(weekly(2), "one"))
+    assert found is not None
+    assert found.usual_days == inf
+    assert not found.due(found.at + 1000 * DAY)
+    prepared = rhythm_of(after(weekly(2), "Release 1.2.0"))
+    assert prepared is not None
+    assert prepared.due(prepared.at)
+
+
+def test_the_files_that_a_release_usually_comes_with() -> None:
+    kept = rhythm_of(weekly(6, log="CHANGELOG.md"))
+    assert kept is not None
+    assert "CHANGELOG.md" in kept.usual_files
+    given_up = rhythm_of([*weekly(2, log="CHANGELOG.md"), *weekly(12)[10:]])
+    assert given_up is not None
+    assert "CHANGELOG.md" not in given_up.usual_files
+
+
+def test_times_out_of_order_are_no_negative_wait() -> None:
+    found = rhythm_of(weekly(5)[::-1])
+    assert found is not None
+    assert found.usual_days == 0
+    assert found.days(0) == 0
