@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 import os
 import threading
 from collections import OrderedDict
@@ -17,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
-from engine.git import Git, Repository, is_own_branch, submodule_paths
+from engine.git import Git, GitError, Repository, is_own_branch, submodule_paths
 from engine.inspection.fixups import FIXUP, Fixups, read_fixups
 from engine.inspection.history import read_history
 from engine.inspection.lost import LostLine, read_lost
@@ -41,6 +42,8 @@ from engine.inspection.status import (
 from engine.inspection.together import Habits, Partner
 from engine.inspection.unpushed import NOTHING, Unpushed, read_commits, read_uncommitted, span_of
 from engine.plain_files import read_plain
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -233,10 +236,17 @@ class GitReader:
         files = [f"{file.path}\0{file.modified_at}\0{file.conflicted}" for file in state.files]
         seen = (state.head, state.upstream_tip, state.base_tip, state.operation, since.isoformat(), *files)
         key = hashlib.sha256("\n".join(seen).encode(errors="surrogateescape")).hexdigest()
-        return self._once(
-            ("own", str(workspace), key),
-            lambda: own_changes(Git(workspace, timeout=LIMIT_SECONDS).pin(), state, since),
-        )
+
+        def ask() -> OwnChanges:
+            try:
+                return own_changes(Git(workspace, timeout=LIMIT_SECONDS).pin(), state, since)
+            except GitError as error:
+                if error.exit_code != -1:
+                    raise
+                log.warning("%s: too much is changed to be looked through in time: %s", workspace, error)
+                return OwnChanges()
+
+        return self._once(("own", str(workspace), key), ask)
 
     def quarantined(self, workspace: Path, head: str) -> tuple[Quarantined, ...]:
         """See `quarantine.quarantined`; asked once a commit."""

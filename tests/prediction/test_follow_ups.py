@@ -40,6 +40,7 @@ def ended(flow: str | None = "run_tests", **more: object) -> SessionView:
         (ended(check=None), ()),
         (ended("lint"), ("fix_lint",)),
         (ended("fix_lint"), (HANDED_OVER,)),
+        (ended("look_for_leftovers", state=SessionState.FAILED, next_step="remove_leftovers"), ("remove_leftovers",)),
         (ended("lint", state=SessionState.FAILED), ()),
         (ended(None), ()),
         (ended("summarise_day", next_step="draft_changelog"), ("draft_changelog",)),

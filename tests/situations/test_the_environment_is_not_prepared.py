@@ -26,7 +26,7 @@ def test_where_you_changed_something_it_blocks_you(monday: Situation) -> None:
     first = monday.first()
     assert (first.kind, first.tier) == ("prepare_environment", Tier.BLOCKS)
     assert first.assignment.prompt == "Install the packages: npm ci"
-    assert "network: registry.npmjs.org alone" in first.reasoning
+    assert "network: registry.npmjs.org" in first.reasoning
     assert "creates node_modules in your tree" in first.reasoning
     assert "run_tests" not in monday.kinds(), "they could not run"
 

@@ -62,6 +62,21 @@ EXAMPLES: dict[str, tuple[dict[str, object], str]] = {
         "Install the packages in packages/py: uv sync --group test",
     ),
     "update_lock": ({"command": ["uv lock"]}, "Update the lock file: uv lock"),
+    "look_for_leftovers": (
+        {"today": "2026-01-05T00:00:00+01:00"},
+        "Show the debugging and conflict markers that your changes left in",
+    ),
+    "remove_leftovers": ({"paths": ["a.py"]}, "Remove the debugging from a.py"),
+    "look_at_mentions": ({}, "Show the documentation that names what your changes renamed or removed"),
+    "update_docs": ({"paths": ["README.md"]}, "Put the new names into README.md"),
+    "narrow_failures": (
+        {"tests": ["t.py::a", "t.py::b"], "project": "packages/py"},
+        "Run 2 failing tests alone and group the failures by cause in packages/py",
+    ),
+    "uncovered_lines": ({"paths": ["a.py"], "whole": True}, "Run the whole suite with coverage, for 1 changed file"),
+    "quarantine": ({"tests": ["t.py::a"], "until": "2026-12-07"}, "Skip t.py::a until 2026-12-07"),
+    "time_tests": ({"tests": ["t.py::a"], "fast": SHA}, "Time t.py::a at HEAD and at 0123456789"),
+    "look_at_pull_request": ({"number": 7, "title": "Totals"}, "Look at pull request #7 “Totals”"),
     "write_agents_md": (
         {"lessons": ["Use tabs", "Test first"]},
         "Write what was learnt here into AGENTS.md, 2 lessons:\n- Use tabs\n- Test first",

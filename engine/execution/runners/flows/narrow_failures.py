@@ -17,6 +17,7 @@ from engine.execution.runners.flows.common import (
     clean,
     count,
     exactly,
+    in_project,
     in_words,
     listed,
     run_tests,
@@ -80,7 +81,7 @@ class NarrowFailures:
     def describe(self, parameters: NarrowFailuresParameters) -> str:
         tests = parameters.tests
         what = f"`{clean(tests[0])}`" if len(tests) == 1 else f"{len(tests)} failing tests"
-        return f"Run {what} alone and group the failures by cause"
+        return f"Run {what} alone and group the failures by cause{in_project(parameters.project)}"
 
     def run(self, job: Job) -> FlowResult:
         tests: list[str] = job.parameters.tests

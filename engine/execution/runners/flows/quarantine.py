@@ -17,6 +17,7 @@ from engine.execution.runners.flows.common import (
     TestId,
     clean,
     count,
+    in_project,
     in_words,
     listed,
     run_tests,
@@ -51,7 +52,7 @@ class Quarantine:
     parameters: ClassVar[type[BaseModel]] = QuarantineParameters
 
     def describe(self, parameters: QuarantineParameters) -> str:
-        return f"Skip {listed(parameters.tests, 2)} until {parameters.until}"
+        return f"Skip {listed(parameters.tests, 2)}{in_project(parameters.project)} until {parameters.until}"
 
     def run(self, job: Job) -> FlowResult:
         tests: list[str] = job.parameters.tests

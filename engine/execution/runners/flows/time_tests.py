@@ -15,6 +15,7 @@ from engine.execution.runners.flows.common import (
     clean,
     commit,
     exactly,
+    in_project,
     listed,
     resolve,
     run_tests,
@@ -45,7 +46,8 @@ class TimeTests:
     parameters: ClassVar[type[BaseModel]] = TimeTestsParameters
 
     def describe(self, parameters: TimeTestsParameters) -> str:
-        return f"Time {listed(parameters.tests, 2)} at HEAD and at {clean(parameters.fast)[:10]}"
+        which = f"{listed(parameters.tests, 2)}{in_project(parameters.project)}"
+        return f"Time {which} at HEAD and at {clean(parameters.fast)[:10]}"
 
     def run(self, job: Job) -> FlowResult:
         head, fast = resolve(job, "HEAD"), resolve(job, job.parameters.fast)

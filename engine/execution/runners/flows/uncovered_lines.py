@@ -66,7 +66,7 @@ class UncoveredLines:
 
     def describe(self, parameters: UncoveredLinesParameters) -> str:
         which = "the whole suite" if parameters.whole else "the tests"
-        return f"Run {which} of {count(len(parameters.paths), 'changed file')} with coverage"
+        return f"Run {which} with coverage, for {count(len(parameters.paths), 'changed file')}"
 
     def run(self, job: Job) -> FlowResult:
         paths: list[str] = job.parameters.paths
