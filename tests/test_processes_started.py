@@ -24,7 +24,7 @@ STARTERS = {
     "engine/execution/sandbox/supervisor.py": "becomes the command that it holds",
     "engine/execution/sandbox/seatbelt.py": "tries whether the sandbox of macOS works here",
     "engine/execution/runners/toolchains/shapes.py": "asks the operator's own interpreter, outside of every project",
-    "engine/prediction/collectors/github.py": "gh, outside of every repository",
+    "engine/inspection/github.py": "gh, outside of every repository",
     "engine/doors/notify/delivery.py": "the operator's own notifier",
     "engine/feedback/training/provider.py": "names the type of a helper process",
     "clawpy_console/outside.py": "the operator's shell, pager and editor, at a key",

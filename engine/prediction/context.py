@@ -16,6 +16,7 @@ from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.upkeep import Disk
 from engine.inspection.fixups import Fixups
+from engine.inspection.github import GitHubState
 from engine.inspection.locks import LockMismatch
 from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
@@ -28,7 +29,6 @@ from engine.inspection.unpushed import NOTHING, Unpushed
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
 from engine.prediction.collectors.git import git_evidence
-from engine.prediction.collectors.github import GitHubState
 from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
 from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span

@@ -18,6 +18,7 @@ from engine.config import SettingsSource
 from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.upkeep import Disk
+from engine.inspection.github import GitHub
 from engine.inspection.locks import LockMismatch, locks_out_of_step
 from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
@@ -32,7 +33,6 @@ from engine.prediction.collectors.calendar import Meeting, calendar_signal
 from engine.prediction.collectors.calendar_reader import CalendarReader
 from engine.prediction.collectors.conversations import Conversations
 from engine.prediction.collectors.git import git_signal
-from engine.prediction.collectors.github import GitHub
 from engine.prediction.collectors.silence import OurWrite, last_sign_of_life, silence_of, silence_signal
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal

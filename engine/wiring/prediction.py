@@ -13,9 +13,9 @@ from engine.config_agents import AUTO
 from engine.execution.launcher import Launcher
 from engine.execution.runners.toolchains.projects import projects
 from engine.feedback.learner_states import TwinStates
+from engine.inspection.github import GitHub
 from engine.memory.threads import Threads
 from engine.prediction.cards import Cards
-from engine.prediction.collectors.github import GitHub
 from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader

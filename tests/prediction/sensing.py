@@ -13,7 +13,7 @@ from engine.config import FixedSettings
 from engine.execution.runners.toolchains.bound import Linter, Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
-from engine.prediction.collectors.github import GitHub
+from engine.inspection.github import GitHub
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Talks
 from engine.values import CheckResult, SessionState, SessionView, Task

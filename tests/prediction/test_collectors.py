@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.inspection.github import GitHubState, PullRequest
 from engine.inspection.state import Branch, FileState, GitState, Touch
 from engine.prediction.collectors import WEIGHTS, attempt, signal
 from engine.prediction.collectors.calendar import calendar_signal
@@ -19,7 +20,6 @@ from engine.prediction.collectors.conversations import (
     thread_relevance,
 )
 from engine.prediction.collectors.git import git_relevance
-from engine.prediction.collectors.github import GitHubState, PullRequest
 from engine.prediction.collectors.silence import (
     ANY_NEW_FILE,
     OurWrite,

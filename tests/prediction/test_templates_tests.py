@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.flows import FLOWS
-from engine.prediction.collectors.github import GitHub
+from engine.inspection.github import GitHub
 from engine.prediction.templates import propose
 from engine.prediction.templates.tests import (
     bisect,
@@ -26,8 +26,8 @@ from engine.prediction.templates.tests import (
 )
 from engine.values import Proposal, SessionState, Tier
 from tests.conftest import Repository
+from tests.inspection.test_github import answering
 from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, touch
-from tests.prediction.test_collectors_github import answering
 
 CART = "tests/test_cart.py::TestCart::test_cart"
 HOUR = timedelta(hours=1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from engine.inspection.github import GitHubState
 from engine.inspection.state import GitState
 from engine.prediction.collectors import signal
-from engine.prediction.collectors.github import GitHubState
 from engine.prediction.words import count, plain
 from engine.values import Signal
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.prediction.collectors.github import For, PullRequest
+from engine.inspection.github import For, PullRequest
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer, usable
 from engine.prediction.words import moment, plain

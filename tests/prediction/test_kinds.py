@@ -1,0 +1,35 @@
+"""The table of kinds: every kind has a flow, a template or a source, and a line in the page about cards."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.execution.runners.flows import FLOWS
+from engine.prediction.kinds import HANDED_OVER, KINDS, OWN, SUGGESTED, kind_of
+from engine.values import Tier
+
+PAGE = (Path(__file__).parents[2] / "docs" / "CARDS.md").read_text(encoding="utf-8")
+PROSE = {HANDED_OVER, SUGGESTED, OWN}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_what_a_kind_runs_is_there(kind: str) -> None:
+    assert kind in PROSE or KINDS[kind].flow in FLOWS
+
+
+def test_the_page_about_cards_has_every_kind_in_its_tier_and_order() -> None:
+    sections = re.split(r"^### (\d)", PAGE, flags=re.MULTILINE)[1:]
+    told = [
+        (Tier(int(number)), kind)
+        for number, text in zip(sections[::2], sections[1::2], strict=True)
+        for kind in re.findall(r"^\| `(\w+)`", text, re.MULTILINE)
+    ]
+    assert told == [(kind.tier, kind.name) for kind in KINDS.values()]
+
+
+def test_a_name_that_is_none_of_the_table() -> None:
+    assert kind_of("heartbeat-1a2b3c4d").tier is Tier.BLOCKS
+    assert kind_of("sweep_the_floor").title == "sweep the floor"
