@@ -16,7 +16,7 @@ from engine.execution.runners.model.client import ModelHost
 from engine.execution.sandbox import Sandbox
 from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.ports import Calibrator
+from engine.prediction.twin import Calibrator
 
 
 class Contexts(Protocol):

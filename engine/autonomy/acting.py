@@ -14,11 +14,13 @@ from sqlmodel import Session
 
 from engine.autonomy.earning import Earning, Record, earning
 from engine.config import Autonomy, SettingsSource
+from engine.execution.launcher import Launcher
+from engine.feedback.decisions import Decisions
 from engine.prediction.cards import Cards
 from engine.prediction.confidence import LIKE_APPROVED_FROM
 from engine.prediction.kinds import SUGGESTED
 from engine.prediction.phases import phase_of
-from engine.prediction.ports import Calibrator, History, Launcher
+from engine.prediction.twin import Calibrator
 from engine.storage.database import Database
 from engine.values import Card, DecidedBy, Refusal, Verdict
 from engine.values.shares import wilson_lower_bound
@@ -88,7 +90,7 @@ class Acting:
         cards: Cards,
         *,
         settings: SettingsSource,
-        history: History,
+        history: Decisions,
         calibrator: Calibrator,
         launcher: Launcher,
         quiet: Callable[[], bool],

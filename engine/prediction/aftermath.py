@@ -13,8 +13,8 @@ from sqlalchemy import bindparam
 from sqlmodel import col, select
 
 from engine.clock import Clock
+from engine.feedback.decisions import Decisions
 from engine.prediction.cards_store import Prediction, decided
-from engine.prediction.ports import History
 from engine.prediction.transitions import Transitions
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact, Facts, FactsRead
@@ -46,7 +46,7 @@ class Aftermath:
     """Follows what became of cards. Called by each cycle."""
 
     def __init__(
-        self, database: Database, clock: Clock, facts: Facts, history: History, transitions: Transitions
+        self, database: Database, clock: Clock, facts: Facts, history: Decisions, transitions: Transitions
     ) -> None:
         self._database = database
         self._clock = clock

@@ -15,12 +15,15 @@ from sqlmodel import Session, col, select
 
 from engine.clock import Clock
 from engine.events import PredictionReassigned
+from engine.execution.launcher import Launcher
+from engine.feedback.decisions import Decisions
 from engine.prediction.cards_store import Prediction, all_pending, card_of, find, trigger_of
 from engine.prediction.lifecycle import Move
 from engine.prediction.own_prompts import checked
 from engine.prediction.phases import phase_of
-from engine.prediction.ports import Calibrator, History, Launcher, Rails
 from engine.prediction.transitions import Deciding, Transitions, moved
+from engine.prediction.twin import Calibrator
+from engine.safety.pipeline import Pipeline
 from engine.storage.database import Database, Transaction
 from engine.storage.quick import load
 from engine.values import (
@@ -72,9 +75,9 @@ class Approving:
         database: Database,
         *,
         clock: Clock,
-        rails: Rails,
+        rails: Pipeline,
         launcher: Launcher,
-        history: History,
+        history: Decisions,
         calibrator: Calibrator,
         transitions: Transitions,
         deciding: Deciding,

@@ -17,6 +17,8 @@ from sqlmodel import col, desc, select
 from engine.clock import Clock
 from engine.config import Autonomy, SettingsSource
 from engine.events import MuteLifted
+from engine.execution.launcher import Launcher
+from engine.feedback.decisions import Decisions
 from engine.feedback.query import Seen
 from engine.prediction import limits
 from engine.prediction.aftermath import Aftermath
@@ -34,10 +36,12 @@ from engine.prediction.dismissals import Dismissals
 from engine.prediction.flow_names import named_flow
 from engine.prediction.intake import Intake
 from engine.prediction.kinds import SUGGESTED, kind_title
+from engine.prediction.limits import ActiveTime
 from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
-from engine.prediction.ports import ActiveTime, Calibrator, History, Landings, Launcher, Rails
 from engine.prediction.routing import route
 from engine.prediction.transitions import Deciding, Transitions
+from engine.prediction.twin import Calibrator
+from engine.safety.pipeline import Pipeline
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Facts
 from engine.storage.ids import beginning
@@ -84,10 +88,10 @@ class Cards:
         clock: Clock,
         settings: SettingsSource,
         randomness: Randomness,
-        rails: Rails,
+        rails: Pipeline,
         launcher: Launcher,
-        landings: Landings,
-        history: History,
+        reverse: Callable[[str], bool],
+        history: Decisions,
         calibrator: Calibrator,
         active_time: ActiveTime,
         facts: Facts,
@@ -98,16 +102,17 @@ class Cards:
         estimate: Callable[[Proposal, Assignment], tuple[ConfidenceParts, Seen]],
         deleted: Callable[[str], bool] = lambda workspace: False,
     ) -> None:
-        """`flows`: names that a prompt of one's own may call. `session` finds one by its id; `secrets` are values that
-        no prompt may hold; `estimate` says how sure a suggestion is; `deleted` whether a workspace is gone from the
-        disk. `on_decision` is called inside the transaction of each decision by a person (the rails count
-        rejections)."""
+        """`reverse` undoes what a session landed: False when nothing of it was ever decided, `Refusal` when later edits
+        would be lost or it is undone already. `flows`: names that a prompt of your own may call. `session` finds one by
+        its id; `secrets` are values that no prompt may hold; `estimate` says how sure a suggestion is; `deleted`
+        whether a workspace is gone from the disk. `on_decision` is called inside the transaction of each decision by a
+        person (the rails count rejections)."""
         self._database = database
         self._clock = clock
         self._settings = settings
         self._randomness = randomness
         self._launcher = launcher
-        self._landings = landings
+        self._reverse_landing = reverse
         self._history = history
         self._active_time = active_time
         self._flows = flows
@@ -493,7 +498,7 @@ class Cards:
             self._transitions.reopen(tx, row)
 
     def _reverse(self, row: Prediction) -> None:
-        if row.session_id is None or not self._landings.reverse(row.session_id):
+        if row.session_id is None or not self._reverse_landing(row.session_id):
             told = f"nothing of card {row.id} is landed"
             raise Refusal("nothing_to_undo", told, f"throw away what waits, if anything does: clawpy discard {row.id}")
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Protocol
 
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import Project
@@ -26,6 +25,7 @@ from engine.inspection.quarantine import Quarantined
 from engine.inspection.stashes import Stash
 from engine.inspection.state import FileState, GitState
 from engine.inspection.unpushed import NOTHING, Unpushed
+from engine.memory.validation_runs import PastRun
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
 from engine.prediction.collectors.git import git_evidence
@@ -35,27 +35,6 @@ from engine.prediction.words import count, listing, moment, plain, span
 from engine.values import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 
 NOTHING_OF_YOUR_OWN = OwnChanges()
-
-
-class Run(Protocol):
-    """A past run of the project's tests. `clean`: the files were exactly those of `head`; `tree` is their tree."""
-
-    @property
-    def session_id(self) -> str: ...
-    @property
-    def head(self) -> str: ...
-    @property
-    def tree(self) -> str: ...
-    @property
-    def clean(self) -> bool: ...
-    @property
-    def full(self) -> bool: ...
-    @property
-    def ran_at(self) -> datetime: ...
-    @property
-    def check(self) -> CheckResult: ...
-    @property
-    def project(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +51,7 @@ class Part:
     differ from those of `runs[0]`, empty without a run; `below`: folders of projects inside it that have tools."""
 
     project: Project
-    runs: tuple[Run, ...] = ()
+    runs: tuple[PastRun, ...] = ()
     changed: tuple[Changed, ...] = ()
     below: tuple[str, ...] = ()
 
@@ -130,7 +109,7 @@ class WorkspaceContext:
     collisions: tuple[Collision, ...] = ()
     unpushed: Unpushed = NOTHING
     github: GitHubState | None = None
-    runs: tuple[Run, ...] = ()
+    runs: tuple[PastRun, ...] = ()
     parts: tuple[Part, ...] = ()
     locks: tuple[LockMismatch, ...] = ()
     own: OwnChanges = NOTHING_OF_YOUR_OWN

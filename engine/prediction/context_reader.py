@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project
+from engine.execution.sessions import Sessions
 from engine.execution.upkeep import Disk
 from engine.inspection.github import GitHub
 from engine.inspection.locks import LockMismatch, locks_out_of_step
@@ -28,6 +29,8 @@ from engine.inspection.reader import GitReader
 from engine.inspection.stashes import Stash
 from engine.inspection.state import GitState, Touch
 from engine.inspection.unpushed import NOTHING
+from engine.memory.threads import Threads
+from engine.memory.validation_runs import PastRun, ValidationRuns
 from engine.prediction.collectors import attempt
 from engine.prediction.collectors.calendar import Meeting, calendar_signal
 from engine.prediction.collectors.calendar_reader import CalendarReader
@@ -36,7 +39,8 @@ from engine.prediction.collectors.git import git_signal
 from engine.prediction.collectors.silence import OurWrite, last_sign_of_life, silence_of, silence_signal
 from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
-from engine.prediction.context import Changed, Part, Run, WorkspaceContext, changed_since, left_by
+from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since, left_by
+from engine.tasks.board import TaskBoard
 from engine.values import ChangeSet, Refusal, SessionView, Signal, Task, Thread, sanitise
 
 log = logging.getLogger(__name__)
@@ -52,32 +56,6 @@ QUICK_SECONDS = 0.25
 
 GREEN_HEADS = 8
 """So many older commits with a run are checked for being ancestors of HEAD."""
-
-
-class RunHistory(Protocol):
-    """Past runs of a workspace, newest first."""
-
-    def latest(self, workspace: str) -> Sequence[Run]: ...
-
-
-class TaskList(Protocol):
-    """The task board."""
-
-    def list(self, *, workspace: str) -> Sequence[Task]: ...
-
-
-class SessionList(Protocol):
-    """The history of sessions, newest first."""
-
-    def list(self, *, workspace: str, limit: int) -> Sequence[SessionView]: ...
-
-
-class Talks(Protocol):
-    """What the operator and other agents talk about, where he opted in."""
-
-    def latest(self, workspace: str) -> Sequence[Thread]: ...
-
-    def grew(self) -> datetime | None: ...
 
 
 class ProjectsFound:
@@ -144,13 +122,13 @@ class ContextReader:
         *,
         clock: Clock,
         settings: SettingsSource,
-        runs: RunHistory,
-        tasks: TaskList,
-        sessions: SessionList,
+        runs: ValidationRuns,
+        tasks: TaskBoard,
+        sessions: Sessions,
         find_projects: Callable[[Path], tuple[Project, ...]],
         git: GitReader | None = None,
         github: GitHub | None = None,
-        talks: Talks | None = None,
+        talks: Threads | None = None,
         learned: Callable[[str], Sequence[str]] = lambda workspace: (),
         prose: Callable[[str], str] = lambda workspace: "",
         landings: Callable[[str], Sequence[ChangeSet]] = lambda workspace: (),
@@ -198,7 +176,7 @@ class ContextReader:
         now, local = self._clock.now(), self._clock.local()
         threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
         failed: dict[str, str] = {}
-        no_runs: tuple[Run, ...] = ()
+        no_runs: tuple[PastRun, ...] = ()
         no_tasks: tuple[Task, ...] = ()
         no_sessions: tuple[SessionView, ...] = ()
         no_landings: tuple[ChangeSet, ...] = ()
@@ -344,7 +322,7 @@ class ContextReader:
         return found
 
     def _parts(
-        self, folder: Path, git: GitState | None, runs: tuple[Run, ...], projects: tuple[Project, ...]
+        self, folder: Path, git: GitState | None, runs: tuple[PastRun, ...], projects: tuple[Project, ...]
     ) -> tuple[Part, ...]:
         equipped = [one.path for one in projects if one.path and (one.tools or one.linters)]
         found = []
@@ -356,7 +334,7 @@ class ContextReader:
             found.append(replace(part, changed=tuple(one for one in changed if part.holds(one.path))))
         return tuple(found)
 
-    def _changed(self, folder: Path, git: GitState, last: Run) -> tuple[Changed, ...]:
+    def _changed(self, folder: Path, git: GitState, last: PastRun) -> tuple[Changed, ...]:
         """The files that changed since a run."""
         for seen, exact in ((last.tree, True), (last.head, last.clean)):
             if not seen:
@@ -368,7 +346,7 @@ class ContextReader:
                 return changed_since(last.ran_at, between, git.files, exact=exact)
         return changed_since(last.ran_at, None, git.files, exact=False)
 
-    def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[Run, ...]) -> frozenset[str]:
+    def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[PastRun, ...]) -> frozenset[str]:
         if git is None or not git.head:
             return frozenset()
         recent = {commit.id for commit in git.recent}

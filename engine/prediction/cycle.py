@@ -17,6 +17,8 @@ from sqlmodel import Session
 from engine.clock import Clock
 from engine.config import Autonomy, Settings, SettingsSource
 from engine.events import TriggerBlocked
+from engine.execution.launcher import Launcher
+from engine.feedback.decisions import Decisions
 from engine.feedback.query import Seen
 from engine.prediction import limits, templates
 from engine.prediction.cards import Cards
@@ -27,10 +29,10 @@ from engine.prediction.estimating import Estimator
 from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed
 from engine.prediction.phases import phase_of
-from engine.prediction.ports import Calibrator, History, Launcher, Rails
 from engine.prediction.routing import route
-from engine.prediction.twin import EmbeddedTwin, Twin
+from engine.prediction.twin import Calibrator, EmbeddedTwin, Twin
 from engine.prediction.words import count
+from engine.safety.pipeline import Pipeline
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts
 from engine.values import (
@@ -94,9 +96,9 @@ class Predictions:
         settings: SettingsSource,
         randomness: Randomness,
         cards: Cards,
-        rails: Rails,
+        rails: Pipeline,
         launcher: Launcher,
-        history: History,
+        history: Decisions,
         calibrator: Calibrator,
         contexts: Contexts,
         workspaces: Callable[[], Sequence[str]],

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 
 from engine.feedback.query import Query, Seen
 from engine.prediction.confidence import confidence_of, urgency_of
-from engine.prediction.ports import Calibrator
-from engine.prediction.twin import EmbeddedTwin, Twin
+from engine.prediction.twin import Calibrator, EmbeddedTwin, Twin
 from engine.values import Assignment, ConfidenceParts, Phase, Proposal, part_of_day, prompt_words
 
 

@@ -18,7 +18,7 @@ from engine.prediction.cards_store import Prediction, Seated, all_seated, card_o
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import Dismissals
 from engine.prediction.handled import Made, did_himself
-from engine.prediction.ports import ActiveTime
+from engine.prediction.limits import ActiveTime
 from engine.prediction.transitions import Transitions
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept

@@ -3,13 +3,16 @@ cool-downs of work. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from engine.config import Settings
 from engine.prediction.kinds import kind_of
 from engine.values import Outcome, Source, Status, Tier
+
+ActiveTime = Callable[[datetime, timedelta], datetime]
+"""`active_time(start, span)`: the instant when `span` has passed since `start`, quiet hours not counted. Pure."""
 
 LIFE = timedelta(hours=24)
 """A card expires after this long; quiet hours are not counted (SPEC 2.7)."""

@@ -21,11 +21,13 @@ from engine.events import (
     PredictionReopened,
     PredictionSnoozed,
 )
+from engine.feedback.decisions import Decisions
 from engine.prediction import limits
 from engine.prediction.cards_store import Prediction, all_pending, card_of, decided, find
 from engine.prediction.dismissals import Dismissals
 from engine.prediction.lifecycle import OUTCOMES, Move, after
-from engine.prediction.ports import ActiveTime, History, Rails
+from engine.prediction.limits import ActiveTime
+from engine.safety.pipeline import Pipeline
 from engine.storage.database import Database, Transaction
 from engine.values import (
     Card,
@@ -84,8 +86,8 @@ class Transitions:
 
     def __init__(
         self,
-        rails: Rails,
-        history: History,
+        rails: Pipeline,
+        history: Decisions,
         dismissals: Dismissals,
         settings: SettingsSource,
         active_time: ActiveTime,

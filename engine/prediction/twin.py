@@ -33,6 +33,14 @@ STORED_EVERY = 250
 """A state is stored after so many decisions."""
 
 
+class Calibrator(Protocol):
+    """Makes stated confidence agree with what happened (SPEC 8.6)."""
+
+    def apply(self, score: float) -> float: ...
+
+    def check(self) -> CalibrationCheck: ...
+
+
 @dataclass(frozen=True, slots=True)
 class TwinWord:
     """A Twin's answer: the probability, in [0, 1], that the operator approves, and why."""

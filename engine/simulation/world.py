@@ -14,6 +14,7 @@ from engine.clock import Clock
 from engine.execution.runners.toolchains import bound, projects
 from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.inspection.state import Branch, Commit, FileState, GitState, Touch
+from engine.memory.validation_runs import PastRun
 from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.collectors.conversations import Conversations
 from engine.prediction.collectors.git import git_signal
@@ -40,20 +41,6 @@ RECENT = 12
 """So many commits, runs and sessions of a project are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class MadeRun:
-    """A run of tests that never ran; see `engine.prediction.context.Run`."""
-
-    session_id: str
-    head: str
-    ran_at: datetime
-    check: CheckResult
-    full: bool
-    tree: str = ""
-    clean: bool = True
-    project: str = ""
-
-
 @dataclass
 class Project:
     """One made-up repository: a branch `work` beside `main`, files that somebody edits, commits, pushes.
@@ -68,7 +55,7 @@ class Project:
     since_tag: int = 3
     files: dict[str, datetime] = field(default_factory=dict)
     ours: set[str] = field(default_factory=set)
-    runs: list[MadeRun] = field(default_factory=list)
+    runs: list[PastRun] = field(default_factory=list)
     sessions: deque[SessionView] = field(default_factory=lambda: deque(maxlen=RECENT))
     touched: datetime | None = None
     made: int = 0
@@ -123,7 +110,7 @@ class Project:
     def ran(self, session_id: str, now: datetime, check: CheckResult, full: bool) -> None:
         """A session ran the tests."""
         with self.lock:
-            run = MadeRun(session_id, self.head, now, check, full, tree=f"{self.made}", clean=not self.files)
+            run = PastRun(session_id, self.head, f"{self.made}", not self.files, full, now, check)
             self.runs = [run, *self.runs[: RECENT - 1]]
 
     @property

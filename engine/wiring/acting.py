@@ -12,7 +12,7 @@ from engine.autonomy.autonomy import Autonomy
 from engine.autonomy.heartbeat import Heartbeat, Page
 from engine.autonomy.schedule import Job
 from engine.execution.launcher import Launcher
-from engine.prediction.ports import Calibrator
+from engine.prediction.twin import Calibrator
 from engine.storage.stuck import StuckReaders
 from engine.values import Refusal
 from engine.wiring.prediction import last_sign

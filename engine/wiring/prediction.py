@@ -22,9 +22,8 @@ from engine.prediction.context_reader import ContextReader
 from engine.prediction.cycle import Predictions
 from engine.prediction.hook import PredictorHook
 from engine.prediction.kinds import HANDED_OVER, kind_of
-from engine.prediction.ports import Calibrator
 from engine.prediction.templates.learned import learned
-from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.stand_ins import StandIns
 from engine.tasks.board import TaskBoard
 from engine.values import Assignment
@@ -50,7 +49,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         randomness=randomness,
         rails=core.safety.pipeline,
         launcher=launcher,
-        landings=Landings(core.changes),
+        reverse=Landings(core.changes).reverse,
         facts=core.ledger,
         flows=core.flows,
         on_decision=core.safety.kill_switch.decided,

@@ -17,8 +17,7 @@ from engine.memory.ledger import Ledger
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import Predictions
-from engine.prediction.ports import Calibrator
-from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction
 from engine.values import (
     Assignment,
@@ -218,7 +217,7 @@ class World:
         }
         self.cards = Cards(
             self.database,
-            landings=self.landed,
+            reverse=self.landed.reverse,
             active_time=self.active_time,
             facts=Ledger(self.database),
             flows=["run_tests"],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
@@ -15,7 +16,7 @@ from engine.execution.runners.toolchains.projects import Project
 from engine.execution.runners.toolchains.table import CHECKERS, TESTERS
 from engine.inspection.github import GitHub
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.context_reader import ContextReader, Talks
+from engine.prediction.context_reader import ContextReader
 from engine.values import CheckResult, SessionState, SessionView, Task
 from tests.conftest import Repository
 
@@ -68,7 +69,7 @@ class World:
     others: Sequence[Project] = ()
     now: datetime = NOW
     github: GitHub | None = None
-    talks: Talks | None = None
+    talks: Any = None
     broken: set[str] = field(default_factory=set)
 
     def latest(self, workspace: str) -> Sequence[MadeRun]:

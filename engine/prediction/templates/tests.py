@@ -10,7 +10,8 @@ from typing import Any
 
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.inspection.state import GitState
-from engine.prediction.context import Part, Run, WorkspaceContext, result_words
+from engine.memory.validation_runs import PastRun
+from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, offer, oldest, usable, usable_names
 from engine.prediction.words import count, listing, moment, plain
 from engine.values import Proposal, SessionState
@@ -127,7 +128,7 @@ def failing_ci(context: WorkspaceContext) -> list[Proposal]:
     ]
 
 
-def verdict_on(run: Run, test: str) -> bool | None:
+def verdict_on(run: PastRun, test: str) -> bool | None:
     """Whether `test` passed in `run`; None when the run does not say (it broke, or did not contain the test).
 
     A failing test is on the list; one that passed must have been measured, or the whole suite have run.
@@ -141,7 +142,7 @@ def verdict_on(run: Run, test: str) -> bool | None:
     return None
 
 
-def flipped_tests(runs: Sequence[Run]) -> list[tuple[str, str]]:
+def flipped_tests(runs: Sequence[PastRun]) -> list[tuple[str, str]]:
     """(test, tree) for tests that passed and failed on the very same files, those of the newest runs first."""
     found: dict[str, str] = {}
     for run in runs:
@@ -178,7 +179,7 @@ def bisect(context: WorkspaceContext, part: Part) -> list[Proposal]:
 
 
 def _broke(
-    context: WorkspaceContext, part: Part, git: GitState, red: Run, test: str, good: str, passed_at: str
+    context: WorkspaceContext, part: Part, git: GitState, red: PastRun, test: str, good: str, passed_at: str
 ) -> Proposal:
     last, name = git.recent[0], short_test(test)
     others = f", with {count(len(red.check.failing) - 1, 'other')}" if len(red.check.failing) > 1 else ""
@@ -474,7 +475,7 @@ def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
     ]
 
 
-def seconds_of(run: Run, test: str) -> float | None:
+def seconds_of(run: PastRun, test: str) -> float | None:
     """How long a test took in a run. Only the slowest 50 are kept: one that is not among those of a whole suite took
     at most as long as the last of them. None when the run does not say."""
     times = dict(run.check.durations)
