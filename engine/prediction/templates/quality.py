@@ -14,9 +14,13 @@ _FINDINGS: Final = re.compile(r"\b(\d+) findings?\b")
 
 
 def last_lint(context: WorkspaceContext) -> SessionView | None:
-    """The newest lint here that ran to its end."""
+    """The newest lint here that ran to its end; one that found something new counts as failed."""
     return next(
-        (session for session in context.sessions if session.flow == "lint" and session.state is SessionState.SUCCEEDED),
+        (
+            session
+            for session in context.sessions
+            if session.flow == "lint" and session.state in (SessionState.SUCCEEDED, SessionState.FAILED)
+        ),
         None,
     )
 
