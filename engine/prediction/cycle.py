@@ -30,7 +30,7 @@ from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed
 from engine.prediction.phases import phase_of
 from engine.prediction.routing import route
-from engine.prediction.twin import Calibrator, EmbeddedTwin, Twin
+from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.prediction.words import count
 from engine.safety.pipeline import Pipeline
 from engine.storage.database import Database
@@ -86,7 +86,7 @@ class _Round:
 
 
 class Predictions:
-    """The port `engine.predictions`. `embedded` also answers for habits when `twin` is a model."""
+    """`engine.predictions`: runs cycles, one at a time."""
 
     def __init__(
         self,
@@ -105,8 +105,7 @@ class Predictions:
         stopped: Callable[[], str],
         facts: Facts,
         session: Callable[[str], SessionView],
-        embedded: EmbeddedTwin,
-        twin: Twin | None = None,
+        twin: EmbeddedTwin,
         propose: Propose = templates.propose,
         said: Propose = lambda context: (),
     ) -> None:
@@ -124,8 +123,8 @@ class Predictions:
         self._contexts = contexts
         self._workspaces = workspaces
         self._stopped = stopped
-        self._twin: Twin = twin or embedded
-        self._estimator = Estimator(self._twin, embedded, calibrator)
+        self._twin = twin
+        self._estimator = Estimator(twin, calibrator)
         self._propose = propose
         self._said = said
         self._lock = threading.Lock()

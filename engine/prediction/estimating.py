@@ -6,17 +6,15 @@ from datetime import datetime, timedelta
 
 from engine.feedback.query import Query, Seen
 from engine.prediction.confidence import confidence_of, urgency_of
-from engine.prediction.twin import Calibrator, EmbeddedTwin, Twin
+from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.values import Assignment, ConfidenceParts, Phase, Proposal, part_of_day, prompt_words
 
 
 class Estimator:
-    """Asks the Twin, the operator's past and the calibrator. `embedded` also answers for habits when `twin` is a
-    model."""
+    """Asks the Twin and the calibrator."""
 
-    def __init__(self, twin: Twin, embedded: EmbeddedTwin, calibrator: Calibrator) -> None:
+    def __init__(self, twin: EmbeddedTwin, calibrator: Calibrator) -> None:
         self._twin = twin
-        self._embedded = embedded
         self._calibrator = calibrator
 
     def estimate(
@@ -24,7 +22,7 @@ class Estimator:
     ) -> tuple[ConfidenceParts, Seen]:
         """The parts of its confidence as of `now`, which is `local` here, and what the Twin saw of it. What the source
         of a proposal says of its own confidence is the Twin's term and no more (SPEC 2.8)."""
-        seen = self._embedded.see(assignment.prompt, proposal.reasoning, [context] if context else [])
+        seen = self._twin.see(assignment.prompt, proposal.reasoning, [context] if context else [])
         query = Query(
             kind=proposal.kind,
             channel=assignment.channel,
@@ -37,12 +35,12 @@ class Estimator:
             hour=local.hour,
             seen=seen,
         )
-        word, usual = self._twin.predict(query), self._embedded.usual(proposal.kind)
+        word, usual = self._twin.predict(query), self._twin.usual(proposal.kind)
         parts = confidence_of(
             twin=word.probability if proposal.confidence is None else proposal.confidence,
-            pattern=self._embedded.pattern(query),
+            pattern=self._twin.pattern(query),
             urgency=urgency_of(proposal.evidence_at, now, usual or timedelta(hours=proposal.usual_hours)),
-            time=self._embedded.time(query),
+            time=self._twin.time(query),
             phase=phase.number,
             calibrate=self._calibrator.apply,
             words=word.words,

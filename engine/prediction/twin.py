@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
+from engine.feedback.decisions import Decisions
+from engine.feedback.learner_states import TwinStates
 from engine.feedback.query import NOTHING, Query, Seen
 from engine.values import CalibrationCheck, PastDecision, Source
 
@@ -49,59 +51,6 @@ class TwinWord:
     words: tuple[str, ...] = ()
 
 
-class Twin(Protocol):
-    """Who predicts approval; the embedded one below, later a model behind an endpoint."""
-
-    @property
-    def source(self) -> Source:
-        """What cards of this Twin say they come from."""
-
-    def channel(self, kind: str, registered: Collection[str]) -> str | None:
-        """The channel it would send this kind of card to, one of `registered`, or None."""
-
-    def predict(self, query: Query) -> TwinWord:
-        """Its word on one card."""
-
-
-class PastDecisions(Protocol):
-    """Where past decisions come from; `version` changes whenever they do."""
-
-    @property
-    def version(self) -> int: ...
-
-    def after(self, id: int, limit: int = 1000) -> list[PastDecision]: ...
-
-    def standing_upto(self, id: int) -> int: ...
-
-    def retired_since(self, version: int) -> int | None: ...
-
-
-class States(Protocol):
-    """Where states are kept."""
-
-    def newest(self, below: int | None = None) -> Learner | None:
-        """The newest one, of decisions with ids below `below`; None for none."""
-
-    def keep(self, learner: Learner) -> None:
-        """Store one; returns at once."""
-
-    def drop(self, since: int) -> None:
-        """Those with decisions from id `since` on hold no more; returns at once."""
-
-
-class NoStates:
-    """Keeps none."""
-
-    def newest(self, below: int | None = None) -> Learner | None:
-        return None
-
-    def keep(self, learner: Learner) -> None:
-        pass
-
-    def drop(self, since: int) -> None:
-        pass
-
-
 Meanings = Callable[[Sequence[str]], Sequence[bytes | None]]
 """Vectors of meaning (`MEANING` float32 each) of texts, at once: None for one that there is no vector of yet."""
 
@@ -116,11 +65,9 @@ class EmbeddedTwin:
 
     source = Source.EMBEDDED_TWIN
 
-    def __init__(
-        self, history: PastDecisions, *, states: States | None = None, meanings: Meanings = no_meanings
-    ) -> None:
+    def __init__(self, history: Decisions, states: TwinStates, *, meanings: Meanings = no_meanings) -> None:
         self._history = history
-        self._states = states or NoStates()
+        self._states = states
         self._meanings = meanings
         self._lock = threading.Lock()
         self._learner: Learner | None = None

@@ -40,7 +40,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
     """What is predicted and decided; returns who calibrates confidence."""
     clock, randomness = core.clock, core.randomness
     core.meanings = Meanings(core.memory)
-    core.embedded = EmbeddedTwin(core.feedback, states=TwinStates(core.database), meanings=core.meanings)
+    core.embedded = EmbeddedTwin(core.feedback, TwinStates(core.database), meanings=core.meanings)
     calibrator = stand_ins.calibrator or core.embedded
     core.cards = Cards(
         core.database,
@@ -104,7 +104,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         stopped=lambda: brakes.stopped() or "",
         facts=core.ledger,
         session=core.sessions.get,
-        embedded=core.embedded,
+        twin=core.embedded,
     )
     return calibrator
 

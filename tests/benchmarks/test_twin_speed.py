@@ -80,7 +80,7 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
 
     for first in range(0, PAST, 5_000):
         database.write(lambda tx, first=first: rows(tx, first, 5_000))
-    twin = EmbeddedTwin(decisions, states=TwinStates(database))
+    twin = EmbeddedTwin(decisions, TwinStates(database))
     asked = Query(
         "kind1", "channel1", "/place1", "flow", prompt_words("cart tests"), PartOfDay.MORNING, False, clock.now()
     )

@@ -12,6 +12,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
 from engine.feedback.decisions import Decisions
+from engine.feedback.learner_states import TwinStates
 from engine.inspection.state import GitState
 from engine.memory.ledger import Ledger
 from engine.prediction.cards import Cards
@@ -204,7 +205,7 @@ class World:
         self.bench = Bench(self.database, self.clock)
         self.landed = Landed()
         self.decisions = Decisions(self.database, self.clock)
-        self.twin = EmbeddedTwin(self.decisions)
+        self.twin = EmbeddedTwin(self.decisions, TwinStates(self.database))
         self.workspaces = [SHOP]
         common: dict[str, Any] = {
             "clock": self.clock,
@@ -232,7 +233,7 @@ class World:
             workspaces=lambda: self.workspaces,
             stopped=lambda: self.stopped,
             facts=Ledger(self.database),
-            embedded=self.twin,
+            twin=self.twin,
             session=lambda session_id: next(one for one in self.bench.sessions.values() if one.id == session_id),
             propose=lambda context: [one for one in self.seen if one.workspace == context.workspace],
             **common,

@@ -118,6 +118,19 @@ class TestSeen:
         assert NOTHING.numbers == (0.0,) * len(NAMES)
 
 
+class Forgetful(TwinStates):
+    """Keeps no state."""
+
+    def newest(self, below: int | None = None) -> None:
+        return None
+
+    def keep(self, learner: Learner) -> None:
+        pass
+
+    def drop(self, since: int) -> None:
+        pass
+
+
 class Home:
     """A database with decisions, and a Twin that follows them."""
 
@@ -130,11 +143,11 @@ class Home:
 
     def another(self) -> EmbeddedTwin:
         """A Twin that begins with what is stored."""
-        return EmbeddedTwin(self.decisions, states=self.states)
+        return EmbeddedTwin(self.decisions, self.states)
 
     def fresh(self) -> EmbeddedTwin:
         """A Twin that begins with nothing but the decisions."""
-        return EmbeddedTwin(self.decisions)
+        return EmbeddedTwin(self.decisions, Forgetful(self.database))
 
     def decide(self, first: int, last: int, signal: DecisionSignal = DecisionSignal.APPROVED) -> None:
         def work(tx: object) -> None:
