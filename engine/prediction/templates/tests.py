@@ -12,7 +12,7 @@ from engine.execution.runners.toolchains.bound import Toolchain
 from engine.inspection.state import GitState
 from engine.memory.validation_runs import PastRun
 from engine.prediction.context import Part, WorkspaceContext, result_words
-from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, offer, oldest, usable, usable_names
+from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, ended, offer, oldest, usable, usable_names
 from engine.prediction.words import count, listing, moment, plain
 from engine.values import Proposal, SessionState
 
@@ -484,19 +484,15 @@ def seconds_of(run: PastRun, test: str) -> float | None:
     return times.get(test)
 
 
-def _could_not_run(context: WorkspaceContext) -> bool:
-    """Whether the tests lacked something when they were tried last: until that is there, they lack it anywhere."""
-    tested = (one for one in context.sessions if one.flow in ("run_tests", "check_clean_head") and one.state.over)
-    last = next(tested, None)
-    return last is not None and last.state is SessionState.CANNOT_RUN
-
-
 def check_clean_head(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """There are uncommitted files beside own commits, and nobody knows whether HEAD passes without them."""
     git = context.git
     if git is None or not git.head or git.clean or git.operation or part.tool is None or part.project.lacks:
         return []
-    if _could_not_run(context) or any(run.head == git.head and run.clean and run.full for run in part.runs):
+    tried = ended(context, part.project.path, "run_tests", "check_clean_head")[:1]
+    if any(one.state is SessionState.CANNOT_RUN for one in tried):
+        return []  # until what they lack is there, they lack it at HEAD, too
+    if any(run.head == git.head and run.clean and run.full for run in part.runs):
         return []
     files = usable_names(file.path for file in git.files if part.holds(file.path))
     if not files:
