@@ -91,7 +91,8 @@ DURING_OPERATION: Final = frozenset(
     )
 )
 """Kinds that hold also while a merge, rebase or the like is unfinished. The files are neither side's then, and HEAD may
-be anywhere: whatever else is seen of them is no ground for a card. What a heartbeat ordered stays, too."""
+be anywhere: whatever else is seen of them is no ground for a card. What a heartbeat ordered stays, too, and what was
+found about the operation itself."""
 
 
 def propose(context: WorkspaceContext) -> list[Proposal]:
@@ -102,4 +103,8 @@ def propose(context: WorkspaceContext) -> list[Proposal]:
     found += [proposal for part in context.parts for template in PART_TEMPLATES for proposal in template(context, part)]
     if not context.git.operation:
         return found
-    return [one for one in found if one.kind in DURING_OPERATION or is_heartbeat(one.kind)]
+    return [
+        one
+        for one in found
+        if one.kind in DURING_OPERATION or is_heartbeat(one.kind) or one.facts.get("after") == "unfinished_operation"
+    ]
