@@ -20,7 +20,7 @@ from engine.execution.runners.toolchains.projects import Project
 from engine.execution.sessions import Sessions
 from engine.execution.upkeep import Disk
 from engine.inspection.github import GitHub
-from engine.inspection.locks import LockMismatch, locks_out_of_step
+from engine.inspection.locks import LockMismatch, LocksRead
 from engine.inspection.lost import LostLine
 from engine.inspection.merges import Collision, Merge
 from engine.inspection.own_changes import OwnChanges
@@ -150,8 +150,7 @@ class ContextReader:
         self._landings = landings
         self._disk = disk
         self._calendars = CalendarReader()
-        self._lock = threading.Lock()
-        self._compared: dict[str, tuple[tuple[tuple[str, int, int], ...], tuple[LockMismatch, ...]]] = {}
+        self._locks = LocksRead()
 
     def read_all(
         self,
@@ -221,7 +220,9 @@ class ContextReader:
         disk = fetch("disk", lambda: self._disk(workspace), None)
         landings = fetch("landings", lambda: tuple(self._landings(workspace)), no_landings)
         no_locks: tuple[LockMismatch, ...] = ()
-        locks = fetch("locks", lambda: self._locks(folder, projects), no_locks)
+        packages = [one for project in projects for one in project.packages]
+        locked, manifests = [one.folder for one in packages if one.lock], [one.manifest for one in packages]
+        locks = fetch("locks", lambda: self._locks.out_of_step(folder, locked, manifests), no_locks)
         no_parts: tuple[Part, ...] = ()
         parts = fetch("runs", lambda: self._parts(folder, git, runs, projects), no_parts)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
@@ -304,23 +305,6 @@ class ContextReader:
             signs.append(last_sign_of_life(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
 
-    def _locks(self, folder: Path, projects: tuple[Project, ...]) -> tuple[LockMismatch, ...]:
-        """Lock files out of step; compared again only when one of the files was written."""
-        locked = [one for project in projects for one in project.packages if one.lock]
-        files = tuple(
-            (path, at, size)
-            for one in locked
-            for path in (one.manifest, one.lock)
-            for at, size in [_written(folder / path)]
-        )
-        with self._lock:
-            known, found = self._compared.get(str(folder), ((), ()))
-        if known != files:
-            found = locks_out_of_step(folder, [one.folder for one in locked])
-            with self._lock:
-                self._compared[str(folder)] = (files, found)
-        return found
-
     def _parts(
         self, folder: Path, git: GitState | None, runs: tuple[PastRun, ...], projects: tuple[Project, ...]
     ) -> tuple[Part, ...]:
@@ -367,12 +351,3 @@ def _unless(failed: Mapping[str, str], name: str, collect: Callable[[], Signal])
     if name in failed:
         raise Refusal("collector_failed", failed[name])
     return collect()
-
-
-def _written(file: Path) -> tuple[int, int]:
-    """When a file was written (nanoseconds) and how large it is; zeros when it is not there."""
-    try:
-        found = file.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size
