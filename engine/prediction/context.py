@@ -14,17 +14,10 @@ from pathlib import Path
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.upkeep import Disk
-from engine.inspection.fixups import Fixups
 from engine.inspection.github import GitHubState
 from engine.inspection.locks import LockMismatch
-from engine.inspection.lost import LostLine
-from engine.inspection.merges import Collision, Merge
-from engine.inspection.operation import Operation
-from engine.inspection.own_changes import OwnChanges
-from engine.inspection.quarantine import Quarantined
-from engine.inspection.stashes import Stash
+from engine.inspection.looks import NO_LOOKS, Looks
 from engine.inspection.state import FileState, GitState
-from engine.inspection.unpushed import NOTHING, Unpushed
 from engine.memory.validation_runs import PastRun
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
@@ -33,8 +26,6 @@ from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
 from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span
 from engine.values import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
-
-NOTHING_OF_YOUR_OWN = OwnChanges()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +92,13 @@ class WorkspaceContext:
     local: datetime
     silence: timedelta | None = None
     git: GitState | None = None
-    unfinished: Operation | None = None
-    lost: tuple[LostLine, ...] = ()
-    fixups: Fixups | None = None
-    stashes: tuple[Stash, ...] = ()
-    merges: tuple[Merge, ...] = ()
-    collisions: tuple[Collision, ...] = ()
-    unpushed: Unpushed = NOTHING
+    looks: Looks = NO_LOOKS
     github: GitHubState | None = None
     runs: tuple[PastRun, ...] = ()
     parts: tuple[Part, ...] = ()
     locks: tuple[LockMismatch, ...] = ()
-    own: OwnChanges = NOTHING_OF_YOUR_OWN
     covered: frozenset[str] = frozenset()
     """The folders of projects that measure their coverage."""
-    quarantined: tuple[Quarantined, ...] = ()
     prose: str = ""
     """Which agent or model takes prose here, "" for none."""
     ancestors: frozenset[str] = frozenset()

@@ -21,14 +21,9 @@ from engine.execution.sessions import Sessions
 from engine.execution.upkeep import Disk
 from engine.inspection.github import GitHub
 from engine.inspection.locks import LockMismatch, LocksRead
-from engine.inspection.lost import LostLine
-from engine.inspection.merges import Collision, Merge
-from engine.inspection.own_changes import OwnChanges
-from engine.inspection.quarantine import Quarantined
+from engine.inspection.looks import NO_LOOKS
 from engine.inspection.reader import GitReader
-from engine.inspection.stashes import Stash
 from engine.inspection.state import GitState, Touch
-from engine.inspection.unpushed import NOTHING
 from engine.memory.threads import Threads
 from engine.memory.validation_runs import PastRun, ValidationRuns
 from engine.prediction.collectors import attempt
@@ -190,17 +185,8 @@ class ContextReader:
             return otherwise
 
         git = fetch("git", lambda: self._git.read(folder), None)
-        unfinished = fetch("git", lambda: self._git.operation(folder, git) if git else None, None)
-        no_lost: tuple[LostLine, ...] = ()
-        lost = fetch("git", lambda: self._git.lost(folder, git, now) if git else (), no_lost)
-        fixups = fetch("git", lambda: self._git.fixups(folder, git) if git else None, None)
-        no_stashes: tuple[Stash, ...] = ()
-        stashes = fetch("git", lambda: self._git.stashes(folder) if git else (), no_stashes)
-        no_merges: tuple[Merge, ...] = ()
-        merges = fetch("git", lambda: self._git.merges(folder, git) if git else (), no_merges)
-        no_collisions: tuple[Collision, ...] = ()
-        collisions = fetch("git", lambda: self._git.collisions(folder, git) if git else (), no_collisions)
-        unpushed = fetch("git", lambda: self._git.unpushed(folder, git, now) if git else NOTHING, NOTHING)
+        today = local.replace(hour=0, minute=0, second=0, microsecond=0)
+        looks = NO_LOOKS if git is None else self._git.looks(folder, git, now, today)
         no_projects: tuple[Project, ...] = ()
         projects = fetch("tools", lambda: self._projects.of(workspace), no_projects)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
@@ -224,14 +210,14 @@ class ContextReader:
         locked, manifests = [one.folder for one in packages if one.lock], [one.manifest for one in packages]
         locks = fetch("locks", lambda: self._locks.out_of_step(folder, locked, manifests), no_locks)
         no_parts: tuple[Part, ...] = ()
+        prose = fetch("agents", lambda: self._prose(workspace), "")
+        no_flows: tuple[str, ...] = ()
+        learned = fetch("learned flows", lambda: tuple(self._learned(workspace)), no_flows)
         parts = fetch("runs", lambda: self._parts(folder, git, runs, projects), no_parts)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
-        today = local.replace(hour=0, minute=0, second=0, microsecond=0)
-        nothing = OwnChanges()
-        own = fetch("git", lambda: self._git.own_changes(folder, git, today) if git else nothing, nothing)
-        covered = fetch("tool", lambda: _covered(folder, projects) if own.lines else frozenset(), frozenset[str]())
-        none_kept: tuple[Quarantined, ...] = ()
-        kept = fetch("git", lambda: self._git.quarantined(folder, git.head) if git else none_kept, none_kept)
+        covered = fetch(
+            "tool", lambda: _covered(folder, projects) if looks.own.lines else frozenset(), frozenset[str]()
+        )
         writes = [*ours, *left_by(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
@@ -257,21 +243,13 @@ class ContextReader:
             local=local,
             silence=silence,
             git=git,
-            unfinished=unfinished,
-            lost=lost,
-            fixups=fixups,
-            stashes=stashes,
-            merges=merges,
-            collisions=collisions,
-            unpushed=unpushed,
+            looks=looks,
             github=github,
             runs=runs,
             parts=parts,
             locks=locks,
-            own=own,
             covered=covered,
-            quarantined=kept,
-            prose=self._prose(workspace),
+            prose=prose,
             ancestors=ancestors,
             tasks=tasks,
             sessions=sessions,
@@ -281,7 +259,7 @@ class ContextReader:
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
             disk=disk,
             landings=landings,
-            learned=tuple(self._learned(workspace)),
+            learned=learned,
         )
 
     def last_sign_of_life(

@@ -395,7 +395,7 @@ _TALLY = re.compile(r"(?:^|, | and )(\S+\.py::.+?) \((\d+) of (\d+)\)")
 
 def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
     """The tests of a project that are in quarantine, as its tool names them, and until when."""
-    found = [(part.project.within(one.test), one.until) for one in context.quarantined if part.holds(one.test)]
+    found = [(part.project.within(one.test), one.until) for one in context.looks.quarantined if part.holds(one.test)]
     return [(test, until) for test, until in found if test is not None]
 
 
