@@ -30,10 +30,11 @@ from engine.values import ChangeSet, CheckResult, PartOfDay, SessionView, Signal
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A file that changed since the last run of the tests, and when, if that can be told."""
+    """A file that changed since the last run of the tests, and when, if that can be told. `gone`: it was deleted."""
 
     path: str
     at: datetime | None = None
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,8 @@ def result_words(check: CheckResult) -> str:
 def changed_since(
     ran_at: datetime, between: Sequence[str] | None, files: Sequence[FileState], *, exact: bool
 ) -> tuple[Changed, ...]:
-    """Files that are not as the run at `ran_at` saw them, sorted by path; deleted ones are left out.
+    """Files that are not as the run at `ran_at` saw them, sorted by path. One that was deleted counts where
+    the run is known to have seen it.
 
     `between`: paths that differ between what the run saw and HEAD, None if that cannot be told any more. `exact`:
     "what the run saw" was its very files, so that an uncommitted file that is not in `between` was seen as HEAD has
@@ -201,11 +203,9 @@ def changed_since(
     uncommitted = {file.path: file for file in files}
     changed = {path: Changed(path) for path in between or () if path not in uncommitted}
     for file in uncommitted.values():
-        if file.deleted:
-            continue
         seen_like_head = exact and between is not None and file.path not in between
         if seen_like_head or (file.modified_at is not None and file.modified_at > ran_at):
-            changed[file.path] = Changed(file.path, file.modified_at)
+            changed[file.path] = Changed(file.path, file.modified_at, file.deleted)
     return tuple(changed[path] for path in sorted(changed))
 
 

@@ -24,6 +24,7 @@ from engine.inspection.locks import LockMismatch, LocksRead
 from engine.inspection.looks import NO_LOOKS
 from engine.inspection.reader import GitReader
 from engine.inspection.state import GitState, Touch
+from engine.inspection.status import is_byproduct
 from engine.memory.threads import Threads
 from engine.memory.validation_runs import PastRun, ValidationRuns
 from engine.prediction.collectors import attempt
@@ -299,13 +300,11 @@ class ContextReader:
     def _changed(self, folder: Path, git: GitState, last: PastRun) -> tuple[Changed, ...]:
         """The files that changed since a run."""
         for seen, exact in ((last.tree, True), (last.head, last.clean)):
-            if not seen:
-                continue
-            between = self._git.files_between(folder, seen, git.head) if git.head else None
+            between = self._git.files_between(folder, seen, git.head) if seen and git.head else None
             if between is not None:
-                # What is gone has no tests to run.
-                between = tuple(path for path in between if os.path.lexists(folder / path))
-                return changed_since(last.ran_at, between, git.files, exact=exact)
+                changed = changed_since(last.ran_at, between, git.files, exact=exact)
+                marked = (replace(one, gone=not os.path.lexists(folder / one.path)) for one in changed)
+                return tuple(one for one in marked if not (one.gone and is_byproduct(one.path)))
         return changed_since(last.ran_at, None, git.files, exact=False)
 
     def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[PastRun, ...]) -> frozenset[str]:
