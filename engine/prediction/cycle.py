@@ -259,7 +259,8 @@ class Predictions:
             return None
         errors: list[str] = []
         sensed, proposals = self._sense([workspace], errors)
-        chosen = choose(self._not_muted(proposals))
+        with self._database.read() as session:
+            chosen = choose(self._cards.intake.may_follow(session, proposals, self._clock.now()))
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
         if chosen is not None:
@@ -274,12 +275,6 @@ class Predictions:
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
         return self._database.write(lambda tx: self._cards.intake.seat_follow_up(tx, sensed, rows, blocked))
-
-    def _not_muted(self, proposals: Sequence[Proposal]) -> list[Proposal]:
-        """Those that the operator did not dismiss: what follows in their place may be offered."""
-        with self._database.read() as session:
-            muted = self._cards.dismissals.muted(session, self._clock.now())
-        return [one for one in proposals if not muted.covers(one.workspace, one.kind, one.subject, one.tier)]
 
     def _sense(self, workspaces: Sequence[str], errors: list[str]) -> tuple[list[Sensed], list[Proposal]]:
         """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""

@@ -195,6 +195,14 @@ class Intake:
             if (one.seat.workspace, one.seat.kind, one.subject) == subject and one.fingerprint != wanted.fingerprint
         }
 
+    def may_follow(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
+        """Those that can be the next step: there may be a card now, or one for this very evidence is shown already.
+        Cards about the same for other evidence make room."""
+        older = {card_id for one in proposals for card_id in self.other_evidence(session, one)}
+        there = {one.fingerprint for one in self.seated(session) if not limits.is_snoozed(one.seat, now)}
+        away = self.unavailable(session, proposals, now, older) - there
+        return [one for one in proposals if one.fingerprint not in away]
+
     def leaving(self, session: Session, sensed: Sequence[Sensed], now: datetime) -> set[str]:
         """Ids of the pending cards that `apply` will withdraw, since what they are about is no longer so."""
         return {one.seat.id for one in _over(self.seated(session), sensed, now)}
@@ -202,7 +210,8 @@ class Intake:
     def room(self, session: Session, leaving: Collection[str], now: datetime) -> limits.Room:
         """The places of the stack once `leaving` are gone; woken cards that wait for a seat come first."""
         staying = [one.seat for one in self.seated(session) if one.seat.id not in leaving]
-        return limits.Room(limits.Caps.of(self._settings.current), [one for one in staying if limits.counts(one, now)])
+        awake = [one for one in staying if not limits.is_snoozed(one, now)]
+        return limits.Room(limits.Caps.of(self._settings.current), awake)
 
     def apply(
         self,
@@ -263,6 +272,7 @@ class Intake:
                 tx.session.flush()
                 tx.session.add(row)
                 tx.record(created(row))
+                self._transitions.make_room(tx, row)
                 return card_of(row)
         return None
 

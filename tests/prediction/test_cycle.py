@@ -108,6 +108,18 @@ def test_snoozed_own_and_undone_cards_and_the_five(world: World, clock: FakeCloc
     assert returning.id in [card.id for card in after]
 
 
+def test_a_snoozed_upkeep_card_waits_when_it_wakes_while_another_is_there(world: World, clock: FakeClock) -> None:
+    stash, log = (proposal(kind, kind=kind, tier=Tier.UPKEEP) for kind in ("old_stash", "draft_changelog"))
+    [first] = world.see(stash)
+    world.cards.snooze(first.id)
+    [second] = world.see(stash, log)
+    clock.advance(timedelta(hours=2))
+    assert [card.id for card in world.cards.pending()] == [second.id]
+    world.cards.dismiss(second.id)
+    assert [card.id for card in world.cards.pending()] == [first.id]
+    assert world.see(stash, proposal("branches", kind="report_branches", tier=Tier.UPKEEP)) == []
+
+
 def test_one_card_a_fingerprint(world: World) -> None:
     assert len(world.see(proposal("a"), proposal("a"), proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
