@@ -61,7 +61,8 @@ log = logging.getLogger(__name__)
 Contexts = Callable[[Sequence[str]], Sequence[WorkspaceContext]]
 """Reads the contexts of workspaces, side by side; slow."""
 
-Propose = Callable[[WorkspaceContext], Sequence[Proposal]]
+Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
+"""What a context suggests; errors go into the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class Predictions:
         session: Callable[[str], SessionView],
         twin: EmbeddedTwin,
         propose: Propose = templates.propose,
-        said: Propose = lambda context: (),
+        said: Callable[[WorkspaceContext], Sequence[Proposal]] = lambda context: (),
     ) -> None:
         """`said`: what others than the templates propose. `stopped` says why no cycle may run now (SPEC 3.1), "" when
         it may. `session` finds a session by its id."""
@@ -285,15 +286,16 @@ class Predictions:
             self._looked[context.workspace] = self._clock.now()
             self._remarks[context.workspace] = context.remark
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
-            complete = context.git is not None and not context.errors
-            proposals: list[Proposal] = []
-            for source in (self._propose, self._said):
-                try:
-                    proposals += source(context)
-                except Exception as error:  # it is told, and costs neither the other source nor other workspaces
-                    log.exception("nothing was proposed for %s", context.workspace)
-                    errors.append(f"{context.workspace}: {type(error).__name__}: {sanitise(str(error))}")
-                    complete = False
+            failed: list[Exception] = []
+            proposals = list(self._propose(context, failed))
+            try:
+                proposals += self._said(context)
+            except Exception as error:  # it is told, and costs nothing that the templates found
+                failed.append(error)
+            for one in failed:
+                log.error("not everything was proposed for %s", context.workspace, exc_info=one)
+                errors.append(f"{context.workspace}: {type(one).__name__}: {sanitise(str(one))}")
+            complete = context.git is not None and not context.errors and not failed
             evidence = frozenset(one.fingerprint for one in proposals)
             subjects = frozenset((one.kind, one.subject) for one in proposals)
             sensed.append(Sensed(context, evidence, subjects, complete))

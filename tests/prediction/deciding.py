@@ -235,7 +235,7 @@ class World:
             facts=Ledger(self.database),
             twin=self.twin,
             session=lambda session_id: next(one for one in self.bench.sessions.values() if one.id == session_id),
-            propose=lambda context: [one for one in self.seen if one.workspace == context.workspace],
+            propose=lambda context, failed: [one for one in self.seen if one.workspace == context.workspace],
             **common,
         )
 

@@ -177,23 +177,21 @@ def test_what_was_not_seen_is_not_gone(world: World) -> None:
     assert world.cards.get(card.id).status is Status.PENDING
 
 
-def test_a_fault_of_the_templates_costs_only_its_workspace(world: World) -> None:
-    world.workspaces = [SHOP, "/blog"]
-    card = world.one("a")
+def test_a_fault_of_a_template_costs_no_card_that_another_found(world: World) -> None:
+    there = world.one("a")
     propose = world.predictions._propose
 
-    def faulty(context: WorkspaceContext) -> list[Proposal]:
-        if context.workspace == SHOP:
-            raise KeyError("head")
-        return list(propose(context))
+    def faulty(context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
+        failed.append(KeyError("head"))
+        return list(propose(context, failed))
 
     world.predictions._propose = faulty
-    world.seen = [proposal("b", workspace="/blog")]
+    world.seen = [proposal("b")]
     report = world.predictions.run_cycle()
-    assert len(report.created) == 1
-    assert report.withdrawn == ()
-    assert "KeyError" in report.errors[0]
-    assert world.cards.get(card.id).status is Status.PENDING
+    assert [card.kind for card in report.created] == ["run_tests"]
+    assert report.withdrawn == (), "what was not seen is not gone"
+    assert report.errors == ("/shop: KeyError: 'head'",)
+    assert world.cards.get(there.id).status is Status.PENDING
 
 
 def test_what_other_programs_predict_may_fail_without_costing_the_templates_their_cards(world: World) -> None:

@@ -8,6 +8,7 @@ the evidence and never the time of day, so that the same state is the same card 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from engine.prediction.context import Part, WorkspaceContext
@@ -94,12 +95,21 @@ DURING_OPERATION: Final = frozenset(
 be anywhere: whatever else is seen of them is no ground for a card. What a heartbeat ordered stays, too."""
 
 
-def propose(context: WorkspaceContext) -> list[Proposal]:
-    """Everything that the state of the workspace suggests, unranked; [] when git could not be read."""
+def propose(context: WorkspaceContext, failed: list[Exception] | None = None) -> list[Proposal]:
+    """Everything that the state of the workspace suggests, unranked; [] when git could not be read. A template that
+    raises costs its own proposals alone: the error goes into `failed`, and is raised where there is none."""
     if context.git is None:
         return []
-    found = [proposal for template in TEMPLATES for proposal in template(context)]
-    found += [proposal for part in context.parts for template in PART_TEMPLATES for proposal in template(context, part)]
+    asked: list[Callable[[], list[Proposal]]] = [partial(template, context) for template in TEMPLATES]
+    asked += [partial(template, context, part) for part in context.parts for template in PART_TEMPLATES]
+    found: list[Proposal] = []
+    for ask in asked:
+        try:
+            found += ask()
+        except Exception as error:
+            if failed is None:
+                raise
+            failed.append(error)
     if not context.git.operation:
         return found
     return [one for one in found if one.kind in DURING_OPERATION or is_heartbeat(one.kind)]

@@ -65,7 +65,7 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> list[Proposal]
             "waiting_work",
             f"Look through {_the(number)} {'to push' if git.has_remote else 'of this branch'}",
             f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {where or 'on no remote branch'}, the oldest "
-            f"since {moment(oldest_at, context.local)}.",
+            f"from {moment(oldest_at, context.local)}.",
             subject=f"{branch_of(git)} against {git.upstream or git.base}",
             facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
             parameters=against(git, context.now) | ({"broken": broken} if broken else {}),
@@ -178,7 +178,7 @@ def _summary(
         kind,
         prompt,
         reasoning,
-        subject=f"{since:%Y-%m-%d}",
+        subject="the day",
         facts={"since": since.isoformat(), "head": git.head},
         parameters={
             "since": since.isoformat(),

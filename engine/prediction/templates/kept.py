@@ -29,7 +29,7 @@ def lost_commits(context: WorkspaceContext) -> list[Proposal]:
             "lost_commits",
             f"Make a branch for {count(number, 'commit')} that no branch holds",
             why,
-            subject="detached HEAD" if first.here else first.tip[:10],
+            subject=first.tip[:10],
             facts={"tips": sorted(line.tip for line in context.lost)},
             parameters={"commits": [line.tip for line in context.lost]},
             evidence_at=min(first.left_at, context.now),
@@ -86,7 +86,8 @@ def old_stash(context: WorkspaceContext) -> list[Proposal]:
             "Look at the old stash: what is in it, and does it still apply?"
             if len(old) == 1
             else f"Look at {len(old)} old stashes: what is in them, and do they still apply?",
-            f"“{plain(oldest.words, 60)}”{where}{holds} waits since {moment(oldest.at, context.local)}{beside}.",
+            f"“{plain(oldest.words, 60)}”{where}{holds} has been waiting since "
+            f"{moment(oldest.at, context.local)}{beside}.",
             subject="old stashes",
             facts={"stashes": sorted(stash.commit for stash in old)},
             parameters={"stashes": [stash.commit for stash in old]},
