@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -153,6 +152,8 @@ class Prediction(Row, table=True):
             snoozed_until=self.snoozed_until,
             shown=self.shown_at is not None,
             created_at=self.created_at,
+            subject=self.subject,
+            fingerprint=self.fingerprint,
         )
 
     @property
@@ -186,6 +187,34 @@ class Prediction(Row, table=True):
     def due(self, now: datetime) -> bool:
         """True when its time is over; a card that is snoozed sleeps on."""
         return is_due(self.expires_at, self.snoozed_until, now)
+
+
+def new_row(
+    card_id: str,
+    assignment: Assignment,
+    info: RunnerInfo,
+    *,
+    agent: str,
+    now: datetime,
+    expires_at: datetime,
+    **more: Any,
+) -> Prediction:
+    """A card for this assignment, as `info` says that it would be done. `more`: its other columns."""
+    row = Prediction(
+        id=card_id,
+        prompt=assignment.prompt,
+        target_agent=agent,
+        target_channel=assignment.channel,
+        workspace=assignment.workspace,
+        runner=assignment.runner,
+        flow=assignment.flow,
+        parameters=dict(assignment.parameters),
+        created_at=now,
+        expires_at=expires_at,
+        **({"note": "" if info.takes else info.reason} | more),
+    )
+    row.serve(info)
+    return row
 
 
 def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
@@ -353,37 +382,20 @@ _SEATS = (
         col(Prediction.snoozed_until),
         col(Prediction.shown_at),
         col(Prediction.created_at),
-        col(Prediction.fingerprint),
         col(Prediction.subject),
+        col(Prediction.fingerprint),
     )
     .where(col(Prediction.status) == Status.PENDING.value)
     .order_by(col(Prediction.created_at), col(Prediction.id))
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Seated:
-    """A pending card as the cycle looks at it: its seat, and the evidence it stands and falls with."""
-
-    seat: Seat
-    fingerprint: str
-    subject: str
-
-
-def all_seated(session: Session) -> list[Seated]:
+def all_seats(session: Session) -> list[Seat]:
     """`all_pending` for who asks often: without the half of a row that is prose and JSON."""
     return [
-        Seated(
-            Seat(
-                id, workspace, kind, Source(source), Tier(tier), confidence, fresh, snoozed, shown is not None, at
-            ),
-            fingerprint,
-            subject,
-        )
-        for (
-            id, workspace, kind, source, tier, confidence, fresh, snoozed, shown, at, fingerprint, subject,
-        ) in ask(session, _SEATS)
-    ]  # fmt: skip
+        Seat(id, workspace, kind, Source(source), Tier(tier), confidence, fresh, snoozed, shown is not None, *more)
+        for id, workspace, kind, source, tier, confidence, fresh, snoozed, shown, *more in ask(session, _SEATS)
+    ]
 
 
 def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:

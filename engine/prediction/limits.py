@@ -31,7 +31,7 @@ _EXEMPT = (Source.OPERATOR, Source.FOLLOW_UP)
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What the order and the limits need to know of a card. `fresh_at`: when what it is about arose."""
+    """A pending card as the order, the limits and the cycle look at it. `fresh_at`: when what it is about arose."""
 
     id: str
     workspace: str
@@ -43,6 +43,8 @@ class Seat:
     snoozed_until: datetime | None
     shown: bool
     created_at: datetime
+    subject: str = ""
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
