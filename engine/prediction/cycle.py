@@ -148,23 +148,19 @@ class Predictions:
         while not mine and not cycle.workspaces.issuperset(asked):
             wait([cycle.report])
             cycle, mine = self._take_turn(asked)
-        if mine:
-            self._run(cycle.report, asked, requested)
-        report = cycle.report.result()
-        return report if mine else replace(report, fresh=False)
-
-    def begin_cycle(self, workspaces: Sequence[str], *, requested: bool = False) -> tuple[Running, bool]:
-        """The cycle that runs, begun now in a thread of its own if none does, and whether it was begun now. Returns
-        at once."""
-        cycle, mine = self._take_turn(workspaces)
-        if mine:
-            begun = (cycle.report, workspaces, requested)
-            try:
-                threading.Thread(target=self._run, args=begun, name="clawpy-prediction", daemon=True).start()
-            except BaseException:
-                self._running = None
-                raise
-        return cycle, mine
+        if not mine:
+            return replace(cycle.report.result(), fresh=False)
+        try:
+            told: CycleReport | BaseException = self._cycle(asked, requested)
+        except BaseException as error:
+            told = error
+        with self._lock:
+            self._running = None
+        if isinstance(told, BaseException):
+            cycle.report.set_exception(told)
+        else:
+            cycle.report.set_result(told)
+        return cycle.report.result()
 
     def _take_turn(self, workspaces: Sequence[str]) -> tuple[Running, bool]:
         """The cycle that runs, or else a new one that the caller has to `_run`."""
@@ -203,18 +199,6 @@ class Predictions:
     def calibration(self) -> CalibrationCheck:
         """Whether stated confidences come true (SPEC 8.6)."""
         return self._calibrator.check()
-
-    def _run(self, future: Future[CycleReport], workspaces: Sequence[str], requested: bool) -> None:
-        try:
-            report = self._cycle(workspaces, requested)
-        except BaseException as error:
-            with self._lock:
-                self._running = None
-            future.set_exception(error)
-        else:
-            with self._lock:
-                self._running = None
-            future.set_result(report)
 
     def _cycle(self, asked: Sequence[str], requested: bool) -> CycleReport:
         began = self._clock.monotonic()
