@@ -15,7 +15,7 @@ from engine.prediction.kinds import SUGGESTED, is_heartbeat
 from engine.prediction.limits import Seat
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
-from engine.storage.types import UtcDateTime, flat, utc
+from engine.storage.types import flat, utc
 from engine.values import (
     Assignment,
     Card,
@@ -370,32 +370,9 @@ def all_pending(session: Session) -> list[Prediction]:
     return found(session, Prediction, _PENDING)
 
 
-_SEATS = (
-    sqlalchemy.select(
-        col(Prediction.id),
-        col(Prediction.workspace),
-        col(Prediction.kind),
-        col(Prediction.source),
-        col(Prediction.tier),
-        col(Prediction.confidence),
-        func.coalesce(col(Prediction.evidence_at), col(Prediction.created_at), type_=UtcDateTime()),
-        col(Prediction.snoozed_until),
-        col(Prediction.shown_at),
-        col(Prediction.created_at),
-        col(Prediction.subject),
-        col(Prediction.fingerprint),
-    )
-    .where(col(Prediction.status) == Status.PENDING.value)
-    .order_by(col(Prediction.created_at), col(Prediction.id))
-)
-
-
 def all_seats(session: Session) -> list[Seat]:
-    """`all_pending` for who asks often: without the half of a row that is prose and JSON."""
-    return [
-        Seat(id, workspace, kind, Source(source), Tier(tier), confidence, fresh, snoozed, shown is not None, *more)
-        for id, workspace, kind, source, tier, confidence, fresh, snoozed, shown, *more in ask(session, _SEATS)
-    ]
+    """The seats of all pending cards, oldest first."""
+    return [row.seat for row in all_pending(session)]
 
 
 def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:
