@@ -105,9 +105,12 @@ class Approving:
             trigger = self._trigger(row, row.assignment, info, DecidedBy.OPERATOR, session)
         return self._rails.preview(replace(trigger, acknowledged_digest=""))
 
-    def preview_new(self, row: Prediction, assignment: Assignment, info: RunnerInfo) -> tuple[RailVerdict, ...]:
-        """The same of a card that was just made and is not stored yet: nothing is known of like ones."""
-        return self._rails.preview(self._trigger(row, assignment, info, DecidedBy.OPERATOR, None))
+    def preview_new(
+        self, row: Prediction, assignment: Assignment, info: RunnerInfo, session: Session | None = None
+    ) -> tuple[RailVerdict, ...]:
+        """The same of a card that was just made and is not stored yet; without a session nothing is known of like
+        ones."""
+        return self._rails.preview(self._trigger(row, assignment, info, DecidedBy.OPERATOR, session))
 
     def approve(
         self,

@@ -22,7 +22,7 @@ from engine.feedback.decisions import Decisions
 from engine.feedback.query import Seen
 from engine.prediction import limits, templates
 from engine.prediction.cards import Cards
-from engine.prediction.cards_store import Prediction, last_triggered, trigger_of
+from engine.prediction.cards_store import Prediction, last_triggered
 from engine.prediction.choosing import Decided, moved, shown
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.estimating import Estimator
@@ -32,7 +32,6 @@ from engine.prediction.phases import phase_of
 from engine.prediction.routing import route
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.prediction.words import count
-from engine.safety.pipeline import Pipeline
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts
 from engine.values import (
@@ -41,7 +40,6 @@ from engine.values import (
     Card,
     ConfidenceParts,
     CycleReport,
-    DecidedBy,
     Phase,
     Proposal,
     Randomness,
@@ -54,7 +52,6 @@ from engine.values import (
     part_of_day,
     sanitise,
 )
-from engine.values.shares import wilson_lower_bound
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +94,6 @@ class Predictions:
         settings: SettingsSource,
         randomness: Randomness,
         cards: Cards,
-        rails: Pipeline,
         launcher: Launcher,
         history: Decisions,
         calibrator: Calibrator,
@@ -117,7 +113,6 @@ class Predictions:
         self._settings = settings
         self._randomness = randomness
         self._cards = cards
-        self._rails = rails
         self._launcher = launcher
         self._history = history
         self._calibrator = calibrator
@@ -339,16 +334,7 @@ class Predictions:
             if room.take(seat, this.now) is None:
                 left_out = left_out or seat.tier is not Tier.UPKEEP
                 continue
-            like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
-            trigger = trigger_of(
-                row,
-                draft.assignment,
-                by=DecidedBy.OPERATOR,
-                estimate=draft.info.estimate,
-                phase=this.phase.number,
-                approval_bound=wilson_lower_bound(*like),
-            )
-            verdicts = self._rails.preview(trigger)
+            verdicts = self._cards.approving.preview_new(row, draft.assignment, draft.info, session)
             content = next((one for one in verdicts if one.rail == "content" and one.verdict is Verdict.BLOCK), None)
             if content is not None:
                 room.leave(seat)

@@ -211,7 +211,6 @@ class World:
             "clock": self.clock,
             "settings": FixedSettings(self.settings),
             "randomness": Randomness(1),
-            "rails": self.rails,
             "launcher": self.bench,
             "history": self.decisions,
             "calibrator": self.calibrator or IdentityCalibrator(),
@@ -219,6 +218,7 @@ class World:
         self.cards = Cards(
             self.database,
             reverse=self.landed.reverse,
+            rails=self.rails,
             active_time=self.active_time,
             facts=Ledger(self.database),
             flows=["run_tests"],
