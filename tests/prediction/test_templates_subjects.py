@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.execution.runners.toolchains.projects import projects
 from engine.execution.upkeep import CALM, URGENT, Disk, is_urgent
 from engine.prediction import templates
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates import propose
+from engine.prediction.templates.environments import update_lock
 from engine.prediction.templates.history import summarise_day
 from engine.prediction.templates.kept import lost_commits
 from engine.prediction.templates.operation import unfinished_operation
@@ -22,7 +24,7 @@ from engine.prediction.templates.own_changes import leftovers
 from engine.prediction.templates.risks import reclaim_space, secret
 from engine.values import Proposal, Signal, Tier
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, dated_commit
+from tests.prediction.sensing import NOW, World, dated_commit, touch
 
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
 TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
@@ -145,6 +147,22 @@ def test_a_branch_without_any_remote_is_pushed_nowhere(world: World, repository:
     [card] = secret(context)
     assert card.tier is Tier.BLOCKS
     assert card.reasoning.endswith("which you can still change.")
+
+
+def test_a_lock_is_as_old_as_the_change_of_its_own_manifest(world: World, repository: Repository) -> None:
+    lock = '{"name": "web", "lockfileVersion": 3, "packages": {"": {"name": "web", "dependencies": {}}}}\n'
+    for folder in ("", "web/"):
+        repository.write(f"{folder}package.json", '{"name": "web"}\n')
+        repository.write(f"{folder}package-lock.json", lock)
+    repository.commit("Two projects")
+    for folder, ago in (("", 1), ("web/", 20)):
+        manifest = repository.write(f"{folder}package.json", '{"name": "web", "dependencies": {"left-pad": "^1"}}\n')
+        touch(manifest, NOW - timedelta(hours=ago))
+    world.project, *world.others = projects(repository.path)
+    context = world.sense()
+    assert {one.folder for one in context.locks} == {"", "web"}
+    ages = {part.project.path: [one.evidence_at for one in update_lock(context, part)] for part in context.parts}
+    assert ages == {"": [NOW - timedelta(hours=1)], "web": [NOW - timedelta(hours=20)]}
 
 
 @given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))

@@ -18,7 +18,8 @@ def lost_commits(context: WorkspaceContext) -> list[Proposal]:
     subject = plain(first.subject, 60)
     if first.here:
         which = f"“{subject}” is" if first.number == 1 else f"{count(first.number, 'commit')} up to “{subject}” are"
-        why = f"HEAD is detached: {which} on no branch, and the next checkout leaves {_them(first.number)} behind."
+        them = "it" if first.number == 1 else "them"
+        why = f"HEAD is detached: {which} on no branch, and the next checkout leaves {them} behind."
     else:
         last = "" if number == 1 else f"{count(number, 'commit')} are on no branch any more, the last "
         left = f"left {moment(first.left_at, context.local)}"
@@ -36,10 +37,6 @@ def lost_commits(context: WorkspaceContext) -> list[Proposal]:
             about=subject,
         )
     ]
-
-
-def _them(number: int) -> str:
-    return "it" if number == 1 else "them"
 
 
 def autosquash(context: WorkspaceContext) -> list[Proposal]:

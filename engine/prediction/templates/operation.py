@@ -68,22 +68,12 @@ def _why(operation: Operation) -> str:
         CONFLICT: f"A stash or a squashed merge was applied to {ours} and",
     }[operation.name]
     at = f" at {what}" if operation.name == "rebase" and what else ""
+    settled = operation.resolved
+    marked = f"; {listing(settled, 3)} {'is' if len(settled) == 1 else 'are'} marked as resolved" if settled else ""
     if not operation.unmerged:
-        were = (
-            f"; {listing(operation.resolved, 3)} {_is(operation.resolved)} marked as resolved"
-            if operation.resolved
-            else ""
-        )
-        return f"{begun} {f'stopped{at}' if at else 'was begun'} and is not finished{were}."
-    marked = (
-        f"; {listing(operation.resolved)} {_is(operation.resolved)} marked as resolved" if operation.resolved else ""
-    )
+        return f"{begun} {f'stopped{at}' if at else 'was begun'} and is not finished{marked}."
     stopped = f"stopped{at} with {count(len(operation.unmerged), 'file')} in conflict"
     return f"{begun} {stopped}: {listing(operation.unmerged, 3)}{marked}."
-
-
-def _is(files: tuple[str, ...]) -> str:
-    return "is" if len(files) == 1 else "are"
 
 
 def _bisect(operation: Operation) -> str:
