@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
@@ -22,17 +23,29 @@ FEW_BYTES = 5_000_000_000
 FEW_SHARE = 0.1
 """A disk is nearly full with less free than both."""
 
+URGENT, CALM = 1_000_000_000, 2_000_000_000
+"""Bytes: with less free than the first it is urgent, and no longer from the second on."""
+
 MEASURED_EVERY = 600.0
 """Seconds for which a measured size is believed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk that is nearly full, in bytes: what is free, what it holds in all, what clawpy could give back of it."""
+    """A disk that is nearly full, in bytes: what is free, what it holds in all, what clawpy could give back of it.
+    `urgent`: there is hardly anything left; `since`: when it was first seen nearly full."""
 
     free: int
     total: int
     ours: int
+    urgent: bool
+    since: datetime
+
+
+def is_urgent(free: int, before: bool) -> bool:
+    """Whether so few bytes are urgent. What was urgent `before` stays so until there is clearly more: a disk whose free
+    space moves around the limit says one thing."""
+    return free < (CALM if before else URGENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,7 @@ class Upkeep:
         self._home = home
         self._clock = clock
         self._measured: tuple[float, int] | None = None
+        self._full: Disk | None = None
         self._changes = changes
         self._worktrees = worktrees
         self._caches = caches
@@ -80,11 +94,15 @@ class Upkeep:
         """None unless the disk is nearly full; only then is anything measured. Raises OSError."""
         free, total = self.free()
         if free >= FEW_BYTES or free >= total * FEW_SHARE:
+            self._full = None
             return None
         now = self._clock.monotonic()
         if self._measured is None or now - self._measured[0] >= MEASURED_EVERY:
             self._measured = now, measured([*self._over().values(), *self._caches.idle()])
-        return Disk(free, total, self._measured[1])
+        before = self._full
+        urgent = is_urgent(free, before is not None and before.urgent)
+        self._full = Disk(free, total, self._measured[1], urgent, before.since if before else self._clock.now())
+        return self._full
 
     def waiting(self) -> int:
         """How many worktrees stay because they are still needed."""

@@ -15,6 +15,7 @@ from engine.inspection.mentions import Mention, stale_mentions
 from engine.inspection.patch import LARGEST, Patch, own_patch
 from engine.inspection.state import GitState
 from engine.plain_files import read_plain
+from engine.values.text import mark
 
 MOST: Final = 100
 """So many leftovers are kept."""
@@ -32,11 +33,12 @@ _MARKERS: Final = ("<<<<<<<", "=======", ">>>>>>>")
 
 @dataclass(frozen=True, slots=True)
 class LeftIn:
-    """Something that you added and hardly meant to leave in. `line` counts from 1."""
+    """Something that you added and hardly meant to leave in. `line` counts from 1; `text` is the hash of the line."""
 
     kind: str
     path: str
     line: int
+    text: str = ""
 
     @property
     def place(self) -> str:
@@ -84,7 +86,7 @@ def left_in(git: Git, state: GitState, patch: Patch, since: datetime) -> tuple[L
             if kind == "breakpoint" and stops is not None and one.line not in stops:
                 continue  # it is said in a comment or a string
             if one.line not in quoted and (kind != MARKER or (marked and one.text.startswith(_MARKERS[0]))):
-                found.append(LeftIn(kind, path, one.line))
+                found.append(LeftIn(kind, path, one.line, mark(one.text.strip())))
     if any(one.kind in TODOS for one in found):
         new = _added_since(git, state, patch, since)
         found = [one for one in found if one.kind not in TODOS or (one.path, one.line) in new]

@@ -133,7 +133,7 @@ def span_of(state: GitState, now: datetime) -> Span | None:
     if not state.head:
         return None
     if state.upstream_tip:
-        return Span(state.head, state.upstream_tip)
+        return Span(state.head, state.upstream_tip, shared=state.has_remote)
     if state.has_remote:
         return Span(state.head)
     if state.base_tip and state.base_tip != state.head and state.branch != state.base:

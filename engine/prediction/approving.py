@@ -97,28 +97,41 @@ class Approving:
         self._secrets = secrets
 
     def preview(self, card_id: str) -> tuple[RailVerdict, ...]:
-        """`Cards.rails`."""
+        """What the rails would say now of an approval by the operator, before any acknowledgement; nothing is decided
+        or logged. Raises `Refusal` `unknown_card`."""
         with self._database.read() as session:
             row = find(session, card_id)
             info = self._launcher.check(row.assignment)
             trigger = self._trigger(row, row.assignment, info, DecidedBy.OPERATOR, session)
         return self._rails.preview(replace(trigger, acknowledged_digest=""))
 
-    def preview_new(self, row: Prediction, assignment: Assignment, info: RunnerInfo) -> tuple[RailVerdict, ...]:
-        """The same of a card that was just made and is not stored yet: nothing is known of like ones."""
-        return self._rails.preview(self._trigger(row, assignment, info, DecidedBy.OPERATOR, None))
+    def preview_new(
+        self, row: Prediction, assignment: Assignment, info: RunnerInfo, session: Session | None = None
+    ) -> tuple[RailVerdict, ...]:
+        """The same of a card that was just made and is not stored yet; without a session nothing is known of like
+        ones."""
+        return self._rails.preview(self._trigger(row, assignment, info, DecidedBy.OPERATOR, session))
 
     def approve(
         self,
         card_id: str,
         *,
-        edit: str | None,
-        parameters: Mapping[str, Any] | None,
-        by: DecidedBy,
-        asked: Asked | None,
-        without_sandbox: bool,
+        edit: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        by: DecidedBy = DecidedBy.OPERATOR,
+        asked: Asked | None = None,
+        without_sandbox: bool = False,
     ) -> Card:
-        """`Cards.approve`."""
+        """Approve and start. `edit` is a new prompt, or a flow's new parameters; `parameters` are the latter as data.
+        `asked`: no operator approves this, a program asks for it. `without_sandbox`: the operator confirms that it runs
+        unconfined where no sandbox works.
+
+        Raises `Refusal`: `unknown_card`, `already_decided`, `no_runner`, `bad_parameters`, `empty_prompt`,
+        `secret_in_text`, `no_sandbox` (none works here and that was not confirmed), `blocked` (a rail said no),
+        `needs_acknowledgement` (a rail asks for a person, or another than the card said would do it; the card now
+        shows what), or why the session could not start. After each of them the card is as it was, or pending with the
+        reason in its note.
+        """
         with self._deciding:
             with self._database.read() as session:
                 row = find(session, card_id)
@@ -147,7 +160,7 @@ class Approving:
             return self._start(card_id, permit, by)
 
     def look_again(self) -> int:
-        """`Cards.look_again`."""
+        """See `Cards.look_again`."""
         with self._database.read() as session:
             rows = [row for row in all_pending(session) if row.flow is None]
         return sum(self._look_again(row) for row in rows)
@@ -174,8 +187,12 @@ class Approving:
             self._deciding.change(row.id, change)
         return True
 
-    def recover(self, unconsumed: Sequence[Permit], *, resume: bool) -> list[str]:
-        """`Cards.recover`."""
+    def recover(self, unconsumed: Sequence[Permit], *, resume: bool = True) -> list[str]:
+        """At start-up: start what was approved and never began, while its permit holds, else make it pending again.
+
+        Returns in words what was done. A card whose session exists is left to the sessions' own recovery. Without
+        `resume` nothing is started: it stays approved for an engine that lasts, or until its permit has run out.
+        """
         now = self._clock.now()
         permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
         with self._database.read() as session:

@@ -6,11 +6,10 @@ them; `intake.py` does what the cycle does to cards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePath
-from typing import Any
 
 from sqlmodel import col, desc, select
 
@@ -56,9 +55,7 @@ from engine.values import (
     DecisionSignal,
     DismissReason,
     Mute,
-    Permit,
     Proposal,
-    RailVerdict,
     Randomness,
     Refusal,
     SessionView,
@@ -140,6 +137,8 @@ class Cards:
             secrets=secrets,
         )
         """Approving them, and starting what was approved."""
+        self.rails, self.approve, self.recover = self.approving.preview, self.approving.approve, self.approving.recover
+        self.session_started = link_session
         self.aftermath = Aftermath(database, clock, facts, history, self._transitions)
         """What later behaviour says about them."""
 
@@ -179,11 +178,6 @@ class Cards:
         with self._database.read() as session:
             return [card_of(row) for row in session.exec(query)]
 
-    def rails(self, card_id: str) -> tuple[RailVerdict, ...]:
-        """What the rails would say now of an approval by the operator, before any acknowledgement; nothing is decided
-        or logged. Raises `Refusal` `unknown_card`."""
-        return self.approving.preview(card_id)
-
     def similar(self, card_id: str) -> tuple[int, int]:
         """(approved, decided) of the operator's decisions on like cards (SPEC 2.5)."""
         with self._database.read() as session:
@@ -191,30 +185,6 @@ class Cards:
             return self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
 
     # -- deciding
-
-    def approve(
-        self,
-        card_id: str,
-        *,
-        edit: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        by: DecidedBy = DecidedBy.OPERATOR,
-        asked: Asked | None = None,
-        without_sandbox: bool = False,
-    ) -> Card:
-        """Approve and start. `edit` is a new prompt, or a flow's new parameters; `parameters` are the latter as data.
-        `asked`: no operator approves this, a program asks for it. `without_sandbox`: the operator confirms that it runs
-        unconfined where no sandbox works.
-
-        Raises `Refusal`: `unknown_card`, `already_decided`, `no_runner`, `bad_parameters`, `empty_prompt`,
-        `secret_in_text`, `no_sandbox` (none works here and that was not confirmed), `blocked` (a rail said no),
-        `needs_acknowledgement` (a rail asks for a person, or another than the card said would do it; the card now
-        shows what), or why the session could not start. After each of them the
-        card is as it was, or pending with the reason in its note.
-        """
-        return self.approving.approve(
-            card_id, edit=edit, parameters=parameters, by=by, asked=asked, without_sandbox=without_sandbox
-        )
 
     def trigger(self, card_id: str, *, force: bool = False) -> Card:
         """A program asks for this card to be run (SPEC 3.1): every rail is asked as for what runs by itself, and
@@ -459,10 +429,6 @@ class Cards:
 
     # -- what others tell: sessions and tasks, each inside its own transaction
 
-    def session_started(self, tx: Transaction, view: SessionView) -> None:
-        """A session of this card has been queued, or has begun."""
-        link_session(tx, view)
-
     def session_ended(self, tx: Transaction, view: SessionView, result: object = None) -> None:
         """The card is executed, with its outcome; or pending again when it was undone before it had started."""
         row = load(tx.session, Prediction, view.prediction_id)
@@ -479,14 +445,6 @@ class Cards:
         row = load(transaction.session, Prediction, prediction_id)
         if row is not None:
             row.task_id = task_id
-
-    def recover(self, unconsumed: Sequence[Permit], *, resume: bool = True) -> list[str]:
-        """At start-up: start what was approved and never began, while its permit holds, else make it pending again.
-
-        Returns in words what was done. A card whose session exists is left to the sessions' own recovery. Without
-        `resume` nothing is started: it stays approved for an engine that lasts, or until its permit has run out.
-        """
-        return self.approving.recover(unconsumed, resume=resume)
 
     # -- inside
 

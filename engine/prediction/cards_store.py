@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +15,7 @@ from engine.prediction.kinds import SUGGESTED, is_heartbeat
 from engine.prediction.limits import Seat
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
-from engine.storage.types import UtcDateTime, flat, utc
+from engine.storage.types import flat, utc
 from engine.values import (
     Assignment,
     Card,
@@ -153,6 +152,8 @@ class Prediction(Row, table=True):
             snoozed_until=self.snoozed_until,
             shown=self.shown_at is not None,
             created_at=self.created_at,
+            subject=self.subject,
+            fingerprint=self.fingerprint,
         )
 
     @property
@@ -186,6 +187,34 @@ class Prediction(Row, table=True):
     def due(self, now: datetime) -> bool:
         """True when its time is over; a card that is snoozed sleeps on."""
         return is_due(self.expires_at, self.snoozed_until, now)
+
+
+def new_row(
+    card_id: str,
+    assignment: Assignment,
+    info: RunnerInfo,
+    *,
+    agent: str,
+    now: datetime,
+    expires_at: datetime,
+    **more: Any,
+) -> Prediction:
+    """A card for this assignment, as `info` says that it would be done. `more`: its other columns."""
+    row = Prediction(
+        id=card_id,
+        prompt=assignment.prompt,
+        target_agent=agent,
+        target_channel=assignment.channel,
+        workspace=assignment.workspace,
+        runner=assignment.runner,
+        flow=assignment.flow,
+        parameters=dict(assignment.parameters),
+        created_at=now,
+        expires_at=expires_at,
+        **({"note": "" if info.takes else info.reason} | more),
+    )
+    row.serve(info)
+    return row
 
 
 def again(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
@@ -341,49 +370,9 @@ def all_pending(session: Session) -> list[Prediction]:
     return found(session, Prediction, _PENDING)
 
 
-_SEATS = (
-    sqlalchemy.select(
-        col(Prediction.id),
-        col(Prediction.workspace),
-        col(Prediction.kind),
-        col(Prediction.source),
-        col(Prediction.tier),
-        col(Prediction.confidence),
-        func.coalesce(col(Prediction.evidence_at), col(Prediction.created_at), type_=UtcDateTime()),
-        col(Prediction.snoozed_until),
-        col(Prediction.shown_at),
-        col(Prediction.created_at),
-        col(Prediction.fingerprint),
-        col(Prediction.subject),
-    )
-    .where(col(Prediction.status) == Status.PENDING.value)
-    .order_by(col(Prediction.created_at), col(Prediction.id))
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Seated:
-    """A pending card as the cycle looks at it: its seat, and the evidence it stands and falls with."""
-
-    seat: Seat
-    fingerprint: str
-    subject: str
-
-
-def all_seated(session: Session) -> list[Seated]:
-    """`all_pending` for who asks often: without the half of a row that is prose and JSON."""
-    return [
-        Seated(
-            Seat(
-                id, workspace, kind, Source(source), Tier(tier), confidence, fresh, snoozed, shown is not None, at
-            ),
-            fingerprint,
-            subject,
-        )
-        for (
-            id, workspace, kind, source, tier, confidence, fresh, snoozed, shown, at, fingerprint, subject,
-        ) in ask(session, _SEATS)
-    ]  # fmt: skip
+def all_seats(session: Session) -> list[Seat]:
+    """The seats of all pending cards, oldest first."""
+    return [row.seat for row in all_pending(session)]
 
 
 def own_sessions(session: Session, workspace: str, since: datetime) -> set[str]:

@@ -22,7 +22,7 @@ from engine.feedback.decisions import Decisions
 from engine.feedback.query import Seen
 from engine.prediction import limits, templates
 from engine.prediction.cards import Cards
-from engine.prediction.cards_store import Prediction, last_triggered, trigger_of
+from engine.prediction.cards_store import Prediction, last_triggered
 from engine.prediction.choosing import Decided, moved, shown
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.estimating import Estimator
@@ -33,7 +33,6 @@ from engine.prediction.phases import phase_of
 from engine.prediction.routing import route
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.prediction.words import count
-from engine.safety.pipeline import Pipeline
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts
 from engine.values import (
@@ -42,7 +41,6 @@ from engine.values import (
     Card,
     ConfidenceParts,
     CycleReport,
-    DecidedBy,
     Phase,
     Proposal,
     Randomness,
@@ -55,14 +53,14 @@ from engine.values import (
     part_of_day,
     sanitise,
 )
-from engine.values.shares import wilson_lower_bound
 
 log = logging.getLogger(__name__)
 
 Contexts = Callable[[Sequence[str]], Sequence[WorkspaceContext]]
 """Reads the contexts of workspaces, side by side; slow."""
 
-Propose = Callable[[WorkspaceContext], Sequence[Proposal]]
+Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
+"""What a context suggests; errors go into the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,6 @@ class Predictions:
         settings: SettingsSource,
         randomness: Randomness,
         cards: Cards,
-        rails: Pipeline,
         launcher: Launcher,
         history: Decisions,
         calibrator: Calibrator,
@@ -108,7 +105,7 @@ class Predictions:
         session: Callable[[str], SessionView],
         twin: EmbeddedTwin,
         propose: Propose = templates.propose,
-        said: Propose = lambda context: (),
+        said: Callable[[WorkspaceContext], Sequence[Proposal]] = lambda context: (),
     ) -> None:
         """`said`: what others than the templates propose. `stopped` says why no cycle may run now (SPEC 3.1), "" when
         it may. `session` finds a session by its id."""
@@ -117,7 +114,6 @@ class Predictions:
         self._settings = settings
         self._randomness = randomness
         self._cards = cards
-        self._rails = rails
         self._launcher = launcher
         self._history = history
         self._calibrator = calibrator
@@ -148,23 +144,19 @@ class Predictions:
         while not mine and not cycle.workspaces.issuperset(asked):
             wait([cycle.report])
             cycle, mine = self._take_turn(asked)
-        if mine:
-            self._run(cycle.report, asked, requested)
-        report = cycle.report.result()
-        return report if mine else replace(report, fresh=False)
-
-    def begin_cycle(self, workspaces: Sequence[str], *, requested: bool = False) -> tuple[Running, bool]:
-        """The cycle that runs, begun now in a thread of its own if none does, and whether it was begun now. Returns
-        at once."""
-        cycle, mine = self._take_turn(workspaces)
-        if mine:
-            begun = (cycle.report, workspaces, requested)
-            try:
-                threading.Thread(target=self._run, args=begun, name="clawpy-prediction", daemon=True).start()
-            except BaseException:
-                self._running = None
-                raise
-        return cycle, mine
+        if not mine:
+            return replace(cycle.report.result(), fresh=False)
+        try:
+            told: CycleReport | BaseException = self._cycle(asked, requested)
+        except BaseException as error:
+            told = error
+        with self._lock:
+            self._running = None
+        if isinstance(told, BaseException):
+            cycle.report.set_exception(told)
+        else:
+            cycle.report.set_result(told)
+        return cycle.report.result()
 
     def _take_turn(self, workspaces: Sequence[str]) -> tuple[Running, bool]:
         """The cycle that runs, or else a new one that the caller has to `_run`."""
@@ -203,18 +195,6 @@ class Predictions:
     def calibration(self) -> CalibrationCheck:
         """Whether stated confidences come true (SPEC 8.6)."""
         return self._calibrator.check()
-
-    def _run(self, future: Future[CycleReport], workspaces: Sequence[str], requested: bool) -> None:
-        try:
-            report = self._cycle(workspaces, requested)
-        except BaseException as error:
-            with self._lock:
-                self._running = None
-            future.set_exception(error)
-        else:
-            with self._lock:
-                self._running = None
-            future.set_result(report)
 
     def _cycle(self, asked: Sequence[str], requested: bool) -> CycleReport:
         began = self._clock.monotonic()
@@ -260,7 +240,8 @@ class Predictions:
             return None
         errors: list[str] = []
         sensed, proposals = self._sense([workspace], errors)
-        chosen = choose(self._not_muted(proposals))
+        with self._database.read() as session:
+            chosen = choose(self._cards.intake.may_follow(session, proposals, self._clock.now()))
         rows: list[Prediction] = []
         blocked: list[TriggerBlocked] = []
         if chosen is not None:
@@ -276,12 +257,6 @@ class Predictions:
             log.warning("while looking for a follow-up: %s", error)
         return self._database.write(lambda tx: self._cards.intake.seat_follow_up(tx, sensed, rows, blocked))
 
-    def _not_muted(self, proposals: Sequence[Proposal]) -> list[Proposal]:
-        """Those that the operator did not dismiss: what follows in their place may be offered."""
-        with self._database.read() as session:
-            muted = self._cards.dismissals.muted(session, self._clock.now())
-        return [one for one in proposals if not muted.covers(one.workspace, one.kind, one.subject, one.tier)]
-
     def _sense(self, workspaces: Sequence[str], errors: list[str]) -> tuple[list[Sensed], list[Proposal]]:
         """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""
         sensed: list[Sensed] = []
@@ -293,15 +268,16 @@ class Predictions:
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
             unknown = context.looks.unknown
             errors.extend(f"{context.workspace}: {look}: {error}" for look, error in unknown.items())
-            complete = context.git is not None and not context.errors
-            proposals: list[Proposal] = []
-            for source in (self._propose, self._said):
-                try:
-                    proposals += source(context)
-                except Exception as error:  # it is told, and costs neither the other source nor other workspaces
-                    log.exception("nothing was proposed for %s", context.workspace)
-                    errors.append(f"{context.workspace}: {type(error).__name__}: {sanitise(str(error))}")
-                    complete = False
+            failed: list[Exception] = []
+            proposals = list(self._propose(context, failed))
+            try:
+                proposals += self._said(context)
+            except Exception as error:  # it is told, and costs nothing that the templates found
+                failed.append(error)
+            for one in failed:
+                log.error("not everything was proposed for %s", context.workspace, exc_info=one)
+                errors.append(f"{context.workspace}: {type(one).__name__}: {sanitise(str(one))}")
+            complete = context.git is not None and not context.errors and not failed
             evidence = frozenset(one.fingerprint for one in proposals)
             subjects = frozenset((one.kind, one.subject) for one in proposals)
             unseen = frozenset(kind for look in unknown for kind in SEEN_BY[look])
@@ -362,16 +338,7 @@ class Predictions:
             if room.take(seat, this.now) is None:
                 left_out = left_out or seat.tier is not Tier.UPKEEP
                 continue
-            like = self._history.approvals_of_like(session, row.kind, row.target_channel, row.workspace)
-            trigger = trigger_of(
-                row,
-                draft.assignment,
-                by=DecidedBy.OPERATOR,
-                estimate=draft.info.estimate,
-                phase=this.phase.number,
-                approval_bound=wilson_lower_bound(*like),
-            )
-            verdicts = self._rails.preview(trigger)
+            verdicts = self._cards.approving.preview_new(row, draft.assignment, draft.info, session)
             content = next((one for one in verdicts if one.rail == "content" and one.verdict is Verdict.BLOCK), None)
             if content is not None:
                 room.leave(seat)

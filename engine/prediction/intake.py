@@ -14,7 +14,7 @@ from sqlmodel import Session, col
 from engine.config import SettingsSource
 from engine.events import CycleFinished, TriggerBlocked
 from engine.prediction import limits
-from engine.prediction.cards_store import Prediction, Seated, all_seated, card_of, created, find, own_sessions
+from engine.prediction.cards_store import Prediction, all_seats, card_of, created, find, new_row, own_sessions
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import Dismissals
 from engine.prediction.handled import Made, did_himself
@@ -99,41 +99,6 @@ class Draft:
     note: str = ""
     seen: bytes = b""
 
-    def row(self, card_id: str, now: datetime, expires_at: datetime) -> Prediction:
-        """The card as it would be stored; the rails have not spoken yet."""
-        proposal, assignment = self.proposal, self.assignment
-        return Prediction(
-            id=card_id,
-            prompt=assignment.prompt,
-            target_agent=self.agent,
-            target_channel=assignment.channel,
-            confidence=self.parts.total,
-            reasoning=sanitise(proposal.reasoning),
-            source=self.source.value,
-            created_at=now,
-            task_id=proposal.task_id,
-            kind=proposal.kind,
-            workspace=proposal.workspace,
-            runner=assignment.runner,
-            flow=assignment.flow,
-            parameters=dict(assignment.parameters),
-            subject=proposal.subject,
-            fingerprint=proposal.fingerprint,
-            facts=dict(proposal.facts),
-            signals=[flat(signal) for signal in proposal.signals],
-            parts=flat(self.parts),
-            context=self.context,
-            estimate_microusd=self.info.estimate,
-            check_only=self.info.check_only,
-            undo_note=self.info.undo_note,
-            served=self.info.served,
-            note=self.note or ("" if self.info.takes else self.info.reason),
-            tier=self.tier.value,
-            evidence_at=proposal.evidence_at,
-            expires_at=expires_at,
-            seen=self.seen,
-        )
-
 
 class Intake:
     """Seats and withdraws cards for the cycle."""
@@ -147,7 +112,7 @@ class Intake:
         randomness: Randomness,
         active_time: ActiveTime,
     ) -> None:
-        self._seated: Kept[list[Seated]] = Kept(database, Prediction)
+        self._seated: Kept[list[limits.Seat]] = Kept(database, Prediction)
         self._same_evidence: Kept[Rows] = Kept(database, Prediction)
         self._rejected: Kept[Rows] = Kept(database, Prediction)
         self._transitions = transitions
@@ -157,12 +122,35 @@ class Intake:
         self._active_time = active_time
 
     def prepare(self, draft: Draft, now: datetime) -> Prediction:
-        """The row of a draft, not stored yet."""
-        return draft.row(self._randomness.new_id("pred"), now, self._active_time(now, limits.LIFE))
+        """The row of a draft, not stored yet; the rails have not spoken."""
+        proposal = draft.proposal
+        return new_row(
+            self._randomness.new_id("pred"),
+            draft.assignment,
+            draft.info,
+            agent=draft.agent,
+            now=now,
+            expires_at=self._active_time(now, limits.LIFE),
+            confidence=draft.parts.total,
+            reasoning=sanitise(proposal.reasoning),
+            source=draft.source.value,
+            task_id=proposal.task_id,
+            kind=proposal.kind,
+            subject=proposal.subject,
+            fingerprint=proposal.fingerprint,
+            facts=dict(proposal.facts),
+            signals=[flat(signal) for signal in proposal.signals],
+            parts=flat(draft.parts),
+            context=draft.context,
+            tier=draft.tier.value,
+            evidence_at=proposal.evidence_at,
+            seen=draft.seen,
+            **({"note": draft.note} if draft.note else {}),
+        )
 
-    def seated(self, session: Session) -> list[Seated]:
+    def seated(self, session: Session) -> list[limits.Seat]:
         """Every pending card, oldest first."""
-        return self._seated.seen(session, "", all_seated)
+        return self._seated.seen(session, "", all_seats)
 
     def unavailable(
         self,
@@ -175,11 +163,7 @@ class Intake:
         their kind, a card about the subject is pending, or the same evidence is under way or cools down. `leaving` are
         ids of pending cards that are about to go."""
         muted = self._dismissals.muted(session, now)
-        pending = {
-            (one.seat.workspace, one.seat.kind, one.subject)
-            for one in self.seated(session)
-            if one.seat.id not in leaving
-        }
+        pending = {(one.workspace, one.kind, one.subject) for one in self.seated(session) if one.id not in leaving}
         subjects = {one.fingerprint: (one.workspace, one.kind, one.subject) for one in wanted}
         tiers = {one.fingerprint: Tier(one.tier) for one in wanted}
         away = {mark for mark, one in subjects.items() if one in pending or muted.covers(*one, tier=tiers[mark])}
@@ -193,19 +177,28 @@ class Intake:
         """Ids of pending cards about the same subject that are for other evidence."""
         subject = (wanted.workspace, wanted.kind, wanted.subject)
         return {
-            one.seat.id
+            one.id
             for one in self.seated(session)
-            if (one.seat.workspace, one.seat.kind, one.subject) == subject and one.fingerprint != wanted.fingerprint
+            if (one.workspace, one.kind, one.subject) == subject and one.fingerprint != wanted.fingerprint
         }
+
+    def may_follow(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
+        """Those that can be the next step: there may be a card now, or one for this very evidence is shown already.
+        Cards about the same for other evidence make room."""
+        older = {card_id for one in proposals for card_id in self.other_evidence(session, one)}
+        there = {one.fingerprint for one in self.seated(session) if not limits.is_snoozed(one, now)}
+        away = self.unavailable(session, proposals, now, older) - there
+        return [one for one in proposals if one.fingerprint not in away]
 
     def leaving(self, session: Session, sensed: Sequence[Sensed], now: datetime) -> set[str]:
         """Ids of the pending cards that `apply` will withdraw, since what they are about is no longer so."""
-        return {one.seat.id for one in _over(self.seated(session), sensed, now)}
+        return {one.id for one in _over(self.seated(session), sensed, now)}
 
     def room(self, session: Session, leaving: Collection[str], now: datetime) -> limits.Room:
         """The places of the stack once `leaving` are gone; woken cards that wait for a seat come first."""
-        staying = [one.seat for one in self.seated(session) if one.seat.id not in leaving]
-        return limits.Room(limits.Caps.of(self._settings.current), [one for one in staying if limits.counts(one, now)])
+        seats = self.seated(session)
+        awake = [one for one in seats if one.id not in leaving and not limits.is_snoozed(one, now)]
+        return limits.Room(limits.Caps.of(self._settings.current), awake)
 
     def apply(
         self,
@@ -266,14 +259,15 @@ class Intake:
                 tx.session.flush()
                 tx.session.add(row)
                 tx.record(created(row))
+                self._transitions.make_room(tx, row)
                 return card_of(row)
         return None
 
-    def _withdraw(self, tx: Transaction, pending: Sequence[Seated], sensed: Sequence[Sensed]) -> list[str]:
+    def _withdraw(self, tx: Transaction, pending: Sequence[limits.Seat], sensed: Sequence[Sensed]) -> list[str]:
         contexts = {one.context.workspace: one.context for one in sensed}
         withdrawn = []
         for one in _over(pending, sensed, tx.now):
-            row = find(tx.session, one.seat.id)
+            row = find(tx.session, one.id)
             made = Made(row.kind, row.facts, row.parameters, row.created_at)
             own = own_sessions(tx.session, row.workspace, row.created_at)
             himself = did_himself(made, contexts[row.workspace], own)
@@ -295,18 +289,18 @@ class Intake:
                 find(tx.session, card_id).evidence_gone = not was_gone
 
 
-def _over(pending: Sequence[Seated], sensed: Sequence[Sensed], now: datetime) -> list[Seated]:
+def _over(pending: Sequence[limits.Seat], sensed: Sequence[Sensed], now: datetime) -> list[limits.Seat]:
     """Those whose evidence is gone. Where a collector failed nothing is: what was not seen is not gone. A card that the
     operator put off sleeps on while its subject is still there: new facts would bring it back before its time."""
     seen = {one.context.workspace: one for one in sensed if one.complete}
     return [
         one
         for one in pending
-        if one.seat.source in BOUND_TO_EVIDENCE
-        and (found := seen.get(one.seat.workspace)) is not None
+        if one.source in BOUND_TO_EVIDENCE
+        and (found := seen.get(one.workspace)) is not None
         and one.fingerprint not in found.fingerprints
-        and one.seat.kind not in found.unseen
-        and not (limits.is_snoozed(one.seat, now) and (one.seat.kind, one.subject) in found.subjects)
+        and one.kind not in found.unseen
+        and not (limits.is_snoozed(one, now) and (one.kind, one.subject) in found.subjects)
     ]
 
 

@@ -31,7 +31,7 @@ _EXEMPT = (Source.OPERATOR, Source.FOLLOW_UP)
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What the order and the limits need to know of a card. `fresh_at`: when what it is about arose."""
+    """A pending card as the order, the limits and the cycle look at it. `fresh_at`: when what it is about arose."""
 
     id: str
     workspace: str
@@ -43,6 +43,8 @@ class Seat:
     snoozed_until: datetime | None
     shown: bool
     created_at: datetime
+    subject: str = ""
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,11 @@ class Caps:
 
 
 class Room:
-    """The places of the stack. `taken`: the cards that take one."""
+    """The places of the stack. `awake`: the pending cards that are not snoozed, also those that take no place."""
 
-    def __init__(self, caps: Caps, taken: Iterable[Seat]) -> None:
+    def __init__(self, caps: Caps, awake: Iterable[Seat]) -> None:
         self._caps = caps
-        self._taken = list(taken)
+        self._awake = list(awake)
 
     def take(self, seat: Seat, now: datetime) -> list[str] | None:
         """Take a place for this card: ids of the cards that lose theirs to it, or None when there is none for it.
@@ -71,26 +73,33 @@ class Room:
         One upkeep card in a workspace is enough (SPEC 2.11). Where all places are taken, the last card of a lower tier
         makes room, one that was not shown yet before others.
         """
-        here = [one for one in self._taken if one.workspace == seat.workspace]
-        if seat.tier is Tier.UPKEEP and any(one.tier is Tier.UPKEEP for one in here):
+        taken = [one for one in self._awake if counts(one, now)]
+        if _other_upkeep(seat, self._awake):
             return None
-        if sum(one.kind == seat.kind for one in here) >= MOST_ALIKE:
+        if sum((one.workspace, one.kind) == (seat.workspace, seat.kind) for one in taken) >= MOST_ALIKE:
             return None
         displaced: set[str] = set()
         for most, home in ((self._caps.workspace, seat.workspace), (self._caps.in_all, None)):
-            among = [one for one in self._taken if home in (None, one.workspace) and one.id not in displaced]
+            among = [one for one in taken if home in (None, one.workspace) and one.id not in displaced]
             if len(among) < most:
                 continue
             lower = [one for one in reversed(order(among, now)) if one.tier > seat.tier]
             if not lower:
                 return None
             displaced.add(min(lower, key=lambda one: one.shown).id)
-        self._taken = [one for one in self._taken if one.id not in displaced] + [seat]
+        self._awake = [one for one in self._awake if one.id not in displaced] + [seat]
         return sorted(displaced)
 
     def leave(self, seat: Seat) -> None:
         """Give the place of this card back."""
-        self._taken.remove(seat)
+        self._awake.remove(seat)
+
+
+def _other_upkeep(seat: Seat, awake: Iterable[Seat]) -> list[str]:
+    """Ids of the upkeep cards, of any source, beside which this one would be a second one in its workspace."""
+    if seat.tier is not Tier.UPKEEP:
+        return []
+    return [one.id for one in awake if (one.workspace, one.tier) == (seat.workspace, seat.tier) and one.id != seat.id]
 
 
 def is_snoozed(seat: Seat, now: datetime) -> bool:
@@ -133,33 +142,40 @@ def order(seats: Iterable[Seat], now: datetime) -> list[Seat]:
 def overdue_for_a_seat(seats: Sequence[Seat], now: datetime, caps: Caps) -> set[str]:
     """Ids of woken cards for which there is no seat yet: they stay asleep until a card is decided.
 
-    Cards that never slept keep their seats; of the woken ones the first in the order sit down first.
+    Cards that never slept keep their seats; of the woken ones the first in the order sit down first. An upkeep card
+    that takes no place waits as well while its workspace shows another.
     """
-    counted = [seat for seat in order(seats, now) if counts(seat, now)]
-    taken = [seat for seat in counted if seat.snoozed_until is None]
+    awake = [seat for seat in order(seats, now) if not is_snoozed(seat, now)]
+    shown = [seat for seat in awake if seat.snoozed_until is None]
     waiting = set()
-    for seat in counted:
+    for seat in awake:
         if seat.snoozed_until is None:
             continue
+        taken = [one for one in shown if counts(one, now)]
         here = sum(one.workspace == seat.workspace for one in taken)
-        if here >= caps.workspace or len(taken) >= caps.in_all:
+        full = here >= caps.workspace or len(taken) >= caps.in_all
+        if _other_upkeep(seat, shown) or (full and counts(seat, now)):
             waiting.add(seat.id)
         else:
-            taken.append(seat)
+            shown.append(seat)
     return waiting
 
 
 def makes_room(seats: Sequence[Seat], returning: str, now: datetime, caps: Caps) -> list[str]:
-    """Whom a card that the operator brings back (`returning`, already among `seats`) displaces: the last of the others,
-    unseen ones first, of its own workspace while that has too many. Woken cards without a seat are not displaced."""
+    """Whom a card that comes in any case (`returning`, already among `seats`) displaces: the other upkeep card when it
+    is one, and the last of the others, unseen ones first, of its own workspace while that has too many. Woken cards
+    without a seat are not displaced."""
     waiting = overdue_for_a_seat(seats, now, caps)
-    counted = [seat for seat in order(seats, now) if counts(seat, now) and seat.id not in waiting]
-    home = next((seat.workspace for seat in counted if seat.id == returning), None)
+    shown = [seat for seat in order(seats, now) if not is_snoozed(seat, now) and seat.id not in waiting]
+    back = next((seat for seat in shown if seat.id == returning), None)
+    upkeep = _other_upkeep(back, shown) if back else []
+    counted = [seat for seat in shown if counts(seat, now) and seat.id not in upkeep]
+    home = back.workspace if back and counts(back, now) else None
     here = sum(seat.workspace == home for seat in counted)
     others = sorted((seat for seat in reversed(counted) if seat.id != returning), key=lambda seat: seat.shown)
     own = [seat.id for seat in others if seat.workspace == home][: max(0, here - caps.workspace)]
     rest = [seat.id for seat in others if seat.id not in own]
-    return own + rest[: max(0, len(counted) - len(own) - caps.in_all)]
+    return upkeep + own + rest[: max(0, len(counted) - len(own) - caps.in_all)]
 
 
 def cool_down(status: Status, outcome: Outcome | None, *, shown: bool, undone: bool) -> timedelta:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.feedback.query import Seen
-from engine.prediction.cards_store import Prediction
+from engine.prediction.cards_store import Prediction, new_row
 from engine.prediction.kinds import OWN, SUGGESTED
 from engine.prediction.templates.history import day_begin
 from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
@@ -39,39 +39,24 @@ def implied(flow: str, local: datetime) -> dict[str, Any]:
 
 
 def own_row(
-    card_id: str,
-    assignment: Assignment,
-    info: RunnerInfo,
-    *,
-    agent: str,
-    now: datetime,
-    expires_at: datetime,
+    card_id: str, assignment: Assignment, info: RunnerInfo, *, agent: str, now: datetime, expires_at: datetime
 ) -> Prediction:
     """A card of the operator's own. Nothing estimates it, so its confidence is that of a cold start; and its kind is
     its own, so that approving what he typed himself earns no prediction the right to run by itself (SPEC 2.5)."""
-    return Prediction(
-        id=card_id,
-        prompt=assignment.prompt,
-        target_agent=agent,
-        target_channel=assignment.channel,
+    return new_row(
+        card_id,
+        assignment,
+        info,
+        agent=agent,
+        now=now,
+        expires_at=expires_at,
         confidence=COLD_START,
         reasoning=TOLD,
-        note="" if info.takes else info.reason,
         source=Source.OPERATOR.value,
-        created_at=now,
         kind=OWN,
-        workspace=assignment.workspace,
-        runner=assignment.runner,
-        flow=assignment.flow,
-        parameters=dict(assignment.parameters),
         subject=card_id,
         fingerprint=card_id,
-        estimate_microusd=info.estimate,
-        check_only=info.check_only,
-        undo_note=info.undo_note,
-        served=info.served,
         evidence_at=now,
-        expires_at=expires_at,
     )
 
 

@@ -211,7 +211,6 @@ class World:
             "clock": self.clock,
             "settings": FixedSettings(self.settings),
             "randomness": Randomness(1),
-            "rails": self.rails,
             "launcher": self.bench,
             "history": self.decisions,
             "calibrator": self.calibrator or IdentityCalibrator(),
@@ -219,6 +218,7 @@ class World:
         self.cards = Cards(
             self.database,
             reverse=self.landed.reverse,
+            rails=self.rails,
             active_time=self.active_time,
             facts=Ledger(self.database),
             flows=["run_tests"],
@@ -235,7 +235,7 @@ class World:
             facts=Ledger(self.database),
             twin=self.twin,
             session=lambda session_id: next(one for one in self.bench.sessions.values() if one.id == session_id),
-            propose=lambda context: [one for one in self.seen if one.workspace == context.workspace],
+            propose=lambda context, failed: [one for one in self.seen if one.workspace == context.workspace],
             **common,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
@@ -108,6 +109,18 @@ def test_snoozed_own_and_undone_cards_and_the_five(world: World, clock: FakeCloc
     assert returning.id in [card.id for card in after]
 
 
+def test_a_snoozed_upkeep_card_waits_when_it_wakes_while_another_is_there(world: World, clock: FakeClock) -> None:
+    stash, log = (proposal(kind, kind=kind, tier=Tier.UPKEEP) for kind in ("old_stash", "draft_changelog"))
+    [first] = world.see(stash)
+    world.cards.snooze(first.id)
+    [second] = world.see(stash, log)
+    clock.advance(timedelta(hours=2))
+    assert [card.id for card in world.cards.pending()] == [second.id]
+    world.cards.dismiss(second.id)
+    assert [card.id for card in world.cards.pending()] == [first.id]
+    assert world.see(stash, proposal("branches", kind="report_branches", tier=Tier.UPKEEP)) == []
+
+
 def test_one_card_a_fingerprint(world: World) -> None:
     assert len(world.see(proposal("a"), proposal("a"), proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
@@ -165,23 +178,21 @@ def test_what_was_not_seen_is_not_gone(world: World) -> None:
     assert world.cards.get(card.id).status is Status.PENDING
 
 
-def test_a_fault_of_the_templates_costs_only_its_workspace(world: World) -> None:
-    world.workspaces = [SHOP, "/blog"]
-    card = world.one("a")
+def test_a_fault_of_a_template_costs_no_card_that_another_found(world: World) -> None:
+    there = world.one("a")
     propose = world.predictions._propose
 
-    def faulty(context: WorkspaceContext) -> list[Proposal]:
-        if context.workspace == SHOP:
-            raise KeyError("head")
-        return list(propose(context))
+    def faulty(context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
+        failed.append(KeyError("head"))
+        return list(propose(context, failed))
 
     world.predictions._propose = faulty
-    world.seen = [proposal("b", workspace="/blog")]
+    world.seen = [proposal("b")]
     report = world.predictions.run_cycle()
-    assert len(report.created) == 1
-    assert report.withdrawn == ()
-    assert "KeyError" in report.errors[0]
-    assert world.cards.get(card.id).status is Status.PENDING
+    assert [card.kind for card in report.created] == ["run_tests"]
+    assert report.withdrawn == (), "what was not seen is not gone"
+    assert report.errors == ("/shop: KeyError: 'head'",)
+    assert world.cards.get(there.id).status is Status.PENDING
 
 
 def test_what_other_programs_predict_may_fail_without_costing_the_templates_their_cards(world: World) -> None:
@@ -258,14 +269,14 @@ def test_never_two_at_once(world: World) -> None:
 
     world.predictions._contexts = slow  # type: ignore[assignment]
     world.seen = [proposal("a")]
-    first, mine = world.predictions.begin_cycle([SHOP])
-    assert inside.wait(10)
-    second, also_mine = world.predictions.begin_cycle([SHOP])
-    assert (mine, also_mine, second) == (True, False, first)
-    go_on.set()
-    joined = world.predictions.run_cycle()
-    assert len(first.report.result(10).created) == 1
-    assert joined.fresh is False or joined.created == ()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(world.predictions.run_cycle)
+        assert inside.wait(10)
+        threading.Timer(0.05, go_on.set).start()
+        joined = world.predictions.run_cycle()
+        report = first.result(10)
+    assert report.fresh
+    assert joined == replace(report, fresh=False)
 
 
 def test_who_asks_for_another_workspace_gets_a_cycle_of_his_own(world: World) -> None:
@@ -279,12 +290,13 @@ def test_who_asks_for_another_workspace_gets_a_cycle_of_his_own(world: World) ->
 
     world.predictions._contexts = slow  # type: ignore[assignment]
     world.seen = [proposal("a"), proposal("b", workspace="/blog")]
-    first, _ = world.predictions.begin_cycle([SHOP])
-    assert inside.wait(10)
-    threading.Timer(0.05, go_on.set).start()
-    report = world.predictions.run_cycle(workspaces=["/blog"], requested=True)
-    assert [card.assignment.workspace for card in report.created] == ["/blog"]
-    assert len(first.report.result(10).created) == 1
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(world.predictions.run_cycle, workspaces=[SHOP])
+        assert inside.wait(10)
+        threading.Timer(0.05, go_on.set).start()
+        report = world.predictions.run_cycle(workspaces=["/blog"], requested=True)
+        assert [card.assignment.workspace for card in report.created] == ["/blog"]
+        assert len(first.result(10).created) == 1
 
 
 def test_expired_cards_leave_before_new_ones_come(world: World, clock: FakeClock) -> None:

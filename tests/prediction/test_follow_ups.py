@@ -13,7 +13,7 @@ from engine.prediction.cards_store import find
 from engine.prediction.follow_ups import AFTER_RED, choose, next_kinds
 from engine.prediction.kinds import HANDED_OVER
 from engine.storage.database import Database
-from engine.values import CheckResult, SessionState, SessionView, Source, Status
+from engine.values import CheckResult, Proposal, SessionState, SessionView, Source, Status, Tier
 from tests.prediction.deciding import SHOP, World, proposal
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -66,9 +66,10 @@ def world(database: Database, clock: FakeClock) -> World:
     return World(database, clock)
 
 
-def end(world: World, name: str = "a") -> str:
-    """The operator has the tests of `name` run, and they are red."""
-    card = world.cards.approve(world.one(name).id)
+def end(world: World, name: str = "a", *beside: Proposal) -> str:
+    """The operator has the tests of `name` run, and they are red; cards for what is `beside` stay."""
+    made = world.see(proposal(name), *beside)
+    card = world.cards.approve(next(one.id for one in made if one.kind == "run_tests"))
     world.bench.end(card.id)
     view = world.bench.sessions[card.id] = replace(world.bench.sessions[card.id], check=RED)
     tell(world, view.id)
@@ -112,6 +113,39 @@ def test_it_goes_when_its_evidence_is_gone_and_comes_only_once(world: World) -> 
     assert [one.id for one in world.cards.pending()] == [card.id]
     world.see()
     assert world.cards.get(card.id).status is Status.EXPIRED
+
+
+def test_what_was_turned_down_or_done_lately_gives_way_to_the_next_kind(world: World) -> None:
+    done, dismissed = proposal("done", kind="bisect"), proposal("dismissed", kind="hunt_flakes")
+    [one, other] = world.see(done, dismissed)
+    by_kind = {card.kind: card.id for card in (one, other)}
+    world.cards.approve(by_kind["bisect"])
+    world.bench.end(by_kind["bisect"])
+    world.cards.dismiss(by_kind["hunt_flakes"])
+    end(world)
+    world.seen = [done, dismissed, proposal("red", kind="still_red")]
+    assert [card.kind for card in world.predictions.follow_up()] == ["still_red"]
+
+
+def test_what_is_on_the_stack_already_is_the_follow_up(world: World) -> None:
+    broken = proposal("broken", kind="bisect")
+    end(world, "a", broken)
+    [card] = world.cards.pending()
+    world.seen = [broken, proposal("red", kind="still_red")]
+    assert world.predictions.follow_up() == []
+    assert world.cards.get(card.id).status is Status.PENDING
+
+
+def test_a_follow_up_for_upkeep_takes_the_place_of_the_other_upkeep_card(world: World) -> None:
+    stash = proposal("stash", kind="old_stash", tier=Tier.UPKEEP)
+    end(world, "a", stash)
+    [old] = world.cards.pending()
+    world.seen = [stash, proposal("flaky", kind="hunt_flakes", tier=Tier.UPKEEP)]
+    [card] = world.predictions.follow_up()
+    assert world.cards.get(old.id).status is Status.EXPIRED
+    assert world.see(*world.seen) == []
+    world.cards.dismiss(card.id)
+    assert [one.kind for one in world.see(*world.seen)] == ["old_stash"], "it comes back once that is decided"
 
 
 def test_a_card_that_is_there_already_is_not_made_again(world: World) -> None:

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.prediction.kinds import KINDS
-from engine.prediction.limits import Caps, Room, Seat, cool_down, counts, makes_room, order, overdue_for_a_seat
+from engine.prediction.limits import (
+    Caps,
+    Room,
+    Seat,
+    cool_down,
+    counts,
+    is_snoozed,
+    makes_room,
+    order,
+    overdue_for_a_seat,
+)
 from engine.values import Outcome, Source, Status, Tier
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -102,6 +112,33 @@ def test_what_the_operator_wrote_lies_on_top_the_newest_first() -> None:
 CAPS = Caps(5, 12)
 
 
+def upkeep_of(one: Seat) -> tuple[str, bool]:
+    """Its workspace, and whether it is upkeep: of the latter there is one in each."""
+    return one.workspace, one.tier is Tier.UPKEEP
+
+
+@given(SEATS, SEATS)
+def test_beside_whatever_is_awake_no_second_upkeep_card_comes(there: list[Seat], coming: list[Seat]) -> None:
+    awake = [one for one in there if not is_snoozed(one, NOW)]
+    room = Room(CAPS, awake)
+    for one in coming:
+        if counts(one, NOW) and (displaced := room.take(one, NOW)) is not None:
+            assert one.tier is not Tier.UPKEEP or upkeep_of(one) not in map(upkeep_of, awake)
+            awake = [*(other for other in awake if other.id not in displaced), one]
+
+
+@given(SEATS, st.data())
+def test_an_upkeep_card_that_comes_in_any_case_is_the_only_one(seats: list[Seat], data: st.DataObject) -> None:
+    asleep = overdue_for_a_seat(seats, NOW, CAPS)
+    shown = [one for one in seats if not is_snoozed(one, NOW) and one.id not in asleep]
+    upkeep = [one for one in shown if one.tier is Tier.UPKEEP]
+    if upkeep:
+        coming = data.draw(st.sampled_from(upkeep))
+        gone = makes_room(seats, coming.id, NOW, CAPS)
+        left = [one for one in shown if one.id not in gone]
+        assert [one for one in left if upkeep_of(one) == upkeep_of(coming)] == [coming]
+
+
 def fits(seats: list[Seat]) -> bool:
     """Whether no workspace has more than five and all together not more than twelve."""
     return len(seats) <= CAPS.in_all and all(
@@ -127,6 +164,16 @@ def test_one_upkeep_card_in_a_workspace() -> None:
     assert room.take(seat("draft_changelog", Tier.UPKEEP, workspace="/site"), NOW) == []
 
 
+@pytest.mark.parametrize("source", Source)
+def test_an_upkeep_card_of_any_source_is_the_one(source: Source) -> None:
+    there = seat("quarantine", Tier.UPKEEP, source=source)
+    assert Room(CAPS, [there]).take(seat("old_stash", Tier.UPKEEP), NOW) is None
+    woken = seat("old_stash", Tier.UPKEEP, snoozed=NOW)
+    assert overdue_for_a_seat([there, woken], NOW, CAPS) == {"old_stash"}
+    assert overdue_for_a_seat([woken], NOW, CAPS) == set()
+    assert makes_room([there, seat("old_stash", Tier.UPKEEP)], "old_stash", NOW, CAPS) == ["quarantine"]
+
+
 def test_something_more_urgent_takes_the_place_of_the_last_card_one_that_was_not_shown_first() -> None:
     taken = [seat(f"t{number}", shown=number != 3) for number in range(5)]
     assert Room(CAPS, taken).take(seat("secret", Tier.BROKEN), NOW) == ["t3"]
@@ -138,6 +185,8 @@ def test_something_more_urgent_takes_the_place_of_the_last_card_one_that_was_not
 def test_the_limits_hold_whatever_comes(taken: list[Seat], coming: list[Seat]) -> None:
     room, there = Room(CAPS, []), {}
     for one in [*taken, *coming]:
+        if not counts(one, NOW):
+            continue  # the cycle makes none that takes no place
         displaced = room.take(one, NOW)
         if displaced is not None:
             assert all(there.pop(gone).tier > one.tier for gone in displaced)
@@ -153,6 +202,9 @@ def test_those_who_never_slept_keep_their_seats_and_woken_ones_take_free_ones(se
     never_slept = [one for one in seats if counts(one, NOW) and one.snoozed_until is None]
     awake = [one for one in seats if counts(one, NOW) and one.id not in asleep]
     assert all(one.snoozed_until is not None for one in seats if one.id in asleep)
+    shown = [one for one in seats if not is_snoozed(one, NOW) and one.id not in asleep]
+    woken = [one for one in shown if one.snoozed_until is not None and one.tier is Tier.UPKEEP]
+    assert all(sum(upkeep_of(other) == upkeep_of(one) for other in shown) == 1 for one in woken)
     assert fits(awake) or not fits(never_slept)
 
 

@@ -175,7 +175,7 @@ def test_unpushed_commits_wait_for_two_days(world: World, repository: Repository
     world.now += timedelta(seconds=1)
     proposal = only(waiting_work(world.sense()))
     assert proposal.prompt == "Look through the commit to push"
-    assert proposal.reasoning == "1 commit is not pushed to origin/main, the oldest since 3 January."
+    assert proposal.reasoning == "1 commit is not pushed to origin/main, the oldest from 3 January."
     assert proposal.parameters == {"upstream": "origin/main"}
     dated_commit(clone, "mine too", {"c.py": "2"}, NOW)
     assert only(waiting_work(world.sense())).prompt == "Look through the 2 commits to push"

@@ -23,7 +23,7 @@ def test_a_function_was_renamed(monday: Situation) -> None:
     first = monday.first()
     assert (first.kind, first.tier) == ("stale_docs", Tier.CHECK), monday.kinds()
     assert first.assignment.prompt == "Show the documentation that still names total"
-    assert first.reasoning == "README.md:3 names `total` (now `sum_of`), which your changes took away."
+    assert first.reasoning == "README.md:3 names `total` (now `sum_of`), which your changes removed."
 
     done = monday.approve(first)
     assert done.state is SessionState.FAILED

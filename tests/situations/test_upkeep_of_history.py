@@ -64,7 +64,8 @@ def test_stashes_of_three_weeks_ago(monday: Situation) -> None:
     assert card.tier is Tier.UPKEEP
     assert card.assignment.prompt == "Look at 2 old stashes: what is in them, and do they still apply?"
     assert card.reasoning == (
-        "“rounding” made on main with cart.py waits since 14 December 2025, and 1 other older than two weeks."
+        "“rounding” made on main with cart.py has been waiting since 14 December 2025, and 1 other older than two "
+        "weeks."
     )
     done = monday.approve(card)
     assert "stash@{1} (rounding): in HEAD already" in done.summary

@@ -8,6 +8,7 @@ the evidence and never the time of day, so that the same state is the same card 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from engine.prediction.context import Part, WorkspaceContext
@@ -103,13 +104,18 @@ SAYS_MORE: Final = {
 """Kinds that are not offered of a project beside one that says more of the same tests or files."""
 
 
-def propose(context: WorkspaceContext) -> list[Proposal]:
-    """Everything that the state of the workspace suggests, unranked; [] when git could not be read."""
+def propose(context: WorkspaceContext, failed: list[Exception] | None = None) -> list[Proposal]:
+    """Everything that the state of the workspace suggests, unranked; [] when git could not be read. A template that
+    raises costs its own proposals alone: the error goes into `failed`, and is raised where there is none."""
     if context.git is None:
         return []
-    found = [proposal for template in TEMPLATES for proposal in template(context)]
+    found: list[Proposal] = []
+    for template in TEMPLATES:
+        found += _asked(partial(template, context), failed)
     for part in context.parts:
-        of_part = [proposal for template in PART_TEMPLATES for proposal in template(context, part)]
+        of_part: list[Proposal] = []
+        for part_template in PART_TEMPLATES:
+            of_part += _asked(partial(part_template, context, part), failed)
         kinds = {one.kind for one in of_part}
         found += [one for one in of_part if kinds.isdisjoint(SAYS_MORE.get(one.kind, ()))]
     if not context.git.operation:
@@ -119,3 +125,13 @@ def propose(context: WorkspaceContext) -> list[Proposal]:
         for one in found
         if one.kind in DURING_OPERATION or is_heartbeat(one.kind) or one.facts.get("after") == "unfinished_operation"
     ]
+
+
+def _asked(ask: Callable[[], list[Proposal]], failed: list[Exception] | None) -> list[Proposal]:
+    try:
+        return ask()
+    except Exception as error:
+        if failed is None:
+            raise
+        failed.append(error)
+        return []

@@ -30,10 +30,6 @@ DAY_BEGINS = timedelta(hours=5)
 """Work before five in the morning belongs to the day before, as `part_of_day` has it."""
 
 
-def _the(number: int) -> str:
-    return "the commit" if number == 1 else f"the {count(number, 'commit')}"
-
-
 WAITS = timedelta(days=2)
 """Work that is neither pushed nor committed for so long is brought up."""
 
@@ -66,9 +62,10 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> list[Proposal]
         offer(
             context,
             "waiting_work",
-            f"Look through {_the(number)} {'to push' if git.has_remote else 'of this branch'}",
+            f"Look through the {'commit' if number == 1 else count(number, 'commit')} "
+            + ("to push" if git.has_remote else "of this branch"),
             f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {where or 'on no remote branch'}, the oldest "
-            f"since {moment(oldest_at, context.local)}.",
+            f"from {moment(oldest_at, context.local)}.",
             subject=f"{branch_of(git)} against {git.upstream or git.base}",
             facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
             parameters=against(git, context.now) | ({"broken": broken} if broken else {}),
@@ -181,12 +178,9 @@ def _summary(
         kind,
         prompt,
         reasoning,
-        subject=f"{since:%Y-%m-%d}",
+        subject="the day",
         facts={"since": since.isoformat(), "head": git.head},
-        parameters={
-            "since": since.isoformat(),
-            **_beside_git(context, since),
-        },
+        parameters={"since": since.isoformat(), **_beside_git(context, since)},
         evidence_at=oldest(commit.at for commit in commits),
         about="summary of the day",
     )
@@ -215,11 +209,7 @@ def commits_between(git: GitState, start: datetime, end: datetime | None) -> lis
     return [commit for commit in git.recent if commit.at >= start and (end is None or commit.at < end)]
 
 
-def _older_unread(commits: list[Commit], git: GitState) -> bool:
-    """Whether there may be more of them: the oldest is the last that was read, and history goes on behind it."""
-    return commits[-1] == git.recent[-1] and bool(commits[-1].parents)
-
-
 def _number_of(commits: list[Commit], git: GitState) -> str:
-    """ "3 commits", "at least 50 commits"."""
-    return ("at least " if _older_unread(commits, git) else "") + count(len(commits), "commit")
+    """ "3 commits"; "at least 50 commits" where the oldest is the last that was read and history goes on behind it."""
+    more = commits[-1] == git.recent[-1] and bool(commits[-1].parents)
+    return ("at least " if more else "") + count(len(commits), "commit")

@@ -18,7 +18,8 @@ def lost_commits(context: WorkspaceContext) -> list[Proposal]:
     subject = plain(first.subject, 60)
     if first.here:
         which = f"“{subject}” is" if first.number == 1 else f"{count(first.number, 'commit')} up to “{subject}” are"
-        why = f"HEAD is detached: {which} on no branch, and the next checkout leaves {_them(first.number)} behind."
+        them = "it" if first.number == 1 else "them"
+        why = f"HEAD is detached: {which} on no branch, and the next checkout leaves {them} behind."
     else:
         last = "" if number == 1 else f"{count(number, 'commit')} are on no branch any more, the last "
         left = f"left {moment(first.left_at, context.local)}"
@@ -29,17 +30,13 @@ def lost_commits(context: WorkspaceContext) -> list[Proposal]:
             "lost_commits",
             f"Make a branch for {count(number, 'commit')} that no branch holds",
             why,
-            subject="detached HEAD" if first.here else first.tip[:10],
+            subject=first.tip[:10],
             facts={"tips": sorted(line.tip for line in context.looks.lost)},
             parameters={"commits": [line.tip for line in context.looks.lost]},
             evidence_at=min(first.left_at, context.now),
             about=subject,
         )
     ]
-
-
-def _them(number: int) -> str:
-    return "it" if number == 1 else "them"
 
 
 def autosquash(context: WorkspaceContext) -> list[Proposal]:
@@ -86,7 +83,8 @@ def old_stash(context: WorkspaceContext) -> list[Proposal]:
             "Look at the old stash: what is in it, and does it still apply?"
             if len(old) == 1
             else f"Look at {len(old)} old stashes: what is in them, and do they still apply?",
-            f"“{plain(oldest.words, 60)}”{where}{holds} waits since {moment(oldest.at, context.local)}{beside}.",
+            f"“{plain(oldest.words, 60)}”{where}{holds} has been waiting since "
+            f"{moment(oldest.at, context.local)}{beside}.",
             subject="old stashes",
             facts={"stashes": sorted(stash.commit for stash in old)},
             parameters={"stashes": [stash.commit for stash in old]},

@@ -30,11 +30,12 @@ def unfinished_operation(context: WorkspaceContext) -> list[Proposal]:
             "unfinished_operation",
             prompt,
             _why(operation),
-            subject=f"{operation.name} on {plain(operation.rebased, 200) or branch_of(git)}",
+            subject=_subject(operation, branch_of(git)),
             facts={
                 "operation": operation.name,
                 "theirs": operation.theirs.commit if operation.theirs else "",
-                "unmerged": list(map(plain, operation.unmerged[:50])),
+                "files": list(map(plain, operation.files[:50])),
+                "settled": not operation.unmerged,
                 "bisect": [operation.bad, *operation.good],
             },
             parameters={"operation": operation.name, **project_of(context, operation.files)},
@@ -44,6 +45,14 @@ def unfinished_operation(context: WorkspaceContext) -> list[Proposal]:
     ]
 
 
+def _subject(operation: Operation, branch: str) -> str:
+    """Which of all merges it is: `merge of tax on main`. A rebase is the same one at each of its commits."""
+    if operation.name == "rebase":
+        return f"rebase of {plain(operation.rebased, 200) or branch} onto {plain(operation.ours.name, 200)}"
+    other = f" of {plain(operation.theirs.name, 200)}" if operation.theirs else ""
+    return f"{operation.name}{other} on {branch}"
+
+
 def _why(operation: Operation) -> str:
     if operation.name == "bisect":
         return _bisect(operation)
@@ -51,7 +60,7 @@ def _why(operation: Operation) -> str:
     what = f"“{plain(theirs.subject, 50)}”" if theirs and theirs.subject else ""
     ours = plain(operation.ours.name, 40)
     begun = {
-        "merge": f"Merging {plain(theirs.name, 40) if theirs else ''} ({what}) into {ours}",
+        "merge": f"Merging {plain(theirs.name, 40) if theirs else ''}{f' ({what})' if what else ''} into {ours}",
         "rebase": f"Rebasing {plain(operation.rebased, 40) or 'HEAD'} onto {ours}",
         "cherry-pick": f"Cherry-picking {what or 'commits'} onto {ours}",
         "revert": f"Reverting {what or 'commits'} on {ours}",
@@ -59,22 +68,12 @@ def _why(operation: Operation) -> str:
         CONFLICT: f"A stash or a squashed merge was applied to {ours} and",
     }[operation.name]
     at = f" at {what}" if operation.name == "rebase" and what else ""
+    settled = operation.resolved
+    marked = f"; {listing(settled, 3)} {'is' if len(settled) == 1 else 'are'} marked as resolved" if settled else ""
     if not operation.unmerged:
-        were = (
-            f"; {listing(operation.resolved, 3)} {_is(operation.resolved)} marked as resolved"
-            if operation.resolved
-            else ""
-        )
-        return f"{begun} {f'stopped{at}' if at else 'was begun'} and is not finished{were}."
-    marked = (
-        f"; {listing(operation.resolved)} {_is(operation.resolved)} marked as resolved" if operation.resolved else ""
-    )
+        return f"{begun} {f'stopped{at}' if at else 'was begun'} and is not finished{marked}."
     stopped = f"stopped{at} with {count(len(operation.unmerged), 'file')} in conflict"
     return f"{begun} {stopped}: {listing(operation.unmerged, 3)}{marked}."
-
-
-def _is(files: tuple[str, ...]) -> str:
-    return "is" if len(files) == 1 else "are"
 
 
 def _bisect(operation: Operation) -> str:

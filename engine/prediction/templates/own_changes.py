@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 from engine.inspection.mentions import Mention
-from engine.inspection.own_changes import MARKER, TODOS
+from engine.inspection.own_changes import MARKER, TODOS, LeftIn
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable_names
 from engine.prediction.words import count, listing, moment, plain, tail
@@ -42,14 +42,24 @@ def leftovers(context: WorkspaceContext) -> list[Proposal]:
             "leftovers",
             f"Show what is left in {where}",
             f"You added {what} in {where}, {state} yet.",
-            subject=f"leftovers on {branch_of(git)}",
-            facts={"found": sorted(f"{one.kind} {one.path}:{one.line}" for one in found)},
+            subject=_subject(told),
+            facts=_lines_of(found),
             parameters={"today": midnight(context)},
             evidence_at=_written(context, files),
             tier=Tier.BLOCKS if marked else None,
             about=" ".join(sorted(files)),
         )
     ]
+
+
+def _subject(found: Sequence[LeftIn]) -> str:
+    """What is in which files: a breakpoint is something else than the TODO that you keep."""
+    return ", ".join(list(dict.fromkeys(f"{one.kind} in {plain(one.path, 100)}" for one in found))[:5])
+
+
+def _lines_of(found: Sequence[LeftIn]) -> dict[str, list[str]]:
+    """What is found, without the numbers of the lines: those change with every line above."""
+    return {"found": sorted(f"{one.kind} {one.path} {one.text}" for one in found)}
 
 
 def midnight(context: WorkspaceContext) -> str:
@@ -77,8 +87,8 @@ def remove_leftovers(context: WorkspaceContext) -> list[Proposal]:
             f"Remove the debugging from {listing(paths)} and run the tests",
             f"{listing((one.place for one in found), 3)}: debugging that you added; only statements on a "
             "line of their own go.",
-            subject=f"leftovers on {branch_of(git)}",
-            facts={"found": sorted(f"{one.kind} {one.path}:{one.line}" for one in found)},
+            subject=_subject(found),
+            facts=_lines_of(found),
             parameters={"paths": paths},
             evidence_at=written,
             about=" ".join(paths),
@@ -100,7 +110,7 @@ def stale_docs(context: WorkspaceContext) -> list[Proposal]:
             context,
             "stale_docs",
             f"Show the documentation that still names {listing(names, 2, 40)}",
-            f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes took away{more}.",
+            f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
             subject=" ".join(sorted(names)[:5]),
             facts=_facts_of(found),
             parameters={},

@@ -47,7 +47,8 @@ def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier:
     git = context.git
     assert git is not None
     first, paths = found[0], sorted({one.path for one in found})
-    others = f", and {count(len(found) - 1, 'other')}" if len(found) > 1 else ""
+    subjects = sorted({_subject(one) for one in found})
+    others = f", and {count(len(found) - 1, 'other finding')}" if len(found) > 1 else ""
     commit = next((one for one in git.recent if one.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
     if first.sha:
@@ -62,13 +63,19 @@ def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier:
         kind,
         f"Do not {step} yet: {_said(first)}{others}",
         reasoning,
-        subject=", ".join(plain(path, 200) for path in paths[:NAMED]),
+        subject=", ".join(subjects[:NAMED]),
         facts={"found": sorted([one.kind, one.path] for one in found), "committed": bool(first.sha)},
         parameters=against(git, context.now),
         evidence_at=commit.at if commit else modified or (git.recent[0].at if git.recent else None),
         tier=tier,
         about=" ".join(paths),
     )
+
+
+def _subject(one: Found) -> str:
+    """Another secret in the same file is something else."""
+    path = plain(one.path, 200)
+    return f"{one.kind.removeprefix(f'{SECRET}: ')} in {path}" if one.secret else path
 
 
 def _said(one: Found) -> str:
@@ -98,7 +105,6 @@ def against(git: GitState, now: datetime) -> dict[str, Any]:
 
 WORTH: Final = 100_000_000
 SHARE: Final = 10
-URGENT: Final = 1_000_000_000
 
 
 def reclaim_space(context: WorkspaceContext) -> list[Proposal]:
@@ -106,18 +112,18 @@ def reclaim_space(context: WorkspaceContext) -> list[Proposal]:
     disk = context.disk
     if disk is None or disk.ours < WORTH or disk.ours * SHARE < disk.free:
         return []
-    free, ours, urgent = gigabytes(disk.free), gigabytes(disk.ours), disk.free < URGENT
+    free, ours = gigabytes(disk.free), gigabytes(disk.ours)
     return [
         offer(
             context,
             "reclaim_space",
             f"Remove {ours} of old worktrees and caches of clawpy",
-            f"Only {free} of {gigabytes(disk.total)} are free on this disk. Work that is not decided yet stays.",
+            f"Only {free} of {gigabytes(disk.total)} is free on this disk. Work that is not decided yet stays.",
             subject="disk",
-            facts={"urgent": urgent, "gigabytes": disk.ours // 1_000_000_000},
+            facts={"urgent": disk.urgent},
             parameters={},
-            evidence_at=context.now,
-            tier=Tier.BROKEN if urgent else Tier.BLOCKS,
+            evidence_at=disk.since,
+            tier=Tier.BROKEN if disk.urgent else Tier.BLOCKS,
         )
     ]
 

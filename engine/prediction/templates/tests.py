@@ -13,7 +13,7 @@ from engine.memory.validation_runs import PastRun
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, ended, offer, oldest, usable, usable_names
 from engine.prediction.words import count, listing, moment, plain
-from engine.values import Proposal, SessionState, SessionView
+from engine.values import Proposal, SessionState, SessionView, Tier
 
 TIMES = 20
 QUARANTINE = timedelta(days=14)
@@ -199,6 +199,7 @@ def _broke(
         facts={"test": test, "good": good, "bad": git.head, **part.parameters},
         parameters={"test": test, "good": good, "bad": git.head, **part.parameters},
         evidence_at=since,
+        tier=None if passed_at else Tier.BLOCKS,  # whether it passed there is a guess
         about=test.replace("_", " "),
     )
 
