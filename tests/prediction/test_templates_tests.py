@@ -160,7 +160,7 @@ def test_a_red_head_is_bisected_from_the_commit_that_was_green(world: World, hea
     world.runs = red_head(head, older)
     proposal = only(bisect(*world.top()))
     assert proposal.prompt == "Confirm that “two” broke `test_cart`"
-    assert proposal.reasoning == "It passed one commit before (yesterday 07:30) and fails since."
+    assert proposal.reasoning == "It passed one commit before (yesterday 07:30) and has failed since."
     assert proposal.parameters == {"test": CART, "good": older, "bad": head}
     assert proposal.evidence_at == NOW - 2 * HOUR
 
@@ -213,6 +213,7 @@ def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: 
     repository.git("tag", "v1.2", "HEAD~1")
     proposal = only(bisect(*world.top()))
     assert proposal.prompt == "Find what broke `test_cart`: look back to v1.2"
+    assert proposal.tier is Tier.BLOCKS, "nobody saw it pass"
     assert proposal.reasoning == (
         "It fails at HEAD, with 1 other. No passing run of it is known; v1.2 may have passed."
     )

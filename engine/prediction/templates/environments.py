@@ -71,7 +71,8 @@ def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
         update = next((one for one in updates if one.lock == found.lock_path), None)
         if update is None:
             continue
-        changed = [file.modified_at for file in git.files if file.path.endswith(found.manifest) and file.modified_at]
+        manifest = f"{found.folder}/{found.manifest}".removeprefix("/")
+        changed = [file.modified_at for file in git.files if file.path == manifest and file.modified_at]
         more = f", and {found.more} more" if found.more else ""
         proposals.append(
             offer(

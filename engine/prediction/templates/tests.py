@@ -22,7 +22,7 @@ from engine.prediction.templates.making import (
     usable_names,
 )
 from engine.prediction.words import count, listing, moment, plain
-from engine.values import Proposal, SessionState, SessionView
+from engine.values import Proposal, SessionState, SessionView, Tier
 
 TIMES = 20
 QUARANTINE = timedelta(days=14)
@@ -191,7 +191,7 @@ def _broke(context: WorkspaceContext, part: Part, red: PastRun, test: str, good:
         told = f"It fails at HEAD{others}. No passing run of it is known; {plain(good, 30)} may have passed."
     elif last.parents[:1] == (good,):
         prompt = f"Confirm that “{plain(last.subject, 50)}” broke `{name}`"
-        told = f"It passed one commit before ({passed_at}) and fails since{others}."
+        told = f"It passed one commit before ({passed_at}) and has failed since{others}."
     else:
         prompt = f"Find the commit that broke `{name}`"
         told = f"It passed at {good[:7]} ({passed_at}) and fails at HEAD{others}."
@@ -205,6 +205,7 @@ def _broke(context: WorkspaceContext, part: Part, red: PastRun, test: str, good:
         facts={"test": test, "good": good, "bad": git.head},
         parameters={"test": test, "good": good, "bad": git.head},
         evidence_at=since,
+        tier=None if passed_at else Tier.BLOCKS,
         about=test,
     )
 
@@ -247,7 +248,7 @@ def undo_landing(context: WorkspaceContext, part: Part) -> list[Proposal]:
             "undo_landing",
             f"Undo the landing of “{plain(landing.title, 50)}”, which broke `{name}`{others}",
             f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
-            f"{moment(landing.decided_at, context.local)}, and it fails since.",
+            f"{moment(landing.decided_at, context.local)}, and it has failed since.",
             subject=landing.id,
             facts={"change_set": landing.id, "tests": broken[:MOST_PATHS]},
             parameters={"change_set": landing.id},
@@ -454,7 +455,7 @@ SLOWER, SLOWER_SECONDS, MEASURED_RUNS, KEPT_DURATIONS = 2.0, 1.0, 5, 50
 
 def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """A test took at least twice as long, and a second longer, in both of the last two green runs as it usually did."""
-    git, tool = context.seen, part.tool
+    tool = part.tool
     runs = [run for run in part.runs if run.check.green and run.check.durations]
     if tool is None or not tool.exact or len(runs) < MEASURED_RUNS:
         return []
@@ -481,7 +482,7 @@ def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
             f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
             part=part,
             subject=test,
-            facts={"test": test, "fast": fast_head, "head": git.head},
+            facts={"test": test, "fast": fast_head, "head": context.seen.head},
             parameters={"tests": [test], "fast": fast_head},
             evidence_at=runs[1].ran_at,
             about=test,
