@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,9 +24,13 @@ from engine.values import sanitise
 LARGEST: Final = 32_000_000
 """Bytes of a file that is read; a larger one is taken for up to date."""
 MOST_MEMBERS: Final = 300
-"""So many packages of one workspace are looked at."""
+LARGEST_MEMBER: Final = 1_000_000
+"""So many packages of one workspace are looked at, and bytes of the manifest of each."""
 NAMED: Final = 5
 """So many differences are named of one lock file."""
+
+Seen = dict[Path, tuple[int, int]]
+"""When the files that were read had been written (nanoseconds), and how large they were."""
 
 Asked = dict[str, set[str] | None]
 """What is asked for, by name; None where the constraint cannot be compared."""
@@ -58,10 +63,11 @@ class _Pair:
     lock: str
     manifest_name: str
     lock_name: str
+    seen: Seen
 
     def file(self, name: str) -> str | None:
-        """Another file below the folder; None when it is not there, no plain file or too large."""
-        return _text(self.folder / name)
+        """The manifest of a member; None when it is not there, not below the folder, no plain file or too large."""
+        return _text(self.folder, name, self.seen, LARGEST_MEMBER)
 
     def missing(self, name: str, constraint: str = "", by: str = "") -> str:
         asked = f"{name} {constraint}".strip()
@@ -77,23 +83,49 @@ class _Pair:
 Look = Callable[[_Pair], Iterator[str]]
 
 
-def locks_out_of_step(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMismatch, ...]:
+class LocksRead:
+    """Compares lock files anew when one of the files that it read was written. Safe to call from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[Path, tuple[tuple[str, ...], Seen, tuple[LockMismatch, ...]]] = {}
+
+    def out_of_step(
+        self, root: Path, folders: Iterable[str], manifests: Iterable[str] = ()
+    ) -> tuple[LockMismatch, ...]:
+        """See `locks_out_of_step`. `manifests`: the manifests of all packages, relative to `root`; a new one may be
+        that of a new member."""
+        folders, manifests = tuple(folders), tuple(manifests)
+        with self._lock:
+            known = self._known.get(root)
+        if known and known[0] == (*folders, *manifests) and all(_written(file) == at for file, at in known[1].items()):
+            return known[2]
+        seen = {file: _written(file) for file in (root / name for name in manifests)}
+        found = locks_out_of_step(root, folders, seen)
+        with self._lock:
+            self._known[root] = ((*folders, *manifests), seen, found)
+        return found
+
+
+def locks_out_of_step(root: Path, folders: Iterable[str] = ("",), seen: Seen | None = None) -> tuple[LockMismatch, ...]:
     """The lock files in `folders` (relative to `root`, "" for itself) that do not fit their manifests.
 
-    Files that are not there or cannot be read, and what is not understood, are passed over: it never raises. Costs the
-    reading of both files, a few milliseconds for a lock file of a megabyte.
+    Files that are not there or cannot be read, that lie elsewhere, and what is not understood, are passed over: it
+    never raises. Costs the reading of both files, a few milliseconds for a lock file of a megabyte. What was read is
+    noted in `seen`.
     """
     found = []
+    seen = {} if seen is None else seen
     for folder in dict.fromkeys(folders):
         for tool, manifest, lock, look in _LOOKS:
             place = root / folder if folder else root
-            if not (place / lock).is_file():
+            if not (place / lock).is_file() or not place.resolve().is_relative_to(root.resolve()):
                 continue
-            texts = _text(place / manifest), _text(place / lock)
+            texts = _text(place, manifest, seen), _text(place, lock, seen)
             if texts[0] is None or texts[1] is None:
                 continue
             try:
-                told = list(dict.fromkeys(look(_Pair(place, texts[0], texts[1], manifest, lock))))
+                told = list(dict.fromkeys(look(_Pair(place, texts[0], texts[1], manifest, lock, seen))))
             except _UNREADABLE:
                 continue  # half-written, or of a form that nobody knows yet
             if told:
@@ -106,11 +138,23 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, Recu
 """What parsing raises on a file whose shape is another than expected."""
 
 
-def _text(file: Path) -> str | None:
+def _text(folder: Path, name: str, seen: Seen, most: int = LARGEST) -> str | None:
+    """A file below the folder; None for one that lies elsewhere, by its name or through a link."""
     try:
-        return read_plain(file, LARGEST).decode()
-    except (OSError, ValueError):
+        seen[folder / name] = _written(folder / name)
+        file = (folder / name).resolve(strict=True)
+        return read_plain(file, most, follow=False).decode() if file.is_relative_to(folder.resolve()) else None
+    except (OSError, ValueError, RuntimeError):  # a loop of links raises RuntimeError before Python 3.13
         return None
+
+
+def _written(file: Path) -> tuple[int, int]:
+    """When a file was written and how large it is; zeros when it is not there."""
+    try:
+        found = file.stat()
+    except (OSError, ValueError):
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 def _compared(pair: _Pair, asked: Asked, locked: Asked, by: str = "") -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -68,11 +69,13 @@ class Gone:
 
 def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
     """Lines of documentation that name what `patch` took away and what is nowhere in the sources any more, by path and
-    line. Costs no process where nothing was taken away. Raises `GitError`."""
+    line. Costs at most three processes, none where nothing was taken away. Raises `GitError`, also when they
+    take longer than `LIMIT_SECONDS` together."""
     gone = {one.name: one for one in gone_names(git, patch)}
     if not gone:
         return ()
-    found = [one for one in _grep(git, list(gone), _IN_DOCUMENTS) if not _HISTORY.search(one.path)]
+    deadline = time.monotonic() + LIMIT_SECONDS
+    found = [one for one in _grep(git, list(gone), _IN_DOCUMENTS, deadline) if not _HISTORY.search(one.path)]
     mentions: list[Mention] = []
     for one in found[:MOST_LINES]:
         if _PAST.search(one.text):
@@ -81,7 +84,7 @@ def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
         for name in here:
             if not any(name != other and name in other for other in here):  # `cart.py` of `src/cart.py` is no other
                 mentions.append(Mention(one.path, one.line, name, gone[name].new, one.text.strip()[:300]))
-    alive = {name for name in {one.old for one in mentions} if _lives(git, name)}
+    alive = _alive(git, {one.old for one in mentions}, deadline)
     return tuple(sorted((one for one in mentions if one.old not in alive), key=lambda one: (one.path, one.line)))[
         :MOST_MENTIONS
     ]
@@ -151,11 +154,16 @@ def _names(text: str, name: str) -> bool:
     return re.search(quoted, text) is not None
 
 
-def _grep(git: Git, names: list[str], where: tuple[str, ...]) -> list[Line]:
+def _left(deadline: float) -> float:
+    """Seconds until then, at least one tenth."""
+    return max(0.1, deadline - time.monotonic())
+
+
+def _grep(git: Git, names: list[str], where: tuple[str, ...], deadline: float) -> list[Line]:
     asked = [part for name in names for part in ("-e", name)]
     out = git.run(
         "grep", "-n", "-z", "-w", "-F", "-I", "--untracked", "--no-color", "--max-depth=-1", *asked, "--", *where,
-        allowed=(0, 1), timeout=LIMIT_SECONDS,
+        allowed=(0, 1), timeout=_left(deadline),
     ).stdout.decode(errors="surrogateescape")  # fmt: skip
     found = []
     for row in out.split("\n"):
@@ -166,14 +174,23 @@ def _grep(git: Git, names: list[str], where: tuple[str, ...]) -> list[Line]:
     return found
 
 
-def _lives(git: Git, name: str) -> bool:
-    """Whether the sources still hold this name as a word of its own, or a file is called so."""
-    if re.search(r"[/.]", name):
-        listed = git.text("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", f":(glob)**/{name}")
-        if any(path and os.path.lexists(git.folder / path) for path in listed.split("\0")):
-            return True
-    done = git.run(
-        "grep", "-q", "-w", "-F", "-I", "--untracked", "-e", name, "--", ".", *_ELSEWHERE,
-        allowed=(0, 1), timeout=LIMIT_SECONDS,
-    )  # fmt: skip
-    return done.returncode == 0
+def _alive(git: Git, names: set[str], deadline: float) -> set[str]:
+    """Those that the sources still hold as a word of their own, or that a file is called."""
+    alive: set[str] = set()
+    paths = [":(glob)**/" + re.sub(r"([*?\[\\])", r"\\\1", name) for name in names if re.search(r"[/.]", name)]
+    if paths:
+        out = git.text(
+            "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *paths, timeout=_left(deadline)
+        )
+        there = [path for path in out.split("\0") if path and os.path.lexists(git.folder / path)]
+        alive = {name for name in names if any(f"/{path}".endswith(f"/{name}") for path in there)}
+    asked = [part for name in sorted(names - alive) for part in ("-e", name)]
+    if asked:
+        done = git.run(
+            "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *asked, "--", ".", *_ELSEWHERE,
+            allowed=(0, 1), timeout=_left(deadline),
+        )  # fmt: skip
+        # Of names that overlap git tells the longest alone: `cart.py` stands for `cart`, too.
+        told = " ".join(sorted(set(done.stdout.decode(errors="surrogateescape").split("\n"))))
+        alive |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", told)}
+    return alive

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from engine.git import Git
 from engine.inspection.state import GitState
-from engine.inspection.status import is_litter
+from engine.inspection.status import is_byproduct, is_litter
 from engine.plain_files import read_plain
 
 MOST_PATHS: Final = 300
@@ -23,12 +22,17 @@ MOST_PATHS: Final = 300
 MOST_OWN_COMMITS: Final = 300
 LARGEST: Final = 500_000
 """Bytes of a file that git does not know yet; larger ones are generated or data."""
-MOST_BYTES: Final = 4_000_000
-"""Bytes of a patch that are looked at."""
+MOST_BYTES: Final = 2_000_000
+MOST_LINES: Final = 40_000
+"""Bytes and lines that are looked at, of the patch and of all untracked files together."""
 LIMIT_SECONDS: Final = 5.0
 
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
-_BINARY = re.compile(r"\.(?:png|jpe?g|gif|ico|pdf|zip|gz|woff2?|ttf|mp[34]|so|pyc|lock|min\.js|map|svg|csv)$", re.I)
+_NOT_WRITTEN = re.compile(
+    r"\.(?:png|jpe?g|gif|ico|pdf|zip|gz|woff2?|ttf|mp[34]|so|lock|min\.(?:js|css)|map|svg|csv|tsv|xml|jsonl?|ndjson)$",
+    re.I,
+)
+"""Data and what programs write: nobody leaves debugging in it."""
 _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r",
             b'"': b'"', b"\\": b"\\"}  # fmt: skip
 
@@ -47,7 +51,8 @@ class Line:
 @dataclass(frozen=True)
 class Patch:
     """`base` is the commit compared with, "" before the first one. `renamed`: (old path, new path) as git sees it;
-    `deleted`: paths that are gone. `untracked`: files that git does not know, all of whose lines are added."""
+    `deleted`: paths that are gone. `untracked`: files that git does not know; the lines of those that somebody wrote
+    are added, within `MOST_BYTES` and `MOST_LINES`."""
 
     base: str = ""
     added: tuple[Line, ...] = ()
@@ -91,33 +96,34 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
     whole = tracked if base else [file.path for file in state.files if not file.deleted]
     added: list[Line] = []
     patch = Patch(base)
+    left = MOST_BYTES
     if base and (tracked or base != state.head):
         # Whole trees are compared: which files were renamed shows only when both names are seen.
         out = git.output(
             "diff", "--patch", "--unified=0", "--find-renames", "-l300", "--no-color", "--no-prefix", base, "--",
             timeout=LIMIT_SECONDS,
         )[:MOST_BYTES]  # fmt: skip
+        left -= len(out)
         patch = _parsed(base, out.decode(errors="surrogateescape"))
     conflicted = {file.path for file in state.files if file.conflicted}
     fresh = [file.path for file in state.files if file.untracked] if base else whole
-    for path in fresh[:MOST_PATHS]:
-        added += _whole(git, path)
+    for path in [one for one in fresh if not _NOT_WRITTEN.search(one) and not is_byproduct(one)][:MOST_PATHS]:
+        content = _content(git, path, min(LARGEST, left))
+        left -= len(content)
+        rows = content.decode(errors="surrogateescape").split("\n") if content else []
+        rows = rows[: max(0, MOST_LINES - len(patch.added) - len(added))]
+        added += [Line(path, number, text.rstrip("\r")) for number, text in enumerate(rows, 1)]
     kept = tuple(one for one in (*patch.added, *added) if one.path not in conflicted and not is_litter(one.path))
     return Patch(patch.base, kept, patch.removed, patch.renamed, patch.deleted, frozenset(fresh))
 
 
-def _whole(git: Git, path: str) -> Iterator[Line]:
-    """Every line of a file that git does not know yet; none of what is no text."""
-    if _BINARY.search(path):
-        return
+def _content(git: Git, path: str, most: int) -> bytes:
+    """What is in a file that git does not know yet; nothing of one that is larger than `most` bytes or no text."""
     try:
-        content = read_plain(git.folder / path, LARGEST, follow=False)
+        content = read_plain(git.folder / path, most, follow=False)
     except (OSError, ValueError):
-        return
-    if b"\0" in content[:8_000]:
-        return
-    for number, text in enumerate(content.decode(errors="surrogateescape").split("\n"), 1):
-        yield Line(path, number, text.rstrip("\r"))
+        return b""
+    return b"" if b"\0" in content[:8_000] else content
 
 
 def _parsed(base: str, patch: str) -> Patch:
@@ -129,7 +135,7 @@ def _parsed(base: str, patch: str) -> Patch:
     old = path = ""
     line = hunk = 0
     body = False  # within a hunk a line may look like a header
-    for text in patch.split("\n"):
+    for text in patch.split("\n", MOST_LINES)[:MOST_LINES]:
         if text.startswith("diff --git "):
             old, path, body = "", "", False
         elif match := _HUNK.match(text):

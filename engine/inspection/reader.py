@@ -11,9 +11,10 @@ import itertools
 import logging
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar, cast
@@ -21,6 +22,7 @@ from typing import Final, TypeVar, cast
 from engine.git import Git, GitError, Repository, is_own_branch, submodule_paths
 from engine.inspection.fixups import FIXUP, Fixups, read_fixups
 from engine.inspection.history import read_history
+from engine.inspection.looks import NOTHING_OF_YOUR_OWN, Looks
 from engine.inspection.lost import LostLine, read_lost
 from engine.inspection.merges import Collision, Merge, compared, due_merges, try_merge, try_whether_it_adds
 from engine.inspection.operation import Operation, operation_name, operation_stamp, read_operation
@@ -42,6 +44,7 @@ from engine.inspection.status import (
 from engine.inspection.together import Habits, Partner
 from engine.inspection.unpushed import NOTHING, Unpushed, read_commits, read_uncommitted, span_of
 from engine.plain_files import read_plain
+from engine.values import Refusal, sanitise
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +54,23 @@ WALKED: Final = 5_000  # commits looked through for tags, merged branches and an
 RECENT: Final = 50  # commits kept with their subjects
 MOST_BRANCHES: Final = 300
 UNTAGGED: Final = 301  # counting stops here when there is no tag
-ANSWERS: Final = 512  # pairs of commits whose relation is remembered
+ANSWERS: Final = 512  # of one workspace: pairs of commits whose relation is remembered
+RETRY_SECONDS: Final = 600.0  # until a look that failed is tried again, though nothing changed
 LIMIT_SECONDS: Final = 15.0
 MOST_COMPARED: Final = 300  # commits that are compared by what they change
 LARGEST_CONFIG: Final = 4_000_000
 
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What git said to a question, or why it could not; `at` in seconds of the monotonic clock."""
+
+    key: tuple[str, ...]
+    at: float
+    value: object = None
+    error: Exception | None = None
 
 
 class GitReader:
@@ -65,7 +79,7 @@ class GitReader:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._history: dict[Path, tuple[str, GitState]] = {}
-        self._answers: OrderedDict[tuple[str, ...], object] = OrderedDict()
+        self._answers: dict[Path, OrderedDict[tuple[str, ...], _Answer]] = {}
         self._habits: dict[Path, tuple[str, Habits, Rhythm | None]] = {}
 
     def read(self, workspace: Path) -> GitState:
@@ -115,7 +129,11 @@ class GitReader:
         with self._lock:
             known = self._habits.get(workspace)
         if known is None or known[0] != key:
-            past = read_history(git, head) if head else ()
+            try:
+                past = read_history(git, head) if head else ()
+            except GitError as error:  # a clone without trees, or a history that takes too long: no habits are known
+                log.warning("%s: its history cannot be read: %s", workspace, error)
+                past = ()
             known = key, Habits(past), rhythm_of(past)
             with self._lock:
                 self._habits[workspace] = known
@@ -129,9 +147,8 @@ class GitReader:
         done = hashlib.sha256("\0".join(sorted(changed)).encode(errors="surrogateescape")).hexdigest()
         # Asked by the commits before this branch where nothing is uncommitted: its own say nothing of what it lacks.
         before = habits.length if status.files else max(0, habits.length - max(history.ahead, history.ahead_of_base))
-        partner = self._once(
-            ("partner", str(workspace), status.head, str(before), done), lambda: habits.missing(changed, before)
-        )
+        key = (status.head, str(before), done)
+        partner = self._latest(workspace, "partner", key, lambda: habits.missing(changed, before))
         if partner is None or partner.path in history.own_files or not os.path.lexists(workspace / partner.path):
             return None
         return partner
@@ -140,7 +157,8 @@ class GitReader:
         """True when `older` is in the history of `newer`; False also when either is not there (any more)."""
         git = Git(workspace, timeout=LIMIT_SECONDS)
         return self._once(
-            ("ancestor", str(workspace), older, newer),
+            workspace,
+            ("ancestor", older, newer),
             lambda: git.run("merge-base", "--is-ancestor", older, newer, allowed=(0, 1, 128)).returncode == 0,
         )
 
@@ -155,40 +173,65 @@ class GitReader:
                 return None
             return tuple(itertools.islice(itertools.filterfalse(is_litter, parts(done.stdout)), MOST_FILES))
 
-        return self._once(("files", str(workspace), old, new), ask)
+        return self._once(workspace, ("files", old, new), ask)
 
-    def operation(self, workspace: Path, state: GitState) -> Operation | None:
+    def looks(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Looks:
+        """What else there is to see in a workspace of that state. `today`: when the operator's day began. Never raises:
+        a look that fails is named in `unknown`, and not tried again for `RETRY_SECONDS` unless something changed."""
+        unknown: dict[str, str] = {}
+
+        def look(name: str, ask: Callable[[], T], nothing: T) -> T:
+            try:
+                return ask()
+            except Exception as error:
+                unknown[name] = sanitise(error.message if isinstance(error, Refusal) else repr(error))
+                return nothing
+
+        return Looks(
+            unfinished=look("unfinished", lambda: self._operation(workspace, state), None),
+            lost=look("lost", lambda: self._lost(workspace, state, now), ()),
+            fixups=look("fixups", lambda: self._fixups(workspace, state), None),
+            stashes=look("stashes", lambda: self._stashes(workspace), ()),
+            merges=look("merges", lambda: self._merges(workspace, state), ()),
+            collisions=look("collisions", lambda: self._collisions(workspace, state), ()),
+            unpushed=look("unpushed", lambda: self._unpushed(workspace, state, now), NOTHING),
+            own=look("own", lambda: self._own(workspace, state, today), NOTHING_OF_YOUR_OWN),
+            quarantined=look("quarantined", lambda: self._quarantined(workspace, state), ()),
+            unknown=unknown,
+        )
+
+    def _operation(self, workspace: Path, state: GitState) -> Operation | None:
         """What is unfinished there, None for nothing."""
         if not state.operation:
             return None
         git = Git(workspace, timeout=LIMIT_SECONDS).pin()
         stamp = repr(operation_stamp(git.repository.git_dir))
-        return self._once(("operation", str(workspace), state.refs, stamp), lambda: read_operation(git))
+        return self._latest(workspace, "operation", (state.refs, stamp), lambda: read_operation(git))
 
-    def lost(self, workspace: Path, state: GitState, now: datetime) -> tuple[LostLine, ...]:
+    def _lost(self, workspace: Path, state: GitState, now: datetime) -> tuple[LostLine, ...]:
         """Commits that no branch holds; see `read_lost`. None are looked for while something is unfinished."""
         if not state.head or state.operation:
             return ()
         git = Git(workspace, timeout=LIMIT_SECONDS).pin()
-        key = ("lost", str(workspace), state.refs, repr(logs_stamp(git)), f"{now:%F}")
-        return self._once(key, lambda: read_lost(git, state, now))
+        key = (state.refs, repr(logs_stamp(git)), f"{now:%F}")
+        return self._latest(workspace, "lost", key, lambda: read_lost(git, state, now))
 
-    def fixups(self, workspace: Path, state: GitState) -> Fixups | None:
+    def _fixups(self, workspace: Path, state: GitState) -> Fixups | None:
         """Fixup commits that are not pushed yet, with the commits they belong to; see `read_fixups`."""
         if state.operation or not any(FIXUP.match(commit.subject) for commit in state.recent):
             return None
         git = Git(workspace, timeout=LIMIT_SECONDS)
-        return self._once(("fixups", str(workspace), state.refs), lambda: read_fixups(git, state))
+        return self._latest(workspace, "fixups", (state.refs,), lambda: read_fixups(git, state))
 
-    def stashes(self, workspace: Path) -> tuple[Stash, ...]:
+    def _stashes(self, workspace: Path) -> tuple[Stash, ...]:
         """The stashes, the newest first."""
         git = Git(workspace, timeout=LIMIT_SECONDS).pin()
         stamp = modified_at(git.repository.common / "logs/refs/stash")
         if stamp is None:
             return ()
-        return self._once(("stashes", str(workspace), str(stamp)), lambda: read_stashes(git))
+        return self._latest(workspace, "stashes", (str(stamp),), lambda: read_stashes(git))
 
-    def merges(self, workspace: Path, state: GitState) -> tuple[Merge, ...]:
+    def _merges(self, workspace: Path, state: GitState) -> tuple[Merge, ...]:
         """The merges that are due, those that would conflict first. None where the other side has all of it already, as
         after a squashed merge, and none of an upstream that was rewritten here: you mean to push over it."""
         due = [
@@ -200,7 +243,7 @@ class GitReader:
         tried = [replace(one, files=self._conflicts(workspace, state.head, one.tip)) for one in due]
         return tuple(sorted(tried, key=lambda one: not one.files))
 
-    def collisions(self, workspace: Path, state: GitState) -> tuple[Collision, ...]:
+    def _collisions(self, workspace: Path, state: GitState) -> tuple[Collision, ...]:
         """Open branches that change the same lines, in pairs; none that was squashed into the base already."""
         tried = [(one, other, self._conflicts(workspace, one.tip, other.tip)) for one, other in compared(state)]
         return tuple(
@@ -210,12 +253,12 @@ class GitReader:
         )
 
     def _adds(self, workspace: Path, onto: str, other: str) -> bool:
-        key = ("adds", str(workspace), onto, other)
-        return self._once(key, lambda: try_whether_it_adds(workspace, onto, other))
+        key = ("adds", onto, other)
+        return self._once(workspace, key, lambda: try_whether_it_adds(workspace, onto, other))
 
     def _conflicts(self, workspace: Path, ours: str, theirs: str) -> tuple[str, ...] | None:
-        key = ("conflicts", str(workspace), ours, theirs)
-        return self._once(key, lambda: try_merge(workspace, ours, theirs))
+        key = ("conflicts", ours, theirs)
+        return self._once(workspace, key, lambda: try_merge(workspace, ours, theirs))
 
     def _rewritten(self, workspace: Path, state: GitState) -> bool:
         """Whether the branch once stood where its upstream stands, and was rebased or amended since."""
@@ -229,31 +272,25 @@ class GitReader:
             span = f"{state.head}...{state.upstream_tip}"
             return git.text("rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only", span) == "0"
 
-        return self._once(("rewritten", str(workspace), state.branch, state.head, state.upstream_tip), ask)
+        return self._once(workspace, ("rewritten", state.branch, state.head, state.upstream_tip), ask)
 
-    def own_changes(self, workspace: Path, state: GitState, since: datetime) -> OwnChanges:
+    def _own(self, workspace: Path, state: GitState, since: datetime) -> OwnChanges:
         """See `own_changes`. Asked once for the same commits, files and times of writing."""
         files = [f"{file.path}\0{file.modified_at}\0{file.conflicted}" for file in state.files]
         seen = (state.head, state.upstream_tip, state.base_tip, state.operation, since.isoformat(), *files)
         key = hashlib.sha256("\n".join(seen).encode(errors="surrogateescape")).hexdigest()
 
-        def ask() -> OwnChanges:
-            try:
-                return own_changes(Git(workspace, timeout=LIMIT_SECONDS).pin(), state, since)
-            except GitError as error:
-                if error.exit_code != -1:
-                    raise
-                log.warning("%s: too much is changed to be looked through in time: %s", workspace, error)
-                return OwnChanges()
-
-        return self._once(("own", str(workspace), key), ask)
-
-    def quarantined(self, workspace: Path, head: str) -> tuple[Quarantined, ...]:
-        """See `quarantine.quarantined`; asked once a commit."""
         git = Git(workspace, timeout=LIMIT_SECONDS)
-        return self._once(("quarantined", str(workspace), head), lambda: quarantined(git, head) if head else ())
+        return self._latest(workspace, "own", (key,), lambda: own_changes(git.pin(), state, since))
 
-    def unpushed(self, workspace: Path, state: GitState, now: datetime) -> Unpushed:
+    def _quarantined(self, workspace: Path, state: GitState) -> tuple[Quarantined, ...]:
+        """See `quarantine.quarantined`; asked once a commit."""
+        if not state.head:
+            return ()
+        git = Git(workspace, timeout=LIMIT_SECONDS)
+        return self._latest(workspace, "quarantined", (state.head,), lambda: quarantined(git, state.head))
+
+    def _unpushed(self, workspace: Path, state: GitState, now: datetime) -> Unpushed:
         """What is about to be pushed or committed and should not be; read again when commits, remote branches or
         tracked files changed."""
         git = Git(workspace, timeout=LIMIT_SECONDS)
@@ -261,27 +298,55 @@ class GitReader:
         found = NOTHING
         if span is not None:
             remote = hashlib.sha256("".join(branch.tip for branch in state.branches if branch.remote).encode())
-            key = ("unpushed", str(workspace), *span.arguments, str(span.shared), remote.hexdigest())
-            found = self._once(key, lambda: read_commits(git, span))
+            key = (*span.arguments, str(span.shared), remote.hexdigest())
+            found = self._latest(workspace, "unpushed", key, lambda: read_commits(git, span))
         changed = [file for file in state.files if file.staged or file.modified]
         if not changed:
             return found
         index = [touch for touch in state.touches if touch.path == ".git/index"]
-        key = ("uncommitted", str(workspace), state.head, hashlib.sha256(repr((changed, index)).encode()).hexdigest())
-        return replace(found, uncommitted=self._once(key, lambda: read_uncommitted(git, state.head, changed)))
+        key = (state.head, hashlib.sha256(repr((changed, index)).encode()).hexdigest())
+        uncommitted = self._latest(workspace, "uncommitted", key, lambda: read_uncommitted(git, state.head, changed))
+        return replace(found, uncommitted=uncommitted)
 
-    def _once(self, key: tuple[str, ...], ask: Callable[[], T]) -> T:
-        """Ask git once for what never changes between two ids; the oldest answers are forgotten."""
+    def _once(self, workspace: Path, key: tuple[str, ...], ask: Callable[[], T]) -> T:
+        """Ask git once for what never changes between two ids; the oldest answers of the workspace are forgotten."""
+        return self._kept(workspace, key, key, ask)
+
+    def _latest(self, workspace: Path, name: str, key: tuple[str, ...], ask: Callable[[], T]) -> T:
+        """Ask git once for what holds while `key` does; only the last answer of that name is kept, for it may be large.
+        A failure is an answer, too, for `RETRY_SECONDS`."""
+        return self._kept(workspace, (name,), key, ask, failures=True)
+
+    def _kept(
+        self,
+        workspace: Path,
+        slot: tuple[str, ...],
+        key: tuple[str, ...],
+        ask: Callable[[], T],
+        *,
+        failures: bool = False,
+    ) -> T:
         with self._lock:
-            if key in self._answers:
-                self._answers.move_to_end(key)
-                return cast("T", self._answers[key])
-        answer = ask()
-        with self._lock:
-            self._answers[key] = answer
-            while len(self._answers) > ANSWERS:
-                self._answers.popitem(last=False)
-        return answer
+            answers = self._answers.setdefault(workspace, OrderedDict())
+            known = answers.get(slot)
+            if known is not None:
+                answers.move_to_end(slot)
+        if known is None or known.key != key or (known.error and time.monotonic() - known.at > RETRY_SECONDS):
+            known = _Answer(key, time.monotonic())
+            try:
+                known = replace(known, value=ask())
+            except Exception as error:
+                if not failures:
+                    raise
+                log.warning("%s: the look at %s failed: %s", workspace, slot[0], error)
+                known = replace(known, error=error)
+            with self._lock:
+                answers[slot] = known
+                while len(answers) > ANSWERS:
+                    answers.popitem(last=False)
+        if known.error is not None:
+            raise known.error.with_traceback(None)
+        return cast("T", known.value)
 
 
 def _history(git: Git, repository: Repository, status: Status, refs: str) -> GitState:

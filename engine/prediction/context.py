@@ -14,17 +14,10 @@ from pathlib import Path
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.upkeep import Disk
-from engine.inspection.fixups import Fixups
 from engine.inspection.github import GitHubState
 from engine.inspection.locks import LockMismatch
-from engine.inspection.lost import LostLine
-from engine.inspection.merges import Collision, Merge
-from engine.inspection.operation import Operation
-from engine.inspection.own_changes import OwnChanges
-from engine.inspection.quarantine import Quarantined
-from engine.inspection.stashes import Stash
+from engine.inspection.looks import NO_LOOKS, Looks
 from engine.inspection.state import FileState, GitState
-from engine.inspection.unpushed import NOTHING, Unpushed
 from engine.memory.validation_runs import PastRun
 from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
@@ -34,15 +27,14 @@ from engine.prediction.collectors.tasks import open_tasks
 from engine.prediction.words import count, listing, moment, plain, span
 from engine.values import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 
-NOTHING_OF_YOUR_OWN = OwnChanges()
-
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A file that changed since the last run of the tests, and when, if that can be told."""
+    """A file that changed since the last run of the tests, and when, if that can be told. `gone`: it was deleted."""
 
     path: str
     at: datetime | None = None
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +93,13 @@ class WorkspaceContext:
     local: datetime
     silence: timedelta | None = None
     git: GitState | None = None
-    unfinished: Operation | None = None
-    lost: tuple[LostLine, ...] = ()
-    fixups: Fixups | None = None
-    stashes: tuple[Stash, ...] = ()
-    merges: tuple[Merge, ...] = ()
-    collisions: tuple[Collision, ...] = ()
-    unpushed: Unpushed = NOTHING
+    looks: Looks = NO_LOOKS
     github: GitHubState | None = None
     runs: tuple[PastRun, ...] = ()
     parts: tuple[Part, ...] = ()
     locks: tuple[LockMismatch, ...] = ()
-    own: OwnChanges = NOTHING_OF_YOUR_OWN
     covered: frozenset[str] = frozenset()
     """The folders of projects that measure their coverage."""
-    quarantined: tuple[Quarantined, ...] = ()
     prose: str = ""
     """Which agent or model takes prose here, "" for none."""
     ancestors: frozenset[str] = frozenset()
@@ -214,7 +198,8 @@ def result_words(check: CheckResult) -> str:
 def changed_since(
     ran_at: datetime, between: Sequence[str] | None, files: Sequence[FileState], *, exact: bool
 ) -> tuple[Changed, ...]:
-    """Files that are not as the run at `ran_at` saw them, sorted by path; deleted ones are left out.
+    """Files that are not as the run at `ran_at` saw them, sorted by path. One that was deleted counts where
+    the run is known to have seen it.
 
     `between`: paths that differ between what the run saw and HEAD, None if that cannot be told any more. `exact`:
     "what the run saw" was its very files, so that an uncommitted file that is not in `between` was seen as HEAD has
@@ -224,11 +209,9 @@ def changed_since(
     uncommitted = {file.path: file for file in files}
     changed = {path: Changed(path) for path in between or () if path not in uncommitted}
     for file in uncommitted.values():
-        if file.deleted:
-            continue
         seen_like_head = exact and between is not None and file.path not in between
         if seen_like_head or (file.modified_at is not None and file.modified_at > ran_at):
-            changed[file.path] = Changed(file.path, file.modified_at)
+            changed[file.path] = Changed(file.path, file.modified_at, file.deleted)
     return tuple(changed[path] for path in sorted(changed))
 
 

@@ -20,15 +20,11 @@ from engine.execution.runners.toolchains.projects import Project
 from engine.execution.sessions import Sessions
 from engine.execution.upkeep import Disk
 from engine.inspection.github import GitHub
-from engine.inspection.locks import LockMismatch, locks_out_of_step
-from engine.inspection.lost import LostLine
-from engine.inspection.merges import Collision, Merge
-from engine.inspection.own_changes import OwnChanges
-from engine.inspection.quarantine import Quarantined
+from engine.inspection.locks import LockMismatch, LocksRead
+from engine.inspection.looks import NO_LOOKS
 from engine.inspection.reader import GitReader
-from engine.inspection.stashes import Stash
 from engine.inspection.state import GitState, Touch
-from engine.inspection.unpushed import NOTHING
+from engine.inspection.status import is_byproduct
 from engine.memory.threads import Threads
 from engine.memory.validation_runs import PastRun, ValidationRuns
 from engine.prediction.collectors import attempt
@@ -150,8 +146,7 @@ class ContextReader:
         self._landings = landings
         self._disk = disk
         self._calendars = CalendarReader()
-        self._lock = threading.Lock()
-        self._compared: dict[str, tuple[tuple[tuple[str, int, int], ...], tuple[LockMismatch, ...]]] = {}
+        self._locks = LocksRead()
 
     def read_all(
         self,
@@ -191,17 +186,8 @@ class ContextReader:
             return otherwise
 
         git = fetch("git", lambda: self._git.read(folder), None)
-        unfinished = fetch("git", lambda: self._git.operation(folder, git) if git else None, None)
-        no_lost: tuple[LostLine, ...] = ()
-        lost = fetch("git", lambda: self._git.lost(folder, git, now) if git else (), no_lost)
-        fixups = fetch("git", lambda: self._git.fixups(folder, git) if git else None, None)
-        no_stashes: tuple[Stash, ...] = ()
-        stashes = fetch("git", lambda: self._git.stashes(folder) if git else (), no_stashes)
-        no_merges: tuple[Merge, ...] = ()
-        merges = fetch("git", lambda: self._git.merges(folder, git) if git else (), no_merges)
-        no_collisions: tuple[Collision, ...] = ()
-        collisions = fetch("git", lambda: self._git.collisions(folder, git) if git else (), no_collisions)
-        unpushed = fetch("git", lambda: self._git.unpushed(folder, git, now) if git else NOTHING, NOTHING)
+        today = local.replace(hour=0, minute=0, second=0, microsecond=0)
+        looks = NO_LOOKS if git is None else self._git.looks(folder, git, now, today)
         no_projects: tuple[Project, ...] = ()
         projects = fetch("tools", lambda: self._projects.of(workspace), no_projects)
         runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
@@ -221,16 +207,18 @@ class ContextReader:
         disk = fetch("disk", lambda: self._disk(workspace), None)
         landings = fetch("landings", lambda: tuple(self._landings(workspace)), no_landings)
         no_locks: tuple[LockMismatch, ...] = ()
-        locks = fetch("locks", lambda: self._locks(folder, projects), no_locks)
+        packages = [one for project in projects for one in project.packages]
+        locked, manifests = [one.folder for one in packages if one.lock], [one.manifest for one in packages]
+        locks = fetch("locks", lambda: self._locks.out_of_step(folder, locked, manifests), no_locks)
         no_parts: tuple[Part, ...] = ()
+        prose = fetch("agents", lambda: self._prose(workspace), "")
+        no_flows: tuple[str, ...] = ()
+        learned = fetch("learned flows", lambda: tuple(self._learned(workspace)), no_flows)
         parts = fetch("runs", lambda: self._parts(folder, git, runs, projects), no_parts)
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
-        today = local.replace(hour=0, minute=0, second=0, microsecond=0)
-        nothing = OwnChanges()
-        own = fetch("git", lambda: self._git.own_changes(folder, git, today) if git else nothing, nothing)
-        covered = fetch("tool", lambda: _covered(folder, projects) if own.lines else frozenset(), frozenset[str]())
-        none_kept: tuple[Quarantined, ...] = ()
-        kept = fetch("git", lambda: self._git.quarantined(folder, git.head) if git else none_kept, none_kept)
+        covered = fetch(
+            "tool", lambda: _covered(folder, projects) if looks.own.lines else frozenset(), frozenset[str]()
+        )
         writes = [*ours, *left_by(sessions, workspace, now)]
         grew = fetch("transcripts", lambda: talks.grew() if talks else None, None)
         heard = max((sign for sign in (last_input, grew) if sign is not None), default=None)
@@ -256,21 +244,13 @@ class ContextReader:
             local=local,
             silence=silence,
             git=git,
-            unfinished=unfinished,
-            lost=lost,
-            fixups=fixups,
-            stashes=stashes,
-            merges=merges,
-            collisions=collisions,
-            unpushed=unpushed,
+            looks=looks,
             github=github,
             runs=runs,
             parts=parts,
             locks=locks,
-            own=own,
             covered=covered,
-            quarantined=kept,
-            prose=self._prose(workspace),
+            prose=prose,
             ancestors=ancestors,
             tasks=tasks,
             sessions=sessions,
@@ -280,7 +260,7 @@ class ContextReader:
             errors=tuple(f"{name}: {error}" for name, error in failed.items()),
             disk=disk,
             landings=landings,
-            learned=tuple(self._learned(workspace)),
+            learned=learned,
         )
 
     def last_sign_of_life(
@@ -304,23 +284,6 @@ class ContextReader:
             signs.append(last_sign_of_life(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
 
-    def _locks(self, folder: Path, projects: tuple[Project, ...]) -> tuple[LockMismatch, ...]:
-        """Lock files out of step; compared again only when one of the files was written."""
-        locked = [one for project in projects for one in project.packages if one.lock]
-        files = tuple(
-            (path, at, size)
-            for one in locked
-            for path in (one.manifest, one.lock)
-            for at, size in [_written(folder / path)]
-        )
-        with self._lock:
-            known, found = self._compared.get(str(folder), ((), ()))
-        if known != files:
-            found = locks_out_of_step(folder, [one.folder for one in locked])
-            with self._lock:
-                self._compared[str(folder)] = (files, found)
-        return found
-
     def _parts(
         self, folder: Path, git: GitState | None, runs: tuple[PastRun, ...], projects: tuple[Project, ...]
     ) -> tuple[Part, ...]:
@@ -337,13 +300,11 @@ class ContextReader:
     def _changed(self, folder: Path, git: GitState, last: PastRun) -> tuple[Changed, ...]:
         """The files that changed since a run."""
         for seen, exact in ((last.tree, True), (last.head, last.clean)):
-            if not seen:
-                continue
-            between = self._git.files_between(folder, seen, git.head) if git.head else None
+            between = self._git.files_between(folder, seen, git.head) if seen and git.head else None
             if between is not None:
-                # What is gone has no tests to run.
-                between = tuple(path for path in between if os.path.lexists(folder / path))
-                return changed_since(last.ran_at, between, git.files, exact=exact)
+                changed = changed_since(last.ran_at, between, git.files, exact=exact)
+                marked = (replace(one, gone=not os.path.lexists(folder / one.path)) for one in changed)
+                return tuple(one for one in marked if not (one.gone and is_byproduct(one.path)))
         return changed_since(last.ran_at, None, git.files, exact=False)
 
     def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[PastRun, ...]) -> frozenset[str]:
@@ -367,12 +328,3 @@ def _unless(failed: Mapping[str, str], name: str, collect: Callable[[], Signal])
     if name in failed:
         raise Refusal("collector_failed", failed[name])
     return collect()
-
-
-def _written(file: Path) -> tuple[int, int]:
-    """When a file was written (nanoseconds) and how large it is; zeros when it is not there."""
-    try:
-        found = file.stat()
-    except OSError:
-        return 0, 0
-    return found.st_mtime_ns, found.st_size

@@ -28,6 +28,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.estimating import Estimator
 from engine.prediction.follow_ups import Choose, FollowUps
 from engine.prediction.intake import Draft, Sensed
+from engine.prediction.kinds import SEEN_BY
 from engine.prediction.phases import phase_of
 from engine.prediction.routing import route
 from engine.prediction.twin import Calibrator, EmbeddedTwin
@@ -290,6 +291,8 @@ class Predictions:
             self._looked[context.workspace] = self._clock.now()
             self._remarks[context.workspace] = context.remark
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
+            unknown = context.looks.unknown
+            errors.extend(f"{context.workspace}: {look}: {error}" for look, error in unknown.items())
             complete = context.git is not None and not context.errors
             proposals: list[Proposal] = []
             for source in (self._propose, self._said):
@@ -301,7 +304,8 @@ class Predictions:
                     complete = False
             evidence = frozenset(one.fingerprint for one in proposals)
             subjects = frozenset((one.kind, one.subject) for one in proposals)
-            sensed.append(Sensed(context, evidence, subjects, complete))
+            unseen = frozenset(kind for look in unknown for kind in SEEN_BY[look])
+            sensed.append(Sensed(context, evidence, subjects, complete, unseen))
             every.extend(proposals)
         return sensed, every
 

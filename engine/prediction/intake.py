@@ -48,6 +48,7 @@ BOUND_TO_EVIDENCE = tuple(
 _REJECTED = sqlalchemy.select(
     col(Prediction.id),
     col(Prediction.workspace),
+    col(Prediction.kind),
     col(Prediction.fingerprint),
     col(Prediction.evidence_gone),
     col(Prediction.closed_at),
@@ -73,12 +74,14 @@ _SAME_EVIDENCE = sqlalchemy.select(
 @dataclass(frozen=True, slots=True)
 class Sensed:
     """What the cycle found in one workspace: the evidence, and what it is about as (kind, subject). `complete` is False
-    when a collector failed: then nothing is withdrawn, since what was not seen is not gone."""
+    when a collector failed: then nothing is withdrawn, since what was not seen is not gone. `unseen`: kinds that one
+    failed look tells of, of which the same holds."""
 
     context: WorkspaceContext
     fingerprints: frozenset[str]
     subjects: frozenset[tuple[str, str]]
     complete: bool
+    unseen: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +287,11 @@ class Intake:
         by_workspace = {one.context.workspace: one for one in sensed if one.complete}
         since = tx.now - LONGEST_COOL_DOWN
         rejected = self._rejected.seen(tx.session, "", lambda seen: ask(seen, _REJECTED, {"since": since}))
-        for card_id, workspace, fingerprint, was_gone, closed_at in rejected:
+        for card_id, workspace, kind, fingerprint, was_gone, closed_at in rejected:
             one = by_workspace.get(workspace)
-            if one is not None and was_gone is (fingerprint in one.fingerprints) and closed_at >= since:
+            if one is None or kind in one.unseen or closed_at < since:
+                continue
+            if was_gone is (fingerprint in one.fingerprints):
                 find(tx.session, card_id).evidence_gone = not was_gone
 
 
@@ -300,6 +305,7 @@ def _over(pending: Sequence[Seated], sensed: Sequence[Sensed], now: datetime) ->
         if one.seat.source in BOUND_TO_EVIDENCE
         and (found := seen.get(one.seat.workspace)) is not None
         and one.fingerprint not in found.fingerprints
+        and one.seat.kind not in found.unseen
         and not (limits.is_snoozed(one.seat, now) and (one.seat.kind, one.subject) in found.subjects)
     ]
 

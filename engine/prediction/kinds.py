@@ -122,6 +122,22 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
 """Every kind by its name."""
 
 
+SEEN_BY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "unfinished": ("unfinished_operation",),
+        "lost": ("lost_commits",),
+        "fixups": ("autosquash",),
+        "stashes": ("old_stash",),
+        "merges": ("rehearse_merge",),
+        "collisions": ("forecast_conflicts",),
+        "unpushed": ("secret", "large_file", "waiting_work"),
+        "own": ("leftovers", "remove_leftovers", "stale_docs", "update_docs", "uncovered_lines"),
+        "quarantined": ("hunt_flakes", "quarantine"),
+    }
+)
+"""The kinds that each of `engine.inspection.looks` tells of: where that look fails, their cards stay."""
+
+
 def is_heartbeat(name: str) -> bool:
     """Whether cards of this kind come from a heartbeat."""
     return name.startswith(f"{HEARTBEAT}-")

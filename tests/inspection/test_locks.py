@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.inspection.locks import LockMismatch, locks_out_of_step
+from engine.inspection.locks import LARGEST_MEMBER, LockMismatch, LocksRead, locks_out_of_step
 from tests.support.outside import needs
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"
@@ -458,6 +458,59 @@ def test_a_pipe_in_place_of_a_lock_file_is_not_waited_for(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "package-lock.json")
     (tmp_path / "Cargo.lock").symlink_to("/dev/zero")
     assert locks_out_of_step(tmp_path) == ()
+
+
+SECRET = json.dumps({"dependencies": {"secret-of-another": "1"}})
+
+
+@pytest.mark.parametrize("member", ["{outside}", "a/../../outside", "../outside", "linked", "linked/../outside"])
+def test_nothing_outside_the_repository_is_read(tmp_path: Path, member: str) -> None:
+    outside = write(tmp_path / "outside", {"package.json": SECRET})
+    top = write(tmp_path / "shop", {"package.json": "{}", "a/x": ""})
+    (top / "linked").symlink_to(outside)
+    packages = {"": {}, member.format(outside=outside): {}}
+    (top / "package-lock.json").write_text(json.dumps({"lockfileVersion": 3, "packages": packages}))
+    assert told(top) == ()
+    importers = f"importers:\n  .:\n  {member.format(outside=outside)}:\n"
+    (top / "package-lock.json").write_text("{}")
+    (top / "pnpm-lock.yaml").write_text(f"lockfileVersion: '9.0'\n{importers}")
+    assert told(top) == ()
+
+
+def test_a_manifest_or_folder_that_leads_outside_is_not_read(tmp_path: Path) -> None:
+    lock = json.dumps({"lockfileVersion": 3, "packages": {"": {}}})
+    outside = write(tmp_path / "outside", {"package.json": SECRET, "package-lock.json": lock})
+    top = write(tmp_path / "shop", {"package-lock.json": lock})
+    (top / "package.json").symlink_to(outside / "package.json")
+    (top / "web").symlink_to(outside)
+    assert locks_out_of_step(top, ["", "web"]) == ()
+    (top / "package.json").unlink()
+    write(top, {"real.json": SECRET})
+    (top / "package.json").symlink_to("real.json")
+    assert len(told(top)) == 1, "a link that stays inside is read"
+
+
+def test_a_huge_manifest_of_a_member_is_passed_over(tmp_path: Path) -> None:
+    lock = {"lockfileVersion": 3, "packages": {"": {}, "a": {}}}
+    write(tmp_path, {"package.json": "{}", "package-lock.json": json.dumps(lock), "a/package.json": SECRET})
+    assert len(told(tmp_path)) == 1
+    (tmp_path / "a/package.json").write_text(SECRET + " " * LARGEST_MEMBER)
+    assert told(tmp_path) == ()
+
+
+def test_an_edited_member_is_compared_again(tmp_path: Path) -> None:
+    lock = {"lockfileVersion": 3, "packages": {"": {}, "packages/a": {}, "packages/b": {}}}
+    write(tmp_path, {"package.json": "{}", "package-lock.json": json.dumps(lock), "packages/a/package.json": "{}"})
+    read = LocksRead()
+    assert read.out_of_step(tmp_path, [""]) == ()
+    assert read.out_of_step(tmp_path, [""]) == ()
+    write(tmp_path, {"packages/a/package.json": json.dumps({"dependencies": {"once": "1"}})})
+    [found] = read.out_of_step(tmp_path, [""])
+    assert found.differences == ("packages/a/package.json asks for once 1, package-lock.json does not have it",)
+    assert read.out_of_step(tmp_path, [""])[0] is found, "it is not compared again while nothing is written"
+    write(tmp_path, {"packages/a/package.json": "{}", "packages/b/package.json": SECRET})
+    [found] = read.out_of_step(tmp_path, [""])
+    assert "packages/b" in found.differences[0], "a member that was not there"
 
 
 @given(manifest=st.binary(max_size=400), lock=st.binary(max_size=400))

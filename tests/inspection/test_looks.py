@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
 
 from engine.git import Git
 from engine.inspection.fixups import read_fixups
 from engine.inspection.lost import held, read_lost
 from engine.inspection.merges import try_merge
+from engine.inspection.quarantine import Quarantined, quarantined
 from engine.inspection.reader import GitReader
 from engine.inspection.reflog import read_reflog
 from engine.inspection.stashes import read_stashes
@@ -114,3 +118,72 @@ def test_stashes_with_branch_words_and_files(repository: Repository) -> None:
     assert (newest.name, newest.branch, newest.files) == ("stash@{0}", "main", ("neu ü.txt",))
     assert (oldest.name, oldest.words, oldest.files) == ("stash@{1}", "words: more", ("a.txt",))
     assert oldest.at == NOW - timedelta(days=20)
+
+
+def test_a_clone_without_its_history_has_no_habits(repository: Repository, tmp_path: Path) -> None:
+    """What is only there to offer more must not take away everything."""
+    for number in range(3):
+        repository.commit(f"commit {number}", {"a.py": f"{number}\n", "b.py": f"{number}\n"})
+    repository.git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    repository.git("clone", "-q", "--filter=tree:0", f"file://{repository.path}", str(clone))
+    (clone / "a.py").write_text("new\n")
+    state = GitReader().read(clone)
+    assert ([file.path for file in state.files], state.partner, state.release) == (["a.py"], None, None)
+    assert len(state.recent) == 3
+
+
+def test_a_look_that_fails_is_named_and_costs_no_other(repository: Repository) -> None:
+    repository.commit("begin", {"a.py": "1\n"})
+    repository.write("b.txt", "1\n")
+    repository.git("stash", "push", "-q", "-u")
+    repository.write("a.py", "breakpoint()\n")
+    blob = repository.git("rev-parse", "HEAD:a.py")
+    lost = repository.path / ".git/objects" / blob[:2] / blob[2:]
+    content = lost.read_bytes()
+    lost.unlink()
+    reader = GitReader()
+    state = reader.read(repository.path)
+    looks = reader.looks(repository.path, state, NOW, NOW)
+    assert "own" in looks.unknown
+    assert (looks.own.leftovers, len(looks.stashes)) == ((), 1)
+    lost.write_bytes(content)
+    assert reader.looks(repository.path, state, NOW, NOW).unknown == looks.unknown, "it is not tried again at once"
+    repository.write("a.py", "x = 1\nbreakpoint()\n")
+    looks = reader.looks(repository.path, reader.read(repository.path), NOW, NOW)
+    assert looks.unknown == {}
+    assert [one.place for one in looks.own.leftovers] == ["a.py:2"]
+
+
+def test_what_is_saved_often_drives_out_no_other_answer(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.inspection.reader.ANSWERS", 8)
+    old, new = repository.commit("one", {"a.py": "1\n"}), repository.commit("two", {"a.py": "2\n"})
+    reader = GitReader()
+    assert reader.is_ancestor(repository.path, old, new)
+    for number in range(12):
+        repository.write("a.py", "x\n" * number)
+        reader.looks(repository.path, reader.read(repository.path), NOW, NOW)
+    (repository.path / ".git").rename(repository.path / "away")
+    assert reader.is_ancestor(repository.path, old, new), "git is not there to be asked any more"
+
+
+def test_tests_in_quarantine(repository: Repository) -> None:
+    skipped = 'import pytest\n@pytest.mark.skip(reason="quarantined until {day}")\n'
+    names = [f"tests/test_{number:02}.py" for number in range(60)]
+    files = {name: f"{skipped.format(day='2026-01-19')}def test_a():\n    pass\n" for name in names}
+    files["ü b/test_c.py"] = (
+        "class TestCart:\n    def test_0(self):\n        pass\n\n"
+        '    @pytest.mark.skip(reason="quarantined until 2026-02-01")\n    async def test_1(self):\n        pass\n'
+    )
+    files["tests/test_other.py"] = "def test_b():\n    pass\n"
+    head = repository.commit("tests", files)
+    repository.commit("none", dict.fromkeys(files, "def test_a():\n    pass\n"))
+    git = Git(repository.path)
+    found = quarantined(git, head)
+    assert found[0] == Quarantined("tests/test_00.py::test_a", date(2026, 1, 19))
+    assert len(found) == 50, "there is an end to it"
+    assert quarantined(git, "HEAD") == ()
+    repository.commit("one", {"ü b/test_c.py": files["ü b/test_c.py"]})
+    assert quarantined(git, "HEAD") == (Quarantined("ü b/test_c.py::TestCart::test_1", date(2026, 2, 1)),)

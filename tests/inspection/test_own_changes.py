@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from engine.git import Git
+from engine.inspection.mentions import stale_mentions
 from engine.inspection.own_changes import own_changes, statement_lines, without_lines
-from engine.inspection.patch import own_patch
+from engine.inspection.patch import MOST_BYTES, MOST_LINES, own_patch
 from engine.inspection.reader import GitReader
 from tests.conftest import Repository
 
@@ -109,3 +110,47 @@ def test_documents_that_name_what_is_gone(repository: Repository) -> None:
     ]
     repository.write("other.py", "old_total = 1\n")
     assert ("README.md", 1, "old_total", "new_total") not in look(repository)[1]
+
+
+def test_untracked_files_are_read_within_one_budget(repository: Repository) -> None:
+    """Three hundred large files that nobody ignores must cost no more than a few."""
+    repository.commit("one", {"a.py": "a = 1\n"})
+    text = "breakpoint()\n" + "x = 'words of forty characters, more or less'\n" * 9_000
+    for number in range(20):
+        repository.write(f"made/{number:02}.py", text)
+    repository.write("z/data.json", '{"a": "breakpoint()"}\n')
+    repository.write("build/out.py", "breakpoint()\n")
+    patch = own_patch(Git(repository.path), GitReader().read(repository.path))
+    assert sum(len(one.text) + 1 for one in patch.added) <= MOST_BYTES
+    assert len(patch.added) <= MOST_LINES
+    assert {"made/00.py", "made/01.py"} <= {one.path for one in patch.added}
+    assert not {"z/data.json", "build/out.py"} & {one.path for one in patch.added}
+    assert {"z/data.json", "build/out.py", "made/19.py"} <= patch.untracked
+    repository.commit("all of it")
+    repository.write("a.py", "b = 2\n" * (MOST_LINES + 10))
+    assert len(own_patch(Git(repository.path), GitReader().read(repository.path)).added) <= MOST_LINES
+
+
+def test_sixty_names_that_are_gone_cost_three_processes(repository: Repository) -> None:
+    many = "".join(f"def gone_name_{number:02}():\n    pass\n" for number in range(50))
+    names = " ".join(f"`gone_name_{number:02}()`" for number in range(50))
+    repository.commit(
+        "one",
+        {
+            "cart.py": many,
+            "app/[id].py": "a = 1\n",
+            "old/cart_tool.py": "b = 1\n",
+            "other.py": "import cart_tool\nx = gone_name_07 or app.gone_name_09.run\n",
+            "README.md": f"{names}\nSee `app/[id].py` and `old/cart_tool.py`, `cart_tool.py`.\n",
+        },
+    )
+    repository.git("rm", "-q", "cart.py", "old/cart_tool.py", "app/[id].py")
+    repository.write("new/cart_tool.py", "b = 2  # quite another file, with words of its own\n" * 9)
+    repository.write("src/app/[id].py", "c = 2\n" * 9)
+    ran: list[str] = []
+    git = Git(repository.path, check=lambda: ran.append("git"))
+    mentions = stale_mentions(git, own_patch(Git(repository.path), GitReader().read(repository.path)))
+    expected = {f"gone_name_{number:02}" for number in range(50)} - {"gone_name_07", "gone_name_09"}
+    assert {one.old for one in mentions if one.line == 1} == expected
+    assert {one.old for one in mentions if one.line == 2} == {"old/cart_tool.py"}
+    assert len(ran) == 3

@@ -84,7 +84,10 @@ class World:
         if name in self.broken:
             raise RuntimeError(f"no {name} today")
 
-    def reader(self) -> ContextReader:
+    def broken_source(self, workspace: str) -> str:
+        raise RuntimeError("not today")
+
+    def reader(self, **others: Any) -> ContextReader:
         world = self
 
         class Tasks:
@@ -106,6 +109,7 @@ class World:
             find_projects=self.projects,
             github=self.github,
             talks=self.talks,
+            **others,
         )
 
     def top(self) -> tuple[WorkspaceContext, Part]:

@@ -117,6 +117,14 @@ def test_one_broken_source_fails_nothing_else(world: World, broken: str, signal:
         assert [found.name for found in proposal.signals if found.error] == failed
 
 
+def test_who_takes_prose_and_what_was_learned_may_fail(world: World) -> None:
+    reader = world.reader(learned=world.broken_source, prose=world.broken_source)
+    context = reader.read(str(world.path), last_input=None)
+    assert context.git is not None
+    assert (context.prose, context.learned) == ("", ())
+    assert context.errors == ("agents: RuntimeError: not today", "learned flows: RuntimeError: not today")
+
+
 @pytest.mark.parametrize("kind", ["bare", "gone", "plain"])
 def test_no_working_tree_no_proposals_and_the_reason(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "folder"
@@ -215,9 +223,15 @@ def test_an_uncommitted_file(between: tuple[str, ...] | None, exact: bool, at: o
     assert names(changed_since(RUN, between, files, exact=exact)) == expected
 
 
-def test_committed_changes_count_deleted_files_do_not() -> None:
-    files = [FileState("gone", deleted=True)]
-    assert names(changed_since(RUN, ("z", "b", "gone"), files, exact=True)) == ["b", "z"]
+@pytest.mark.parametrize(
+    ("between", "exact", "expected"),
+    [((), True, ["gone"]), (("gone",), True, []), ((), False, []), (None, True, [])],
+)
+def test_a_deleted_file_counts_where_the_run_saw_it(
+    between: tuple[str, ...] | None, exact: bool, expected: list[str]
+) -> None:
+    found = changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
+    assert (names(found), [file.gone for file in found]) == (expected, [True] * len(expected))
 
 
 @given(st.lists(st.sampled_from("abcdef")), st.lists(st.sampled_from("abcdef"), unique=True), st.booleans())
@@ -236,13 +250,32 @@ def test_changes_since_a_run_of_an_older_commit(world: World, repository: Reposi
     assert context.ancestors == {old}
 
 
-def test_what_a_later_commit_deleted_has_no_tests_to_run(world: World, repository: Repository) -> None:
-    dated_commit(repository, "two", {"b.py": "2", "c.py": "3"}, BEFORE)
+def test_what_was_deleted_has_no_tests_to_run_but_something_changed(world: World, repository: Repository) -> None:
+    dated_commit(repository, "two", {"b.py": "2", "c.py": "3", "test_c.py": "1"}, BEFORE)
     seen = repository.git("rev-parse", "HEAD")
     repository.git("rm", "-q", "b.py")
     dated_commit(repository, "three", {"c.py": "4"}, AFTER)
-    world.runs = [MadeRun(seen, tree=repository.git("rev-parse", f"{seen}^{{tree}}"))]
-    assert names(world.sense().parts[0].changed) == ["c.py"]
+    tree = repository.git("rev-parse", f"{seen}^{{tree}}")
+    world.runs = [MadeRun(seen, tree=tree, failing=("test_c.py::test_a",))]
+    context = world.sense()
+    changed = context.parts[0].changed
+    assert [(file.path, file.gone) for file in changed] == [("b.py", True), ("c.py", False)]
+    [run] = [one for one in propose(context) if one.kind == "run_tests"]
+    assert run.parameters["paths"] == ["c.py"]
+
+
+def test_after_a_deletion_nobody_says_that_nothing_changed(world: World, repository: Repository) -> None:
+    dated_commit(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
+    head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")
+    world.runs = [MadeRun(head, tree=tree, failing=("test_c.py::test_a",))]
+    assert "still_red" in [one.kind for one in propose(world.sense())]
+    (repository.path / "b.py").unlink()
+    kinds = {one.kind: one for one in propose(world.sense())}
+    assert "still_red" not in kinds
+    assert kinds["rerun_failing"].parameters == {"tests": ["test_c.py::test_a"]}
+    (repository.path / "test_c.py").unlink()
+    kinds = {one.kind: one for one in propose(world.sense())}
+    assert kinds["rerun_failing"].parameters == {"paths": []}, "a test that is gone cannot run again"
 
 
 def test_a_run_whose_commit_is_gone(world: World, repository: Repository) -> None:

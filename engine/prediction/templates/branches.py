@@ -16,7 +16,7 @@ def rehearse_merge(context: WorkspaceContext) -> list[Proposal]:
     A new commit of the operator's is not new evidence: facts hold where the other side stands.
     """
     git = context.git
-    merge = next((one for one in context.merges if usable(one.source)), None)
+    merge = next((one for one in context.looks.merges if usable(one.source)), None)
     if git is None or merge is None or not usable(git.branch):
         return []
     here, there = plain(git.branch, 40), plain(merge.source, 40)
@@ -55,7 +55,7 @@ def rehearse_merge(context: WorkspaceContext) -> list[Proposal]:
 def forecast_conflicts(context: WorkspaceContext) -> list[Proposal]:
     """Open branches change the same lines: the newest pair, and those that collide with one of the two."""
     git = context.git
-    found = [one for one in context.collisions if usable(one.one.name) and usable(one.other.name)]
+    found = [one for one in context.looks.collisions if usable(one.one.name) and usable(one.other.name)]
     if git is None or not found or not usable(git.base):
         return []
     group = {found[0].one.name: found[0].one, found[0].other.name: found[0].other}

@@ -49,7 +49,10 @@ def waiting_work(context: WorkspaceContext) -> list[Proposal]:
 def _waiting_commits(context: WorkspaceContext, git: GitState) -> list[Proposal]:
     """Without a remote the commits of the base branch wait for nobody."""
     if git.has_remote:
-        number, where = context.unpushed.commits, f"not pushed to {plain(git.upstream, 30)}" if git.upstream else ""
+        number, where = (
+            context.looks.unpushed.commits,
+            f"not pushed to {plain(git.upstream, 30)}" if git.upstream else "",
+        )
     else:
         number = git.ahead_of_base if git.base and git.branch else 0
         where = f"on this branch alone, not in {plain(git.base, 30)}"

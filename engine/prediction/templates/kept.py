@@ -12,9 +12,9 @@ from engine.values import Proposal
 
 def lost_commits(context: WorkspaceContext) -> list[Proposal]:
     """Commits that no branch, remote branch or tag holds; all of them are kept at once."""
-    if not context.lost:
+    if not context.looks.lost:
         return []
-    first, number = context.lost[0], sum(line.number for line in context.lost)
+    first, number = context.looks.lost[0], sum(line.number for line in context.looks.lost)
     subject = plain(first.subject, 60)
     if first.here:
         which = f"“{subject}” is" if first.number == 1 else f"{count(first.number, 'commit')} up to “{subject}” are"
@@ -30,8 +30,8 @@ def lost_commits(context: WorkspaceContext) -> list[Proposal]:
             f"Make a branch for {count(number, 'commit')} that no branch holds",
             why,
             subject="detached HEAD" if first.here else first.tip[:10],
-            facts={"tips": sorted(line.tip for line in context.lost)},
-            parameters={"commits": [line.tip for line in context.lost]},
+            facts={"tips": sorted(line.tip for line in context.looks.lost)},
+            parameters={"commits": [line.tip for line in context.looks.lost]},
             evidence_at=min(first.left_at, context.now),
             about=subject,
         )
@@ -44,7 +44,7 @@ def _them(number: int) -> str:
 
 def autosquash(context: WorkspaceContext) -> list[Proposal]:
     """Fixup commits beside what they mend, neither pushed yet."""
-    git, fixups = context.git, context.fixups
+    git, fixups = context.git, context.looks.fixups
     if git is None or fixups is None:
         return []
     number = len(fixups.subjects)
@@ -72,7 +72,7 @@ MOST_STASHES = 10  # stashes that one card is about, the oldest
 
 def old_stash(context: WorkspaceContext) -> list[Proposal]:
     """Stashes older than two weeks; all of them in one card."""
-    old = [stash for stash in context.stashes if context.now - stash.at > OLD_STASH][-MOST_STASHES:]
+    old = [stash for stash in context.looks.stashes if context.now - stash.at > OLD_STASH][-MOST_STASHES:]
     if context.git is None or not old:
         return []
     oldest = old[-1]

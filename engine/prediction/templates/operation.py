@@ -13,7 +13,7 @@ _CALLED = {CONFLICT: "merge of files", "am": "git am"}
 
 def unfinished_operation(context: WorkspaceContext) -> list[Proposal]:
     """Rehearse both sides; where nothing is in conflict any more, test what there is; say where a bisect stands."""
-    git, operation = context.git, context.unfinished
+    git, operation = context.git, context.looks.unfinished
     if git is None or operation is None:
         return []
     called = _CALLED.get(operation.name, operation.name)

@@ -26,7 +26,7 @@ _SAYS = {
 
 def leftovers(context: WorkspaceContext) -> list[Proposal]:
     """You added debugging, a conflict marker or a TODO, and it is still there."""
-    git, found = context.git, context.own.leftovers
+    git, found = context.git, context.looks.own.leftovers
     if git is None or not found:
         return []
     marked = [one for one in found if one.kind == MARKER]
@@ -61,7 +61,9 @@ def remove_leftovers(context: WorkspaceContext) -> list[Proposal]:
     """The debugging was shown; what has a line for itself can be taken out."""
     git = context.git
     found = [
-        one for one in context.own.leftovers if one.kind != MARKER and one.kind not in TODOS and one.kind != ".only"
+        one
+        for one in context.looks.own.leftovers
+        if one.kind != MARKER and one.kind not in TODOS and one.kind != ".only"
     ]
     shown = last_of(context, "look_for_leftovers")
     paths = usable_names(one.path for one in found)
@@ -86,7 +88,7 @@ def remove_leftovers(context: WorkspaceContext) -> list[Proposal]:
 
 def stale_docs(context: WorkspaceContext) -> list[Proposal]:
     """Documentation names what your changes renamed or removed, and what is nowhere any more."""
-    git, found = context.git, context.own.mentions
+    git, found = context.git, context.looks.own.mentions
     if git is None or not found:
         return []
     names = list(dict.fromkeys(plain(one.old, 60) for one in found))
@@ -111,7 +113,7 @@ def stale_docs(context: WorkspaceContext) -> list[Proposal]:
 def update_docs(context: WorkspaceContext) -> list[Proposal]:
     """The stale documentation was shown; what was evidently renamed can be put right."""
     git, shown = context.git, last_of(context, "look_at_mentions")
-    found = [one for one in context.own.mentions if one.new]
+    found = [one for one in context.looks.own.mentions if one.new]
     paths = usable_names(one.path for one in found)
     newest = _newest(context)
     if git is None or not paths or shown is None or (newest is not None and shown.created_at < newest):
@@ -142,11 +144,11 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> list[Proposal]:
     if git is None or tool is None or part.project.path not in context.covered or not part.runs or part.changed:
         return []
     last = part.runs[0]
-    paths = usable_names(path for path, _ in context.own.lines if is_source(path) and part.holds(path))
+    paths = usable_names(path for path, _ in context.looks.own.lines if is_source(path) and part.holds(path))
     if not paths or len(paths) > MOST_PATHS or not last.check.green:
         return []
     whole = next((run for run in part.runs if run.full), None)
-    number = sum(len(lines) for path, lines in context.own.lines if path in paths)
+    number = sum(len(lines) for path, lines in context.looks.own.lines if path in paths)
     return [
         offer(
             context,
@@ -155,7 +157,7 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> list[Proposal]:
             f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
             f"{count(number, 'changed line')} yet.",
             subject=part.about(branch_of(git)),
-            facts={"mark": context.own.mark, **part.parameters},
+            facts={"mark": context.looks.own.mark, **part.parameters},
             parameters={
                 "paths": paths,
                 "whole": whole is not None and whole.check.seconds <= SHORT_SUITE,

@@ -28,7 +28,7 @@ def large_file(context: WorkspaceContext) -> list[Proposal]:
 
 
 def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> list[Proposal]:
-    git, known = context.git, context.unpushed
+    git, known = context.git, context.looks.unpushed
     if git is None or not git.head:
         return []
     committed = [one for one in known.found if one.secret is secrets]
@@ -52,8 +52,8 @@ def _warning(context: WorkspaceContext, kind: str, found: Sequence[Found], tier:
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
     if first.sha:
         subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
-        whom = "no remote has" if context.unpushed.shared else "you can still change"
-        reasoning = f"It came in with {subject}, which {whom}" + (" yet" if context.unpushed.shared else "")
+        whom = "no remote has" if context.looks.unpushed.shared else "you can still change"
+        reasoning = f"It came in with {subject}, which {whom}" + (" yet" if context.looks.unpushed.shared else "")
         reasoning += "; a later commit removed it, but the history still has it." if first.gone else "."
     else:
         reasoning = "It is in no commit yet, so it is easy to take out."

@@ -38,7 +38,7 @@ def run_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
         return []
     if not part.runs:
         return _first_run(context, part, tool)
-    changed = [file for file in part.changed if part.tests(file.path) and usable(file.path)]
+    changed = [file for file in part.changed if not file.gone and part.tests(file.path) and usable(file.path)]
     if not changed:
         return []
     last = part.runs[0]
@@ -336,7 +336,9 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> list[Proposal]:
     failing = [test for test in last.check.failing if usable(test)]
     if last.check.green or not failing:
         return []
+    gone = {part.project.within(file.path) for file in part.changed if file.gone}
     some = part.tool.exact and last.check.counted and len(failing) <= MOST_PATHS
+    some = some and gone.isdisjoint(test.partition("::")[0] for test in failing)
     if some and not part.changed:
         return []  # `still_red` says more
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
@@ -404,7 +406,7 @@ def bare(test: str) -> str:
 
 def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
     """The tests of a project that are in quarantine, as its tool names them, and until when."""
-    found = [(part.project.within(one.test), one.until) for one in context.quarantined if part.holds(one.test)]
+    found = [(part.project.within(one.test), one.until) for one in context.looks.quarantined if part.holds(one.test)]
     return [(test, until) for test, until in found if test is not None]
 
 

@@ -1,0 +1,38 @@
+"""What was seen of one repository beside its state: each look is a subject of its own, and one that fails costs no
+other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from engine.inspection.fixups import Fixups
+from engine.inspection.lost import LostLine
+from engine.inspection.merges import Collision, Merge
+from engine.inspection.operation import Operation
+from engine.inspection.own_changes import OwnChanges
+from engine.inspection.quarantine import Quarantined
+from engine.inspection.stashes import Stash
+from engine.inspection.unpushed import NOTHING, Unpushed
+
+NOTHING_OF_YOUR_OWN = OwnChanges()
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """`unfinished`: the merge, rebase or the like that is not over. `unknown`: why a look failed, by its name: what it
+    would have seen is then neither there nor gone."""
+
+    unfinished: Operation | None = None
+    lost: tuple[LostLine, ...] = ()
+    fixups: Fixups | None = None
+    stashes: tuple[Stash, ...] = ()
+    merges: tuple[Merge, ...] = ()
+    collisions: tuple[Collision, ...] = ()
+    unpushed: Unpushed = NOTHING
+    own: OwnChanges = NOTHING_OF_YOUR_OWN
+    quarantined: tuple[Quarantined, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_LOOKS = Looks()
