@@ -121,6 +121,12 @@ class WorkspaceContext:
         """The part of the operator's day."""
         return part_of_day(self.local)
 
+    @property
+    def seen(self) -> GitState:
+        """`git`, where it could be read: templates are asked of nothing else."""
+        assert self.git is not None
+        return self.git
+
     def signal(self, name: str) -> Signal:
         """The workspace's own signal of that name. Raises KeyError for a name that is none of the six."""
         for signal in self.signals:

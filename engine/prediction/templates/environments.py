@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.execution.runners.toolchains.installing import Installation, installations, lock_updates
 from engine.execution.runners.toolchains.looking import Packages
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.templates.making import ALWAYS, ended, offer, usable
+from engine.prediction.templates.making import ALWAYS, ended, newest_commit, offer, usable
 from engine.prediction.words import plain
 from engine.values import Proposal, SessionState, SessionView, Tier
 
@@ -19,9 +19,7 @@ _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_fa
 def prepare_environment(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """Its tests lack a tool or a package. That blocks you where they were tried or where you changed something; in a
     repository that you only look at it is upkeep."""
-    git, where = context.git, plain(part.project.path, 40) or "this project"
-    if git is None or git.operation:
-        return []
+    git, where = context.seen, plain(part.project.path, 40) or "this project"
     tried = _lacked(context, part)
     at: datetime | None = ALWAYS
     if tried is not None:
@@ -41,9 +39,10 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> list[Proposal]
             "prepare_environment",
             f"Install the packages{part.within}: {plain(one.command, 80)}",
             f"{told}. {one.words}.",
-            subject=part.about("packages"),
-            facts={"command": one.lines, "lacks": told, **part.parameters},
-            parameters={"command": one.lines, **part.parameters},
+            part=part,
+            subject="packages",
+            facts={"command": one.lines, "lacks": told},
+            parameters={"command": one.lines},
             evidence_at=at,
             tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
             about=f"install packages {part.project.path}",
@@ -65,9 +64,7 @@ def _lacked(context: WorkspaceContext, part: Part) -> SessionView | None:
 
 def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """A lock file says something else than its manifest."""
-    git = context.git
-    if git is None or git.operation:
-        return []
+    git = context.seen
     proposals = []
     for found in (one for one in context.locks if one.folder == part.project.path):
         updates = _usable(lock_updates(Path(context.workspace), _packages(context), part.project.path))
@@ -86,7 +83,7 @@ def update_lock(context: WorkspaceContext, part: Part) -> list[Proposal]:
                 subject=found.lock_path,
                 facts={"differences": found.differences, "lock": found.lock_path},
                 parameters={"command": update.lines, **part.parameters},
-                evidence_at=min(changed, default=git.recent[0].at if git.recent else None),
+                evidence_at=min(changed, default=newest_commit(git)),
             )
         )
     return proposals

@@ -25,8 +25,8 @@ def _named(names: Iterable[str]) -> str:
 
 
 def _conflicts(context: WorkspaceContext, session: SessionView) -> str:
-    git = context.git
-    branches = {branch.tip: branch.name for branch in git.branches} | {git.head: git.branch} if git else {}
+    git = context.seen
+    branches = {branch.tip: branch.name for branch in git.branches} | {git.head: git.branch}
     sides = [_named([branches.get(session.facts.get(side, ""), "")]) for side in ("source", "target")]
     files = _named(session.facts.get("conflicts", ()))
     if not files or not all(sides):
@@ -35,7 +35,7 @@ def _conflicts(context: WorkspaceContext, session: SessionView) -> str:
 
 
 def _unfinished(context: WorkspaceContext, session: SessionView) -> str:
-    files = _named(file.path for file in context.git.files if file.conflicted) if context.git else ""
+    files = _named(file.path for file in context.seen.files if file.conflicted)
     return f"Resolve the conflicts in {files}; keep what both sides meant" if files else ""
 
 
@@ -77,8 +77,8 @@ names go into it, no text that a commit, a test or a file says: an agent would t
 
 def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
     """The newest finding that still holds: nothing was written or committed since that flow began."""
-    git = context.git
-    if git is None or not context.prose:
+    git = context.seen
+    if not context.prose:
         return []
     session = next((one for one in context.sessions if one.flow in AFTER_FLOW and one.state.over), None)
     if session is None or session.state not in (SessionState.SUCCEEDED, SessionState.FAILED):

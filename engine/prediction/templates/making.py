@@ -11,7 +11,7 @@ from engine.inspection.state import GitState
 from engine.prediction.collectors import signal
 from engine.prediction.collectors.tasks import related_task, tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
-from engine.prediction.context import WorkspaceContext
+from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import kind_of
 from engine.prediction.words import plain
 from engine.values import Proposal, SessionView, Tier, sanitise
@@ -30,6 +30,7 @@ def offer(
     reasoning: str,
     *,
     subject: str,
+    part: Part | None = None,
     facts: Mapping[str, Any],
     parameters: Mapping[str, Any],
     evidence_at: datetime | None,
@@ -40,10 +41,12 @@ def offer(
     """One proposal, with what the table of kinds says of its kind (`kinds.KINDS`) and its own six signals.
 
     `prompt` says what → does, `reasoning` why now, in one plain sentence with the facts. `subject`: see `Proposal`; it
-    names no commit and no time. `evidence_at`: when that arose, None when it cannot be told. `tier` and `flow` only
-    where they are not those of the kind. `about`: the words that relate it to a task (default: the prompt).
+    names no commit and no time. `part`: the project that it is about, added to subject, facts and parameters.
+    `evidence_at`: when that arose, None when it cannot be told. `tier` and `flow` only where they are not those of the
+    kind. `about`: the words that relate it to a task (default: the prompt).
     """
-    is_a, words = kind_of(kind), about or prompt
+    is_a, words = kind_of(kind), (about or prompt).replace("_", " ")
+    where = part.parameters if part else {}
     own = {
         "time": time_signal(context.local, *is_a.fits),
         "tasks": tasks_signal(context.tasks, context.now, words),
@@ -59,11 +62,11 @@ def offer(
         workspace=context.workspace,
         prompt=prompt,
         reasoning=reasoning,
-        subject=subject,
-        facts=facts,
+        subject=part.about(subject) if part else subject,
+        facts={**facts, **where},
         flow=flow or is_a.flow,
         tier=tier or is_a.tier,
-        parameters=parameters,
+        parameters={**parameters, **where},
         channel=(task.channel if task and task.channel else is_a.channel),
         evidence_at=evidence_at,
         usual_hours=is_a.usual_hours,
@@ -83,6 +86,11 @@ def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str
 def ended(context: WorkspaceContext, project: str, *flows: str) -> list[SessionView]:
     """The sessions of these flows in a project that are over, the newest first."""
     return [one for one in context.sessions if one.flow in flows and one.state.over and one.project == project]
+
+
+def newest_commit(git: GitState) -> datetime | None:
+    """When HEAD was committed, None before the first commit."""
+    return git.recent[0].at if git.recent else None
 
 
 def branch_of(git: GitState) -> str:

@@ -16,8 +16,8 @@ def last_lint(context: WorkspaceContext, project: str) -> SessionView | None:
 
 def lint(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The source files that are not committed, else those not pushed, where they are newer than the last lint."""
-    git, linters = context.git, part.project.linters
-    if git is None or git.operation or not linters:
+    git, linters = context.seen, part.project.linters
+    if not linters:
         return []
     files = [file for file in git.files if not file.deleted and part.lints(file.path) and usable(file.path)]
     changed, where = sorted(file.path for file in files), "not committed"
@@ -35,9 +35,10 @@ def lint(context: WorkspaceContext, part: Part) -> list[Proposal]:
             "lint",
             f"Lint {f'the whole project{part.within}' if whole else listing(changed)} with {linter}",
             f"{count(len(changed), 'source file')} changed and {where} yet; only new findings are told.",
-            subject=part.about(branch_of(git)),
-            facts={"paths": changed, "head": git.head, "after": last.id if last else "", **part.parameters},
-            parameters={"paths": [] if whole else changed, **part.parameters},
+            part=part,
+            subject=branch_of(git),
+            facts={"paths": changed, "head": git.head, "after": last.id if last else ""},
+            parameters={"paths": [] if whole else changed},
             evidence_at=oldest(moments),
             about=" ".join(changed),
         )
@@ -46,8 +47,8 @@ def lint(context: WorkspaceContext, part: Part) -> list[Proposal]:
 
 def fix_lint(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The last lint found something, and nobody has tidied up since."""
-    git, linters = context.git, part.project.linters
-    if git is None or not git.head or not linters:
+    git, linters = context.seen, part.project.linters
+    if not git.head or not linters:
         return []
     last = last_lint(context, part.project.path)
     found = sum(last.facts.get("rules", {}).values()) if last else 0
@@ -66,9 +67,10 @@ def fix_lint(context: WorkspaceContext, part: Part) -> list[Proposal]:
             f"Fix what {linter} found"
             + (f" in {counted(paths, 'uncommitted file')}" if paths else " where that is safe"),
             f"{count(found, 'finding')} at {moment(last.ended_at, context.local)}; what it changes waits as a diff.",
-            subject=part.about(f"{linter} on {branch_of(git)}"),
-            facts={"lint": last.id, "paths": paths, **part.parameters},
-            parameters={"paths": paths, **part.parameters},
+            part=part,
+            subject=f"{linter} on {branch_of(git)}",
+            facts={"lint": last.id, "paths": paths},
+            parameters={"paths": paths},
             evidence_at=last.ended_at,
             about=" ".join(paths),
         )

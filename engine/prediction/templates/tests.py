@@ -8,10 +8,19 @@ from statistics import median
 from typing import Any
 
 from engine.execution.runners.toolchains.bound import Toolchain
-from engine.inspection.state import GitState
 from engine.memory.validation_runs import PastRun
 from engine.prediction.context import Part, WorkspaceContext, result_words
-from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, ended, offer, oldest, usable, usable_names
+from engine.prediction.templates.making import (
+    ALWAYS,
+    MOST_PATHS,
+    branch_of,
+    ended,
+    newest_commit,
+    offer,
+    oldest,
+    usable,
+    usable_names,
+)
 from engine.prediction.words import count, listing, moment, plain
 from engine.values import Proposal, SessionState, SessionView, Tier
 
@@ -24,11 +33,11 @@ FLIPPED = 5  # so many unreliable tests are hunted at once
 def run_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The tests of what changed since the last run; where no run is known, of what is not pushed or not committed; else
     the whole suite, once."""
-    git, tool = context.git, part.tool
-    if git is None or git.operation or tool is None or part.project.lacks or not (git.head or git.files):
+    git, tool = context.seen, part.tool
+    if tool is None or part.project.lacks or not (git.head or git.files):
         return []
     if not part.runs:
-        return _first_run(context, part, git, tool)
+        return _first_run(context, part, tool)
     changed = [file for file in part.changed if not file.gone and part.tests(file.path) and usable(file.path)]
     if not changed:
         return []
@@ -38,55 +47,51 @@ def run_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
         _run(
             context,
             part,
-            git,
             [file.path for file in changed],
             f"{listing((file.path for file in changed), 3)} changed since {when} ({result_words(last.check)}).",
             facts={"run": last.session_id or last.ran_at.isoformat()},
-            evidence_at=oldest(file.at for file in changed) or _newest(git),
+            evidence_at=oldest(file.at for file in changed) or newest_commit(git),
         )
     ]
 
 
-def _first_run(context: WorkspaceContext, part: Part, git: GitState, tool: Toolchain) -> list[Proposal]:
+def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> list[Proposal]:
+    git = context.seen
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
     uncommitted = usable_names(file.path for file in files)
     unpushed = usable_names(path for path in git.own_files if part.tests(path))
     for paths, told, at in (
         (uncommitted, "Not committed yet", oldest(file.modified_at for file in files)),
-        (unpushed, "Not pushed yet", _newest(git)),
+        (unpushed, "Not pushed yet", newest_commit(git)),
     ):
         if paths:
             told = f"{told}: {listing(paths, 3)}. No test run is known here."
-            return [_run(context, part, git, paths, told, facts={}, evidence_at=at)]
+            return [_run(context, part, paths, told, facts={}, evidence_at=at)]
     return [
         offer(
             context,
             "first_run",
             f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
             "No test run is known here. Later runs are compared with it.",
-            subject=part.about("first run"),
-            facts={"tool": tool.name, "where": tool.where, **part.parameters},
-            parameters={"paths": [], **part.parameters},
+            part=part,
+            subject="first run",
+            facts={"tool": tool.name, "where": tool.where},
+            parameters={"paths": []},
             evidence_at=ALWAYS,
         )
     ]
 
 
-def _newest(git: GitState) -> datetime | None:
-    return git.recent[0].at if git.recent else None
-
-
 def _run(
     context: WorkspaceContext,
     part: Part,
-    git: GitState,
     paths: Sequence[str],
     told: str,
     *,
     facts: Mapping[str, Any],
     evidence_at: datetime | None,
 ) -> Proposal:
-    whole = len(paths) > MOST_PATHS
+    git, whole = context.seen, len(paths) > MOST_PATHS
     return offer(
         context,
         "run_tests",
@@ -94,9 +99,10 @@ def _run(
         if whole
         else f"Run the tests of {listing(paths)}",
         told,
-        subject=part.about(f"changes on {branch_of(git)}"),
-        facts={"paths": list(paths), "head": git.head, **facts, **part.parameters},
-        parameters={"paths": [] if whole else list(paths), **part.parameters},
+        part=part,
+        subject=f"changes on {branch_of(git)}",
+        facts={"paths": list(paths), "head": git.head, **facts},
+        parameters={"paths": [] if whole else list(paths)},
         evidence_at=evidence_at,
         about=" ".join(paths),
     )
@@ -104,9 +110,9 @@ def _run(
 
 def failing_ci(context: WorkspaceContext) -> list[Proposal]:
     """A check of this branch fails on the server, and the whole suite has not seen HEAD here."""
-    git = context.git
+    git = context.seen
     part = next((one for one in context.parts if one.tool), None)
-    if git is None or part is None or context.github is None:
+    if part is None or context.github is None:
         return []
     checks = [check.name for check in context.github.failing if check.branch == git.branch]
     if not checks or any(run.head == git.head and run.full for run in part.runs):
@@ -120,7 +126,7 @@ def failing_ci(context: WorkspaceContext) -> list[Proposal]:
             subject=branch_of(git),
             facts={"ci": sorted(checks), "head": git.head},
             parameters={"paths": [], **part.parameters},
-            evidence_at=_newest(git),
+            evidence_at=newest_commit(git),
         )
     ]
 
@@ -157,8 +163,8 @@ def short_test(test: str) -> str:
 
 def bisect(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """HEAD fails a test that passed at an older commit, or, where no such run is known, perhaps at the last tag."""
-    git = context.git
-    if git is None or not git.head or part.tool is None or not part.tool.exact:
+    git = context.seen
+    if not git.head or part.tool is None or not part.tool.exact:
         return []
     red = next((run for run in part.runs if run.head == git.head and run.clean), None)
     if red is None:
@@ -169,16 +175,15 @@ def bisect(context: WorkspaceContext, part: Part) -> list[Proposal]:
     for test in failing:
         for run in older:
             if run.clean and run.head in context.ancestors and verdict_on(run, test):
-                return [_broke(context, part, git, red, test, run.head, moment(run.ran_at, context.local))]
+                return [_broke(context, part, red, test, run.head, moment(run.ran_at, context.local))]
     if failing and git.commits_since_tag and git.tag and usable(git.tag):
-        return [_broke(context, part, git, red, failing[0], git.tag, "")]
+        return [_broke(context, part, red, failing[0], git.tag, "")]
     return []
 
 
-def _broke(
-    context: WorkspaceContext, part: Part, git: GitState, red: PastRun, test: str, good: str, passed_at: str
-) -> Proposal:
-    last, name = git.recent[0], short_test(test)
+def _broke(context: WorkspaceContext, part: Part, red: PastRun, test: str, good: str, passed_at: str) -> Proposal:
+    git, name = context.seen, short_test(test)
+    last = git.recent[0]
     others = f", with {count(len(red.check.failing) - 1, 'other')}" if len(red.check.failing) > 1 else ""
     since = min(run.ran_at for run in part.runs if run.head == git.head and run.clean and test in run.check.failing)
     if not passed_at:
@@ -186,7 +191,7 @@ def _broke(
         told = f"It fails at HEAD{others}. No passing run of it is known; {plain(good, 30)} may have passed."
     elif last.parents[:1] == (good,):
         prompt = f"Confirm that “{plain(last.subject, 50)}” broke `{name}`"
-        told = f"It passed one commit before ({passed_at}) and fails since{others}."
+        told = f"It passed one commit before ({passed_at}) and has failed since{others}."
     else:
         prompt = f"Find the commit that broke `{name}`"
         told = f"It passed at {good[:7]} ({passed_at}) and fails at HEAD{others}."
@@ -195,27 +200,28 @@ def _broke(
         "bisect",
         prompt,
         told,
-        subject=part.about(test),
-        facts={"test": test, "good": good, "bad": git.head, **part.parameters},
-        parameters={"test": test, "good": good, "bad": git.head, **part.parameters},
+        part=part,
+        subject=test,
+        facts={"test": test, "good": good, "bad": git.head},
+        parameters={"test": test, "good": good, "bad": git.head},
         evidence_at=since,
         tier=None if passed_at else Tier.BLOCKS,  # whether it passed there is a guess
-        about=test.replace("_", " "),
+        about=test,
     )
 
 
 def _bisected(context: WorkspaceContext, part: Part) -> set[str]:
     """The tests of which a bisect up to this very HEAD has said what broke them; to ask again would tell nothing."""
-    head = context.git.head if context.git is not None else ""
-    done = {one.id for one in context.sessions if one.flow == "bisect" and one.state is SessionState.SUCCEEDED}
-    answers = (run for run in part.runs if run.session_id in done and run.head == head)
+    bisects = ended(context, part.project.path, "bisect")
+    done = {one.id for one in bisects if one.state is SessionState.SUCCEEDED}
+    answers = (run for run in part.runs if run.session_id in done and run.head == context.seen.head)
     return {test for run in answers for test in run.check.failing}
 
 
 def undo_landing(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """Tests passed, then a change of ours was landed, and they fail since, on the same commit."""
-    git, last = context.git, part.runs[0] if part.runs else None
-    if git is None or git.operation or last is None or last.check.green or last.head != git.head:
+    git, last = context.seen, part.runs[0] if part.runs else None
+    if last is None or last.check.green or last.head != git.head:
         return []
     landing = next((one for one in context.landings if one.decided_at and one.decided_at <= last.ran_at), None)
     if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
@@ -242,7 +248,7 @@ def undo_landing(context: WorkspaceContext, part: Part) -> list[Proposal]:
             "undo_landing",
             f"Undo the landing of “{plain(landing.title, 50)}”, which broke `{name}`{others}",
             f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
-            f"{moment(landing.decided_at, context.local)}, and it fails since.",
+            f"{moment(landing.decided_at, context.local)}, and it has failed since.",
             subject=landing.id,
             facts={"change_set": landing.id, "tests": broken[:MOST_PATHS]},
             parameters={"change_set": landing.id},
@@ -254,8 +260,8 @@ def undo_landing(context: WorkspaceContext, part: Part) -> list[Proposal]:
 
 def rehearse_revert(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """A bisect named the commit that broke a test, HEAD still has it, and nothing says that the test passes again."""
-    git = context.git
-    if git is None or not git.head or git.operation:
+    git = context.seen
+    if not git.head:
         return []
     for session in ended(context, part.project.path, "rehearse_revert", "bisect"):
         if session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED:
@@ -277,9 +283,10 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> list[Proposal]:
                 "rehearse_revert",
                 f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
                 f"{sha} broke `{name}`, and nothing mended it since. You land the revert or throw it away.",
-                subject=part.about(tests[0]),
-                facts={"commit": sha, "test": tests[0], **part.parameters},
-                parameters={"commit": sha, "test": tests[0], **part.parameters},
+                part=part,
+                subject=tests[0],
+                facts={"commit": sha, "test": tests[0]},
+                parameters={"commit": sha, "test": tests[0]},
                 evidence_at=run.ran_at,
                 about=f"{name} {subject}",
             )
@@ -296,7 +303,7 @@ def culprit(session: SessionView) -> tuple[str, str]:
 def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The last run failed and nothing changed since: which of the failures are one and the same?"""
     last = part.runs[0] if part.runs else None
-    if context.git is None or part.tool is None or last is None or last.check.green or part.changed:
+    if part.tool is None or last is None or last.check.green or part.changed:
         return []
     tests = [test for test in last.check.failing if usable(test)][:MOST_PATHS]
     if not tests or not part.tool.exact or not last.check.counted:
@@ -311,18 +318,19 @@ def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
             "still_red",
             f"Run {which} alone and group the failures by cause",
             f"{result_words(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
-            subject=part.about(" ".join(sorted(tests))),
-            facts={"tests": sorted(tests), "tree": last.tree or last.head, **part.parameters},
-            parameters={"tests": tests, **part.parameters},
+            part=part,
+            subject=" ".join(sorted(tests)),
+            facts={"tests": sorted(tests), "tree": last.tree or last.head},
+            parameters={"tests": tests},
             evidence_at=last.ran_at,
-            about=" ".join(tests).replace("_", " "),
+            about=" ".join(tests),
         )
     ]
 
 
 def rerun_failing(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The last run failed and something changed since: the same tests again."""
-    if part.tool is None or not part.runs or context.git is None:
+    if part.tool is None or not part.runs:
         return []
     last = part.runs[0]
     failing = [test for test in last.check.failing if usable(test)]
@@ -341,13 +349,13 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> list[Proposal]:
             "rerun_failing",
             f"Run {which} again" if some else f"Run the whole suite{part.within} again",
             f"{result_words(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
-            subject=part.about("what failed last"),
+            part=part,
+            subject="what failed last",
             facts={
                 "run": last.session_id or last.ran_at.isoformat(),
                 "changed": [one.path for one in part.changed],
-                **part.parameters,
             },
-            parameters=({"tests": failing} if some else {"paths": []}) | part.parameters,
+            parameters=({"tests": failing} if some else {"paths": []}),
             evidence_at=last.ran_at,
         )
     ]
@@ -381,11 +389,12 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> list[Proposal]:
             "hunt_flakes",
             f"Run {names} {TIMES} times: unreliable?",
             told,
-            subject=part.about(" ".join(sorted(tests))),
-            facts={"tests": sorted(tests), **facts, **part.parameters},
-            parameters={"tests": tests, "times": TIMES, **part.parameters},
+            part=part,
+            subject=" ".join(sorted(tests)),
+            facts={"tests": sorted(tests), **facts},
+            parameters={"tests": tests, "times": TIMES},
             evidence_at=at,
-            about=" ".join(tests).replace("_", " "),
+            about=" ".join(tests),
         )
     ]
 
@@ -429,16 +438,16 @@ def quarantine(context: WorkspaceContext, part: Part) -> list[Proposal]:
             "quarantine",
             f"Skip {names} until {until.day} {until:%B}",
             f"{short_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
-            subject=part.about(" ".join(sorted(tests))),
+            part=part,
+            subject=" ".join(sorted(tests)),
             facts={"hunt": last.id},
             parameters={
                 "tests": tests,
                 "until": until.isoformat(),
                 "why": f"flaky: failed {failed} of {times}",
-                **part.parameters,
             },
             evidence_at=last.ended_at,
-            about=" ".join(tests).replace("_", " "),
+            about=" ".join(tests),
         )
     ]
 
@@ -448,9 +457,9 @@ SLOWER, SLOWER_SECONDS, MEASURED_RUNS, KEPT_DURATIONS = 2.0, 1.0, 5, 50
 
 def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """A test took at least twice as long, and a second longer, in both of the last two green runs as it usually did."""
-    git, tool = context.git, part.tool
+    tool = part.tool
     runs = [run for run in part.runs if run.check.green and run.check.durations]
-    if git is None or tool is None or not tool.exact or len(runs) < MEASURED_RUNS:
+    if tool is None or not tool.exact or len(runs) < MEASURED_RUNS:
         return []
     slow: list[tuple[float, float, str, str]] = []
     for test, _ in runs[0].check.durations:
@@ -473,11 +482,12 @@ def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
             "slower_tests",
             f"Time `{short_test(test)}` at HEAD and at {fast_head[:7]}",
             f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
-            subject=part.about(test),
-            facts={"test": test, "fast": fast_head, "head": git.head, **part.parameters},
-            parameters={"tests": [test], "fast": fast_head, **part.parameters},
+            part=part,
+            subject=test,
+            facts={"test": test, "fast": fast_head, "head": context.seen.head},
+            parameters={"tests": [test], "fast": fast_head},
             evidence_at=runs[1].ran_at,
-            about=test.replace("_", " "),
+            about=test,
         )
     ]
 
@@ -493,8 +503,8 @@ def seconds_of(run: PastRun, test: str) -> float | None:
 
 def check_clean_head(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """There are uncommitted files beside own commits, and nobody knows whether HEAD passes without them."""
-    git = context.git
-    if git is None or not git.head or git.clean or git.operation or part.tool is None or part.project.lacks:
+    git = context.seen
+    if not git.head or git.clean or part.tool is None or part.project.lacks:
         return []
     tried = ended(context, part.project.path, "run_tests", "check_clean_head")[:1]
     if any(one.state is SessionState.CANNOT_RUN for one in tried):
@@ -512,9 +522,10 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> list[Proposal]:
             "check_clean_head",
             f"Does HEAD pass without {which}?",
             f"Others get {plain(git.branch, 30) or 'HEAD'} without {listing(files)}.",
-            subject=part.about(branch_of(git)),
-            facts={"head": git.head, "files": files, **part.parameters},
-            parameters={"files": files[: 4 * MOST_PATHS], **part.parameters},
+            part=part,
+            subject=branch_of(git),
+            facts={"head": git.head, "files": files},
+            parameters={"files": files[: 4 * MOST_PATHS]},
             evidence_at=oldest(file.modified_at for file in git.files),
             about=" ".join(files),
         )

@@ -9,7 +9,7 @@ from engine.inspection.releases import Rhythm
 from engine.inspection.together import is_group
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.history import ROUTINE
-from engine.prediction.templates.making import offer, oldest, usable
+from engine.prediction.templates.making import newest_commit, offer, oldest, usable
 from engine.prediction.words import count, plain, tail
 from engine.values import Proposal
 
@@ -19,8 +19,8 @@ STILL_WORKED_ON = timedelta(days=30)
 
 def changes_together(context: WorkspaceContext) -> list[Proposal]:
     """A file that usually changes with what changed, and has not."""
-    git = context.git
-    if git is None or not git.head or git.operation or git.partner is None:
+    git = context.seen
+    if not git.head or git.partner is None:
         return []
     found = git.partner
     if not usable(found.path) or not usable(found.because):
@@ -37,7 +37,7 @@ def changes_together(context: WorkspaceContext) -> list[Proposal]:
             subject=f"{found.path} with {found.because}",
             facts={"partner": found.path, "because": found.because, "together": found.together, "of": found.of},
             parameters={"path": found.because, "partner": found.path},
-            evidence_at=oldest(file.modified_at for file in git.files) or git.recent[0].at,
+            evidence_at=oldest(file.modified_at for file in git.files) or newest_commit(git),
             about=f"{found.because} {found.path}",
         )
     ]
@@ -98,8 +98,8 @@ def _log_lacks_it(context: WorkspaceContext, found: Rhythm) -> bool:
 
 def _due(context: WorkspaceContext) -> Rhythm | None:
     """The rhythm of a project whose release is due; None when it is not, or nothing would be in it."""
-    git = context.git
-    if git is None or not git.head or git.operation or git.release is None:
+    git = context.seen
+    if not git.head or git.release is None:
         return None
     found = git.release
     if not found.commits or not usable(found.tag) or not found.due(context.now.timestamp()):
@@ -110,7 +110,7 @@ def _due(context: WorkspaceContext) -> Rhythm | None:
 
 def _began(context: WorkspaceContext, found: Rhythm) -> datetime | None:
     """When the oldest of the commits that wait was made, as far back as is known."""
-    return oldest(commit.at for commit in context.git.recent[: found.commits]) if context.git is not None else None
+    return oldest(commit.at for commit in context.seen.recent[: found.commits])
 
 
 def _why(found: Rhythm, now: datetime) -> str:
