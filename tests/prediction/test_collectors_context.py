@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.execution.runners.toolchains.projects import Project
+from engine.execution.runners.toolchains.projects_found import ProjectsFound
 from engine.inspection.state import FileState
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import Changed, changed_since
-from engine.prediction.context_reader import ProjectsFound
 from engine.prediction.templates import propose
 from engine.values import SessionState, Thread
 from tests.conftest import Repository
