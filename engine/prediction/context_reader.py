@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,9 +17,9 @@ from engine.execution.runners.toolchains.projects import Project
 from engine.execution.runners.toolchains.projects_found import ProjectsFound
 from engine.execution.sessions import Sessions
 from engine.execution.upkeep import Disk
-from engine.inspection.calendars import CalendarReader, Meeting
+from engine.inspection.calendars import CalendarReader
 from engine.inspection.github import GitHub
-from engine.inspection.locks import LockMismatch, LocksRead
+from engine.inspection.locks import LocksRead
 from engine.inspection.looks import NO_LOOKS
 from engine.inspection.reader import GitReader
 from engine.inspection.state import GitState, Touch
@@ -35,7 +35,7 @@ from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since, left_by
 from engine.tasks.board import TaskBoard
-from engine.values import ChangeSet, Refusal, SessionView, Signal, Task, Thread, sanitise
+from engine.values import ChangeSet, Refusal, Signal, sanitise
 
 Value = TypeVar("Value")
 
@@ -105,10 +105,6 @@ class ContextReader:
         now, local = self._clock.now(), self._clock.local()
         threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
         failed: dict[str, str] = {}
-        no_runs: tuple[PastRun, ...] = ()
-        no_tasks: tuple[Task, ...] = ()
-        no_sessions: tuple[SessionView, ...] = ()
-        no_landings: tuple[ChangeSet, ...] = ()
 
         def fetch(name: str, ask: Callable[[], Value], otherwise: Value) -> Value:
             try:
@@ -119,36 +115,30 @@ class ContextReader:
                 failed[name] = sanitise(f"{type(error).__name__}: {error}")
             return otherwise
 
+        def every(name: str, ask: Callable[[], Iterable[Value]]) -> tuple[Value, ...]:
+            nothing: tuple[Value, ...] = ()
+            return fetch(name, lambda: tuple(ask()), nothing)
+
         git = fetch("git", lambda: self._git.read(folder), None)
         today = local.replace(hour=0, minute=0, second=0, microsecond=0)
         looks = NO_LOOKS if git is None else self._git.looks(folder, git, now, today)
-        no_projects: tuple[Project, ...] = ()
-        projects = fetch("tools", lambda: self._projects.of(workspace), no_projects)
-        runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
-        tasks = fetch("tasks", lambda: tuple(self._tasks.list(workspace=workspace)), no_tasks)
-        sessions = fetch(
-            "conversations",
-            lambda: tuple(self._sessions.list(workspace=workspace, limit=RECENT_SESSIONS)),
-            no_sessions,
-        )
+        projects = every("tools", lambda: self._projects.of(workspace))
+        runs = every("runs", lambda: self._runs.latest(workspace))
+        tasks = every("tasks", lambda: self._tasks.list(workspace=workspace))
+        sessions = every("conversations", lambda: self._sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
         talks = self._talks
-        no_threads: tuple[Thread, ...] = ()
-        threads = fetch("transcripts", lambda: tuple(talks.latest(workspace)) if talks else (), no_threads)
-        no_meetings: list[Meeting] | None = None
+        threads = every("transcripts", lambda: talks.latest(workspace)) if talks else ()
         calendars = self._settings.current.calendar.files
-        meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), no_meetings)
+        meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), None)
         github = self._github.latest(workspace) if self._github and git and git.on_github else None
         disk = fetch("disk", lambda: self._disk(workspace), None)
-        landings = fetch("landings", lambda: tuple(self._landings(workspace)), no_landings)
-        no_locks: tuple[LockMismatch, ...] = ()
+        landings = every("landings", lambda: self._landings(workspace))
         packages = [one for project in projects for one in project.packages]
         locked, manifests = [one.folder for one in packages if one.lock], [one.manifest for one in packages]
-        locks = fetch("locks", lambda: self._locks.out_of_step(folder, locked, manifests), no_locks)
-        no_parts: tuple[Part, ...] = ()
+        locks = every("locks", lambda: self._locks.out_of_step(folder, locked, manifests))
         prose = fetch("agents", lambda: self._prose(workspace), "")
-        no_flows: tuple[str, ...] = ()
-        learned = fetch("learned flows", lambda: tuple(self._learned(workspace)), no_flows)
-        parts = fetch("runs", lambda: self._parts(folder, git, runs, projects), no_parts)
+        learned = every("learned flows", lambda: self._learned(workspace))
+        parts = every("runs", lambda: self._parts(folder, git, runs, projects))
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
         covered = fetch(
             "tool", lambda: _covered(folder, projects) if looks.own.lines else frozenset(), frozenset[str]()
