@@ -118,8 +118,8 @@ class CardStack(Widget, can_focus=True):
         return self.front is not None and self._armed == self.front.id
 
     def show(self, cards: Sequence[Card], *, empty: str, several: bool = False) -> None:
-        """What is pending. The card in front stays in front while it is among them. `several`: there is more than one
-        workspace to choose from."""
+        """What is pending. The card in front stays in front while it is among them, unless something came that is at
+        risk or blocks soon while it is neither. `several`: there is more than one workspace to choose from."""
         if several != self._several:
             self._several = several
             self.refresh_bindings()
@@ -127,6 +127,9 @@ class CardStack(Widget, can_focus=True):
         ids = [card.id for card in cards]
         kept = before is not None and before.id in ids
         at = ids.index(before.id) if before is not None and kept else self._at
+        if before is not None and kept and not self.armed:
+            known, least = {card.id for card in self._cards}, min(before.tier, Tier.CHECK)
+            at = next((place for place, card in enumerate(cards) if card.id not in known and card.tier < least), at)
         self._replace(tuple(cards), at, own=False)
         said = Content(empty)
         if said != self._empty:

@@ -141,6 +141,8 @@ class SessionRow(Row, table=True):
             next_step=str(self.facts.get("next") or ""),
             discarded_at=self.discarded_at,
             not_begun=bool(self.facts.get(NOT_BEGUN)),
+            project=str(self.parameters.get("project") or ""),
+            facts=dict(self.facts),
         )
 
 

@@ -27,9 +27,9 @@ AFTER_RED = (
     "undo_landing", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", HANDED_OVER,
 )  # fmt: skip
 AFTER: Mapping[str, tuple[str, ...]] = {
-    "lint": ("fix_lint",),
     "fix_lint": (HANDED_OVER,),
     "rehearse_merge": (HANDED_OVER,),
+    "unfinished_operation": (HANDED_OVER,),
 }
 """Kinds of cards that may follow, the best first: `AFTER_RED` when tests failed, else by the flow that ended. A flow's
 result that names its next step itself goes first."""

@@ -193,5 +193,6 @@ class MadeRunner:
             project.ran(live.id, now, check, full=self.chatty or not assignment.parameters.get("paths"))
             return RunnerResult("made up", check=check, facts=following)
         if assignment.flow == "lint":
-            return RunnerResult(f"ruff: {chance.choice((0, 0, 3))} findings in 2 files", facts=following)
+            found = chance.choice((0, 0, 3))
+            return RunnerResult(f"ruff: {found} findings in 2 files", facts={"rules": {"F401": found}, **following})
         return RunnerResult("made up", facts=following)

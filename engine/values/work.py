@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 
 class SessionState(StrEnum):
@@ -91,6 +93,12 @@ class SessionView:
     """When the operator threw away what it changed; None when he did not."""
     not_begun: bool = False
     """It failed before anything was done, for want of something that may be there later; its card is pending again."""
+    gone: str = ""
+    """Why `cwd` is not there any more, and what became of the changes in it, in words; "" while it is there."""
+    project: str = ""
+    """The folder of the project that its flow worked in, "" for the top of the repository."""
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+    """What its flow found, for programs (`FlowResult.facts`)."""
 
     @property
     def result(self) -> Result | None:
@@ -104,9 +112,6 @@ class SessionView:
             case SessionState.FAILED | SessionState.CANNOT_RUN:
                 return Result(self.state.value)
         return Result.CANCELLED
-
-    gone: str = ""
-    """Why `cwd` is not there any more, and what became of the changes in it, in words; "" while it is there."""
 
 
 @dataclass(frozen=True, slots=True)

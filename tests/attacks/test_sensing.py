@@ -81,7 +81,6 @@ def look(folder: Path) -> None:
     """All that looks at what tools a project has."""
     for project in projects(folder):
         mending(project, folder / project.path)
-    mending(folder)
     GitReader().read(folder)
 
 

@@ -23,7 +23,7 @@ from engine.values import Tier
 def test_the_project_has_a_history_branches_and_work_in_progress(tmp_path: Path) -> None:
     git = Git(make_project(tmp_path / "shop", datetime.now(UTC)))
     assert git.text("describe", "--tags", "--abbrev=0") == "v1.2"
-    assert int(git.text("rev-list", "--count", "v1.2..HEAD")) == 4
+    assert int(git.text("rev-list", "--count", "v1.2..HEAD")) == 5
     assert git.text("branch", "--format=%(refname:short)").split() == [
         "express-delivery", "gift-wrapping", "main", "old-experiment",
     ]  # fmt: skip

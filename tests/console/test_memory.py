@@ -201,7 +201,7 @@ async def test_what_would_be_recalled_shows_each_line_its_score_and_what_fell_ou
         assert "▇▇▇▇▇▇▇▇▇▇·· 0.82 × 0.60" in screen_text(console)
         before = console.screen._found
         await pilot.press("slash", "end", *" now", "enter")
-        await until(pilot, lambda: calls(engine, "preview")[-1][1].endswith("last run now"))
+        await until(pilot, lambda: calls(engine, "preview")[-1][1].endswith(" now"))
         await until(pilot, lambda: console.screen._found is not before)
         await pilot.press("down", "enter")
         await until(pilot, lambda: console.screen is screen and screen._led)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from engine.values import (
     Refusal,
     SessionState,
     Status,
+    Tier,
     Verdict,
 )
 from tests.console import stand_in
@@ -395,6 +397,25 @@ async def test_j_and_k_turn_the_stack_and_decide_nothing(console: ConsoleApp, en
         await until(pilot, lambda: named(engine, "dismiss"))
         assert named(engine, "dismiss") == [("dismiss", SECOND)]
         assert stack(console).place == (2, 4)
+
+
+async def test_what_is_at_risk_comes_to_the_front_and_a_quick_check_does_not(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await live(pilot)
+        shown = stack(console)
+        check = replace(shown.cards[0], id="pred_check", tier=Tier.CHECK)
+        shown.show([check], empty="")
+        another = replace(check, id="pred_another")
+        shown.show([another, check], empty="")
+        assert shown.front is not None
+        assert shown.front.id == "pred_check", "it stays while you look at it"
+        urgent = replace(check, id="pred_urgent", tier=Tier.BLOCKS)
+        shown.show([urgent, another, check], empty="")
+        assert shown.front.id == "pred_urgent"
+        shown.show([replace(check, id="pred_secret", tier=Tier.BROKEN), urgent, another, check], empty="")
+        assert shown.front.id == "pred_secret"
+        shown.show([urgent, another, check], empty="")
+        assert shown.front.id == "pred_urgent", "what is decided makes room"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])

@@ -11,7 +11,7 @@ import pytest
 from engine.execution.runners.toolchains import findings, readers
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
-from engine.execution.runners.toolchains.python import imports, module_of, related
+from engine.execution.runners.toolchains.python import exported, imports, module_of, related
 from engine.execution.runners.toolchains.shapes import Ended, Finding, inside, operand
 from engine.execution.runners.toolchains.table import TESTERS
 
@@ -49,6 +49,25 @@ def test_module_names(path: str, module: str) -> None:
 )
 def test_imports_are_seen(text: str, yes: bool) -> None:
     assert imports(text, "shop.cart") is yes
+
+
+def test_tests_that_reach_a_module_through_its_package_belong_to_it() -> None:
+    tests = {
+        "tests/test_echo.py": "from click import echo\n",
+        "tests/test_help.py": "import click\nclick.utils.shorten('x')\n",
+        "tests/test_other.py": "from click.core import Context\n",
+    }
+    path = "src/click/utils.py"
+    assert related([path], tests) == {path: ["tests/test_help.py"]}
+    assert related([path], tests, exported=[path]) == {path: ["tests/test_echo.py", "tests/test_help.py"]}
+
+
+def test_what_a_package_hands_on(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "click"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .utils import echo as echo\nfrom click.core import Context\n")
+    paths = ["src/click/utils.py", "src/click/core.py", "src/click/inner.py", "src/click/__init__.py"]
+    assert exported(tmp_path, paths) == {"src/click/utils.py", "src/click/core.py"}
 
 
 def test_related_tests() -> None:

@@ -145,9 +145,10 @@ def session(
     check: CheckResult | None = None,
     prompt: str = "Run the tests",
     summary: str = "",
+    **more: Any,
 ) -> SessionView:
+    details = {"id": "ses_1", "created_at": NOW - timedelta(hours=2)} | more
     return SessionView(
-        id="ses_1",
         prediction_id="pred_1",
         prompt=prompt,
         workspace="/w",
@@ -159,13 +160,13 @@ def session(
         mode="approved",
         sandbox="none",
         cwd="/w",
-        created_at=NOW - timedelta(hours=2),
         started_at=NOW - timedelta(hours=2),
         ended_at=ended_at,
         tokens=0,
         cost=0,
         summary=summary,
         check=check,
+        **details,
     )
 
 

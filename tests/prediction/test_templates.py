@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -11,18 +12,20 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.toolchains.projects import projects
 from engine.inspection import reader
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.kinds import KINDS
 from engine.prediction.templates import propose
 from engine.prediction.templates.branches import forecast_conflicts, rehearse_merge, report_branches
+from engine.prediction.templates.environments import prepare_environment
 from engine.prediction.templates.history import ROUTINE, day_begin, summarise_day, waiting_work
 from engine.prediction.templates.making import usable
 from engine.prediction.templates.quality import fix_lint, lint
 from engine.prediction.templates.usual import draft_changelog
-from engine.values import Proposal
+from engine.values import Proposal, SessionState
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, task
+from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, made_project, session, task, touch
 
 DAY = timedelta(days=1)
 EVENING = NOW.replace(hour=19)
@@ -278,17 +281,82 @@ def test_what_is_not_pushed_is_linted_once(world: World, repository: Repository)
 
 def test_findings_are_mended_once(world: World) -> None:
     assert fix_lint(*world.top()) == []
-    world.sessions = [session("lint", summary="ruff found nothing in 3 files")]
+    world.sessions = [session("lint", facts={"rules": {}})]
     assert fix_lint(*world.top()) == []
-    found = session("lint", summary="ruff: 4 findings in 2 files (F401 3, E501 1)")
+    found = session("lint", SessionState.FAILED, facts={"rules": {"F401": 3, "E501": 1}})
     world.sessions = [found]
     proposal = only(fix_lint(*world.top()))
     assert proposal.prompt == "Fix what ruff found where that is safe"
     assert proposal.reasoning.startswith("4 findings at 08:30")
-    later = session("fix_lint")
-    object.__setattr__(later, "created_at", NOW)
-    world.sessions = [later, found]
+    world.sessions = [session("fix_lint", created_at=NOW, project="api"), found]
+    assert only(fix_lint(*world.top())).fingerprint == proposal.fingerprint, "another project was tidied up"
+    world.sessions = [session("fix_lint", created_at=NOW), found]
     assert fix_lint(*world.top()) == []
+
+
+def test_what_a_lint_found_is_about_its_own_project(world: World) -> None:
+    world.others = [made_project(path="api")]
+    world.sessions = [
+        session("lint"),
+        session("lint", SessionState.FAILED, facts={"rules": {"F401": 1}}, project="api"),
+    ]
+    context = world.sense()
+    assert [len(fix_lint(context, part)) for part in context.parts] == [0, 1]
+
+
+def test_a_file_is_linted_again_once_it_was_written_after_the_last_lint(world: World, repository: Repository) -> None:
+    repository.write("cart.py", "3")
+    touch(repository.path / "cart.py", NOW - timedelta(hours=3))
+    first = only(lint(*world.top()))
+    world.sessions = [session("lint")]
+    assert lint(*world.top()) == [], "that is what it looked at"
+    touch(repository.path / "cart.py", NOW)
+    again = only(lint(*world.top()))
+    assert again.fingerprint != first.fingerprint
+    assert (again.parameters, again.subject) == (first.parameters, first.subject)
+
+
+def test_files_that_no_linter_reads_do_not_make_committed_ones_uncommitted(
+    world: World, repository: Repository
+) -> None:
+    branch(repository, "feature", NOW - DAY)
+    repository.git("checkout", "-q", "feature")
+    repository.write(".gitignore", "*.log")
+    proposal = only(lint(*world.top()))
+    assert proposal.reasoning == "1 source file changed and not pushed yet; only new findings are told."
+    assert proposal.evidence_at == NOW - DAY
+
+
+def test_how_old_a_change_is_other_projects_do_not_tell(world: World, repository: Repository) -> None:
+    world.others = [made_project(path="api")]
+    for name, age in (("cart.py", 1), ("api/stock.py", 5)):
+        touch(repository.write(name, "3"), NOW - age * timedelta(hours=1))
+    assert only(lint(*world.top())).evidence_at == NOW - timedelta(hours=1)
+
+
+# -- packages -------------------------------------------------------------------------------------------------------
+
+
+def test_a_package_that_one_project_lacks_is_not_told_of_another(world: World, repository: Repository) -> None:
+    lock = '[[package]]\nname = "api"\nversion = "1"\n'
+    for path in ("", "api/"):
+        repository.write(f"{path}pyproject.toml", '[project]\nname = "api"\nversion = "1"\n')
+        repository.write(f"{path}uv.lock", lock)
+        repository.write(f"{path}tests/test_it.py", "def test_it():\n    pass\n")
+    repository.commit("two projects")
+    world.project, *world.others = projects(world.path)
+    tried = session(state=SessionState.CANNOT_RUN, error="pytest is not installed (no environment)")
+    for project in ("", "api"):
+        world.sessions = [replace(tried, project=project)]
+        context = world.sense()
+        told = [proposal for part in context.parts for proposal in prepare_environment(context, part)]
+        assert [one.parameters.get("project", "") for one in told if "could not run" in one.reasoning] == [project]
+    installed = session("prepare_environment", project="api")
+    world.sessions = [installed, replace(tried, project="api")]
+    context = world.sense()
+    assert not any(
+        "could not run" in one.reasoning for part in context.parts for one in prepare_environment(context, part)
+    )
 
 
 # -- every proposal -------------------------------------------------------------------------------------------------
@@ -326,7 +394,7 @@ def busy(world: World, repository: Repository) -> list[Proposal]:
     repository.git("checkout", "-q", "feature/x")
     repository.write("cart.py", "4")
     world.tasks = [task("cart rounding", 8 * DAY, channel="garden")]
-    world.sessions = [session("lint", summary="ruff: 1 finding in 1 file")]
+    world.sessions = [session("lint", state=SessionState.FAILED, facts={"rules": {"F401": 1}})]
     return propose(world.sense())
 
 

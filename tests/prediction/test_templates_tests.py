@@ -324,6 +324,8 @@ def test_not_asked_while_the_tests_lack_what_they_need(world: World, repository:
     repository.write("cart.py", "3")
     world.sessions = [session(state=SessionState.CANNOT_RUN)]
     assert check_clean_head(*world.top()) == []
+    world.sessions = [session(state=SessionState.CANNOT_RUN, project="api")]
+    assert check_clean_head(*world.top()), "another project lacks something"
     world.sessions = [session(), session(state=SessionState.CANNOT_RUN)]  # it is there since
     assert check_clean_head(*world.top())
 

@@ -60,3 +60,17 @@ def test_the_other_one_too(both: Situation) -> None:
 
 def test_where_nothing_changed_one_upkeep_card_stands_for_both(both: Situation) -> None:
     assert both.kinds() == ["first_run"]
+
+
+def test_what_was_found_in_one_project_is_mended_in_that_one(both: Situation) -> None:
+    both.commit("Tools", {"packages/tools/pyproject.toml": API["packages/api/pyproject.toml"]}, days_ago=0.5)
+    for name in ("packages/api/stock.py", "packages/tools/tool.py"):
+        both.write(name, "import os\n\n\ndef left(have, sold):\n    return have - sold\n", days_ago=0.01)
+
+    card = next(one for one in both.cards() if one.kind == "lint")
+    assert both.approve(card).state is SessionState.FAILED
+    project = card.assignment.parameters["project"]
+    fixes = [one for one in both.cards() if one.kind == "fix_lint"]
+    assert [one.assignment.parameters["project"] for one in fixes] == [project]
+    assert both.approve(fixes[0]).change_set_id
+    assert "fix_lint" not in both.kinds()

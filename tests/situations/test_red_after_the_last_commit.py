@@ -18,6 +18,7 @@ def test_the_last_commit_broke_a_test(monday: Situation) -> None:
     assert (first.kind, first.tier) == ("bisect", Tier.BROKEN)
     assert first.assignment.prompt == "Confirm that “Faster cart” broke `test_total`"
     assert first.reasoning.startswith("It passed one commit before")
+    assert "still_red" not in monday.kinds(), "it would say less of the same test"
 
     done = monday.approve(first)
     assert done.summary.startswith(f"{culprit[:10]} “Faster cart”")
@@ -36,6 +37,7 @@ def test_the_commit_that_broke_it_is_taken_back(monday: Situation) -> None:
     first = monday.first()
     assert (first.kind, first.tier) == ("rehearse_revert", Tier.BROKEN)
     assert first.assignment.prompt == "Revert “Faster cart” in a worktree and run `test_total` and the whole suite"
+    assert not {"bisect", "still_red"} & set(monday.kinds())
     done = monday.approve(first)
     assert "reverts cleanly and `tests/test_cart.py::test_total` passes then" in done.summary
     assert "+    return max(prices)" in monday.transcript(done)

@@ -17,6 +17,7 @@ def test_the_failed_tests_again(monday: Situation) -> None:
     first = monday.first()
     assert (first.kind, first.tier) == ("rerun_failing", Tier.BLOCKS)
     assert first.assignment.prompt == "Run `test_total` again"
+    assert "run_tests" not in monday.kinds(), "these are the same files"
     done = monday.approve(first)
     assert done.check is not None
     assert done.check.green

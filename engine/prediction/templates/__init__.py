@@ -91,7 +91,16 @@ DURING_OPERATION: Final = frozenset(
     )
 )
 """Kinds that hold also while a merge, rebase or the like is unfinished. The files are neither side's then, and HEAD may
-be anywhere: whatever else is seen of them is no ground for a card. What a heartbeat ordered stays, too."""
+be anywhere: whatever else is seen of them is no ground for a card. What a heartbeat ordered stays, too, and what was
+found about the operation itself."""
+
+
+SAYS_MORE: Final = {
+    "still_red": ("undo_landing", "rehearse_revert", "bisect"),
+    "bisect": ("undo_landing",),
+    "run_tests": ("rerun_failing",),
+}
+"""Kinds that are not offered of a project beside one that says more of the same tests or files."""
 
 
 def propose(context: WorkspaceContext) -> list[Proposal]:
@@ -99,7 +108,14 @@ def propose(context: WorkspaceContext) -> list[Proposal]:
     if context.git is None:
         return []
     found = [proposal for template in TEMPLATES for proposal in template(context)]
-    found += [proposal for part in context.parts for template in PART_TEMPLATES for proposal in template(context, part)]
+    for part in context.parts:
+        of_part = [proposal for template in PART_TEMPLATES for proposal in template(context, part)]
+        kinds = {one.kind for one in of_part}
+        found += [one for one in of_part if kinds.isdisjoint(SAYS_MORE.get(one.kind, ()))]
     if not context.git.operation:
         return found
-    return [one for one in found if one.kind in DURING_OPERATION or is_heartbeat(one.kind)]
+    return [
+        one
+        for one in found
+        if one.kind in DURING_OPERATION or is_heartbeat(one.kind) or one.facts.get("after") == "unfinished_operation"
+    ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.execution.runners.toolchains.installing import Installation, installations, lock_updates
 from engine.execution.runners.toolchains.looking import Packages
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.templates.making import ALWAYS, offer, usable
+from engine.prediction.templates.making import ALWAYS, ended, offer, usable
 from engine.prediction.words import plain
 from engine.values import Proposal, SessionState, SessionView, Tier
 
@@ -54,15 +54,12 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> list[Proposal]
 
 def _lacked(context: WorkspaceContext, part: Part) -> SessionView | None:
     """The newest session that tried its tests, when these lacked a package and nothing was installed since."""
-    others = [one.project.path for one in context.parts if one.project.path and one is not part]
-    for session in context.sessions:
-        if not session.state.over:
-            continue
-        if session.flow == "prepare_environment" and session.state is SessionState.SUCCEEDED:
-            return None
-        if session.flow in _TESTING and not any(path in session.prompt for path in others):
+    for session in ended(context, part.project.path, "prepare_environment", *_TESTING):
+        if session.flow in _TESTING:
             lacked = session.state is SessionState.CANNOT_RUN and "is not installed" in session.error
             return session if lacked else None
+        if session.state is SessionState.SUCCEEDED:
+            return None
     return None
 
 

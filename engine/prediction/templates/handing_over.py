@@ -2,78 +2,77 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from engine.execution.runners.flows.uncovered_lines import spans
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import HANDED_OVER
-from engine.prediction.templates.making import offer, usable
+from engine.prediction.templates.making import offer, usable_names
+from engine.prediction.templates.quality import last_lint
 from engine.prediction.words import plain
 from engine.values import Proposal, SessionState, SessionView, Tier
 
-_CONFLICTS: Final = re.compile(r"Merging (?P<what>\S+ into \S+) conflicts in \d+ files?: (?P<where>.+)")
-_UNCOVERED: Final = re.compile(r"(?P<where>.+?): (?:no test|none of their tests) runs ")
-_NOTHING_FIXED: Final = re.compile(r"Nothing to fix")
-_FINDINGS: Final = re.compile(r"(?P<where>\S+: \d+ findings?) in ")
+MOST_NAMED: Final = 10
+
+
+def _named(names: Iterable[str]) -> str:
+    """Names of files, tests or branches, marked as names, so that one which reads like an order is none; "" without."""
+    fit = [name for name in usable_names(names) if "`" not in name]
+    return ", ".join(f"`{plain(name, 120)}`" for name in fit[:MOST_NAMED])
 
 
 def _conflicts(context: WorkspaceContext, session: SessionView) -> str:
-    found = _CONFLICTS.match(session.summary)
-    return (
-        f"Merge {found['what']} and resolve the conflicts in {found['where']}; keep what both sides meant"
-        if found
-        else ""
-    )
+    git = context.git
+    branches = {branch.tip: branch.name for branch in git.branches} | {git.head: git.branch} if git else {}
+    sides = [_named([branches.get(session.facts.get(side, ""), "")]) for side in ("source", "target")]
+    files = _named(session.facts.get("conflicts", ()))
+    if not files or not all(sides):
+        return ""
+    return f"Merge {' into '.join(sides)} and resolve the conflicts in {files}; keep what both sides meant"
 
 
 def _unfinished(context: WorkspaceContext, session: SessionView) -> str:
-    git = context.git
-    files = [plain(file.path, 80) for file in git.files if file.conflicted and usable(file.path)] if git else []
-    return f"Resolve the conflicts in {', '.join(files[:10])}; keep what both sides meant" if files else ""
+    files = _named(file.path for file in context.git.files if file.conflicted) if context.git else ""
+    return f"Resolve the conflicts in {files}; keep what both sides meant" if files else ""
 
 
 def _lint(context: WorkspaceContext, session: SessionView) -> str:
-    lint = next((one for one in context.sessions if one.flow == "lint" and one.state is SessionState.SUCCEEDED), None)
-    found = _FINDINGS.match(lint.summary) if lint is not None and _NOTHING_FIXED.match(session.summary) else None
-    return (
-        f"Mend what the linter found and cannot fix itself ({found['where']}), changing no behaviour" if found else ""
-    )
+    """Of a lint whose linter can mend nothing itself, and of a tidying up that mended nothing."""
+    last = last_lint(context, session.project)
+    if last is None or session.facts.get("changed") or session.facts.get("next") == "fix_lint":
+        return ""
+    files = _named(one["path"] for one in last.facts.get("findings", ()))
+    return f"Mend what the linter found and cannot fix itself in {files}, changing no behaviour" if files else ""
 
 
 def _uncovered(context: WorkspaceContext, session: SessionView) -> str:
-    found = _UNCOVERED.match(session.summary)
-    return f"Write the tests that are missing for the changed lines {found['where']}" if found else ""
+    found = session.facts.get("uncovered", {})
+    files = [f"{name} {spans(found[path])}" for path in sorted(found) if (name := _named([path]))]
+    return f"Write tests for the changed lines that none runs: {', '.join(files[:5])}" if files else ""
 
 
 def _red(context: WorkspaceContext, session: SessionView) -> str:
     last = context.runs[0] if context.runs else None
-    if last is None or last.session_id != session.id:
-        return ""
-    tests = [test for test in last.check.failing if usable(test)][:5]
-    return (
-        f"Make {' and '.join(f'`{plain(test, 120)}`' for test in tests)} pass, by the cause and not by the test"
-        if tests
-        else ""
-    )
+    tests = _named(last.check.failing[:5]) if last is not None and last.session_id == session.id else ""
+    return f"Make {tests} pass, by the cause and not by the test" if tests else ""
 
 
-Words = Callable[[WorkspaceContext, SessionView], str]
-
-AFTER_FLOW: Final[Mapping[str, tuple[Tier, Words]]] = MappingProxyType(
+AFTER_FLOW: Final[Mapping[str, tuple[Tier, Callable[[WorkspaceContext, SessionView], str]]]] = MappingProxyType(
     {
         "rehearse_merge": (Tier.BLOCKS, _conflicts),
         "unfinished_operation": (Tier.BLOCKS, _unfinished),
         "narrow_failures": (Tier.BLOCKS, _red),
         "bisect": (Tier.BLOCKS, _red),
+        "lint": (Tier.CHECK, _lint),
         "fix_lint": (Tier.CHECK, _lint),
         "uncovered_lines": (Tier.CHECK, _uncovered),
     }
 )
 """By the flow that found something: the tier, and the assignment in prose, "" where there is nothing to hand over. Only
-names go into it, no text that a test or a file printed: an agent would take that for orders."""
+names go into it, no text that a commit, a test or a file says: an agent would take that for orders."""
 
 
 def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
@@ -97,8 +96,8 @@ def let_agent_fix(context: WorkspaceContext) -> list[Proposal]:
         HANDED_OVER,
         prompt,
         f"{who} can do what no flow can: {plain(session.summary, 120)}.",
-        subject=f"{session.flow}: {session.id}",
-        facts={"session": session.id},
+        subject=" ".join([session.flow or "", *prompt.split("`")[1::2]]),
+        facts={"session": session.id, "after": session.flow},
         parameters={},
         evidence_at=session.ended_at,
         tier=tier,

@@ -12,7 +12,7 @@ from engine.inspection.status import is_byproduct
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.making import branch_of, offer, oldest
 from engine.prediction.templates.risks import against
-from engine.prediction.templates.tests import BLAMED
+from engine.prediction.templates.tests import culprit
 from engine.prediction.words import count, listing, moment, plain
 from engine.values import PartOfDay, Proposal
 from engine.values.text import mark
@@ -113,9 +113,9 @@ def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
     unpushed = [commit.id for commit in git.recent[:number]]
     told = []
     for session in context.sessions:
-        found = BLAMED.match(session.summary) if session.flow == "bisect" else None
-        if found and any(sha.startswith(found[1]) for sha in unpushed):
-            told.append(f"{found[1]} broke a test: {plain(session.prompt, 80)}")
+        found, _ = culprit(session)
+        if found and any(sha.startswith(found) for sha in unpushed):
+            told.append(f"{found} broke a test: {plain(session.prompt, 80)}")
     red = next((run for run in context.runs if run.head == git.head and run.clean), None)
     if red is not None and red.check.failed + red.check.errors:
         told.append(f"the tests of HEAD are red: {result_words(red.check)} at {moment(red.ran_at, context.local)}")

@@ -14,7 +14,7 @@ from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import kind_of
 from engine.prediction.words import plain
-from engine.values import Proposal, Tier, sanitise
+from engine.values import Proposal, SessionView, Tier, sanitise
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 """When something arose that was never otherwise: as old as can be, so that anything newer stands before it."""
@@ -78,6 +78,11 @@ def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str
     held = Counter(part for path in paths for part in range(len(context.parts)) if context.parts[part].holds(path))
     tested = [part for part, _ in held.most_common() if context.parts[part].tool is not None]
     return context.parts[tested[0]].parameters if tested else {}
+
+
+def ended(context: WorkspaceContext, project: str, *flows: str) -> list[SessionView]:
+    """The sessions of these flows in a project that are over, the newest first."""
+    return [one for one in context.sessions if one.flow in flows and one.state.over and one.project == project]
 
 
 def branch_of(git: GitState) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from statistics import median
@@ -12,14 +11,12 @@ from engine.execution.runners.toolchains.bound import Toolchain
 from engine.inspection.state import GitState
 from engine.memory.validation_runs import PastRun
 from engine.prediction.context import Part, WorkspaceContext, result_words
-from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, offer, oldest, usable, usable_names
+from engine.prediction.templates.making import ALWAYS, MOST_PATHS, branch_of, ended, offer, oldest, usable, usable_names
 from engine.prediction.words import count, listing, moment, plain
-from engine.values import Proposal, SessionState
+from engine.values import Proposal, SessionState, SessionView
 
 TIMES = 20
 QUARANTINE = timedelta(days=14)
-BLAMED = re.compile(r"([0-9a-f]{10}) “(.*)” by ")
-"""The commit in the summary of a bisect that found one, and its subject."""
 RECENT_LANDING = timedelta(days=7)
 FLIPPED = 5  # so many unreliable tests are hunted at once
 
@@ -259,34 +256,40 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> list[Proposal]:
     git = context.git
     if git is None or not git.head or git.operation:
         return []
-    for session in context.sessions:
+    for session in ended(context, part.project.path, "rehearse_revert", "bisect"):
         if session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED:
             return []  # a newer one than any bisect below
-        found = BLAMED.match(session.summary) if session.flow == "bisect" else None
         run = next((run for run in part.runs if run.session_id == session.id), None)
-        if found is None or run is None:
+        sha, of = culprit(session)
+        if not sha or run is None:
             continue
         newer = part.runs[: part.runs.index(run)]
         tests = [test for test in run.check.failing if usable(test)]
         mended = any(verdict_on(other, test) for other in newer for test in tests)
-        reverted = any(one.subject == f'Revert "{found[2]}"' for one in git.recent if one.at >= run.ran_at)
+        reverted = any(one.subject == f'Revert "{of}"' for one in git.recent if one.at >= run.ran_at)
         if not tests or mended or reverted or run.head not in {git.head, *context.ancestors}:
             return []
-        name, subject = short_test(tests[0]), plain(found[2], 50)
+        name, subject = short_test(tests[0]), plain(of, 50)
         return [
             offer(
                 context,
                 "rehearse_revert",
                 f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
-                f"{found[1]} broke `{name}`, and nothing mended it since. You land the revert or throw it away.",
+                f"{sha} broke `{name}`, and nothing mended it since. You land the revert or throw it away.",
                 subject=part.about(tests[0]),
-                facts={"commit": found[1], "test": tests[0], **part.parameters},
-                parameters={"commit": found[1], "test": tests[0], **part.parameters},
+                facts={"commit": sha, "test": tests[0], **part.parameters},
+                parameters={"commit": sha, "test": tests[0], **part.parameters},
                 evidence_at=run.ran_at,
                 about=f"{name} {subject}",
             )
         ]
     return []
+
+
+def culprit(session: SessionView) -> tuple[str, str]:
+    """The commit that a bisect found and its subject, "" when it is no bisect or found none."""
+    found = session.facts if session.flow == "bisect" else {}
+    return str(found.get("culprit", ""))[:10], str(found.get("subject", ""))
 
 
 def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
@@ -297,7 +300,7 @@ def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
     tests = [test for test in last.check.failing if usable(test)][:MOST_PATHS]
     if not tests or not part.tool.exact or not last.check.counted:
         return []
-    narrowed = (one for one in context.sessions if one.flow == "narrow_failures" and one.state.over)
+    narrowed = ended(context, part.project.path, "narrow_failures")
     if any(one.id == last.session_id or one.created_at > last.ran_at for one in narrowed):
         return []
     which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
@@ -391,10 +394,6 @@ def bare(test: str) -> str:
     return test.partition("[")[0]
 
 
-_FLAKY = re.compile(r"^\d+ flaky: (.*?)(?:; |$)")
-_TALLY = re.compile(r"(?:^|, | and )(\S+\.py::.+?) \((\d+) of (\d+)\)")
-
-
 def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
     """The tests of a project that are in quarantine, as its tool names them, and until when."""
     found = [(part.project.within(one.test), one.until) for one in context.looks.quarantined if part.holds(one.test)]
@@ -405,18 +404,23 @@ def quarantine(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """A hunt found tests unreliable: skip them for two weeks, and say so again when these are over."""
     if part.tool is None:
         return []
-    hunts = (one for one in context.sessions if one.flow == "hunt_flakes" and one.state is SessionState.SUCCEEDED)
-    last = next(hunts, None)
-    told = _FLAKY.match(last.summary) if last is not None else None
+    hunts = ended(context, part.project.path, "hunt_flakes")
+    last = next((one for one in hunts if one.state is SessionState.SUCCEEDED), None)
     today = context.local.date()
     resting = {test for test, until in _quarantined(context, part) if until > today}
-    found = _TALLY.findall(told[1]) if told else []
-    tests_here = {test for run in part.runs for test in (*run.check.failing, *dict(run.check.durations))}
-    found = [one for one in found if usable(one[0]) and one[0] in tests_here and bare(one[0]) not in resting]
+    told = last.facts.get("tests", ()) if last is not None else ()
+    found = [
+        one
+        for one in told
+        if one["verdict"] == "flaky"
+        and ".py::" in one["test"]
+        and usable(one["test"])
+        and bare(one["test"]) not in resting
+    ]
     if last is None or not found:
         return []
-    until, tests = today + QUARANTINE, [test for test, _, _ in found]
-    _, failed, times = found[0]
+    until, tests = today + QUARANTINE, [one["test"] for one in found[:FLIPPED]]
+    failed, times = found[0]["failed"], found[0]["runs"]
     names = listing((short_test(test) for test in tests), 2, 40)
     return [
         offer(
@@ -486,19 +490,15 @@ def seconds_of(run: PastRun, test: str) -> float | None:
     return times.get(test)
 
 
-def _could_not_run(context: WorkspaceContext) -> bool:
-    """Whether the tests lacked something when they were tried last: until that is there, they lack it anywhere."""
-    tested = (one for one in context.sessions if one.flow in ("run_tests", "check_clean_head") and one.state.over)
-    last = next(tested, None)
-    return last is not None and last.state is SessionState.CANNOT_RUN
-
-
 def check_clean_head(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """There are uncommitted files beside own commits, and nobody knows whether HEAD passes without them."""
     git = context.git
     if git is None or not git.head or git.clean or git.operation or part.tool is None or part.project.lacks:
         return []
-    if _could_not_run(context) or any(run.head == git.head and run.clean and run.full for run in part.runs):
+    tried = ended(context, part.project.path, "run_tests", "check_clean_head")[:1]
+    if any(one.state is SessionState.CANNOT_RUN for one in tried):
+        return []  # until what they lack is there, they lack it at HEAD, too
+    if any(run.head == git.head and run.clean and run.full for run in part.runs):
         return []
     files = usable_names(file.path for file in git.files if part.holds(file.path))
     if not files:

@@ -214,11 +214,12 @@ CREATE TABLE predictions (
 	outcome VARCHAR, 
 	closed_at VARCHAR(32), 
 	undo_requested_at VARCHAR(32), 
-	note VARCHAR NOT NULL, served VARCHAR DEFAULT '' NOT NULL, seen BLOB DEFAULT (x'') NOT NULL, subject VARCHAR DEFAULT '' NOT NULL, discarded_at VARCHAR(32), tier INTEGER DEFAULT 3 NOT NULL CONSTRAINT tier_range CHECK (tier BETWEEN 1 AND 4), 
+	note VARCHAR NOT NULL, served VARCHAR DEFAULT '' NOT NULL, seen BLOB DEFAULT (x'') NOT NULL, subject VARCHAR DEFAULT '' NOT NULL, discarded_at VARCHAR(32), tier INTEGER DEFAULT 3 NOT NULL, 
 	PRIMARY KEY (id), 
 	CONSTRAINT decided_by_known CHECK (decided_by IS NULL OR decided_by IN ('operator', 'autonomy', 'api')), 
 	CONSTRAINT outcome_known CHECK (outcome IS NULL OR outcome IN ('succeeded', 'failed', 'cannot_run', 'cancelled', 'blocked', 'withdrawn')), 
 	CONSTRAINT source_known CHECK (source IN ('template', 'twin-model', 'predictor-hook', 'embedded-twin', 'operator', 'follow-up')), 
+	CONSTRAINT tier_range CHECK (tier BETWEEN 1 AND 4), 
 	CONSTRAINT status_known CHECK (status IN ('pending', 'confirmed', 'rejected', 'expired', 'executed')), 
 	CONSTRAINT trigger_type_known CHECK (trigger_type IS NULL OR trigger_type IN ('manual', 'autonomous', 'cron', 'follow-up', 'heartbeat', 'retry')), 
 	CONSTRAINT confidence_range CHECK (confidence >= 0 AND confidence <= 1), 
@@ -558,8 +559,8 @@ CREATE TABLE "dpo_pairs" (
 	CONSTRAINT ck_dpo_pairs_weight CHECK (weight > 0 AND weight <= 1)
 );
 CREATE INDEX ix_dpo_pairs_chosen ON dpo_pairs (chosen_prediction_id);
-CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
 CREATE INDEX idx_dpo_exported ON dpo_pairs (exported_at) WHERE exported_at IS NULL;
+CREATE INDEX ix_dpo_pairs_rejected ON dpo_pairs (rejected_prediction_id);
 CREATE TABLE training_runs (
 	id VARCHAR NOT NULL, 
 	state VARCHAR NOT NULL, 

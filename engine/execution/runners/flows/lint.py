@@ -234,7 +234,7 @@ class Lint:
                 for one in findings[:SHOWN_FINDINGS]
             ],
             "known": known,
-            **({"next": "fix_lint"} if mends else {}),
+            **({"next": "fix_lint" if mends else "let_agent_fix"} if findings else {}),
         }
         return FlowResult(summary, sound=not findings, facts=facts)
 

@@ -7,7 +7,16 @@ from typing import ClassVar
 from pydantic import BaseModel, Field
 
 from engine.execution.runners.flow import FlowResult, Job, Place
-from engine.execution.runners.flows.common import Parameters, Revision, clean, count, home_git, listed, tidy
+from engine.execution.runners.flows.common import (
+    IDENTITY,
+    Parameters,
+    Revision,
+    clean,
+    count,
+    home_git,
+    listed,
+    tidy,
+)
 from engine.inspection.operation import conflicted
 from engine.inspection.stashes import Stash, read_stashes
 
@@ -57,20 +66,33 @@ class LookAtStash:
         if len(stash.files) > TOLD:
             job.say(f"  and {len(stash.files) - TOLD} more")
         tidy(job, head)
-        done = job.git.run("stash", "apply", "--quiet", stash.commit, allowed=(0, 1, 128))
-        conflicts = list(conflicted(job.git))
-        # New files that HEAD has by now keep git from applying the rest; what they say is compared by git itself.
+        # As a commit on what it was made on: `git stash apply` itself would look into nested repositories.
+        job.git.run(*IDENTITY, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit, allowed=(0, 1))
+        conflicts, (there, added) = list(conflicted(job.git)), self._untracked(job, stash, head)
         if conflicts:
             state = f"conflicts in {listed(conflicts, 3)}"
-        elif done.returncode:
-            said = clean(done.stderr.decode(errors="replace"))
-            state = "does not apply: " + (
-                "files that it would add are there already" if "already exists" in said else said[-200:]
+        elif there:
+            state = (
+                f"does not apply: {listed(there, 3)}, which it would add, {'is' if len(there) == 1 else 'are'} there"
             )
-        elif not job.git.text("status", "--porcelain", "--untracked-files=all"):
+        elif not added and not job.git.text("status", "--porcelain"):
             state = "in HEAD already"
         else:
             state = "still applies"
         job.say(f"  {state}")
         job.say(f"  To apply: `git stash apply {stash.name}`; to drop: `git stash drop {stash.name}`")
         return state
+
+    def _untracked(self, job: Job, stash: Stash, head: str) -> tuple[list[str], list[str]]:
+        """Of the untracked files in a stash: those that HEAD has with other contents, and those that it lacks."""
+        if job.git.run("rev-parse", "--verify", "--quiet", f"{stash.commit}^3", allowed=(0, 1)).returncode:
+            return [], []
+        there, added = [], []
+        for entry in filter(None, job.git.text("ls-tree", "-r", "-z", f"{stash.commit}^3").split("\0")):
+            about, _, path = entry.partition("\t")
+            now = job.git.run("rev-parse", "--verify", "--quiet", f"{head}:{path}", allowed=(0, 1)).stdout.decode()
+            if not now:
+                added.append(path)
+            elif now.strip() != about.split()[2]:
+                there.append(path)
+        return there, added

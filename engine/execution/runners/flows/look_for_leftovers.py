@@ -164,16 +164,16 @@ class RemoveLeftovers:
         return taken
 
     def _tested(self, job: Job, paths: list[str]) -> CheckResult | None:
-        """What the tests of the changed files say; None where they have none or nothing runs them."""
+        """What the tests of the changed files say; None where nothing runs them."""
         found = projects(job.folder, job.workspace, git=job.git)
         plan: list[tuple[Toolchain, list[str]]] = []
         for project in found:
             mine = [path for path in paths if project_of(found, path) is project]
             inside = [short for path in mine if (short := project.within(path)) is not None]
             for tool in project.tools:
-                named = tool.tests_for([path for path in inside if tool.takes(path)])
-                if tests := sorted({test for each in named.values() for test in each}):
-                    plan.append((tool, tests))
+                if taken := [path for path in inside if tool.takes(path)]:
+                    named = tool.tests_for(taken)  # none are known: the whole suite
+                    plan.append((tool, sorted({test for each in named.values() for test in each})))
         if not plan:
             return None
         try:

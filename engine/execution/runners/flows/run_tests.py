@@ -63,7 +63,7 @@ class RunTests:
         done = run_plan(job, plan)
         check = combined([check for _, check in done])
         full = all(not tests for _, tests in plan)
-        scope = " (the whole suite)" if full and paths else ""
+        scope = (" (the whole suite)" if full else " (only the tests of this change)") if paths else ""
         return FlowResult(
             summary=sentence(f"{in_words(check)}{in_project(job.parameters.project)}{scope}"),
             check=check,

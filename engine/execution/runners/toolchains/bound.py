@@ -123,7 +123,7 @@ class Toolchain:
         """For each changed file (relative to `folder`) its tests, as `test_command` takes them; [] when none are
         known."""
         if self.row.tests == python.TEST_FILES and self.row.read is readers.junit:
-            return python.related(paths, python.test_texts(self.folder))
+            return python.related(paths, python.test_texts(self.folder), python.exported(self.folder, paths))
         if self.row.kind == "go":
             return {path: _package_of(self.folder, path) for path in paths}
         if self.row.name in ("rspec", "mix"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -78,11 +78,12 @@ def imports(text: str, module: str) -> bool:
     return any(re.search(rf"\b{re.escape(name)}\b", match.group(1)) for match in taken.finditer(text))
 
 
-def related(paths: Sequence[str], tests: dict[str, str]) -> dict[str, list[str]]:
+def related(paths: Sequence[str], tests: dict[str, str], exported: Collection[str] = ()) -> dict[str, list[str]]:
     """For each changed path the test files that belong to it; `tests` maps test files to their source text.
 
-    A test file belongs to itself; `x.py` has `test_x.py`, `x_test.py`, and whatever imports its module; of several
-    files of the same name the mirrored one wins; a `conftest.py` has all tests of its folder.
+    A test file belongs to itself; `x.py` has `test_x.py`, `x_test.py`, and whatever imports its module or names it in
+    full; of several files of the same name the mirrored one wins; a `conftest.py` has all tests of its folder. Of
+    `exported` paths the package hands names on: whatever imports the package may use them.
     """
     found: dict[str, list[str]] = {}
     for path in paths:
@@ -97,10 +98,39 @@ def related(paths: Sequence[str], tests: dict[str, str]) -> dict[str, list[str]]
             stem = stem.strip("_") or stem
             named = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
             module = module_of(path)
-            importing = [test for test, text in tests.items() if module and imports(text, module)]
+            package = module.rpartition(".")[0] if path in exported else ""
+            named_in_full = re.compile(rf"(?<![\w.]){re.escape(module)}\.\w") if "." in module else None
+            importing = [
+                test
+                for test, text in tests.items()
+                if module
+                and (
+                    imports(text, module)
+                    or (package and (imports(text, package) or _from(text, package)))
+                    or (named_in_full is not None and named_in_full.search(text))
+                )
+            ]
             found[path] = sorted({*_mirrored(named, pure), *importing})
         else:
             found[path] = []
+    return found
+
+
+def _from(text: str, package: str) -> bool:
+    """Whether names are taken from the package itself."""
+    return re.search(rf"^\s*from\s+{re.escape(package)}\s+import\b", text, re.M) is not None
+
+
+def exported(folder: Path, paths: Sequence[str]) -> set[str]:
+    """Those of `paths` whose package hands on names of theirs: its `__init__.py` imports from them."""
+    found = set()
+    for path in paths:
+        pure = PurePosixPath(path)
+        if pure.suffix == ".py" and pure.stem != "__init__":
+            text = read(folder / pure.parent / "__init__.py", 200_000)
+            module = re.escape(module_of(path))
+            if re.search(rf"^\s*from\s+(?:\.{re.escape(pure.stem)}|{module})\s+import\b", text, re.M):
+                found.add(path)
     return found
 
 
