@@ -14,12 +14,12 @@ from pathlib import Path
 from engine.execution.runners.toolchains.bound import Toolchain
 from engine.execution.runners.toolchains.projects import Project
 from engine.execution.upkeep import Disk
+from engine.inspection.calendars import Meeting, nearest
 from engine.inspection.github import GitHubState
 from engine.inspection.locks import LockMismatch
 from engine.inspection.looks import NO_LOOKS, Looks
 from engine.inspection.state import FileState, GitState
 from engine.memory.validation_runs import PastRun
-from engine.prediction.collectors.calendar import Meeting, nearest
 from engine.prediction.collectors.conversations import Conversations, thread_words
 from engine.prediction.collectors.git import git_evidence
 from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite

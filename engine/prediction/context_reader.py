@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,10 +14,12 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.runners.flows.uncovered_lines import measures_coverage
 from engine.execution.runners.toolchains.projects import Project
+from engine.execution.runners.toolchains.projects_found import ProjectsFound
 from engine.execution.sessions import Sessions
 from engine.execution.upkeep import Disk
+from engine.inspection.calendars import CalendarReader
 from engine.inspection.github import GitHub
-from engine.inspection.locks import LockMismatch, LocksRead
+from engine.inspection.locks import LocksRead
 from engine.inspection.looks import NO_LOOKS
 from engine.inspection.reader import GitReader
 from engine.inspection.state import GitState, Touch
@@ -28,8 +27,7 @@ from engine.inspection.status import is_byproduct
 from engine.memory.threads import Threads
 from engine.memory.validation_runs import PastRun, ValidationRuns
 from engine.prediction.collectors import attempt
-from engine.prediction.collectors.calendar import Meeting, calendar_signal
-from engine.prediction.collectors.calendar_reader import CalendarReader
+from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.collectors.conversations import Conversations
 from engine.prediction.collectors.git import git_signal
 from engine.prediction.collectors.silence import OurWrite, last_sign_of_life, silence_of, silence_signal
@@ -37,77 +35,13 @@ from engine.prediction.collectors.tasks import tasks_signal
 from engine.prediction.collectors.time_of_day import time_signal
 from engine.prediction.context import Changed, Part, WorkspaceContext, changed_since, left_by
 from engine.tasks.board import TaskBoard
-from engine.values import ChangeSet, Refusal, SessionView, Signal, Task, Thread, sanitise
-
-log = logging.getLogger(__name__)
+from engine.values import ChangeSet, Refusal, Signal, sanitise
 
 Value = TypeVar("Value")
 
 RECENT_SESSIONS = 20
-TOOL_FRESH_SECONDS = 60.0
-"""A project's tools are looked for again after so long."""
-
-QUICK_SECONDS = 0.25
-"""A look for projects that took less than so long may be repeated while a cycle waits."""
-
 GREEN_HEADS = 8
 """So many older commits with a run are checked for being ancestors of HEAD."""
-
-
-class ProjectsFound:
-    """Remembers the projects of workspaces: to look for them means to read many files, and to start an interpreter.
-
-    What was found is given at once and, after a minute, looked for again in the background. Where something was lacking
-    and the look is quick, every question looks again, so that a tool just installed is seen.
-    """
-
-    def __init__(self, clock: Clock, find: Callable[[Path], tuple[Project, ...]]) -> None:
-        self._clock = clock
-        self._find = find
-        self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, float, tuple[Project, ...]]] = {}
-        self._looking: dict[str, threading.Thread] = {}
-
-    def of(self, workspace: str) -> tuple[Project, ...]:
-        """The projects of `workspace`, the top first. Raises what `find` raises when nothing is known yet."""
-        with self._lock:
-            if workspace not in self._known:
-                known = None
-            else:
-                asked_at, took, known = self._known[workspace]
-                lacking = not any(one.tools for one in known) or any(one.lacks for one in known)
-                if lacking and took < QUICK_SECONDS:
-                    known = None
-                elif self._clock.monotonic() - asked_at >= TOOL_FRESH_SECONDS and workspace not in self._looking:
-                    thread = threading.Thread(target=self._again, args=(workspace,), name="projects", daemon=True)
-                    self._looking[workspace] = thread
-                    thread.start()
-        return self._look(workspace) if known is None else known
-
-    def settle(self, timeout: float | None = None) -> None:
-        """Wait until every background look is over, each at most `timeout` seconds."""
-        with self._lock:
-            looking = list(self._looking.values())
-        for thread in looking:
-            thread.join(timeout)
-
-    def _look(self, workspace: str) -> tuple[Project, ...]:
-        began = time.perf_counter()
-        found = self._find(Path(workspace))
-        with self._lock:
-            self._known[workspace] = (self._clock.monotonic(), time.perf_counter() - began, found)
-        return found
-
-    def _again(self, workspace: str) -> None:
-        try:
-            self._look(workspace)
-        except Exception:  # forgotten, so that the next question asks itself and tells the error
-            log.exception("looking for the projects of %s failed", workspace)
-            with self._lock:
-                self._known.pop(workspace, None)
-        finally:
-            with self._lock:
-                del self._looking[workspace]
 
 
 class ContextReader:
@@ -171,10 +105,6 @@ class ContextReader:
         now, local = self._clock.now(), self._clock.local()
         threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
         failed: dict[str, str] = {}
-        no_runs: tuple[PastRun, ...] = ()
-        no_tasks: tuple[Task, ...] = ()
-        no_sessions: tuple[SessionView, ...] = ()
-        no_landings: tuple[ChangeSet, ...] = ()
 
         def fetch(name: str, ask: Callable[[], Value], otherwise: Value) -> Value:
             try:
@@ -185,36 +115,30 @@ class ContextReader:
                 failed[name] = sanitise(f"{type(error).__name__}: {error}")
             return otherwise
 
+        def every(name: str, ask: Callable[[], Iterable[Value]]) -> tuple[Value, ...]:
+            nothing: tuple[Value, ...] = ()
+            return fetch(name, lambda: tuple(ask()), nothing)
+
         git = fetch("git", lambda: self._git.read(folder), None)
         today = local.replace(hour=0, minute=0, second=0, microsecond=0)
         looks = NO_LOOKS if git is None else self._git.looks(folder, git, now, today)
-        no_projects: tuple[Project, ...] = ()
-        projects = fetch("tools", lambda: self._projects.of(workspace), no_projects)
-        runs = fetch("runs", lambda: tuple(self._runs.latest(workspace)), no_runs)
-        tasks = fetch("tasks", lambda: tuple(self._tasks.list(workspace=workspace)), no_tasks)
-        sessions = fetch(
-            "conversations",
-            lambda: tuple(self._sessions.list(workspace=workspace, limit=RECENT_SESSIONS)),
-            no_sessions,
-        )
+        projects = every("tools", lambda: self._projects.of(workspace))
+        runs = every("runs", lambda: self._runs.latest(workspace))
+        tasks = every("tasks", lambda: self._tasks.list(workspace=workspace))
+        sessions = every("conversations", lambda: self._sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
         talks = self._talks
-        no_threads: tuple[Thread, ...] = ()
-        threads = fetch("transcripts", lambda: tuple(talks.latest(workspace)) if talks else (), no_threads)
-        no_meetings: list[Meeting] | None = None
+        threads = every("transcripts", lambda: talks.latest(workspace)) if talks else ()
         calendars = self._settings.current.calendar.files
-        meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), no_meetings)
+        meetings = fetch("calendar", lambda: self._calendars.meetings(calendars, local), None)
         github = self._github.latest(workspace) if self._github and git and git.on_github else None
         disk = fetch("disk", lambda: self._disk(workspace), None)
-        landings = fetch("landings", lambda: tuple(self._landings(workspace)), no_landings)
-        no_locks: tuple[LockMismatch, ...] = ()
+        landings = every("landings", lambda: self._landings(workspace))
         packages = [one for project in projects for one in project.packages]
         locked, manifests = [one.folder for one in packages if one.lock], [one.manifest for one in packages]
-        locks = fetch("locks", lambda: self._locks.out_of_step(folder, locked, manifests), no_locks)
-        no_parts: tuple[Part, ...] = ()
+        locks = every("locks", lambda: self._locks.out_of_step(folder, locked, manifests))
         prose = fetch("agents", lambda: self._prose(workspace), "")
-        no_flows: tuple[str, ...] = ()
-        learned = fetch("learned flows", lambda: tuple(self._learned(workspace)), no_flows)
-        parts = fetch("runs", lambda: self._parts(folder, git, runs, projects), no_parts)
+        learned = every("learned flows", lambda: self._learned(workspace))
+        parts = every("runs", lambda: self._parts(folder, git, runs, projects))
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
         covered = fetch(
             "tool", lambda: _covered(folder, projects) if looks.own.lines else frozenset(), frozenset[str]()

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,8 @@ def look(folder: Path) -> None:
     """All that looks at what tools a project has."""
     for project in projects(folder):
         mending(project, folder / project.path)
-    GitReader().read(folder)
+    reader, now = GitReader(), datetime.now(UTC)
+    assert reader.looks(folder, reader.read(folder), now, now).unknown == {}
 
 
 @pytest.mark.parametrize("name", STAND_INS)

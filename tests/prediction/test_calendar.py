@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from engine.prediction.collectors.calendar import AHEAD, Meeting, calendar_signal, nearest
-from engine.prediction.collectors.calendar_reader import CalendarReader
+from engine.inspection.calendars import AHEAD, CalendarReader, Meeting, nearest
+from engine.prediction.collectors.calendar import calendar_signal
 from engine.prediction.templates.history import PREPARED_FROM, prepare_meeting
 from engine.values import Refusal
 from tests.conftest import Repository

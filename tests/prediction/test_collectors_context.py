@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.execution.runners.toolchains.projects import Project
+from engine.execution.runners.toolchains.projects_found import ProjectsFound
 from engine.inspection.state import FileState
 from engine.prediction.collectors import WEIGHTS
 from engine.prediction.collectors.silence import OurWrite
 from engine.prediction.context import Changed, changed_since
-from engine.prediction.context_reader import ProjectsFound
 from engine.prediction.templates import propose
 from engine.values import SessionState, Thread
 from tests.conftest import Repository
@@ -256,7 +256,7 @@ def test_what_was_deleted_has_no_tests_to_run_but_something_changed(world: World
     repository.git("rm", "-q", "b.py")
     dated_commit(repository, "three", {"c.py": "4"}, AFTER)
     tree = repository.git("rev-parse", f"{seen}^{{tree}}")
-    world.runs = [MadeRun(seen, tree=tree, failing=("test_c.py::test_a",))]
+    world.runs = [MadeRun(seen, tree=tree)]
     context = world.sense()
     changed = context.parts[0].changed
     assert [(file.path, file.gone) for file in changed] == [("b.py", True), ("c.py", False)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from engine.execution.runners.flows import FLOWS
-from engine.prediction.kinds import HANDED_OVER, KINDS, OWN, SUGGESTED, kind_of
+from engine.inspection.looks import Looks
+from engine.prediction.kinds import HANDED_OVER, KINDS, OWN, SEEN_BY, SUGGESTED, kind_of
 from engine.values import Tier
 
 PAGE = (Path(__file__).parents[2] / "docs" / "CARDS.md").read_text(encoding="utf-8")
@@ -38,3 +40,9 @@ def test_the_readme_names_every_flow() -> None:
 def test_a_name_that_is_none_of_the_table() -> None:
     assert kind_of("heartbeat-1a2b3c4d").tier is Tier.BLOCKS
     assert kind_of("sweep_the_floor").title == "sweep the floor"
+
+
+def test_each_look_names_the_kinds_that_it_tells_of() -> None:
+    """A failed look without its kinds would fail the cycle, or withdraw what nobody saw go."""
+    assert {field.name for field in fields(Looks)} - {"unknown"} == set(SEEN_BY)
+    assert {kind for kinds in SEEN_BY.values() for kind in kinds} <= set(KINDS)

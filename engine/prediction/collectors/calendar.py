@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from engine.inspection.calendars import AHEAD, Meeting, nearest
 from engine.prediction.collectors import signal
 from engine.prediction.words import plain, span
 from engine.values import Signal
-
-AHEAD = timedelta(hours=4)
-"""A meeting that begins now weighs all, one in four hours nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Meeting:
-    """One occurrence: `begins` in the operator's own zone; `before` when the same was held last, None if never."""
-
-    name: str
-    begins: datetime
-    before: datetime | None = None
-
-
-def nearest(meetings: Sequence[Meeting], now: datetime) -> Meeting | None:
-    """The next one that has not begun, within `AHEAD`."""
-    coming = [one for one in meetings if now <= one.begins < now + AHEAD]
-    return min(coming, key=lambda one: (one.begins, one.name), default=None)
 
 
 def calendar_signal(meetings: Sequence[Meeting] | None = None, now: datetime | None = None) -> Signal:

@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from engine.inspection.calendars import nearest
 from engine.inspection.state import Commit, GitState
 from engine.inspection.status import is_byproduct
-from engine.prediction.collectors.calendar import nearest
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.making import branch_of, offer, oldest
 from engine.prediction.templates.risks import against

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from engine.plain_files import read_plain
-from engine.prediction.collectors.calendar import AHEAD, Meeting
 from engine.values import Refusal, sanitise
+
+AHEAD = timedelta(hours=4)
+"""A meeting that begins now weighs all, one in four hours nothing."""
 
 BEHIND = timedelta(days=14)
 """So far back it is looked when the same meeting was held last."""
@@ -19,6 +22,21 @@ LARGEST = 20 * 1024 * 1024
 """Bytes of a calendar that are read."""
 
 UNNAMED = "a meeting"
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """One occurrence: `begins` in the operator's own zone; `before` when the same was held last, None if never."""
+
+    name: str
+    begins: datetime
+    before: datetime | None = None
+
+
+def nearest(meetings: Sequence[Meeting], now: datetime) -> Meeting | None:
+    """The next one that has not begun, within `AHEAD`."""
+    coming = [one for one in meetings if now <= one.begins < now + AHEAD]
+    return min(coming, key=lambda one: (one.begins, one.name), default=None)
 
 
 class CalendarReader:
