@@ -31,6 +31,7 @@ from engine.execution.worktrees import Worktree, Worktrees
 from engine.git import Git
 from engine.storage.database import Transaction
 from engine.values import UNDONE, ChangeState, CheckResult, Refusal, SessionView, sanitise
+from engine.values.work import KEPT_DURATIONS
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +48,6 @@ UNDO_NOTES = {
 
 NAMED_FILES = 50
 """So many of the files that a check wrote are named in its transcript."""
-
-KEPT_DURATIONS = 50
-"""So many of the slowest tests are kept with a result; a suite may have tens of thousands."""
 
 Write = Callable[[Transaction], str]
 """What goes into a session's last transaction; returns the id of its change set, "" for none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import CheckResult
+from engine.values.work import KEPT_DURATIONS
 
 
 class ValidationRun(Row, table=True):
@@ -134,3 +136,37 @@ def _past(row: ValidationRun) -> PastRun:
         durations=tuple((str(name), float(seconds)) for name, seconds in row.durations),
     )
     return PastRun(row.session_id, row.head, row.tree, row.clean, row.full, row.ran_at, check, row.project)
+
+
+def verdict_on(run: PastRun, test: str) -> bool | None:
+    """Whether `test` passed in `run`; None when the run does not say (it broke, or did not contain the test).
+
+    A failing test is on the list; one that passed must have been measured, or the whole suite have run.
+    """
+    if test in run.check.failing:
+        return False
+    if run.check.errors or run.check.passed == 0:
+        return None
+    if run.full or any(name == test for name, _ in run.check.durations):
+        return True
+    return None
+
+
+def flipped_tests(runs: Sequence[PastRun]) -> list[tuple[str, str]]:
+    """(test, tree) for tests that passed and failed on the very same files, those of the newest runs first."""
+    found: dict[str, str] = {}
+    for run in runs:
+        same = [other for other in runs if other.tree == run.tree and run.tree]
+        for test in run.check.failing:
+            if test not in found and any(verdict_on(other, test) for other in same):
+                found[test] = run.tree
+    return list(found.items())
+
+
+def seconds_of(run: PastRun, test: str) -> float | None:
+    """How long a test took in a run. Only the slowest 50 are kept: one that is not among those of a whole suite took
+    at most as long as the last of them. None when the run does not say."""
+    times = dict(run.check.durations)
+    if test not in times and run.full and len(times) >= KEPT_DURATIONS:
+        return min(times.values())
+    return times.get(test)

@@ -17,6 +17,7 @@ from engine.clock import Clock
 from engine.config import Autonomy, SettingsSource
 from engine.events import MuteLifted
 from engine.execution.launcher import Launcher
+from engine.execution.runners.flow_names import named_flow
 from engine.feedback.decisions import Decisions
 from engine.feedback.query import Seen
 from engine.prediction import limits
@@ -32,7 +33,6 @@ from engine.prediction.cards_store import (
     last_triggered,
 )
 from engine.prediction.dismissals import Dismissals
-from engine.prediction.flow_names import named_flow
 from engine.prediction.intake import Intake
 from engine.prediction.kinds import SUGGESTED, kind_title
 from engine.prediction.limits import ActiveTime

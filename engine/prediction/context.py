@@ -24,8 +24,8 @@ from engine.prediction.collectors.conversations import Conversations, thread_wor
 from engine.prediction.collectors.git import git_evidence
 from engine.prediction.collectors.silence import ANY_NEW_FILE, OurWrite
 from engine.prediction.collectors.tasks import open_tasks
-from engine.prediction.words import count, listing, moment, plain, span
 from engine.values import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+from engine.values.words import count, listing, moment, plain, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,13 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A project of the workspace and what is known of its tests. `runs`: newest first; `changed`: files of it that
-    differ from those of `runs[0]`, empty without a run; `below`: folders of projects inside it that have tools."""
+    """A project of the workspace and what is known of its tests. `runs`: newest first; `here`: those of them on your
+    own files as they were, not of HEAD alone or a merge tried elsewhere; `changed`: files that differ from those of
+    `here[0]`, empty without one; `below`: folders of projects inside it that have tools."""
 
     project: Project
     runs: tuple[PastRun, ...] = ()
+    here: tuple[PastRun, ...] = ()
     changed: tuple[Changed, ...] = ()
     below: tuple[str, ...] = ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -40,6 +40,11 @@ from engine.values import ChangeSet, Refusal, Signal, sanitise
 Value = TypeVar("Value")
 
 RECENT_SESSIONS = 20
+ELSEWHERE = (
+    "check_clean_head", "bisect", "rehearse_merge", "rehearse_autosquash", "unfinished_operation", "time_tests",
+)  # fmt: skip
+"""Flows whose runs of the tests are not on your files as they are."""
+
 GREEN_HEADS = 8
 """So many older commits with a run are checked for being ancestors of HEAD."""
 
@@ -138,7 +143,8 @@ class ContextReader:
         locks = every("locks", lambda: self._locks.out_of_step(folder, locked, manifests))
         prose = fetch("agents", lambda: self._prose(workspace), "")
         learned = every("learned flows", lambda: self._learned(workspace))
-        parts = every("runs", lambda: self._parts(folder, git, runs, projects))
+        elsewhere = {one.id for one in sessions if one.flow in ELSEWHERE}
+        parts = every("runs", lambda: self._parts(folder, git, runs, elsewhere, projects))
         ancestors = fetch("runs", lambda: self._ancestors(folder, git, runs), frozenset[str]())
         covered = fetch(
             "tool", lambda: _covered(folder, projects) if looks.own.lines else frozenset(), frozenset[str]()
@@ -209,15 +215,21 @@ class ContextReader:
         return max((sign for sign in signs if sign is not None), default=None)
 
     def _parts(
-        self, folder: Path, git: GitState | None, runs: tuple[PastRun, ...], projects: tuple[Project, ...]
+        self,
+        folder: Path,
+        git: GitState | None,
+        runs: tuple[PastRun, ...],
+        elsewhere: Collection[str],
+        projects: tuple[Project, ...],
     ) -> tuple[Part, ...]:
         equipped = [one.path for one in projects if one.path and (one.tools or one.linters)]
         found = []
         for project in projects:
             below = tuple(path for path in equipped if path != project.path and project.within(path) is not None)
             own = tuple(run for run in runs if run.project == project.path)
-            part = Part(project, own, below=below)
-            changed = self._changed(folder, git, own[0]) if git is not None and own else ()
+            here = tuple(run for run in own if run.session_id not in elsewhere)
+            part = Part(project, own, here, below=below)
+            changed = self._changed(folder, git, here[0]) if git is not None and here else ()
             found.append(replace(part, changed=tuple(one for one in changed if part.holds(one.path))))
         return tuple(found)
 

@@ -32,7 +32,6 @@ from engine.prediction.kinds import SEEN_BY
 from engine.prediction.phases import phase_of
 from engine.prediction.routing import route
 from engine.prediction.twin import Calibrator, EmbeddedTwin
-from engine.prediction.words import count
 from engine.storage.database import Database
 from engine.storage.facts_read import Facts
 from engine.values import (
@@ -53,6 +52,7 @@ from engine.values import (
     part_of_day,
     sanitise,
 )
+from engine.values.words import count
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from engine.config import SettingsSource
+from engine.execution.runners.flow_names import named_flow
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.flow_names import named_flow
 from engine.prediction.own_prompts import implied
 from engine.values import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
 from engine.values.text import mark

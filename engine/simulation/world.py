@@ -209,7 +209,7 @@ class MadeContexts:
             silence=silence,
             git=git,
             runs=runs,
-            parts=(Part(TOOLS, runs, changed),),
+            parts=(Part(TOOLS, runs, runs, changed),),
             ancestors=frozenset(commit.id for commit in git.recent),
             sessions=sessions,
             signals=(

@@ -36,6 +36,10 @@ class Result(StrEnum):
     CANCELLED = "cancelled"  # somebody, a rail or the end of the engine stopped it
 
 
+KEPT_DURATIONS = 50
+"""So many of the slowest tests are kept with a result; a suite may have tens of thousands."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """What a run of the project's own tests said. `durations` are seconds by test id, slowest first. `counted` is False

@@ -30,8 +30,8 @@ from engine.prediction.collectors.silence import (
 )
 from engine.prediction.collectors.tasks import related_task, tasks_relevance, tasks_signal
 from engine.prediction.collectors.time_of_day import Activity, time_relevance, time_signal
-from engine.prediction.words import count, listing, moment, plain, span, tail
 from engine.values import CheckResult, PartOfDay, Refusal, SessionState, Thread
+from engine.values.words import count, listing, moment, plain, span, tail
 from tests.prediction.sensing import NOW, session, task
 
 HALF_HOUR = timedelta(minutes=30)

@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from engine.execution.runners.flow_names import ALIASES, named_flow
 from engine.execution.runners.flows import FLOWS as REAL_FLOWS
 from engine.execution.runners.parameters import edited, validated
-from engine.prediction.flow_names import ALIASES, named_flow
 from engine.prediction.own_prompts import implied
 from engine.values import Refusal
 

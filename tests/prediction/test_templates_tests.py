@@ -11,18 +11,17 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.flows import FLOWS
 from engine.inspection.github import GitHub
+from engine.memory.validation_runs import flipped_tests, verdict_on
 from engine.prediction.templates import propose
 from engine.prediction.templates.tests import (
     bisect,
     check_clean_head,
     failing_ci,
-    flipped_tests,
     hunt_flakes,
     rerun_failing,
     run_tests,
     short_test,
     still_red,
-    verdict_on,
 )
 from engine.values import Proposal, SessionState, Tier
 from tests.conftest import Repository

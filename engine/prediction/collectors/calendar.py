@@ -7,8 +7,8 @@ from datetime import datetime
 
 from engine.inspection.calendars import AHEAD, Meeting, nearest
 from engine.prediction.collectors import signal
-from engine.prediction.words import plain, span
 from engine.values import Signal
+from engine.values.words import plain, span
 
 
 def calendar_signal(meetings: Sequence[Meeting] | None = None, now: datetime | None = None) -> Signal:

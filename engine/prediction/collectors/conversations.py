@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from engine.prediction.collectors import signal
-from engine.prediction.words import plain, span
 from engine.values import SessionState, SessionView, Signal, Thread
+from engine.values.words import plain, span
 
 RECENT = timedelta(hours=24)
 """A thread fades evenly to nothing over this time."""

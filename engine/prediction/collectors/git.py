@@ -5,8 +5,8 @@ from __future__ import annotations
 from engine.inspection.github import GitHubState
 from engine.inspection.state import GitState
 from engine.prediction.collectors import signal
-from engine.prediction.words import count, plain
 from engine.values import Signal
+from engine.values.words import count, plain
 
 
 def git_relevance(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> float:

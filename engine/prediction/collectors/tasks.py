@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from engine.prediction.collectors import signal
-from engine.prediction.words import plain, span, words_of
 from engine.values import Signal, Task
+from engine.values.words import plain, span, words_of
 
 STALE = timedelta(days=7)
 """A task that nobody touched for so long cannot become more pressing."""

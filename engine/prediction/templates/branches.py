@@ -6,8 +6,8 @@ from engine.inspection.merges import MOST_COLLIDING
 from engine.inspection.state import STALE_BRANCH, Branch
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer, oldest, project_of, usable
-from engine.prediction.words import count, listing, plain
 from engine.values import Proposal
+from engine.values.words import count, listing, plain
 
 
 def rehearse_merge(context: WorkspaceContext) -> list[Proposal]:
@@ -83,9 +83,7 @@ def forecast_conflicts(context: WorkspaceContext) -> list[Proposal]:
 def untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branch]]:
     """Local branches that are merged, and those without a commit for 30 days; neither the base nor one
     that is checked out anywhere."""
-    git = context.git
-    if git is None:
-        return [], []
+    git = context.seen
     others = [
         branch
         for branch in git.branches

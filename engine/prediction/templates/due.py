@@ -9,13 +9,13 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
+from engine.execution.runners.flow_names import ALIASES, named_flow
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.flow_names import ALIASES, named_flow
 from engine.prediction.kinds import HEARTBEAT
 from engine.prediction.templates.history import day_begin
 from engine.prediction.templates.making import offer
-from engine.prediction.words import moment
 from engine.values import Proposal, Task
+from engine.values.words import moment
 
 
 def heartbeat(context: WorkspaceContext) -> list[Proposal]:

@@ -10,8 +10,8 @@ from engine.execution.runners.toolchains.installing import Installation, install
 from engine.execution.runners.toolchains.looking import Packages
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.making import ALWAYS, ended, newest_commit, offer, usable
-from engine.prediction.words import plain
 from engine.values import Proposal, SessionState, SessionView, Tier
+from engine.values.words import plain
 
 _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
 
@@ -20,6 +20,8 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> list[Proposal]
     """Its tests lack a tool or a package. That blocks you where they were tried or where you changed something; in a
     repository that you only look at it is upkeep."""
     git, where = context.seen, plain(part.project.path, 40) or "this project"
+    if any(one.folder == part.project.path for one in context.locks):
+        return []  # first the lock file: `update_lock`
     tried = _lacked(context, part)
     at: datetime | None = ALWAYS
     if tried is not None:
@@ -41,7 +43,7 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> list[Proposal]
             f"{told}. {one.words}.",
             part=part,
             subject="packages",
-            facts={"command": one.lines, "lacks": told},
+            facts={"command": one.lines},  # what it could not bring it will not bring the next time
             parameters={"command": one.lines},
             evidence_at=at,
             tier=Tier.BLOCKS if blocks else Tier.UPKEEP,

@@ -12,8 +12,8 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import HANDED_OVER
 from engine.prediction.templates.making import offer, usable_names
 from engine.prediction.templates.quality import last_lint
-from engine.prediction.words import plain
 from engine.values import Proposal, SessionState, SessionView, Tier
+from engine.values.words import plain
 
 MOST_NAMED: Final = 10
 

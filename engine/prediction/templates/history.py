@@ -13,9 +13,9 @@ from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.making import branch_of, offer, oldest
 from engine.prediction.templates.risks import against
 from engine.prediction.templates.tests import culprit
-from engine.prediction.words import count, listing, moment, plain
 from engine.values import PartOfDay, Proposal
 from engine.values.text import mark
+from engine.values.words import count, listing, moment, plain
 
 ROUTINE = re.compile(
     r"""(?ix) \s* (?: (?:chore|build|ci) (?:\([^)]*\))? !? :\s* )?
@@ -36,8 +36,8 @@ WAITS = timedelta(days=2)
 
 def waiting_work(context: WorkspaceContext) -> list[Proposal]:
     """Commits that nobody else has, or changes that are in no commit, since days."""
-    git = context.git
-    if git is None or not git.head or git.operation:
+    git = context.seen
+    if not git.head or git.operation:
         return []
     return [*_waiting_commits(context, git), *_waiting_changes(context, git)]
 
@@ -121,8 +121,8 @@ def _broken(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
 
 def summarise_day(context: WorkspaceContext) -> list[Proposal]:
     """In the evening of a day with work of your own (SPEC 2.11)."""
-    git = context.git
-    if git is None or not git.head or context.part is not PartOfDay.EVENING:
+    git = context.seen
+    if not git.head or context.part is not PartOfDay.EVENING:
         return []
     today = day_begin(context.local)
     commits = commits_between(git, today, None)
@@ -142,8 +142,8 @@ PREPARED_FROM = timedelta(hours=1)
 
 def prepare_meeting(context: WorkspaceContext) -> list[Proposal]:
     """Before a meeting: what was done since it was last held, or since the day before began, if that is anything."""
-    git, meeting = context.git, nearest(context.meetings, context.local)
-    if git is None or not git.head or meeting is None or meeting.begins - context.local > PREPARED_FROM:
+    git, meeting = context.seen, nearest(context.meetings, context.local)
+    if not git.head or meeting is None or meeting.begins - context.local > PREPARED_FROM:
         return []
     since = meeting.before or day_begin(context.local - timedelta(days=1))
     commits = commits_between(git, since, None)

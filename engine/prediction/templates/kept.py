@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import branch_of, offer, project_of
-from engine.prediction.words import count, listing, moment, plain
 from engine.values import Proposal
+from engine.values.words import count, listing, moment, plain
 
 
 def lost_commits(context: WorkspaceContext) -> list[Proposal]:
@@ -41,8 +41,8 @@ def lost_commits(context: WorkspaceContext) -> list[Proposal]:
 
 def autosquash(context: WorkspaceContext) -> list[Proposal]:
     """Fixup commits beside what they mend, neither pushed yet."""
-    git, fixups = context.git, context.looks.fixups
-    if git is None or fixups is None:
+    git, fixups = context.seen, context.looks.fixups
+    if fixups is None:
         return []
     number = len(fixups.subjects)
     targets = " and ".join(f"“{plain(one, 40)}”" for one in fixups.targets[:2])

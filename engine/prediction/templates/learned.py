@@ -8,8 +8,8 @@ from datetime import datetime
 
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer
-from engine.prediction.words import count, moment
 from engine.values import Proposal
+from engine.values.words import count, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class LearnedWork:
 
 def learned(context: WorkspaceContext, works: Iterable[LearnedWork]) -> list[Proposal]:
     """A card for each that has not run on the present state; one for HEAD, one more for what is not committed."""
-    git = context.git
-    if git is None or not git.head or git.operation:
+    git = context.seen
+    if not git.head or git.operation:
         return []
     return [
         proposal

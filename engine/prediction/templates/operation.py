@@ -5,16 +5,16 @@ from __future__ import annotations
 from engine.inspection.operation import CONFLICT, Operation
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import branch_of, offer, project_of
-from engine.prediction.words import count, listing, plain
 from engine.values import Proposal
+from engine.values.words import count, listing, plain
 
 _CALLED = {CONFLICT: "merge of files", "am": "git am"}
 
 
 def unfinished_operation(context: WorkspaceContext) -> list[Proposal]:
     """Rehearse both sides; where nothing is in conflict any more, test what there is; say where a bisect stands."""
-    git, operation = context.git, context.looks.unfinished
-    if git is None or operation is None:
+    git, operation = context.seen, context.looks.unfinished
+    if operation is None:
         return []
     called = _CALLED.get(operation.name, operation.name)
     if operation.name == "bisect":

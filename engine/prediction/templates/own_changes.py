@@ -10,8 +10,8 @@ from engine.inspection.mentions import Mention
 from engine.inspection.own_changes import MARKER, TODOS, LeftIn
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import MOST_PATHS, branch_of, offer, oldest, usable_names
-from engine.prediction.words import count, listing, moment, plain, tail
 from engine.values import Proposal, SessionView, Tier
+from engine.values.words import count, listing, moment, plain, tail
 
 _SAYS = {
     MARKER: "conflict markers",
@@ -26,8 +26,8 @@ _SAYS = {
 
 def leftovers(context: WorkspaceContext) -> list[Proposal]:
     """You added debugging, a conflict marker or a TODO, and it is still there."""
-    git, found = context.git, context.looks.own.leftovers
-    if git is None or not found:
+    git, found = context.seen, context.looks.own.leftovers
+    if not found:
         return []
     marked = [one for one in found if one.kind == MARKER]
     told = marked or list(found)
@@ -98,8 +98,8 @@ def remove_leftovers(context: WorkspaceContext) -> list[Proposal]:
 
 def stale_docs(context: WorkspaceContext) -> list[Proposal]:
     """Documentation names what your changes renamed or removed, and what is nowhere any more."""
-    git, found = context.git, context.looks.own.mentions
-    if git is None or not found:
+    found = context.looks.own.mentions
+    if not found:
         return []
     names = list(dict.fromkeys(plain(one.old, 60) for one in found))
     first = found[0]
@@ -150,10 +150,10 @@ SHORT_SUITE = 120.0
 
 def uncovered_lines(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """Source files changed, the tests of this very state are green, and nobody asked which lines they run."""
-    git, tool = context.git, part.tool
-    if git is None or tool is None or part.project.path not in context.covered or not part.runs or part.changed:
+    git, tool = context.seen, part.tool
+    if tool is None or part.project.path not in context.covered or not part.here or part.changed:
         return []
-    last = part.runs[0]
+    last = part.here[0]
     paths = usable_names(path for path, _ in context.looks.own.lines if is_source(path) and part.holds(path))
     if not paths or len(paths) > MOST_PATHS or not last.check.green:
         return []

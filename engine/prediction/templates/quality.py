@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.making import MOST_PATHS, branch_of, ended, offer, oldest, usable, usable_names
-from engine.prediction.words import count, counted, listing, moment, plain
 from engine.values import Proposal, SessionState, SessionView
+from engine.values.words import count, counted, listing, moment, plain
 
 
 def last_lint(context: WorkspaceContext, project: str) -> SessionView | None:

@@ -11,8 +11,8 @@ from engine.inspection.state import GitState
 from engine.inspection.unpushed import Found, span_of
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.making import offer, usable
-from engine.prediction.words import count, plain, tail
 from engine.values import Proposal, Tier
+from engine.values.words import count, plain, tail
 
 NAMED = 5
 
@@ -28,8 +28,8 @@ def large_file(context: WorkspaceContext) -> list[Proposal]:
 
 
 def _about_to_leave(context: WorkspaceContext, kind: str, *, secrets: bool) -> list[Proposal]:
-    git, known = context.git, context.looks.unpushed
-    if git is None or not git.head:
+    git, known = context.seen, context.looks.unpushed
+    if not git.head:
         return []
     committed = [one for one in known.found if one.secret is secrets]
     paths = {one.path for one in committed}

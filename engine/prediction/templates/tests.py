@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from statistics import median
 from typing import Any
 
 from engine.execution.runners.toolchains.bound import Toolchain
-from engine.memory.validation_runs import PastRun
+from engine.memory.validation_runs import PastRun, flipped_tests, seconds_of, verdict_on
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.making import (
     ALWAYS,
@@ -21,10 +22,13 @@ from engine.prediction.templates.making import (
     usable,
     usable_names,
 )
-from engine.prediction.words import count, listing, moment, plain
 from engine.values import Proposal, SessionState, SessionView, Tier
+from engine.values.words import count, listing, moment, plain
 
 TIMES = 20
+DAY = timedelta(days=1)
+TEST_FILE = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
+"""Files that only tests read: HEAD cannot lack them."""
 QUARANTINE = timedelta(days=14)
 RECENT_LANDING = timedelta(days=7)
 FLIPPED = 5  # so many unreliable tests are hunted at once
@@ -36,12 +40,12 @@ def run_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
     git, tool = context.seen, part.tool
     if tool is None or part.project.lacks or not (git.head or git.files):
         return []
-    if not part.runs:
+    if not part.here:
         return _first_run(context, part, tool)
     changed = [file for file in part.changed if not file.gone and part.tests(file.path) and usable(file.path)]
     if not changed:
         return []
-    last = part.runs[0]
+    last = part.here[0]
     when = moment(last.ran_at, context.local)
     return [
         _run(
@@ -62,7 +66,7 @@ def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> list[P
     unpushed = usable_names(path for path in git.own_files if part.tests(path))
     for paths, told, at in (
         (uncommitted, "Not committed yet", oldest(file.modified_at for file in files)),
-        (unpushed, "Not pushed yet", newest_commit(git)),
+        (unpushed, "Not pushed yet" if git.upstream else "On this branch alone", newest_commit(git)),
     ):
         if paths:
             told = f"{told}: {listing(paths, 3)}. No test run is known here."
@@ -129,31 +133,6 @@ def failing_ci(context: WorkspaceContext) -> list[Proposal]:
             evidence_at=newest_commit(git),
         )
     ]
-
-
-def verdict_on(run: PastRun, test: str) -> bool | None:
-    """Whether `test` passed in `run`; None when the run does not say (it broke, or did not contain the test).
-
-    A failing test is on the list; one that passed must have been measured, or the whole suite have run.
-    """
-    if test in run.check.failing:
-        return False
-    if run.check.errors or run.check.passed == 0:
-        return None
-    if run.full or any(name == test for name, _ in run.check.durations):
-        return True
-    return None
-
-
-def flipped_tests(runs: Sequence[PastRun]) -> list[tuple[str, str]]:
-    """(test, tree) for tests that passed and failed on the very same files, those of the newest runs first."""
-    found: dict[str, str] = {}
-    for run in runs:
-        same = [other for other in runs if other.tree == run.tree and run.tree]
-        for test in run.check.failing:
-            if test not in found and any(verdict_on(other, test) for other in same):
-                found[test] = run.tree
-    return list(found.items())
 
 
 def short_test(test: str) -> str:
@@ -302,7 +281,7 @@ def culprit(session: SessionView) -> tuple[str, str]:
 
 def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The last run failed and nothing changed since: which of the failures are one and the same?"""
-    last = part.runs[0] if part.runs else None
+    last = part.here[0] if part.here else None
     if part.tool is None or last is None or last.check.green or part.changed:
         return []
     tests = [test for test in last.check.failing if usable(test)][:MOST_PATHS]
@@ -330,9 +309,9 @@ def still_red(context: WorkspaceContext, part: Part) -> list[Proposal]:
 
 def rerun_failing(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The last run failed and something changed since: the same tests again."""
-    if part.tool is None or not part.runs:
+    if part.tool is None or not part.here:
         return []
-    last = part.runs[0]
+    last = part.here[0]
     failing = [test for test in last.check.failing if usable(test)]
     if last.check.green or not failing:
         return []
@@ -452,7 +431,7 @@ def quarantine(context: WorkspaceContext, part: Part) -> list[Proposal]:
     ]
 
 
-SLOWER, SLOWER_SECONDS, MEASURED_RUNS, KEPT_DURATIONS = 2.0, 1.0, 5, 50
+SLOWER, SLOWER_SECONDS, MEASURED_RUNS = 2.0, 1.0, 5
 
 
 def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
@@ -492,41 +471,33 @@ def slower_tests(context: WorkspaceContext, part: Part) -> list[Proposal]:
     ]
 
 
-def seconds_of(run: PastRun, test: str) -> float | None:
-    """How long a test took in a run. Only the slowest 50 are kept: one that is not among those of a whole suite took
-    at most as long as the last of them. None when the run does not say."""
-    times = dict(run.check.durations)
-    if test not in times and run.full and len(times) >= KEPT_DURATIONS:
-        return min(times.values())
-    return times.get(test)
-
-
 def check_clean_head(context: WorkspaceContext, part: Part) -> list[Proposal]:
-    """There are uncommitted files beside own commits, and nobody knows whether HEAD passes without them."""
+    """You committed, and a new source file beside that is in no commit: does HEAD pass without it?"""
     git = context.seen
-    if not git.head or git.clean or part.tool is None or part.project.lacks:
+    mine = git.own_files or any(git.is_mine(one) and context.now - one.at < DAY for one in git.recent[:1])
+    if not mine or part.tool is None or part.project.lacks:
         return []
     tried = ended(context, part.project.path, "run_tests", "check_clean_head")[:1]
     if any(one.state is SessionState.CANNOT_RUN for one in tried):
         return []  # until what they lack is there, they lack it at HEAD, too
     if any(run.head == git.head and run.clean and run.full for run in part.runs):
         return []
-    files = usable_names(file.path for file in git.files if part.holds(file.path))
+    new = [file for file in git.untracked if part.tests(file.path) and not TEST_FILE.search(file.path)]
+    files = usable_names(file.path for file in new)
     if not files:
         return []
-    number = len(files)
-    which = "your uncommitted file" if number == 1 else f"your {count(number, 'uncommitted file')}"
     return [
         offer(
             context,
             "check_clean_head",
-            f"Does HEAD pass without {which}?",
-            f"Others get {plain(git.branch, 30) or 'HEAD'} without {listing(files)}.",
+            f"Does HEAD pass without {listing(files)}?",
+            f"{'It is' if len(files) == 1 else 'They are'} in no commit: others get "
+            f"{plain(git.branch, 30) or 'HEAD'} without {'it' if len(files) == 1 else 'them'}.",
             part=part,
             subject=branch_of(git),
             facts={"head": git.head, "files": files},
             parameters={"files": files[: 4 * MOST_PATHS]},
-            evidence_at=oldest(file.modified_at for file in git.files),
+            evidence_at=oldest(file.modified_at for file in new),
             about=" ".join(files),
         )
     ]

@@ -10,8 +10,8 @@ from engine.inspection.together import is_group
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.history import ROUTINE
 from engine.prediction.templates.making import newest_commit, offer, oldest, usable
-from engine.prediction.words import count, plain, tail
 from engine.values import Proposal
+from engine.values.words import count, plain, tail
 
 STILL_WORKED_ON = timedelta(days=30)
 """Where nothing was committed for so long nobody waits for a release."""

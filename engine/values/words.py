@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from engine.values import sanitise
 from engine.values.text import count as count
+from engine.values.text import sanitise
 
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
