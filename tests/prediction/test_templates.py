@@ -393,6 +393,7 @@ def busy(world: World, repository: Repository) -> list[Proposal]:
     dated_commit(repository, "three", {"cart.py": "3"}, NOW - DAY)
     repository.git("checkout", "-q", "feature/x")
     repository.write("cart.py", "4")
+    repository.write("cart_new.py", "4")
     world.tasks = [task("cart rounding", 8 * DAY, channel="garden")]
     world.sessions = [session("lint", state=SessionState.FAILED, facts={"rules": {"F401": 1}})]
     return propose(world.sense())

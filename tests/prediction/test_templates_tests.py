@@ -73,7 +73,7 @@ def test_without_a_known_run_the_tests_of_what_is_not_committed_or_not_pushed(
     unpushed = only(run_tests(*world.top()))
     assert (unpushed.kind, unpushed.tier) == ("run_tests", Tier.CHECK)
     assert unpushed.prompt == "Run the tests of tax.py"
-    assert unpushed.reasoning == "Not pushed yet: tax.py. No test run is known here."
+    assert unpushed.reasoning == "On this branch alone: tax.py. No test run is known here."
     repository.write("tests/test_new.py", "def test_new(): pass")
     uncommitted = only(run_tests(*world.top()))
     assert uncommitted.parameters == {"paths": ["tests/test_new.py"]}
@@ -295,22 +295,29 @@ def test_short_names_of_tests() -> None:
 # -- check_clean_head -----------------------------------------------------------------------------------------------
 
 
-def test_does_head_pass_without_the_uncommitted_files(world: World, repository: Repository, head: str) -> None:
+def test_does_head_pass_without_a_new_file(world: World, repository: Repository, head: str) -> None:
     repository.write("cart.py", "3")
+    repository.write("tests/test_new.py", "1")
+    repository.write("notes.txt", "1")
+    assert check_clean_head(*world.top()) == [], "others have the committed cart.py, and no test is missing at HEAD"
     repository.write("new.py", "1")
     proposal = only(check_clean_head(*world.top()))
-    assert proposal.prompt == "Does HEAD pass without your 2 uncommitted files?"
-    assert proposal.reasoning == "Others get main without cart.py and new.py."
-    assert proposal.parameters == {"files": ["cart.py", "new.py"]}
-    (repository.path / "new.py").unlink()
-    assert only(check_clean_head(*world.top())).prompt == "Does HEAD pass without your uncommitted file?"
+    assert proposal.prompt == "Does HEAD pass without new.py?"
+    assert proposal.reasoning == "It is in no commit: others get main without it."
+    assert proposal.parameters == {"files": ["new.py"]}
+    world.now += timedelta(days=1)
+    assert check_clean_head(*world.top()) == [], "you committed nothing lately"
+    repository.git("checkout", "-q", "-b", "feature")
+    dated_commit(repository, "mine", {"tax.py": "2"}, NOW - 40 * HOUR)
+    repository.write("more.py", "1")
+    assert only(check_clean_head(*world.top())), "but what others do not have yet is yours"
 
 
 def test_not_asked_when_known_when_clean_or_in_the_middle_of_a_merge(
     world: World, repository: Repository, head: str
 ) -> None:
     assert check_clean_head(*world.top()) == []
-    repository.write("cart.py", "3")
+    repository.write("new.py", "3")
     world.runs = [MadeRun(head)]
     assert check_clean_head(*world.top()) == []
     for unknown in (MadeRun(head, clean=False), MadeRun(head, full=False)):
@@ -321,7 +328,7 @@ def test_not_asked_when_known_when_clean_or_in_the_middle_of_a_merge(
 
 
 def test_not_asked_while_the_tests_lack_what_they_need(world: World, repository: Repository, head: str) -> None:
-    repository.write("cart.py", "3")
+    repository.write("new.py", "3")
     world.sessions = [session(state=SessionState.CANNOT_RUN)]
     assert check_clean_head(*world.top()) == []
     world.sessions = [session(state=SessionState.CANNOT_RUN, project="api")]

@@ -13,7 +13,7 @@ def test_head_does_not_pass_without_the_uncommitted_file(monday: Situation) -> N
     monday.write("prices.py", "def add(prices):\n    return sum(prices)\n")
     card = next(one for one in monday.cards() if one.kind == "check_clean_head")
     assert card.tier is Tier.CHECK
-    assert card.assignment.prompt == "Does HEAD pass without your uncommitted file?"
+    assert card.assignment.prompt == "Does HEAD pass without prices.py?"
     done = monday.approve(card)
     assert done.check is not None
     assert not done.check.green
