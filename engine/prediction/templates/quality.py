@@ -17,8 +17,10 @@ def last_lint(context: WorkspaceContext, project: str) -> SessionView | None:
 def lint(context: WorkspaceContext, part: Part) -> list[Proposal]:
     """The source files that are not committed, else those not pushed, where they are newer than the last lint."""
     git, linters = context.seen, part.project.linters
-    if not linters:
-        return []
+    if not linters or any(
+        one.kind == linters[0].row.kind == "node" and not one.installed for one in part.project.packages
+    ):
+        return []  # a linter of node comes with the packages
     files = [file for file in git.files if not file.deleted and part.lints(file.path) and usable(file.path)]
     changed, where = sorted(file.path for file in files), "not committed"
     moments = [file.modified_at for file in files if file.modified_at]
