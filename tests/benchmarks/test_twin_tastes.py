@@ -22,10 +22,10 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.ledger import append
-from engine.prediction.choosing import MOST_ALIKE
+from engine.prediction.limits import MOST_ALIKE
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
-from engine.values import CalibrationCheck, Proposal
+from engine.values import CalibrationCheck, Proposal, Signal, Status
 from tests.prediction.deciding import SHOP, World, proposal
 
 pytestmark = pytest.mark.benchmark
@@ -87,7 +87,8 @@ def work(chance: random.Random, number: int) -> list[Proposal]:
         kind, subject = chance.choice(KINDS), chance.choice(SUBJECTS)
         found.append(
             proposal(
-                f"{number}.{place}", kind=kind, workspace=chance.choice((SHOP, BLOG)), share=chance.random(),
+                f"{number}.{place}", kind=kind, workspace=chance.choice((SHOP, BLOG)),
+                signals=(Signal("git", 1.0, chance.random()),),
                 prompt=f"{kind.replace('_', ' ')} for the {subject}", reasoning=f"{subject} changed",
                 facts={"name": f"{number}.{place}", "subject": subject},
             )
@@ -125,11 +126,15 @@ def live(world: World, clock: FakeClock, taste: Taste, until: int, seed: int) ->
             likes = taste(one, hour, decided)
             templates = rate(best(found, lambda one: one.signals[0].share))
             rounds.append(Shown(decided, rate([one]), card.confidence, templates, rate(known)))
+            if world.cards.get(card.id).status is not Status.PENDING:
+                continue  # it went with a kind that was switched off
             if chance.random() < (LIKED if likes else DISLIKED):
                 world.cards.approve(card.id)
                 world.bench.end(card.id)
             else:
                 world.cards.dismiss(card.id)
+                for mute in world.cards.muted():  # what the Twin makes of it is measured, not what is switched off
+                    world.cards.lift(mute.id)
             decided += 1
         clock.advance(timedelta(hours=4 if 9 <= hour < 17 else 16))
     return rounds
