@@ -42,7 +42,7 @@ def test_its_tests_run_with_python_alone_and_one_is_red(tmp_path: Path) -> None:
     assert "OK" in done.stderr
 
 
-def test_its_stack_has_cards_of_every_tier(tmp_path: Path) -> None:
+def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
     project = make_project(tmp_path / "shop", datetime.now(UTC))
     home = Home.locate(tmp_path / "home")
     with closing(open_engine(home, workspaces=[str(project)], start_schedule=False)) as engine:
@@ -61,9 +61,9 @@ def test_its_stack_has_cards_of_every_tier(tmp_path: Path) -> None:
         bar = [one["prompt"] for one in engine.complication.document()["cards"]]
         assert bar == [one.assignment.prompt for one in stack]
     told = [(one.tier, one.assignment.prompt) for one in stack]
-    assert stack[0].tier is Tier.BROKEN, told
+    assert stack[0].tier is Tier.BLOCKS, told  # a guess where to start: nobody saw v1.2 pass
     assert "test_a_discount_is_rounded" in stack[0].assignment.prompt
-    assert {one.tier for one in stack} == set(Tier), told
+    assert stack[-1].tier is Tier.UPKEEP, told
 
 
 def test_nothing_is_left_behind() -> None:

@@ -24,12 +24,12 @@ def kinds(clawpy: Clawpy, verb: str) -> dict[str, str]:
 
 def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project: Path) -> None:
     assert clawpy("muted").out == "nothing is muted\n"
-    card = kinds(clawpy, "predict")["check_clean_head"]
+    card = kinds(clawpy, "predict")["forecast_conflicts"]
     assert clawpy("dismiss", card, "--reason", "wrong").code == 0
-    assert "check_clean_head" not in kinds(clawpy, "predict")
+    assert "forecast_conflicts" not in kinds(clawpy, "predict")
     [mute] = clawpy("muted", "--json").document["muted"]
     assert (mute["kind"], mute["reason"], mute["prediction"], mute["workspace"]) == (
-        "check_clean_head", "wrong", card, str(project),
+        "forecast_conflicts", "wrong", card, str(project),
     )  # fmt: skip
     assert mute["until"] > mute["since"]
     told = clawpy("muted").out
@@ -38,21 +38,21 @@ def test_a_dismissal_with_a_reason_is_listed_and_lifted(clawpy: Clawpy, project:
     lifted = clawpy("muted", "lift", mute["id"].removeprefix("mute_")[:6])
     assert (lifted.code, "may come back" in lifted.out) == (0, True)
     assert clawpy("muted", "--json").document == {"muted": []}
-    assert "check_clean_head" in kinds(clawpy, "predict")
+    assert "forecast_conflicts" in kinds(clawpy, "predict")
 
 
 def test_never_here_switches_the_kind_off_and_says_how_it_comes_back(clawpy: Clawpy, project: Path) -> None:
-    card = kinds(clawpy, "predict")["check_clean_head"]
+    card = kinds(clawpy, "predict")["forecast_conflicts"]
     told = clawpy("dismiss", card, "--reason", "never-here").out
-    assert "cards “HEAD without uncommitted files” are switched off in shop: you said never here" in told
+    assert "cards “Branches that collide” are switched off in shop: you said never here" in told
     assert f"`clawpy undo {card}` takes it back" in told
-    assert "all cards “HEAD without uncommitted files” in shop: switched off" in clawpy("muted").out
+    assert "all cards “Branches that collide” in shop: switched off" in clawpy("muted").out
     assert clawpy("undo", card).code == 0
     assert clawpy("muted").out == "nothing is muted\n"
 
 
 def test_a_word_that_is_no_reason_and_a_mute_that_is_none(clawpy: Clawpy, project: Path) -> None:
-    card = kinds(clawpy, "predict")["check_clean_head"]
+    card = kinds(clawpy, "predict")["forecast_conflicts"]
     assert clawpy("dismiss", card, "--reason", "nonsense").code == 2
     refused = clawpy("muted", "lift", "nothing")
     assert (refused.code, "there is no mute nothing" in refused.err) == (1, True)

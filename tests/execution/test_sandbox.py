@@ -317,6 +317,19 @@ def test_which_installations_are_shown(tmp_path: Path, program: str, path: str, 
     ]
 
 
+def test_a_relative_program_is_not_looked_for_in_the_folder_of_the_console(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "console"
+    pip = here / ".venv/bin/pip"
+    pip.parent.mkdir(parents=True)
+    pip.write_text("#!/bin/sh\n")
+    pip.chmod(0o755)
+    monkeypatch.chdir(here)
+    found = readable_places(confinement(tmp_path / "session"), ".venv/bin/pip", {"HOME": "/nowhere", "PATH": ""})
+    assert all(place.is_absolute() for place in found)
+
+
 def test_a_bubblewrap_that_does_not_work_is_not_used(tmp_path: Path) -> None:
     for body in ("exit 1", "sleep 0; exit 127"):
         program = tmp_path / "bwrap"

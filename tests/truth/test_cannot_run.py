@@ -51,6 +51,8 @@ MAKE = [
     Case("a program that make calls", makefile("test", "nosuchtool"), "`nosuchtool` is not installed", "nosuchtool"),
     Case("a program behind a pipe", makefile("test", "nosuchtool | cat"), "`nosuchtool` is not installed"),
     Case("a linter that make calls", makefile("lint", "nosuchtool"), "`nosuchtool` is not installed", flow="lint"),
+    Case("a program, with a closed folder on the path", script("echo 'sh: 1: nosuchtool: Permission denied'; exit 126\n"),
+         "`nosuchtool` is not installed", "nosuchtool"),
     Case("uv, by a lint target", makefile("lint", "uv run ruff check ."), "`uv` is not installed", "install uv",
          flow="lint", without=("uv",)),
     Case("go, by a test target", makefile("test", "go test ./..."), "`go` is not installed", "https://go.dev/dl",

@@ -88,7 +88,8 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
     for folder in path.split(os.pathsep):
         if folder.startswith("/"):
             found += _installation(Path(folder) / "program", user)
-    if named := shutil.which(program, path=path):
+    relative = os.sep in program and not program.startswith(os.sep)  # of the command's folder, not of this process's
+    if not relative and (named := shutil.which(program, path=path)):
         found += [Path(named), *installed(Path(named), user)]
     for place in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
         for name in _VIRTUAL:

@@ -34,7 +34,7 @@ def test_its_tests_run_in_its_folder_and_environment(shop: Repository, run_flow:
     assert ran.result.check is not None
     assert (ran.result.check.passed, ran.result.full) == (1, False)
     assert ran.result.facts["tests_by_path"] == {"packages/py/cart.py": ["tests/test_cart.py"]}
-    assert ran.result.summary.endswith(" in packages/py")
+    assert ran.result.summary.endswith(" in packages/py (only the tests of this change)")
     assert ran.bench.ran[0][0] == str(shop.path / "packages/py/.venv/bin/python")
 
 

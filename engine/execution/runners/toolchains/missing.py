@@ -58,6 +58,7 @@ PLUGINS: Mapping[str, str] = {
 """The package that brings a fixture or an option of pytest."""
 
 _NAME = r"(?P<what>[\w@.][\w@./+-]*)"
+_BARE = r"(?P<what>[\w@+-][\w@.+-]*)"  # without a folder: it was looked for on the PATH, and a folder there is closed
 _ROWS: tuple[tuple[str, str], ...] = (
     ("program", rf"(?:^|[\s/])(?:ba|da|z|k|a)?sh: (?:line )?(?:\d+: )?{_NAME}: (?:command )?not found\s*$"),
     ("program", rf"^(?:\S+: line \d+|\S+\.sh: \d+): {_NAME}: (?:command )?not found\s*$"),
@@ -70,6 +71,10 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ("program", rf"\bspawn {_NAME} ENOENT\b"),
     ("program", rf"Executable `{_NAME}` not found"),
     ("program", rf"_execute_child[\s\S]{{0,2000}}?FileNotFoundError: \[Errno 2\] No such file or directory: '{_NAME}'"),
+    ("program", rf"(?:^|[\s/])(?:ba|da|z|k|a)?sh: (?:line )?(?:\d+: )?{_BARE}: Permission denied\s*$"),
+    ("program", rf"^(?:make|gmake)(?:\[\d+\])?: {_BARE}: Permission denied$"),
+    ("program", rf"\bspawn {_BARE} EACCES\b"),
+    ("program", rf"_execute_child[\s\S]{{0,2000}}?PermissionError: \[Errno 13\] Permission denied: '{_BARE}'"),
     ("program", r"(?P<what>JAVA_HOME) (?:is not set|environment variable is not defined)"),
     ("program", r"^git: '(?P<what>lfs)' is not a git command"),
     ("toolchain", r"rustup could not choose a version of (?P<what>[\w-]+)"),
