@@ -290,6 +290,7 @@ def test_a_flip_needs_the_same_files() -> None:
 def test_short_names_of_tests() -> None:
     assert short_test(CART) == "test_cart"
     assert short_test("pkg.TestThing") == "pkg.TestThing"
+    assert short_test("tests.test_discount.TestDiscount.test_a_discount_is_rounded") == "test_a_discount_is_rounded"
 
 
 # -- check_clean_head -----------------------------------------------------------------------------------------------

@@ -136,8 +136,12 @@ def failing_ci(context: WorkspaceContext) -> list[Proposal]:
 
 
 def short_test(test: str) -> str:
-    """The name of a test: `test_cart` for `tests/test_cart.py::TestCart::test_cart`."""
-    return plain(test.rpartition("::")[2] or test, 40)
+    """The name of a test: `test_cart` for `tests/test_cart.py::TestCart::test_cart`, in at most 40 characters. A dotted
+    name that is longer is known by its last part."""
+    name = test.rpartition("::")[2] or test
+    if len(name) > 40 and name.replace(".", "").isidentifier():
+        name = name.rpartition(".")[2]
+    return plain(name, 40)
 
 
 def bisect(context: WorkspaceContext, part: Part) -> list[Proposal]:
