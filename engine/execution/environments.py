@@ -1,5 +1,5 @@
 """Installing packages inside a session: reaching the registries alone, and putting folders into the operator's tree
-when all went well (issue 16).
+when all went well.
 
 The commands see the folder (`.venv`, `node_modules`) where it will be, while it lies among the session's own; what they
 write besides is discarded, and after a failure the tree is as it was.

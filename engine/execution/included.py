@@ -1,4 +1,4 @@
-"""The ignored files that a new worktree needs: `.worktreeinclude`, as other tools know it (issue 16).
+"""The ignored files that a new worktree needs: `.worktreeinclude`, as other tools know it.
 
 The file lies at the top of the repository and has the syntax of `.gitignore`. A file is copied that one of its patterns
 matches and that git ignores: what git tracks or may track comes along anyway. Nothing is followed out of the

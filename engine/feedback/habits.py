@@ -42,8 +42,8 @@ WORDS = 65_536
 Key = tuple[str, ...]
 
 
-class Asked(Protocol):
-    """What decisions are compared by; `part`, `weekend` and `hour` are of the operator's own time."""
+class About(Protocol):
+    """What of a card or a decision is compared."""
 
     @property
     def kind(self) -> str: ...
@@ -52,7 +52,14 @@ class Asked(Protocol):
     @property
     def workspace(self) -> str: ...
     @property
+    def flow(self) -> str: ...
+    @property
     def words(self) -> frozenset[str]: ...
+
+
+class Asked(About, Protocol):
+    """What decisions are compared by; `part`, `weekend` and `hour` are of the operator's own time."""
+
     @property
     def part(self) -> PartOfDay: ...
     @property

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy
 
-from engine.feedback.habits import shrunk
+from engine.feedback.habits import About, shrunk
 from engine.feedback.query import MEANING, Seen
 from engine.feedback.relevance import HASHED, hashed
 from engine.values import PastDecision
@@ -16,21 +16,6 @@ AMONG, NEAREST, SIMILAR_FROM = 512, 20, 0.4
 
 ALIKE = numpy.array([0.4, 0.15, 0.15, 0.1], numpy.float32)
 """What the same kind, channel, workspace and flow count for; the text's nearness, in [0, 1], counts 0.2."""
-
-
-class About(Protocol):
-    """What of a card or a decision is compared."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def channel(self) -> str: ...
-    @property
-    def workspace(self) -> str: ...
-    @property
-    def flow(self) -> str: ...
-    @property
-    def words(self) -> frozenset[str]: ...
 
 
 class Neighbours:

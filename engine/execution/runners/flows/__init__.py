@@ -1,4 +1,4 @@
-"""The deterministic flows: work that needs no model (SPEC 3.9, issue 2), one module each.
+"""The deterministic flows: work that needs no model (SPEC 3.9), one module each.
 
 Each is a `Flow` of `runners.flow`. They may import `runners.flow`, `runners.toolchains`, engine.git and engine.values;
 all they do to the outside goes through their `Job`.

@@ -1,4 +1,4 @@
-"""Install a project's packages, so that its tests can run (issue 16)."""
+"""Install a project's packages, so that its tests can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring a lock file in step with its manifest; the diff waits to be landed (issue 16)."""
+"""Bring a lock file in step with its manifest; the diff waits to be landed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """How a project's packages are installed and its lock file brought in step: the exact commands, the network they need,
-and where the packages go (issue 16). Values and looks at the disk; nothing is started.
+and where the packages go. Values and looks at the disk; nothing is started.
 
 Packages that lie in the tree (`.venv`, `node_modules`, `vendor`) go there. What tools keep outside of a project (Go
 modules, crates, Maven's repository) goes into the cache that checks of the same line of commits share.
