@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.toolchains.projects import Project, project_of, projects
+from engine.git import GitError
 from tests.conftest import Repository
 
 PYTHON = {"pyproject.toml": '[project]\nname = "cart"\n', "tests/test_cart.py": "def test_a(): pass\n"}
@@ -205,3 +206,10 @@ def test_a_folder_that_git_does_not_know_has_its_top_alone(tmp_path: Path) -> No
     (tmp_path / "go.mod").write_text("module x\n")
     assert [(project.path, project.tool and project.tool.name) for project in projects(tmp_path)] == [("", "go")]
     assert subprocess.run(["git", "-C", str(tmp_path), "rev-parse"], capture_output=True, check=False).returncode
+
+
+def test_a_repository_that_git_cannot_list_is_no_repository_without_projects(repository: Repository) -> None:
+    repository.commit("begin", {"go.mod": "module x\n"})
+    (repository.path / ".git/index").write_bytes(b"rubbish")
+    with pytest.raises(GitError):
+        projects(repository.path)

@@ -542,7 +542,3 @@ def test_what_npm_copies_into_its_lock_file_always_fits(
         },
     )
     assert told(folder) == ()
-
-
-def test_this_repository_itself_is_in_step() -> None:
-    assert locks_out_of_step(Path(__file__).parents[2]) == ()

@@ -29,7 +29,8 @@ from engine.execution.runners.toolchains.looking import Packages, Place, linters
 from engine.execution.runners.toolchains.shapes import read
 from engine.execution.runners.toolchains.table import KEEPERS, MANIFESTS, TESTERS
 from engine.git import Git
-from engine.values import Refusal, sanitise
+from engine.git.repository import find
+from engine.values import sanitise
 
 DEEPEST = 4
 """Folders below the top of a repository that are looked at."""
@@ -155,11 +156,11 @@ def all_packages(folder: Path, *, git: Git | None = None) -> dict[str, tuple[Pac
 
 
 def _listed(git: Git) -> tuple[list[str], list[str]]:
-    """The files that git tracks, and those with the ones not yet tracked that no rule ignores."""
-    try:
-        output = git.output("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
-    except Refusal:
+    """The files that git tracks, and those with the ones not yet tracked that no rule ignores; none in a folder
+    that is no repository. Raises `Refusal` when git cannot tell: "no project below" would be a guess."""
+    if find(git.folder) is None:
         return [], []
+    output = git.output("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
     entries = [os.fsdecode(entry) for entry in output.split(b"\0") if entry]
     return [entry[2:] for entry in entries if not entry.startswith("? ")], [entry[2:] for entry in entries]
 
