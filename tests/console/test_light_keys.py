@@ -23,7 +23,7 @@ from clawpy_console.dialogs.help import Help
 from clawpy_console.pauses import DUE, OVERDUE, QUIET, Pauses
 from clawpy_console.widgets.drawn import Drawn
 from clawpy_console.widgets.rows import Rows
-from tests.console.conftest import live, until
+from tests.console.conftest import live, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -74,6 +74,7 @@ async def test_a_theme_that_differs_in_one_colour_is_seen_in_lists(console: Cons
         red = Style(color="#ff0000").color
 
         def drawn() -> set[object]:
+            screen_text(console)
             lines = console.screen.query_one("#queue", Rows)._styles_cache._cache.values()
             return {one.style.color for line in lines for one in line if one.style}
 
@@ -157,17 +158,21 @@ async def test_only_the_lines_that_changed_are_drawn_again() -> None:
         drawn = app.query_one(Drawn)
         drawn.show(lambda width: [Content("one"), Content("two"), Content("three")])
         await pilot.pause()
+        screen_text(app)
         assert drawn.size.height == 3
         app.asked.clear()
         drawn.show(lambda width: [Content("one"), Content.styled("two", "bold"), Content("three")])
         await pilot.pause()
+        screen_text(app)
         assert app.asked == [1], "a change of style alone is one"
         app.asked.clear()
         drawn.show(lambda width: [Content("one"), Content.styled("two", "bold"), Content("three")])
         await pilot.pause()
+        screen_text(app)
         assert app.asked == []
         drawn.show(lambda width: [Content("four")])
         await pilot.pause()
+        screen_text(app)
         assert drawn.size.height == 1
 
 

@@ -185,6 +185,17 @@ def git_says(world: World, base: str, result: str, present: str) -> tuple[Pictur
     return (None if code else seen), {os.fsdecode(path) for path in touched if path}
 
 
+def links_out(root: Path, base: str, result: str) -> bool:
+    """Whether the session made a link that leads out of the project: at the top, one that goes up."""
+    changed = git(root, "diff-tree", "-r", "--no-renames", "--diff-filter=AMT", "-z", base, result)[1].split(b"\0")
+    links = [
+        (entry.split()[3], path) for entry, path in zip(changed[::2], changed[1::2], strict=False) if entry.split()[1] == b"120000"
+    ]
+    return any(
+        b"/" not in path and git(root, "cat-file", "blob", oid.decode())[1].startswith(b"../") for oid, path in links
+    )
+
+
 def try_pair(pair: Pair, folder: Path) -> str:
     """Land, look, edit, undo, look. Returns what happened; AssertionError when it is not as git has it."""
     world = World(folder)
@@ -217,6 +228,12 @@ def _try_pair(pair: Pair, world: World) -> str:
 
     preview = world.changes.preview_land(change_set.id)
     refusal = refusal_of(lambda: world.changes.land(change_set.id))
+    if links_out(root, base, results[0]):
+        assert refusal is not None, "a link that leads out was landed"
+        assert refusal.code in ("unsupported_files", "conflict"), refusal
+        assert picture(root) == before
+        assert git_state(root) == state
+        return "refused"
     if refusal is not None:
         assert refusal.code == "conflict", refusal
         assert expected is None, f"git lands this, we refuse: {refusal}"
