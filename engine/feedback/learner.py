@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy
 
-from engine.calibration import Calibration, logit
+from engine.calibration import Calibration, KindCalibration, logit
 from engine.feedback.belief import Belief
 from engine.feedback.habits import SAID, Habits, levels, places, subjects, times
 from engine.feedback.neighbours import Neighbours
 from engine.feedback.query import NAMES, TOLD, Query, unpacked
 from engine.values import PastDecision
 
-FORMAT = 4
+FORMAT = 5
 """Of a stored state; grows when the same decisions would make another one."""
 
 TOLD_FROM = 0.4
@@ -77,11 +77,10 @@ class Learner:
         self.habits = Habits()
         self.neighbours = Neighbours()
         self._belief = Belief([mean for _, mean, _ in FEATURES], [spread for _, _, spread in FEATURES])
-        self.trust = Calibration(level=0.0, slope=0.3, places=False)
+        self.trust = Calibration(level=0.0, slope=0.3)
         """How far the Twin's own probability may be believed."""
-        self.sums = Calibration(level=0.5, slope=1.0, places=True)
-        """How far the whole confidence may be believed (SPEC 8.6). Four terms seldom agree, so their sum says less than
-        they know: for an operator of clear taste the line is about twice as steep."""
+        self.sums = KindCalibration()
+        """How far the whole confidence may be believed (SPEC 8.6)."""
         self.upto = 0
         self.learnt = 0
 
@@ -101,7 +100,7 @@ class Learner:
         if decision.weight >= SAID:
             self.trust.learn(expected.raw, decision.chosen, decision.weight)
             if decision.raw is not None:
-                self.sums.learn(decision.raw, decision.chosen, decision.weight)
+                self.sums.learn(decision.kind, decision.raw, decision.chosen, decision.weight)
         self._belief.learn(row, decision.chosen, decision.weight)
         self.habits.add(decision)
         self.neighbours.add(decision, seen)

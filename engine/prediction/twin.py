@@ -38,7 +38,7 @@ STORED_EVERY = 250
 class Calibrator(Protocol):
     """Makes stated confidence agree with what happened (SPEC 8.6)."""
 
-    def apply(self, score: float) -> float: ...
+    def apply(self, kind: str, score: float) -> float: ...
 
     def check(self) -> CalibrationCheck: ...
 
@@ -112,10 +112,10 @@ class EmbeddedTwin:
 
     # -- the calibrator (SPEC 8.6)
 
-    def apply(self, score: float) -> float:
-        """A weighted sum of confidence as it has come true for this operator, in (0, 1)."""
+    def apply(self, kind: str, score: float) -> float:
+        """A weighted sum of confidence as it has come true for this operator and kind, in (0, 1)."""
         with self._lock:
-            return self._now().sums.apply(score)
+            return self._now().sums.apply(kind, score)
 
     def check(self) -> CalibrationCheck:
         """Whether confidences that were stated before their decision have come true (SPEC 2.6)."""

@@ -44,7 +44,7 @@ SHOP = "/shop"
 class IdentityCalibrator:
     """Passes every confidence through as it is, and never claims to hold."""
 
-    def apply(self, score: float) -> float:
+    def apply(self, kind: str, score: float) -> float:
         return score
 
     def check(self) -> CalibrationCheck:

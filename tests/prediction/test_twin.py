@@ -20,10 +20,21 @@ from engine.feedback.query import NAMES, NOTHING, unpacked
 from engine.feedback.relevance import look
 from engine.memory.ledger import append
 from engine.prediction import twin as module
+from engine.prediction.confidence import weighted
+from engine.prediction.estimating import Estimator
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
-from engine.values import DecidedBy, DecidedCard, DecisionSignal, PastDecision
+from engine.values import (
+    Assignment,
+    ConfidenceParts,
+    DecidedBy,
+    DecidedCard,
+    DecisionSignal,
+    PastDecision,
+    Phase,
+)
 from tests.feedback.test_habits import ASKED, NO, YES
+from tests.prediction.deciding import SHOP, proposal
 
 
 def taught(past: list[PastDecision]) -> Learner:
@@ -234,7 +245,7 @@ class TestTrust:
 
     def test_100_that_came_true_hold(self, home: Home) -> None:
         """About half of all are approved, and every sum was a half."""
-        chance = random.Random(2)
+        chance = random.Random(3)
         for number in range(100):
             said = DecisionSignal.APPROVED if chance.random() < 0.5 else DecisionSignal.DISMISSED
             home.decide(number, number + 1, said)
@@ -245,6 +256,34 @@ class TestTrust:
         assert check.bound is not None
         assert check.error <= check.bound
 
-    def test_a_sum_that_is_too_low_is_lifted(self, home: Home) -> None:
-        home.decide(0, 60)
-        assert home.twin.apply(0.5) > 0.75
+    def test_what_was_always_approved_is_sure_whatever_the_age_of_its_evidence(self, home: Home) -> None:
+        """60 approvals of one kind and 60 dismissals of another, on evidence that is hours old."""
+        twin = home.another()
+        estimator = Estimator(twin, twin)
+
+        def stated(kind: str, hours: int) -> ConfidenceParts:
+            at = home.clock.now() - timedelta(hours=hours)
+            one = proposal("a", kind=kind, evidence_at=at, usual_hours=24.0)
+            work = Assignment(one.prompt, "koji-core", SHOP, "flow", kind)
+            phase = Phase(1, 60, "", 30)
+            return estimator.estimate(
+                one, work, context="", phase=phase, now=home.clock.now(), local=home.clock.local()
+            )[0]
+
+        def decide(kind: str, signal: DecisionSignal, hours: int, number: int) -> None:
+            parts = stated(kind, hours)
+            raw = weighted(parts.twin, parts.pattern, parts.urgency, parts.time)
+            card = DecidedCard(
+                f"pred_{kind}_{number}", kind, "koji-core", SHOP, kind, "run it", parts.total, DecidedBy.OPERATOR,
+                raw=raw,
+            )  # fmt: skip
+            home.database.write(lambda tx: home.decisions.record(tx, signal, card))
+
+        chance = random.Random(4)
+        for number in range(60):
+            decide("run_tests", DecisionSignal.APPROVED, chance.randrange(72), number)
+            decide("draft_changelog", DecisionSignal.DISMISSED, chance.randrange(72), number)
+        for age in (0, 1, 12, 24, 1000):
+            assert stated("run_tests", age).total > 0.9
+            assert stated("draft_changelog", age).total < 0.1
+            assert stated("bisect", age).total == pytest.approx(0.5, abs=0.1)
