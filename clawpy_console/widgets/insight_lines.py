@@ -117,8 +117,8 @@ def justified(read: Insights, width: int) -> list[Content]:
     return [row for line in lines for row in words.rows(line, width)]
 
 
-def _at(decided: int, rate: float, at_least: float, threshold: float) -> str:
-    if not decided:
+def _at(decided: int, rate: float | None, at_least: float, threshold: float) -> str:
+    if rate is None:
         return f"no card of {threshold:.2f} or more was decided by you"
     sure = f"{words.count(decided, 'card')} of {threshold:.2f} or more"
     return f"of {sure} you approved {rate:.0%} (at least {at_least:.0%})"

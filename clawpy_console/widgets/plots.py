@@ -92,13 +92,15 @@ def calibration(buckets: Sequence[ConfidenceBucket], width: int) -> list[Content
     rows = []
     for one in buckets:
         name = f" {one.low:.2f}–{one.high:.2f} "
-        if not one.predictions:
+        if one.approval_rate is None:
             line = Content.assemble((name, "$faint"), ("·" * plot, "$faint"), ("   nothing decided", "$faint"))
             rows.append(line)
             continue
         said, style = verdict(one)
         numbers = f" {one.approval_rate:>4.0%} of {one.predictions:<4,} "
-        rows.append(Content.assemble((name, "$ink"), *_range(one, plot), (numbers, "$ink"), (said, style)))
+        rows.append(
+            Content.assemble((name, "$ink"), *_range(one, one.approval_rate, plot), (numbers, "$ink"), (said, style))
+        )
     half = plot // 2
     scale = f"{'0':<{half}}{'50':<{plot - half - 3}}100 %"
     rows.append(Content.styled(" " * 11 + scale, "$faint"))
@@ -114,11 +116,11 @@ def verdict(one: ConfidenceBucket) -> tuple[str, str]:
     return ("▲ too shy", "$wants") if one.confidence < one.at_least else ("▼ too sure", "$wrong")
 
 
-def _range(one: ConfidenceBucket, plot: int) -> list[tuple[str, str]]:
+def _range(one: ConfidenceBucket, rate: float, plot: int) -> list[tuple[str, str]]:
     def place(share: float) -> int:
         return min(plot - 1, round(share * (plot - 1)))
 
-    low, high, came = place(one.at_least), place(one.at_most), place(one.approval_rate)
+    low, high, came = place(one.at_least), place(one.at_most), place(rate)
     line = ["·"] * plot
     line[low : high + 1] = "─" * (high + 1 - low)
     line[low], line[high] = "├", "┤"

@@ -263,6 +263,12 @@ class Decisions:
         ).all()
         return [(kind, channel, workspace, approved, decided) for kind, channel, workspace, approved, decided in rows]
 
+    def decided(self, session: Session) -> dict[str, int]:
+        """How many cards of each kind a person decided on, here or over the API."""
+        kind = col(Decision.kind)
+        counted = sqlalchemy.select(kind, func.count()).where(_STANDING, _SAID, _PERSONS).group_by(kind)
+        return {name: int(number) for name, number in session.execute(counted)}
+
     def recent(self, limit: int = 50) -> list[DecisionView]:
         """The newest standing decisions first."""
         with self._database.read() as session:

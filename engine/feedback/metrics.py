@@ -118,7 +118,7 @@ def bucket(low: float, high: float, persons: Iterable[Decided]) -> ConfidenceBuc
         low,
         high,
         len(inside),
-        _share(approved, len(inside)) or 0.0,
+        _share(approved, len(inside)),
         _mean(inside),
         wilson_lower_bound(approved, len(inside), Z_TWO_SIDED_95),
         wilson_upper_bound(approved, len(inside), Z_TWO_SIDED_95),

@@ -14,12 +14,13 @@ from engine.values.decisions import CalibrationCheck, Phase
 @dataclass(frozen=True, slots=True)
 class ConfidenceBucket:
     """Cards whose stated confidence lies in a range: how many a person decided, the share approved with its 95 %
-    interval, and the mean confidence. `unstated` of them had that of a cold start, which says nothing."""
+    interval, and the mean confidence; None and the whole range where there is none. `unstated` of
+    them had that of a cold start, which says nothing."""
 
     low: float
     high: float
     predictions: int
-    approval_rate: float
+    approval_rate: float | None
     confidence: float | None = None
     at_least: float = 0.0
     at_most: float = 1.0

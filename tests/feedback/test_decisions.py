@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -87,6 +88,12 @@ def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
     (pair,) = pairs(database)
     assert pair.rejected == "ignored → research"
     assert (pair.chosen_confidence, pair.rejected_confidence) == (0.4, 0.4)
+
+
+def test_without_a_context_there_is_no_pair(database: Database, decisions: Decisions) -> None:
+    give(database, decisions, DecisionSignal.DISMISSED, card("no", channel="garden"))
+    give(database, decisions, DecisionSignal.APPROVED, replace(card("yes"), context=" "))
+    assert pairs(database) == []
 
 
 @pytest.mark.parametrize(("waited", "made"), [(HOUR, 1), (HOUR + timedelta(microseconds=1), 0)])

@@ -223,6 +223,7 @@ class World:
             facts=Ledger(self.database),
             flows=["run_tests"],
             estimate=lambda proposal, assignment: self.predictions.estimate(proposal, assignment),
+            situation=lambda workspace: self.predictions.situation(workspace),
             **common,
         )
         self.bench.cards = self.cards
