@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 CARE = 0.75
 """Up to here a score needs no outcomes of its own to be believed."""
@@ -100,19 +99,6 @@ class Calibration:
         self._yes[cell] += weight * yes
         self._bend(x, yes, weight)
         return before
-
-    def state(self) -> dict[str, Any]:
-        """All that was learnt, as JSON-able data."""
-        return {
-            "line": self._line, "spread": self._spread, "mass": self._mass, "yes": self._yes,
-            "held": [[score, yes] for score, yes in self.held],
-        }  # fmt: skip
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` described. Raises KeyError or TypeError for anything else."""
-        self._line, self._spread = list(state["line"]), list(state["spread"])
-        self._mass, self._yes = list(state["mass"]), list(state["yes"])
-        self.held.extend((score, bool(yes)) for score, yes in state["held"])
 
     def _straight(self, x: float) -> float:
         offset, slope = self._line
@@ -215,19 +201,6 @@ class KindCalibration:
         fade = math.exp(-weight / FADE_OF_ALL)
         self._mean = [self._mean[0] * fade + weight * score, self._mean[1] * fade + weight]
         return before
-
-    def state(self) -> dict[str, Any]:
-        """All that was learnt, as JSON-able data."""
-        return {
-            "kinds": {name: list(astuple(one)) for name, one in self._kinds.items()}, "first": self._first,
-            "mean": self._mean, "steep": self._steep, "held": [[score, yes] for score, yes in self.held],
-        }  # fmt: skip
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` described. Raises KeyError or TypeError for anything else."""
-        self._kinds = {name: _Kind(*one) for name, one in state["kinds"].items()}
-        self._first, self._mean, self._steep = list(state["first"]), list(state["mean"]), list(state["steep"])
-        self.held.extend((score, bool(yes)) for score, yes in state["held"])
 
     def _place(self, one: _Kind, score: float) -> tuple[float, float]:
         """The share that is expected of the kind, and how far the score lies from what is usual for it."""

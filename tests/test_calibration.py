@@ -54,14 +54,6 @@ def test_after_many_outcomes_a_high_score_is_believed_as_far_as_it_came_true(tru
     assert fitted(truth, 0.95, 200, only_the_cap).apply(0.95) == pytest.approx(believed, abs=0.005)
 
 
-def test_a_state_is_restored_whole() -> None:
-    one = fitted(0.3, 0.6, 50)
-    other = Calibration(level=0.5, slope=0.5)
-    other.restore(one.state())
-    assert other.state() == one.state()
-    assert other.apply(0.42) == one.apply(0.42)
-
-
 def by_kind(cases: list[tuple[str, float, bool]]) -> KindCalibration:
     calibration = KindCalibration()
     for kind, score, yes in cases:
@@ -120,13 +112,6 @@ def test_new_kinds_are_expected_to_go_as_the_first_decisions_on_kinds_did() -> N
     assert by_kind(cases).base_rate == pytest.approx(0.75, abs=0.03)
     known = [("kind 1", 0.5, False)] * 30  # only the first three decisions on a kind say something of new ones
     assert by_kind([*cases, *known]).base_rate == by_kind([*cases, *known[:2]]).base_rate
-
-
-def test_the_state_of_kinds_is_restored_whole() -> None:
-    one = by_kind([("lint", 0.7, True), ("docs", 0.2, False), ("lint", 0.4, True)])
-    other = KindCalibration()
-    other.restore(one.state())
-    assert (other.state(), other.apply("docs", 0.5)) == (one.state(), one.apply("docs", 0.5))
 
 
 def test_the_error_is_the_weighted_distance_of_the_bins() -> None:

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from clawpy_console import words
-from engine.values import ConfidenceBucket, Drift, Group, Slice
+from engine.values import ConfidenceBucket, Group, Slice
 
 STEPS = " ▁▂▃▄▅▆▇█"
 NOTHING = "·"
@@ -169,27 +169,6 @@ def clock(hours: Sequence[Group], width: int, height: int = 1) -> list[Content]:
         return [*_columns(rates, cell, height), *below]
     signs = "".join(NOTHING * cell if one is None else STEPS[max(1, round(one * 8))] * cell for one in rates)
     return [Content.assemble(("rate  ", "$faint"), (signs, "$accent")), *below]
-
-
-def surprise(read: Drift, width: int) -> list[Content]:
-    """How much the newest decisions surprise, against what is usual, on one line; none where it is not known or there
-    is no room."""
-    plot = min(60, width - 14)
-    if read.surprise is None or read.low is None or read.high is None or plot < 20:
-        return []
-    end = max(1.0, read.high * 1.2, read.surprise * 1.1)
-    at, low, high = (round(one / end * (plot - 1)) for one in (read.surprise, read.low, read.high))
-    line = ["·"] * plot
-    line[low : high + 1] = "─" * (high + 1 - low)
-    line[low], line[high] = "├", "┤"
-    line[at] = "●"
-    style = "bold $wants" if read.changed else "bold $accent"
-    return [
-        Content.assemble(
-            ("surprise  ", "$faint"), ("".join(line[:at]), "$grey"), ("●", style), ("".join(line[at + 1 :]), "$grey"),
-            (f" {end:.1f}", "$faint"),
-        )
-    ]  # fmt: skip
 
 
 def table(groups: Sequence[Group], width: int, *, what: str, most: int, costs: bool = True) -> list[Content]:

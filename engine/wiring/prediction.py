@@ -13,7 +13,6 @@ from engine.adapters import Brakes, Landings, Meanings, OurFolders, top_folder
 from engine.config_agents import AUTO
 from engine.execution.launcher import Launcher
 from engine.execution.runners.toolchains.projects import projects
-from engine.feedback.learner_states import TwinStates
 from engine.inspection.github import GitHub
 from engine.memory.threads import Threads
 from engine.prediction.cards import Cards
@@ -41,7 +40,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
     """What is predicted and decided; returns who calibrates confidence."""
     clock, randomness = core.clock, core.randomness
     core.meanings = Meanings(core.memory)
-    core.embedded = EmbeddedTwin(core.feedback, TwinStates(core.database), meanings=core.meanings)
+    core.embedded = EmbeddedTwin(core.feedback, meanings=core.meanings)
     calibrator = stand_ins.calibrator or core.embedded
     core.cards = Cards(
         core.database,

@@ -15,7 +15,6 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.feedback.decisions import Decisions
 from engine.feedback.learner import Learner
-from engine.feedback.learner_states import TwinStates
 from engine.feedback.query import NAMES, NOTHING, unpacked
 from engine.feedback.relevance import look
 from engine.memory.ledger import append
@@ -42,6 +41,13 @@ def taught(past: list[PastDecision]) -> Learner:
     for number, decision in enumerate(past):
         learner.learn(replace(decision, id=number + 1))
     return learner
+
+
+def known(twin: Learner | EmbeddedTwin) -> list[float]:
+    """What it makes of a few questions."""
+    if isinstance(twin, EmbeddedTwin):
+        return [twin.predict(ASKED).probability, twin.pattern(ASKED), twin.time(ASKED), twin.apply("run_tests", 0.6)]
+    return [twin.score(ASKED).probability, twin.pattern(ASKED), twin.habits.time(ASKED), twin.sums.apply("lint", 0.6)]
 
 
 def mixed(many: int) -> list[PastDecision]:
@@ -93,20 +99,8 @@ class TestLearner:
         assert learner.score(replace(asked, seen=far)).probability < 0.3
         assert len(learner.words(replace(asked, seen=far))) == 2
 
-    def test_the_same_decisions_make_the_same_bytes(self) -> None:
-        assert taught(mixed(80)).packed() == taught(mixed(80)).packed()
-
-    def test_a_stored_state_goes_on_as_if_nothing_had_been(self) -> None:
-        past = [replace(one, id=number + 1) for number, one in enumerate(mixed(80))]
-        halfway = Learner.unpacked(taught(past[:50]).packed())
-        for one in past[50:]:
-            halfway.learn(one)
-        assert halfway.packed() == taught(past).packed()
-
-    @pytest.mark.parametrize("stored", [b"", b"nonsense"])
-    def test_what_is_no_state_is_refused(self, stored: bytes) -> None:
-        with pytest.raises(ValueError, match="not a state"):
-            Learner.unpacked(stored)
+    def test_the_same_decisions_make_the_same_learner(self) -> None:
+        assert known(taught(mixed(80))) == known(taught(mixed(80)))
 
 
 class TestSeen:
@@ -129,19 +123,6 @@ class TestSeen:
         assert NOTHING.numbers == (0.0,) * len(NAMES)
 
 
-class Forgetful(TwinStates):
-    """Keeps no state."""
-
-    def newest(self, below: int | None = None) -> None:
-        return None
-
-    def keep(self, learner: Learner) -> None:
-        pass
-
-    def drop(self, since: int) -> None:
-        pass
-
-
 class Home:
     """A database with decisions, and a Twin that follows them."""
 
@@ -149,16 +130,11 @@ class Home:
         self.clock = clock
         self.database = Database(path / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
         self.decisions = Decisions(self.database, clock)
-        self.states = TwinStates(self.database)
-        self.twin = self.another()
+        self.twin = EmbeddedTwin(self.decisions)
 
     def another(self) -> EmbeddedTwin:
-        """A Twin that begins with what is stored."""
-        return EmbeddedTwin(self.decisions, self.states)
-
-    def fresh(self) -> EmbeddedTwin:
         """A Twin that begins with nothing but the decisions."""
-        return EmbeddedTwin(self.decisions, Forgetful(self.database))
+        return EmbeddedTwin(self.decisions)
 
     def decide(self, first: int, last: int, signal: DecisionSignal = DecisionSignal.APPROVED) -> None:
         def work(tx: object) -> None:
@@ -188,53 +164,25 @@ class TestFollowing:
 
     def test_what_is_taken_back_is_unlearnt(self, home: Home) -> None:
         home.decide(0, 6)
-        before = home.twin.packed()
+        before = known(home.twin)
         home.decide(6, 9, DecisionSignal.DISMISSED)
-        assert home.twin.packed() != before
+        assert known(home.twin) != before
         home.database.write(lambda tx: [home.decisions.take_back(tx, f"pred_{n}") for n in (6, 7, 8)] and None)
-        assert home.twin.packed() == before
+        assert known(home.twin) == before
 
     def test_a_later_word_replaces_the_first(self, home: Home) -> None:
         home.decide(0, 6)
-        home.twin.packed()
+        before = known(home.twin)
         home.decide(3, 4, DecisionSignal.UNDONE)
-        assert home.twin.packed() == home.fresh().packed()
+        assert before != known(home.twin) == known(home.another())
 
-    def test_a_rebuild_from_the_decisions_is_the_same_byte_for_byte(
-        self, home: Home, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(module, "STORED_EVERY", 10)
-        home.decide(0, 35)
-        home.twin.packed()
-        home.decide(28, 30, DecisionSignal.UNDONE)  # goes back to the state after 20
-        assert home.twin.packed() == home.fresh().packed() == home.another().packed()
-
-    def test_a_restart_begins_with_what_is_stored(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "STORED_EVERY", 10)
-        home.decide(0, 25)
-        home.twin.packed()
-        home.database.write(lambda tx: None)  # what was submitted before is written
-        stored = home.states.newest()
-        assert stored is not None
-        assert stored.learnt == 20
-        assert home.another().packed() == home.twin.packed()
-
-    def test_a_stored_state_of_other_decisions_is_not_used(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "STORED_EVERY", 10)
-        home.decide(0, 25)
-        home.twin.packed()
-        # Taken back while no Twin looked: its state of 20 decisions is of one too many.
-        home.database.write(lambda tx: home.decisions.take_back(tx, "pred_15"))
-        assert home.another().packed() == home.fresh().packed()
-
-    def test_much_is_learnt_aside_and_put_in_place(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "AT_ONCE", 20)
-        home.decide(0, 70)
-        home.twin.predict(ASKED)
-        home.twin.settle()
-        monkeypatch.setattr(module, "AT_ONCE", 1_000)
-        assert home.twin.packed() == home.fresh().packed()
-        assert home.twin.predict(ASKED).words == ("you approved 70 of 70 like this in the morning",)
+    def test_of_many_decisions_the_newest_are_learnt(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "LEARNT_FROM", 20)
+        home.decide(0, 10, DecisionSignal.DISMISSED)
+        home.decide(10, 30)
+        assert home.twin.predict(ASKED).words == ("you approved 20 of 20 like this in the morning",)
+        home.decide(30, 35)
+        assert home.twin.predict(ASKED).words == ("you approved 25 of 25 like this in the morning",)
 
 
 class TestTrust:
