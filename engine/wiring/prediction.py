@@ -94,7 +94,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         launcher=launcher,
         history=core.feedback,
         calibrator=calibrator,
-        contexts=partial(_read_contexts, core),
+        contexts=partial(_read_contexts, core, brakes),
         said=lambda context: [
             *core.twin.propose(context),
             *hook.propose(context),
@@ -125,7 +125,9 @@ def _follow_tasks(core: Engine) -> None:
         core.report("tasksDir", f"{folder} cannot be read: {error}; mend it, or: clawpy config set tasksDir ''")
 
 
-def _read_contexts(core: Engine, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+def _read_contexts(core: Engine, brakes: Brakes, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+    if not brakes.stopped():
+        core.heartbeat.pulse()  # what is due is a card of this very cycle, also of one that a verb asks for
     _follow_tasks(core)
     last_input, _ = core.autonomy.presence.last()
     contexts = core.contexts.read_all(
