@@ -37,12 +37,12 @@ def _scoped(options: argparse.Namespace, where: Where) -> dict[str, Any]:
 def _predict(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     if not where.all():
         where.scope(needed=True)
-    return _scoped(options, where) | {"shown": not where.as_json}
+    return _scoped(options, where) | {"shown": True}
 
 
 def _cards(options: argparse.Namespace, where: Where) -> dict[str, Any]:
     wanted: dict[str, Any] = _scoped(options, where) | {"snoozed": options.snoozed, "all": options.all}
-    return wanted | {"channel": options.channel, "shown": not where.as_json and not options.all}
+    return wanted | {"channel": options.channel, "shown": not options.all}
 
 
 def _propose(options: argparse.Namespace, where: Where) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """How far a score may be believed, learnt from past scores that were made before their outcome was known. Pure.
 
-First a straight line in log-odds, for a learner that is too sure or too shy everywhere; then, at each height, the mean
-error of the scores around it, for one that is so in places. Above `CARE` a score is capped by how often scores as high
-came true, from a doubtful beginning: what nobody has seen come true a dozen times does not act by itself. One case
-costs the same however many came before.
+`Calibration` is for the Twin's own probability: a straight line in log-odds, for a learner that is too sure or too shy
+everywhere. Above `CARE` a score is capped by how often scores as high came true, from a doubtful beginning.
+
+`KindCalibration` is for the whole confidence (SPEC 8.6): what came of a kind of card says most, and the score moves a
+card up or down within its kind. One case costs the same however many came before.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 CARE = 0.75
 """Up to here a score needs no outcomes of its own to be believed."""
@@ -21,8 +22,31 @@ DOUBT, DOUBTED, DOZEN = 0.5, 8.0, 12.0
 the cap is 0.8. From a dozen outcomes on the doubt has done its work and fades as they grow in number: it would go on
 holding down what comes true nine times in ten."""
 
-LOCAL = 8.0
-"""So many cases around a height halve what is left of their mean error."""
+FIRST = 3
+"""The first so many decisions on each kind make the base rate of new kinds."""
+
+BASE_STRENGTH = 4.0
+"""The base rate itself is pulled towards a half as if that had been seen in so many decisions."""
+
+KIND_STRENGTH = 3.0
+"""The share approved of a kind is pulled towards the base rate of new kinds as if that had been seen so often."""
+
+FADE = 24.0
+"""Of a kind about so many of its newest decisions count, of all kinds for their mean score about `FADE_OF_ALL`."""
+
+FADE_OF_ALL = 100.0
+
+UNDECIDED_MOVE = 0.1
+"""The score moves a kind without decisions by at most so much; with decisions this limit grows towards 1."""
+
+STEEP, STEEP_SPREAD = 14.0, 8.0
+"""Log-odds that 1 more of the score is worth before anything is known, and how far that may be off."""
+
+MIXED = 8.0
+"""A kind whose decisions all agree says that its score does not matter: after so many the score counts half."""
+
+UNANIMOUS = 12
+"""What was dismissed so often and never approved is not raised by its score at all."""
 
 HELD = 400
 """The newest scores, each made before its outcome, on which calibration is checked; at most so many."""
@@ -31,10 +55,7 @@ BINS = 10
 RESAMPLED, BOUND = 1000, 0.95
 
 _STEP, _FROM, _CELLS = 0.25, -5.0, 41
-_WIDE = 0.6
-_REACH = 7
 _AS_HIGH = 2
-_NEAR = [math.exp(-0.5 * (one * _STEP / _WIDE) ** 2) for one in range(_REACH + 1)]
 
 
 def squash(x: float) -> float:
@@ -53,15 +74,12 @@ class Calibration:
 
     `level` and `slope`: how far the line may be off, in log-odds and as a factor. A learner that knows its own level
     keeps it (`level` 0): what it was lately off by belongs to what it was lately asked, and says nothing of the rest.
-    `places`: whether scores are also corrected by the mean error around them.
     """
 
-    def __init__(self, *, level: float, slope: float, places: bool) -> None:
+    def __init__(self, *, level: float, slope: float) -> None:
         self._line = [0.0, 1.0]
         self._spread = [level * level, 0.0, slope * slope]  # of offset, both, slope
-        self._places = places
         self._mass = [0.0] * _CELLS
-        self._error = [0.0] * _CELLS
         self._yes = [0.0] * _CELLS
         self.held: deque[tuple[float, bool]] = deque(maxlen=HELD)
         """(calibrated score as it was before the outcome was known, outcome), oldest first."""
@@ -78,23 +96,9 @@ class Calibration:
         self.held.append((before, yes))
         cell = _cell(logit(straight))
         self._mass[cell] += weight
-        self._error[cell] += weight * (yes - straight)
         self._yes[cell] += weight * yes
         self._bend(x, yes, weight)
         return before
-
-    def state(self) -> dict[str, Any]:
-        """All that was learnt, as JSON-able data."""
-        return {
-            "line": self._line, "spread": self._spread, "mass": self._mass, "error": self._error,
-            "yes": self._yes, "held": [[score, yes] for score, yes in self.held],
-        }  # fmt: skip
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` described. Raises KeyError or TypeError for anything else."""
-        self._line, self._spread = list(state["line"]), list(state["spread"])
-        self._mass, self._error, self._yes = list(state["mass"]), list(state["error"]), list(state["yes"])
-        self.held.extend((score, bool(yes)) for score, yes in state["held"])
 
     def _straight(self, x: float) -> float:
         offset, slope = self._line
@@ -102,15 +106,9 @@ class Calibration:
         return squash((offset + slope * x) / math.sqrt(1 + math.pi * unsure / 8))
 
     def _after(self, straight: float) -> float:
-        middle = _cell(logit(straight))
         value = straight
-        if self._places:
-            around = [(_NEAR[abs(cell - middle)], cell) for cell in
-                      range(max(0, middle - _REACH), min(_CELLS, middle + _REACH + 1))]  # fmt: skip
-            mass = sum(near * self._mass[cell] for near, cell in around)
-            value += sum(near * self._error[cell] for near, cell in around) / (mass + LOCAL)
         if value > CARE:
-            low = max(0, middle - _AS_HIGH)
+            low = max(0, _cell(logit(straight)) - _AS_HIGH)
             mass = sum(self._mass[low:])
             doubted = DOUBTED * DOZEN / max(mass, DOZEN)
             cap = (sum(self._yes[low:]) + DOUBT * doubted) / (mass + doubted)
@@ -134,6 +132,101 @@ class Calibration:
         fall = told / (1 + told * unsure)
         self._line = [self._line[0] + up * step, self._line[1] + along * step]
         self._spread = [a - fall * up * up, b - fall * up * along, c - fall * along * along]
+
+
+@dataclass(slots=True)
+class _Kind:
+    """What came of one kind: approved and dismissed, and the sum of their scores, all fading; and plain counts."""
+
+    approved: float = 0.0
+    dismissed: float = 0.0
+    scores: float = 0.0
+    decided: int = 0
+    ever_approved: int = 0
+
+    @property
+    def weight(self) -> float:
+        return self.approved + self.dismissed
+
+    @property
+    def unanimity(self) -> float:
+        """How far the score counts within this kind, in (0, 1]: less where all its decisions agree."""
+        return min(1.0, (MIXED + 2 * min(self.approved, self.dismissed)) / (MIXED + self.weight))
+
+
+class KindCalibration:
+    """Learns from (kind, score, outcome), oldest first; scores and results are in [0, 1].
+
+    Within a kind a higher score never comes out lower. A kind that was always approved is not lowered by any score: its
+    evidence may be fresh or old. A kind without decisions stays within `UNDECIDED_MOVE` of the base rate of new kinds.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, _Kind] = {}
+        self._first = [0.0, 0.0]  # approved and decided, of the first decisions of each kind
+        self._mean = [0.0, 0.0]  # scores and their weight, fading
+        self._steep = [STEEP, STEEP_SPREAD**2]
+        self.held: deque[tuple[float, bool]] = deque(maxlen=HELD)
+        """(calibrated score as it was before the outcome was known, outcome), oldest first."""
+
+    @property
+    def base_rate(self) -> float:
+        """The share approved of the first decisions on each kind, in (0, 1); a half while there are none."""
+        approved, decided = self._first
+        return (approved + 0.5 * BASE_STRENGTH) / (decided + BASE_STRENGTH)
+
+    def apply(self, kind: str, score: float) -> float:
+        """The calibrated score of a card of this kind, in (0, 1)."""
+        one = self._kinds.get(kind, _Kind())
+        rate, move = self._place(one, score)
+        most = UNDECIDED_MOVE + (1 - UNDECIDED_MOVE) * one.weight / (one.weight + MIXED)
+        value = squash(logit(rate) + max(self._steep[0], 0.0) * move)
+        return min(max(value, rate - most, 0.001), rate + most, 0.999)
+
+    def learn(self, kind: str, score: float, yes: bool, weight: float = 1.0) -> float:
+        """Take in how a score came out, `weight` in (0, 1]; returns what it was calibrated to before."""
+        before = self.apply(kind, score)
+        self.held.append((before, yes))
+        one = self._kinds.setdefault(kind, _Kind())
+        if one.decided:
+            self._bend(*self._place(one, score), yes, weight)
+        if one.decided < FIRST:
+            self._first = [self._first[0] + weight * yes, self._first[1] + weight]
+        fade = math.exp(-weight / FADE)
+        one.approved = one.approved * fade + weight * yes
+        one.dismissed = one.dismissed * fade + weight * (not yes)
+        one.scores = one.scores * fade + weight * score
+        one.decided += 1
+        one.ever_approved += yes
+        fade = math.exp(-weight / FADE_OF_ALL)
+        self._mean = [self._mean[0] * fade + weight * score, self._mean[1] * fade + weight]
+        return before
+
+    def _place(self, one: _Kind, score: float) -> tuple[float, float]:
+        """The share that is expected of the kind, and how far the score lies from what is usual for it."""
+        rate = (one.approved + KIND_STRENGTH * self.base_rate) / (one.weight + KIND_STRENGTH)
+        usual = self._mean[0] / self._mean[1] if self._mean[1] else score
+        away = score - (one.scores + KIND_STRENGTH * usual) / (one.weight + KIND_STRENGTH)
+        if one.decided and one.ever_approved == one.decided:
+            away = max(away, 0.0)
+        elif one.decided >= UNANIMOUS and not one.ever_approved:
+            away = min(away, 0.0)
+        return rate, away * one.unanimity
+
+    def _bend(self, rate: float, move: float, yes: bool, weight: float) -> None:
+        """Learn how much the score is worth: one step of a logistic regression with a single slope."""
+        about, (first, unsure) = logit(rate), self._steep
+        slope = first
+        for _ in range(20):
+            expected = squash(about + slope * move)
+            step = (weight * (yes - expected) * move - (slope - first) / unsure) / (
+                weight * expected * (1 - expected) * move * move + 1 / unsure
+            )
+            slope += step
+            if abs(step) < 1e-9:
+                break
+        expected = squash(about + slope * move)
+        self._steep = [slope, 1 / (weight * expected * (1 - expected) * move * move + 1 / unsure)]
 
 
 def calibration_error(scores: Sequence[float], outcomes: Sequence[bool], bins: int = BINS) -> float:

@@ -64,6 +64,5 @@ def metrics(document: Document, options: Mapping[str, Any], style: Style) -> str
 
 
 def _shift(one: Document) -> str:
-    before = "" if one["approvalRateBefore"] is None else f"; before {one['approvalRateBefore']:.0%}"
-    counted = f"{one['approved']} of {one['decided']} approved, {one['expected']:.1f} expected"
-    return f"{clean(one['kindTitle'])}: {counted}{before}"
+    counted = f"{one['approved']} of {one['decided']} approved, before {one['approvalRateBefore']:.0%}"
+    return f"{clean(one['kindTitle'])}: {counted}"

@@ -15,6 +15,7 @@ def simulation(document: Mapping[str, Any], options: Mapping[str, Any], style: S
     return "\n".join(
         [
             *_head(document, style),
+            *_kinds(document, style),
             *_days(document, style),
             *_rails(document, style),
             *_standing(document, style),
@@ -35,6 +36,14 @@ def _head(document: Mapping[str, Any], style: Style) -> list[str]:
         f"{cards['withdrawn']} withdrawn, {cards['pending']} pending",
         f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by autonomy",
     ]
+
+
+def _kinds(document: Mapping[str, Any], style: Style) -> list[str]:
+    lines = ["", style.bold("kind                  approved  dismissed  confidence of its newest card")]
+    for one in document["kinds"]:
+        stated = "-" if one["confidence"] is None else f"{one['confidence']:.0%}"
+        lines.append(f"{one['kind']:<20}  {one['approved']:>8}  {one['dismissed']:>9}  {stated:>10}")
+    return lines
 
 
 def _days(document: Mapping[str, Any], style: Style) -> list[str]:

@@ -117,8 +117,8 @@ def justified(read: Insights, width: int) -> list[Content]:
     return [row for line in lines for row in words.rows(line, width)]
 
 
-def _at(decided: int, rate: float, at_least: float, threshold: float) -> str:
-    if not decided:
+def _at(decided: int, rate: float | None, at_least: float, threshold: float) -> str:
+    if rate is None:
         return f"no card of {threshold:.2f} or more was decided by you"
     sure = f"{words.count(decided, 'card')} of {threshold:.2f} or more"
     return f"of {sure} you approved {rate:.0%} (at least {at_least:.0%})"
@@ -147,23 +147,18 @@ def when(read: Insights, width: int, height: int = 1) -> list[Content]:
 
 
 def drift(read: Drift, width: int) -> list[Content]:
-    """What changed in taste, in words and as a line."""
-    glyph, style = ("▲", "$wants") if read.changed else ("●", "$grey") if read.surprise is not None else ("○", "$faint")
+    """What changed in taste, in words."""
+    glyph, style = ("▲", "$wants") if read.changed else ("●", "$grey")
     said = _wrapped(f"{glyph} {words.one_line(read.words)}", width, style)
-    if read.surprise is None or read.low is None or read.high is None:
-        return said
-    said += plots.surprise(read, width)
     return [*said, *(row for shift in read.shifts for row in words.rows(_shifted(shift), width))]
 
 
 def _shifted(shift: Shift) -> Content:
-    more = shift.approved > shift.expected
-    before = "" if shift.before is None else f", before {shift.before:.0%}"
-    said = ("wanted more" if more else "wanted less") if shift.changed else ("too shy" if more else "too sure")
+    more = shift.approved > shift.before * shift.decided
     return Content.assemble(
-        (f"  {'▲' if more else '▼'} {said}: ", "$wants" if shift.changed else "$grey"),
+        (f"  {'▲ wanted more' if more else '▼ wanted less'}: ", "$wants"),
         (words.one_line(kind_title(shift.kind)), "bold $ink"),
-        (f"  approved {shift.approved} of {shift.decided}, expected {shift.expected:.1f}{before}", "$grey"),
+        (f"  approved {shift.approved} of {shift.decided}, before {shift.before:.0%}", "$grey"),
     )
 
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from clawpy_console import words
-from engine.values import ConfidenceBucket, Drift, Group, Slice
+from engine.values import ConfidenceBucket, Group, Slice
 
 STEPS = " ▁▂▃▄▅▆▇█"
 NOTHING = "·"
@@ -92,13 +92,15 @@ def calibration(buckets: Sequence[ConfidenceBucket], width: int) -> list[Content
     rows = []
     for one in buckets:
         name = f" {one.low:.2f}–{one.high:.2f} "
-        if not one.predictions:
+        if one.approval_rate is None:
             line = Content.assemble((name, "$faint"), ("·" * plot, "$faint"), ("   nothing decided", "$faint"))
             rows.append(line)
             continue
         said, style = verdict(one)
         numbers = f" {one.approval_rate:>4.0%} of {one.predictions:<4,} "
-        rows.append(Content.assemble((name, "$ink"), *_range(one, plot), (numbers, "$ink"), (said, style)))
+        rows.append(
+            Content.assemble((name, "$ink"), *_range(one, one.approval_rate, plot), (numbers, "$ink"), (said, style))
+        )
     half = plot // 2
     scale = f"{'0':<{half}}{'50':<{plot - half - 3}}100 %"
     rows.append(Content.styled(" " * 11 + scale, "$faint"))
@@ -114,11 +116,11 @@ def verdict(one: ConfidenceBucket) -> tuple[str, str]:
     return ("▲ too shy", "$wants") if one.confidence < one.at_least else ("▼ too sure", "$wrong")
 
 
-def _range(one: ConfidenceBucket, plot: int) -> list[tuple[str, str]]:
+def _range(one: ConfidenceBucket, rate: float, plot: int) -> list[tuple[str, str]]:
     def place(share: float) -> int:
         return min(plot - 1, round(share * (plot - 1)))
 
-    low, high, came = place(one.at_least), place(one.at_most), place(one.approval_rate)
+    low, high, came = place(one.at_least), place(one.at_most), place(rate)
     line = ["·"] * plot
     line[low : high + 1] = "─" * (high + 1 - low)
     line[low], line[high] = "├", "┤"
@@ -167,27 +169,6 @@ def clock(hours: Sequence[Group], width: int, height: int = 1) -> list[Content]:
         return [*_columns(rates, cell, height), *below]
     signs = "".join(NOTHING * cell if one is None else STEPS[max(1, round(one * 8))] * cell for one in rates)
     return [Content.assemble(("rate  ", "$faint"), (signs, "$accent")), *below]
-
-
-def surprise(read: Drift, width: int) -> list[Content]:
-    """How much the newest decisions surprise, against what is usual, on one line; none where it is not known or there
-    is no room."""
-    plot = min(60, width - 14)
-    if read.surprise is None or read.low is None or read.high is None or plot < 20:
-        return []
-    end = max(1.0, read.high * 1.2, read.surprise * 1.1)
-    at, low, high = (round(one / end * (plot - 1)) for one in (read.surprise, read.low, read.high))
-    line = ["·"] * plot
-    line[low : high + 1] = "─" * (high + 1 - low)
-    line[low], line[high] = "├", "┤"
-    line[at] = "●"
-    style = "bold $wants" if read.changed else "bold $accent"
-    return [
-        Content.assemble(
-            ("surprise  ", "$faint"), ("".join(line[:at]), "$grey"), ("●", style), ("".join(line[at + 1 :]), "$grey"),
-            (f" {end:.1f}", "$faint"),
-        )
-    ]  # fmt: skip
 
 
 def table(groups: Sequence[Group], width: int, *, what: str, most: int, costs: bool = True) -> list[Content]:

@@ -34,7 +34,8 @@ PHASE = 1
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is looked at. `bound`: Wilson's lower bound of the operator's past approval of like cards."""
+    """What is looked at. `bound`: Wilson's lower bound of the operator's past approval of like cards. `ordered`: the
+    operator wrote that it is to run when it is due."""
 
     autonomous: bool
     acts: bool
@@ -46,6 +47,7 @@ class Standing:
     snoozed: bool = False
     asks: bool = False
     suggested: bool = False
+    ordered: bool = False
 
 
 def why_not(standing: Standing) -> str:
@@ -58,12 +60,13 @@ def why_not(standing: Standing) -> str:
         return "quiet hours: nothing executes by itself"
     if standing.snoozed:
         return "you put it off"
-    if standing.phase < PHASE:
-        return f"phase {standing.phase}: nothing executes by itself before phase {PHASE}"
-    if standing.confidence < standing.threshold:
-        return f"confidence {standing.confidence:.2f} is below {standing.threshold:.2f}"
-    if standing.bound < LIKE_APPROVED_FROM:
-        return f"like cards: lower bound of past approvals {standing.bound:.2f} is below {LIKE_APPROVED_FROM:.2f}"
+    if not standing.ordered:
+        if standing.phase < PHASE:
+            return f"phase {standing.phase}: nothing executes by itself before phase {PHASE}"
+        if standing.confidence < standing.threshold:
+            return f"confidence {standing.confidence:.2f} is below {standing.threshold:.2f}"
+        if standing.bound < LIKE_APPROVED_FROM:
+            return f"like cards: lower bound of past approvals {standing.bound:.2f} is below {LIKE_APPROVED_FROM:.2f}"
     if standing.suggested:
         return "an agent or a program suggested it: it waits for you"
     if standing.asks:
@@ -186,6 +189,7 @@ class Acting:
             snoozed=card.snoozed_until is not None and card.snoozed_until > self._now(),
             asks=card.asks,
             suggested=card.kind == SUGGESTED,
+            ordered=card.ordered,
         )
         if reason := why_not(at_best):
             return reason  # the record costs a query, and most cards stop before it

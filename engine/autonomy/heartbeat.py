@@ -5,8 +5,11 @@
     - [ ] every monday 08:15: report stale branches
     - [ ] every 2h: see whether CI is red
     - [ ] 2026-03-01 10:00: rotate the signing key
+    - [ ] every day 18:00 run: lint
 
-Times are the operator's own. An item that is checked (`- [x]`) rests. The file is only read: what was done is kept in
+Times are the operator's own. Each becomes a card; with `run` before the colon it also
+runs by itself, where things may (SPEC 7.1, 7.4), whatever the operator approved before. An item that is checked
+(`- [x]`) rests. The file is only read: what was done is kept in
 the database. However often an occurrence was missed, it makes one task, and none while the item's last one is open.
 """
 
@@ -33,11 +36,10 @@ EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `ev
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _ITEM = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<rest>.*)")
-_DAILY = re.compile(
-    rf"every (?P<days>day|weekday|{'|'.join(_DAYS)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d): *(?P<text>.*)"
-)
-_SPAN = re.compile(r"every (?P<number>\d{1,4}) ?(?P<unit>m|min|h|d): *(?P<text>.*)")
-_ONCE = re.compile(r"(?P<date>\d{4}-\d\d-\d\d)[ T](?P<hour>\d{1,2}):(?P<minute>\d\d): *(?P<text>.*)")
+_WORDS = "(?P<run> run)?: *(?P<text>.*)"
+_DAILY = re.compile(rf"every (?P<days>day|weekday|{'|'.join(_DAYS)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
+_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORDS}")
+_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T](?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
 _UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
@@ -70,6 +72,7 @@ class Item:
     line: int
     text: str
     when: Daily | Every | Once
+    run: bool = False
 
     @property
     def key(self) -> str:
@@ -92,18 +95,18 @@ def parse(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
         if found is None or found["mark"] != " ":
             continue
         try:
-            when, words = _schedule(found["rest"].strip())
+            when, words, run = _schedule(found["rest"].strip())
         except ValueError as error:
             problems.append((number, str(error)))
             continue
         if len(items) == MOST_ITEMS:
             problems.append((number, f"only the first {MOST_ITEMS} items are read"))
             break
-        items.append(Item(number, words, when))
+        items.append(Item(number, words, when, run))
     return items, problems
 
 
-def _schedule(rest: str) -> tuple[Daily | Every | Once, str]:
+def _schedule(rest: str) -> tuple[Daily | Every | Once, str, bool]:
     lower = rest[:60].lower() + rest[60:]
     if found := _DAILY.fullmatch(lower):
         day = found["days"]
@@ -122,7 +125,7 @@ def _schedule(rest: str) -> tuple[Daily | Every | Once, str]:
     words = rest[len(rest) - len(found["text"]) :].strip()
     if not words:
         raise ValueError("it says when, and not what")
-    return when, words
+    return when, words, found["run"] is not None
 
 
 def occurrence(when: Daily | Every | Once, seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
@@ -161,8 +164,8 @@ class Page:
 class Board(Protocol):
     """The task board."""
 
-    def add_due(self, transaction: Transaction, title: str, channel: str, workspace: str) -> str:
-        """A new open task; returns its id."""
+    def add_due(self, transaction: Transaction, title: str, channel: str, workspace: str, *, run: bool) -> str:
+        """A new open task, one that is to `run` by itself; returns its id."""
 
     def is_open(self, transaction: Transaction, task_id: str) -> bool:
         """Whether it still waits or is being worked on."""
@@ -220,7 +223,7 @@ class Heartbeat:
                 continue
             memory["fired"] = at.isoformat()
             if not self._board.is_open(transaction, memory.get("task", "")):
-                memory["task"] = self._board.add_due(transaction, item.text, page.channel, page.workspace)
+                memory["task"] = self._board.add_due(transaction, item.text, page.channel, page.workspace, run=item.run)
                 made.append(memory["task"])
         if kept != before:
             state.put(transaction, KEY + page.agent, kept)

@@ -52,7 +52,7 @@ def _pending(engine: Engine, workspaces: list[str], arguments: Arguments) -> Doc
     places = [one.assignment.workspace for one in known]
     elsewhere = Counter(one for one in places if workspaces and one not in workspaces)
     if arguments.flag("shown"):
-        # Only what a person looked at may later count as passed over (SPEC 2.9).
+        # What was listed may later count as passed over (SPEC 2.9).
         engine.cards.mark_shown([one.id for one in pending])
     found: Document = {"predictions": [wire.card(one) for one in pending]}
     return found | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else found

@@ -50,10 +50,10 @@ def status(engine: Engine, arguments: Arguments) -> Document:
         "decisions": [
             {
                 "predictionId": one.prediction_id,
-                "signal": one.signal.value,
+                "signal": one.signal,
                 "prompt": one.prompt,
                 "targetChannel": one.channel,
-                "decidedBy": one.decided_by.value,
+                "decidedBy": one.decided_by,
                 "decidedAt": wire.instant(one.decided_at),
             }
             for one in engine.feedback.recent(5)

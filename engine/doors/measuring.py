@@ -97,19 +97,13 @@ def _drift(one: Drift) -> Document:
         "decisions": one.decisions,
         "changed": one.changed,
         "words": one.words,
-        "logLoss": _rate(one.surprise),
-        "expected": _rate(one.expected),
-        "low": _rate(one.low),
-        "high": _rate(one.high),
         "kinds": [
             {
                 "kind": shift.kind,
                 "kindTitle": kind_title(shift.kind),
                 "approved": shift.approved,
                 "decided": shift.decided,
-                "expected": _rate(shift.expected),
                 "approvalRateBefore": _rate(shift.before),
-                "changed": shift.changed,
             }
             for shift in one.shifts
         ],

@@ -6,10 +6,7 @@ it. What was taken back keeps its row with `taken_back_at`, and counts nowhere.
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -22,13 +19,10 @@ from engine.feedback import pairs
 from engine.feedback.signals import EXPLICIT, MEANINGS, REJECTING
 from engine.storage.database import Database, Transaction
 from engine.storage.kept import Kept
-from engine.storage.quick import Rows, ask, found, whole
+from engine.storage.quick import ask, found, whole
 from engine.storage.rows import Row
 from engine.storage.types import UtcDateTime, utc
 from engine.values import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, PastDecision, part_of_day, prompt_words
-
-RETIRED_KEPT = 10_000
-"""So many decisions that count no more are remembered for who learnt from them."""
 
 
 class Decision(Row, table=True):
@@ -93,7 +87,7 @@ _LEARNT: tuple[Any, ...] = (
 _AFTER = (
     sqlalchemy.select(*_LEARNT)
     .where(_STANDING, col(Decision.id) > bindparam("id"))
-    .order_by(col(Decision.id))
+    .order_by(col(Decision.id).desc())
     .limit(bindparam("limit"))
 )
 _SIGNAL = sqlalchemy.select(col(Decision.signal)).where(
@@ -113,39 +107,13 @@ _REJECTED = (
     .order_by(col(Decision.id).desc())
     .limit(1)
 )
-_UPTO = sqlalchemy.select(func.count(col(Decision.id))).where(_STANDING, col(Decision.id) <= bindparam("id"))
-_LIKE_BY = ("kind", "channel", "workspace")
+_LIKE_BY = (col(Decision.kind), col(Decision.channel), col(Decision.workspace))
+_WANTED = (col(Decision.signal) == DecisionSignal.APPROVED.value) & col(Decision.edited).is_(False)
 _LIKE = (
-    sqlalchemy.select(col(Decision.signal), col(Decision.edited), func.count(col(Decision.id)))
-    .where(
-        col(Decision.kind) == bindparam("kind"),
-        col(Decision.channel) == bindparam("channel"),
-        col(Decision.workspace) == bindparam("workspace"),
-        col(Decision.decided_by) == DecidedBy.OPERATOR.value,
-        _STANDING,
-        _SAID,
-    )
-    .group_by(col(Decision.signal), col(Decision.edited))
+    sqlalchemy.select(*_LIKE_BY, func.count().filter(_WANTED), func.count())
+    .where(col(Decision.decided_by) == DecidedBy.OPERATOR.value, _STANDING, _SAID)
+    .group_by(*_LIKE_BY)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionView:
-    """A decision as screens and verbs see it."""
-
-    id: int
-    prediction_id: str
-    signal: DecisionSignal
-    chosen: bool
-    weight: float
-    kind: str
-    channel: str
-    workspace: str
-    prompt: str
-    confidence: float
-    decided_by: DecidedBy
-    edited: bool
-    decided_at: datetime
 
 
 class Decisions:
@@ -154,17 +122,12 @@ class Decisions:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._version = 0
+        self.version = 0
+        """Grows with each change that was committed, so that a learner knows when to learn on."""
         self._totals: Kept[int] = Kept(database, Decision)
-        self._like: Kept[Rows] = Kept(database, Decision)
-        self._changing = threading.Lock()
-        self._retired: deque[tuple[int, int]] = deque(maxlen=RETIRED_KEPT)
-        """(version after the change, id) of decisions that were replaced or taken back since this began."""
-
-    @property
-    def version(self) -> int:
-        """Grows with each change that was committed, so that a learner knows when to learn anew."""
-        return self._version
+        self._like: Kept[dict[tuple[str, str, str], tuple[int, int]]] = Kept(database, Decision)
+        self.unsaid = 0
+        """How often a decision was replaced, weighed anew or taken back: then a learner begins anew."""
 
     def record(self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, *, at: datetime | None = None) -> None:
         """Store a signal, given `at` that time, now unless said. An earlier one of the same card is replaced; an edit
@@ -186,22 +149,21 @@ class Decisions:
         if partner is not None:
             rejected = pairs.side(partner.prompt, partner.channel)
             pairs.pair_with_rejection(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)
-        self._changed(tx, retired)
+        self._changed(tx, unsaid=retired)
 
     def weigh(self, tx: Transaction, prediction_id: str, weight: float) -> None:
         """Let the signal that counts for this card speak as loudly as `weight`, in (0, 1]: the operator said why."""
-        changed = []
+        changed = False
         for row in found(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
             if row.signal != DecisionSignal.ORIGINAL and row.weight != weight:
                 row.weight = weight
                 tx.session.add(row)
-                assert row.id is not None
-                changed.append(row.id)
-        self._changed(tx, changed)
+                changed = True
+        self._changed(tx, unsaid=changed)
 
     def take_back(self, tx: Transaction, prediction_id: str) -> None:
         """The decision on this card was undone before anything came of it: its signals and pairs count no more."""
-        self._changed(tx, self._retire(tx, prediction_id, keep_original=False))
+        self._changed(tx, unsaid=self._retire(tx, prediction_id, keep_original=False))
 
     def standing(self, session: Session, prediction_id: str) -> DecisionSignal | None:
         """The signal that counts for this card now, None when there is none."""
@@ -209,22 +171,9 @@ class Decisions:
         return None if signal is None else DecisionSignal(signal)
 
     def after(self, id: int, limit: int = 1000) -> list[PastDecision]:
-        """Standing signals with ids above `id`, oldest first, at most `limit`: what a Twin learns next."""
+        """Standing signals with ids above `id`, oldest first, of more than `limit` the newest: what a Twin learns."""
         with self._database.read() as session:
-            return [_past(row) for row in ask(session, _AFTER, {"id": id, "limit": limit})]
-
-    def standing_upto(self, id: int) -> int:
-        """How many signals with ids up to `id` stand."""
-        with self._database.read() as session:
-            return int(ask(session, _UPTO, {"id": id}).scalar())
-
-    def retired_since(self, version: int) -> int | None:
-        """The lowest id of the decisions that were replaced or taken back by changes after `version`; None for none.
-        0 when so many were that it is not known."""
-        with self._changing:
-            if len(self._retired) == RETIRED_KEPT and self._retired[0][0] > version:
-                return 0
-            return min((id for at, id in self._retired if at > version), default=None)
+            return [_past(row) for row in reversed(list(ask(session, _AFTER, {"id": id, "limit": limit})))]
 
     def total(self, session: Session) -> int:
         """How many cards a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
@@ -246,44 +195,24 @@ class Decisions:
         An approval of something he first edited, or later undid or discarded, is decided but not approved: what would
         have run by itself was not what he wanted.
         """
-        like = (kind, channel, workspace)
-        rows = self._like.seen(session, like, lambda seen: ask(seen, _LIKE, dict(zip(_LIKE_BY, like, strict=True))))
-        decided = sum(count for _, _, count in rows)
-        approved = sum(count for signal, edited, count in rows if signal == DecisionSignal.APPROVED and not edited)
-        return approved, decided
+        counts = self._like.seen(session, "", lambda seen: {tuple(row[:3]): tuple(row[3:]) for row in ask(seen, _LIKE)})
+        return counts.get((kind, channel, workspace), (0, 0))
 
     def approvals(self, session: Session) -> list[tuple[str, str, str, int, int]]:
         """`approvals_of_like` of everything that was decided: (kind, channel, workspace, approved, decided)."""
-        like = (col(Decision.kind), col(Decision.channel), col(Decision.workspace))
-        wanted = (col(Decision.signal) == DecisionSignal.APPROVED.value) & col(Decision.edited).is_(False)
-        rows = session.execute(
-            sqlalchemy.select(*like, func.count().filter(wanted), func.count())
-            .where(col(Decision.decided_by) == DecidedBy.OPERATOR.value, _STANDING, _SAID)
-            .group_by(*like)
-        ).all()
-        return [(kind, channel, workspace, approved, decided) for kind, channel, workspace, approved, decided in rows]
+        return [tuple(row) for row in ask(session, _LIKE)]
 
-    def recent(self, limit: int = 50) -> list[DecisionView]:
+    def decided(self, session: Session) -> dict[str, int]:
+        """How many cards of each kind a person decided on, here or over the API."""
+        kind = col(Decision.kind)
+        counted = sqlalchemy.select(kind, func.count()).where(_STANDING, _SAID, _PERSONS).group_by(kind)
+        return {name: int(number) for name, number in session.execute(counted)}
+
+    def recent(self, limit: int = 50) -> list[Decision]:
         """The newest standing decisions first."""
         with self._database.read() as session:
-            rows = session.exec(
-                select(Decision)
-                .where(col(Decision.taken_back_at).is_(None))
-                .order_by(col(Decision.id).desc())
-                .limit(limit)
-            ).all()
-        return [_view(row) for row in rows]
-
-    def counts(self) -> Mapping[DecisionSignal, int]:
-        """How often each signal stands; a signal that was never given is 0."""
-        with self._database.read() as session:
-            rows = session.execute(
-                select(col(Decision.signal), func.count())
-                .where(col(Decision.taken_back_at).is_(None))
-                .group_by(col(Decision.signal))
-            ).all()
-        found = Counter({DecisionSignal(signal): int(count) for signal, count in rows})
-        return {signal: found[signal] for signal in DecisionSignal}
+            standing = select(Decision).where(_STANDING).order_by(col(Decision.id).desc()).limit(limit)
+            return list(session.exec(standing))
 
     def _row(
         self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str, at: datetime | None = None
@@ -317,25 +246,23 @@ class Decisions:
         rejected = found(tx.session, Decision, _REJECTED, {"channel": approved.channel, "since": since})
         return rejected[0] if rejected else None
 
-    def _retire(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> list[int]:
-        """The signals of a card count no more; their ids."""
-        retired = []
+    def _retire(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> bool:
+        """The signals of a card count no more; False when it had none."""
+        retired = False
         for row in found(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
             if keep_original and row.signal == DecisionSignal.ORIGINAL:
                 continue
             row.taken_back_at = tx.now
             tx.session.add(row)
-            assert row.id is not None
-            retired.append(row.id)
+            retired = True
         if retired:
             pairs.forget(tx, prediction_id)
         return retired
 
-    def _changed(self, tx: Transaction, retired: Sequence[int]) -> None:
+    def _changed(self, tx: Transaction, *, unsaid: bool) -> None:
         def grow() -> None:
-            with self._changing:
-                self._version += 1
-                self._retired.extend((self._version, id) for id in retired)
+            self.version += 1
+            self.unsaid += unsaid
 
         tx.after_commit(grow)
 
@@ -343,25 +270,6 @@ class Decisions:
 def is_weekend(local: datetime) -> bool:
     """Saturday or Sunday of a local time."""
     return local.weekday() >= 5
-
-
-def _view(row: Decision) -> DecisionView:
-    assert row.id is not None
-    return DecisionView(
-        id=row.id,
-        prediction_id=row.prediction_id,
-        signal=DecisionSignal(row.signal),
-        chosen=row.chosen,
-        weight=row.weight,
-        kind=row.kind,
-        channel=row.channel,
-        workspace=row.workspace,
-        prompt=row.prompt,
-        confidence=row.confidence,
-        decided_by=DecidedBy(row.decided_by),
-        edited=row.edited,
-        decided_at=row.decided_at,
-    )
 
 
 def _past(row: Any) -> PastDecision:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
-from typing import Any, Protocol
 from zlib import crc32
 
+from engine.feedback.query import Query
 from engine.values import PartOfDay, PastDecision
 
 INDIFFERENT = 0.5
@@ -42,30 +42,8 @@ WORDS = 65_536
 Key = tuple[str, ...]
 
 
-class About(Protocol):
-    """What of a card or a decision is compared."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def channel(self) -> str: ...
-    @property
-    def workspace(self) -> str: ...
-    @property
-    def flow(self) -> str: ...
-    @property
-    def words(self) -> frozenset[str]: ...
-
-
-class Asked(About, Protocol):
-    """What decisions are compared by; `part`, `weekend` and `hour` are of the operator's own time."""
-
-    @property
-    def part(self) -> PartOfDay: ...
-    @property
-    def weekend(self) -> bool: ...
-    @property
-    def hour(self) -> int | None: ...
+Asked = Query | PastDecision
+"""What decisions are compared by."""
 
 
 @dataclass(slots=True)
@@ -154,10 +132,6 @@ class Habits:
         kind = self._down(levels(asked)[:2])
         return self._towards(self._following(asked), kind)
 
-    def approval(self, asked: Asked) -> float:
-        """The share chosen of the like in this part of the day, level by level, in [0, 1]."""
-        return self._down((*levels(asked)[:3], *self._in_time(asked)))
-
     def time(self, asked: Asked) -> float:
         """How much of the like was approved in this part of the day and week, and at this hour, in [0, 1]."""
         return self._down((*levels(asked)[:2], *times(asked)))
@@ -205,21 +179,6 @@ class Habits:
         """Days since a kind was last chosen or rejected; None for never."""
         last = at.get(kind)
         return None if last is None else max(now.timestamp() - last, 0.0) / 86_400
-
-    def state(self) -> dict[str, Any]:
-        """All counts, as JSON-able data."""
-        return {
-            "shares": [[*map(list, (key, astuple(share)))] for key, share in sorted(self.shares.items())],
-            "waited": {kind: list(hours) for kind, hours in self.waited.items()},
-            "chosen_at": self.chosen_at, "rejected_at": self.rejected_at, "before": self.before,
-        }  # fmt: skip
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` made."""
-        self.shares = {tuple(key): Share(*counts) for key, counts in state["shares"]}
-        self.waited = {kind: deque(hours, maxlen=USUAL_OF) for kind, hours in state["waited"].items()}
-        self.chosen_at, self.rejected_at = dict(state["chosen_at"]), dict(state["rejected_at"])
-        self.before = dict(state["before"])
 
     def _said(self, key: Key) -> tuple[int, int]:
         share = self.shares.get(key)

@@ -11,17 +11,19 @@ from sqlalchemy import column, table
 from sqlmodel import Session
 
 from engine.clock import Clock
-from engine.feedback.drift import EARLIER, OF, Stated, drift
 from engine.feedback.metrics import (
     APPROVED,
+    BEFORE,
     CANNOT_RUN,
     DISCARDED,
     EXPIRED,
+    NEWEST,
     REJECTED,
     WITHDRAWN,
     Decided,
     bucket,
     by_person,
+    drift,
     local_time,
     metrics,
     over_time,
@@ -129,24 +131,23 @@ def _cards(session: Session, since: datetime | None, workspace: str, zone: tzinf
     return found
 
 
-def _newest(session: Session, workspace: str) -> list[Stated]:
-    """The newest decisions of a person on a stated confidence, the oldest first."""
+def _newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
+    """(kind, approved) of the newest decisions of a person, the oldest first."""
     wanted = (
-        sqlalchemy.select(CARDS.c.kind, CARDS.c.confidence, CARDS.c.status)
+        sqlalchemy.select(CARDS.c.kind, CARDS.c.status)
         .where(
             CARDS.c.status.in_(("confirmed", "executed", "rejected")),
             CARDS.c.decided_at.is_not(None),
             CARDS.c.decided_by != DecidedBy.AUTONOMY.value,
             CARDS.c.source != Source.OPERATOR.value,
-            CARDS.c.confidence != COLD_START,
         )
         .order_by(CARDS.c.decided_at.desc())
-        .limit(OF + EARLIER)
+        .limit(NEWEST + BEFORE)
     )
     if workspace:
         wanted = wanted.where(CARDS.c.workspace == workspace)
     rows = session.execute(wanted).all()
-    return [Stated(kind, confidence, status != "rejected") for kind, confidence, status in reversed(rows)]
+    return [(kind, status != "rejected") for kind, status in reversed(rows)]
 
 
 def _word(status: str, outcome: str | None) -> str:

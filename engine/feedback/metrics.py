@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from statistics import fmean
 
-from engine.values import ConfidenceBucket, Group, Metrics, PartOfDay, Slice, Source, part_of_day
+from engine.values import ConfidenceBucket, Drift, Group, Metrics, PartOfDay, Shift, Slice, Source, part_of_day
 from engine.values.shares import wilson_lower_bound, wilson_upper_bound
+from engine.values.text import count
 
 BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0))
 """Of the seed (§7.6); from the lower end, up to but without the upper one, but for 1.0."""
@@ -31,6 +32,10 @@ SLICE_DAYS = (1, 7, 14, 28, 91, 364)
 
 SLICES = 31
 """At most so many slices."""
+
+NEWEST, BEFORE, DRIFT_FROM, KIND_FROM = 50, 200, 20, 4
+"""The newest so many decisions are compared with so many before them; of fewer than `DRIFT_FROM`, or of a kind with
+fewer than `KIND_FROM` on either side, nothing is said."""
 
 APPROVED, REJECTED, EXPIRED, WITHDRAWN = "approved", "rejected", "expired", "withdrawn"
 DISCARDED, CANNOT_RUN = "discarded", "cannot_run"
@@ -118,10 +123,9 @@ def bucket(low: float, high: float, persons: Iterable[Decided]) -> ConfidenceBuc
         low,
         high,
         len(inside),
-        _share(approved, len(inside)) or 0.0,
+        _share(approved, len(inside)),
         _mean(inside),
-        wilson_lower_bound(approved, len(inside), Z_TWO_SIDED_95),
-        wilson_upper_bound(approved, len(inside), Z_TWO_SIDED_95),
+        *_interval(approved, len(inside)),
         sum(not one.stated for one in inside),
     )
 
@@ -132,17 +136,40 @@ def over_time(cards: Sequence[Decided], since: datetime, until: datetime, zone: 
     first, last = since.astimezone(zone).date(), until.astimezone(zone).date()
     days = max(1, (last - first).days + 1)
     step = next((one for one in SLICE_DAYS if -(-days // one) <= SLICES), -(-days // SLICES))
-    count = -(-days // step)
-    begins = [last - timedelta(days=step * (count - number) - 1) for number in range(count + 1)]
-    approved, rejected = [0] * count, [0] * count
+    many = -(-days // step)
+    begins = [last - timedelta(days=step * (many - number) - 1) for number in range(many + 1)]
+    approved, rejected = [0] * many, [0] * many
     for one in by_person(cards):
-        place = count - 1 - (last - local_time(one.at, zone).date()).days // step
-        if 0 <= place < count:
+        place = many - 1 - (last - local_time(one.at, zone).date()).days // step
+        if 0 <= place < many:
             (approved if one.word == APPROVED else rejected)[place] += 1
     midnights = [datetime(day.year, day.month, day.day, tzinfo=zone) for day in begins]
     return tuple(
-        Slice(midnights[number], midnights[number + 1], approved[number], rejected[number]) for number in range(count)
+        Slice(midnights[number], midnights[number + 1], approved[number], rejected[number]) for number in range(many)
     )
+
+
+def drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
+    """Which kinds of card are decided otherwise than before: (kind, approved), the oldest first. A kind is where the
+    95 % intervals of its share approved, lately and before, have nothing in common."""
+    newest, before = decisions[-NEWEST:], decisions[-NEWEST - BEFORE : -NEWEST]
+    if len(newest) < DRIFT_FROM:
+        return Drift(len(newest), f"{count(DRIFT_FROM - len(newest), 'more decision')}, and changes of taste are told")
+    shifts = []
+    for kind in sorted({kind for kind, _ in newest}):
+        now, then = ([yes for name, yes in part if name == kind] for part in (newest, before))
+        if min(len(now), len(then)) >= KIND_FROM:
+            (low, high), (least, most) = (_interval(sum(part), len(part)) for part in (now, then))
+            if low > most or high < least:
+                shifts.append(Shift(kind, sum(now), len(now), sum(then) / len(then)))
+    what = "your taste changed in" if shifts else "no change:"
+    after = "" if shifts else " came as those before"
+    return Drift(len(newest), f"{what} the last {len(newest)} decisions{after}", tuple(shifts))
+
+
+def _interval(approved: int, decided: int) -> tuple[float, float]:
+    of = approved, decided, Z_TWO_SIDED_95
+    return wilson_lower_bound(*of), wilson_upper_bound(*of)
 
 
 def _trend(persons: Sequence[Decided]) -> str:

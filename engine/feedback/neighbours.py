@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy
 
-from engine.feedback.habits import About, shrunk
-from engine.feedback.query import MEANING, Seen
+from engine.feedback.habits import shrunk
+from engine.feedback.query import MEANING, Query, Seen
 from engine.feedback.relevance import HASHED, hashed
 from engine.values import PastDecision
 
@@ -40,42 +40,34 @@ class Neighbours:
         self.label[place] = (decision.chosen, decision.weight)
         self.count += 1
 
-    def pattern(self, one: About, seen: Seen, prior: float) -> float:
+    def pattern(self, one: Query, prior: float) -> float:
         """The share chosen among the most similar, weighted by similarity and shrunk to `prior`; in [0, 1]."""
         many = min(self.count, AMONG)
         if not many:
             return prior
         mine = numpy.array([self.names.get(name, -1) for name in _names(one)], numpy.int32)
-        like = (self.marks[:many] == mine) @ ALIKE + 0.2 * self._text(one, seen, many)
+        like = (self.marks[:many] == mine) @ ALIKE + 0.2 * self._text(one, many)
         like[like < SIMILAR_FROM] = 0.0
         if many > NEAREST:
             like[like < numpy.partition(like, many - NEAREST)[many - NEAREST]] = 0.0
         loud = like * self.label[:many, 1]
         return shrunk(float((loud * self.label[:many, 0]).sum()), float(loud.sum()), prior)
 
-    def meant(self, one: About, seen: Seen, prior: float) -> float:
+    def meant(self, one: Query, prior: float) -> float:
         """The share chosen of what was near in meaning alone, whatever its kind."""
         many = min(self.count, AMONG)
         if not many:
             return prior
-        near = numpy.maximum(self._text(one, seen, many) - 0.3, 0.0) ** 2 * 4
+        near = numpy.maximum(self._text(one, many) - 0.3, 0.0) ** 2 * 4
         loud = near * self.label[:many, 1]
         return shrunk(float((loud * self.label[:many, 0]).sum()), float(loud.sum()), prior)
 
-    def _text(self, one: About, seen: Seen, many: int) -> Any:
+    def _text(self, one: Query, many: int) -> Any:
         """How near the texts are, in [0, 1]: by meaning where both have a vector of it, else by words."""
         near = self.words[:many] @ hashed(one.words)
-        if seen.meaning:
-            near = numpy.where(self.known[:many], self.meaning[:many] @ _large(seen.meaning), near)
+        if one.seen.meaning:
+            near = numpy.where(self.known[:many], self.meaning[:many] @ _large(one.seen.meaning), near)
         return numpy.clip(near, 0.0, 1.0)
-
-    def state(self) -> dict[str, Any]:
-        """What is not in the arrays."""
-        return {"count": self.count, "names": self.names}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` made."""
-        self.count, self.names = state["count"], dict(state["names"])
 
     def _number(self, name: str) -> int:
         return self.names.setdefault(name, len(self.names))

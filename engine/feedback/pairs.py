@@ -71,9 +71,12 @@ def pair_with_rejection(
     tx: Transaction, approved: DecidedCard, rejected: str, confidence: float, rejected_id: str, weight: float = 1.0
 ) -> None:
     """Store the pair of an approval and the rejection found for it (`rejected` is already `prompt → channel`).
+    Without a context there is nothing to learn from it, and no pair.
 
     `weight` is that of the rejection (SPEC 8.1), for an approval weighs 1.
     """
+    if not approved.context.strip():
+        return
     tx.session.add(
         DpoPair(
             context=approved.context,
@@ -129,21 +132,27 @@ def curate(tx: Transaction, sides: Iterable[tuple[str, str, str]]) -> int:
     return new
 
 
+_WITH_CONTEXT = func.trim(col(DpoPair.context)) != ""
+"""An earlier version stored pairs without one: they are neither brought out nor counted."""
+
+
 def unexported(session: Session) -> list[DpoPair]:
     """Pairs that were not brought out yet, the oldest first."""
-    return list(session.exec(select(DpoPair).where(col(DpoPair.exported_at).is_(None)).order_by(col(DpoPair.id))))
+    new = select(DpoPair).where(col(DpoPair.exported_at).is_(None), _WITH_CONTEXT)
+    return list(session.exec(new.order_by(col(DpoPair.id))))
 
 
 def exported(session: Session) -> list[DpoPair]:
     """Pairs that were brought out, the oldest first."""
-    return list(session.exec(select(DpoPair).where(col(DpoPair.exported_at).is_not(None)).order_by(col(DpoPair.id))))
+    out = select(DpoPair).where(col(DpoPair.exported_at).is_not(None), _WITH_CONTEXT)
+    return list(session.exec(out.order_by(col(DpoPair.id))))
 
 
 def every(session: Session) -> list[DpoPair]:
     """All pairs, the oldest first."""
-    return list(session.exec(select(DpoPair).order_by(col(DpoPair.id))))
+    return list(session.exec(select(DpoPair).where(_WITH_CONTEXT).order_by(col(DpoPair.id))))
 
 
 def count(session: Session, *, after: int = 0) -> int:
     """How many pairs there are with an id above `after`."""
-    return int(session.exec(select(func.count(col(DpoPair.id))).where(col(DpoPair.id) > after)).one())
+    return int(session.exec(select(func.count(col(DpoPair.id))).where(col(DpoPair.id) > after, _WITH_CONTEXT)).one())

@@ -128,24 +128,15 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
 
     Providers' own checks accept any JSON lines and fail hours later: this is ours.
     """
-    return _check(lines, lambda line: "\0".join(read_preference(line)))
-
-
-def check_exchanges(lines: Iterable[str]) -> list[str]:
-    """The same of a file of conversations: `messages` that end with an answer, roles in turn."""
-    return _check(lines, _read_exchange)
-
-
-def _check(lines: Iterable[str], read: Any) -> list[str]:
     faults: list[str] = []
-    seen: dict[str, int] = {}
+    seen: dict[tuple[str, str, str], int] = {}
     count = 0
     for number, line in enumerate(lines, 1):
         count = number
         try:
             if len(line) > LONGEST:
                 raise ValueError(f"longer than {LONGEST} characters")
-            content = read(line)
+            content = read_preference(line)
             if (first := seen.setdefault(content, number)) != number:
                 raise ValueError(f"says the same as line {first}")
         except ValueError as error:
@@ -154,15 +145,6 @@ def _check(lines: Iterable[str], read: Any) -> list[str]:
         faults.append("the file is empty")
     more = len(faults) - FAULTS_NAMED
     return faults if more <= 0 else [*faults[:FAULTS_NAMED], f"and {more} more"]
-
-
-def _read_exchange(line: str) -> str:
-    messages = _messages(_object(line).get("messages"), "messages")
-    roles = [role for role, _ in messages]
-    spoken = roles[1:] if roles[0] == "system" else roles
-    if not spoken or len(spoken) % 2 or any(role != ("user", "assistant")[at % 2] for at, role in enumerate(spoken)):
-        raise ValueError(f"roles must be user and assistant in turn after one system, not {', '.join(roles)}")
-    return "\0".join(f"{role} {text}" for role, text in messages)
 
 
 def _object(line: str) -> Mapping[str, Any]:

@@ -135,11 +135,13 @@ def soul(role: Role) -> str:
 MEMORY = "# Memory\n\nWhat this agent keeps between sessions. Edit freely; new days are appended below.\n"
 
 HEARTBEAT = (
-    "# Heartbeat\n\nScheduled work, one item a line that begins with `- [ ]`; each becomes a task when it is due.\n"
+    "# Heartbeat\n\nScheduled work, one item a line that begins with `- [ ]`; each becomes a card when it is due.\n"
     "The times are yours. For instance\n\n"
     "    - [ ] every weekday 09:00: summarise what was committed yesterday\n"
     "    - [ ] every monday 08:15: report stale branches\n"
     "    - [ ] every 2h: see whether CI is red\n"
-    "    - [ ] 2026-03-01 10:00: rotate the signing key\n\n"
+    "    - [ ] 2026-03-01 10:00: rotate the signing key\n"
+    "    - [ ] every day 18:00 run: lint\n\n"
+    "With `run` before the colon an item also runs by itself, where you let things run by themselves.\n"
     "Nothing is scheduled yet.\n"
 )

@@ -97,11 +97,13 @@ class Cards:
         session: Callable[[str], SessionView] = unknown_session,
         secrets: Callable[[], Iterable[str]] = tuple,
         estimate: Callable[[Proposal, Assignment], tuple[ConfidenceParts, Seen]],
+        situation: Callable[[str], str],
         deleted: Callable[[str], bool] = lambda workspace: False,
     ) -> None:
         """`reverse` undoes what a session landed: False when nothing of it was ever decided, `Refusal` when later edits
         would be lost or it is undone already. `flows`: names that a prompt of your own may call. `session` finds one by
-        its id; `secrets` are values that no prompt may hold; `estimate` says how sure a suggestion is; `deleted`
+        its id; `secrets` are values that no prompt may hold; `estimate` says how sure a suggestion is; `situation`
+        how a workspace stands, in words; `deleted`
         whether a workspace is gone from the disk. `on_decision` is called inside the transaction of each decision by a
         person (the rails count rejections)."""
         self._database = database
@@ -116,6 +118,7 @@ class Cards:
         self._session = session
         self._secrets = secrets
         self._estimate = estimate
+        self._situation = situation
         self._deleted = deleted
         self.dismissals = Dismissals(database)
         """What the operator turned down, and what is muted by it."""
@@ -327,7 +330,10 @@ class Cards:
         assignment, otherwise = self._launcher.choose(assignment)
         info = self._launcher.check(assignment)
         card_id, expires_at = self._randomness.new_id("pred"), self._active_time(now, limits.LIFE)
-        row = own_row(card_id, assignment, info, agent=channels[to].agent, now=now, expires_at=expires_at)
+        row = own_row(
+            card_id, assignment, info, agent=channels[to].agent, now=now, expires_at=expires_at,
+            context=self._situation(workspace),
+        )  # fmt: skip
         if reasoning:
             proposal = suggestion(assignment, reasoning, now)
             suggest(row, proposal, *self._estimate(proposal, assignment))

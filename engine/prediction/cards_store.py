@@ -11,7 +11,7 @@ from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
 from engine.prediction.confidence import TERMS, band_of, weighted
-from engine.prediction.kinds import SUGGESTED, is_heartbeat
+from engine.prediction.kinds import RUN, SUGGESTED, is_heartbeat
 from engine.prediction.limits import Seat
 from engine.storage.quick import ask, found, load, whole
 from engine.storage.rows import Row
@@ -277,6 +277,7 @@ def card_of(row: Prediction) -> Card:
         session_id=row.session_id,
         task_id=row.task_id,
         note=row.note,
+        ordered=runs_when_due(row),
     )
 
 
@@ -298,6 +299,11 @@ def decided(row: Prediction, by: DecidedBy) -> DecidedCard:
         seen=row.seen,
         raw=None if row.parts is None else weighted(*(row.parts[term] for term in TERMS)),
     )
+
+
+def runs_when_due(row: Prediction) -> bool:
+    """Whether the operator wrote, into a heartbeat, that this is to run by itself when it is due."""
+    return is_heartbeat(row.kind) and row.facts.get(RUN) is True and not row.edited
 
 
 def trigger_of(
@@ -333,6 +339,7 @@ def trigger_of(
         approval_bound=approval_bound,
         acknowledged_digest=row.assignment.digest if person and row.asks else "",
         suggested=row.kind == SUGGESTED,
+        ordered=runs_when_due(row),
     )
 
 

@@ -1,8 +1,8 @@
 """Which proposals may be shown, and where the operator's taste moves them (SPEC 2.5, 2.9, 2.11). Pure.
 
 While nothing is learnt yet, all of them. From phase 1 on what is below the lowest band is left out, unless something is
-broken. In one cycle of `EXPLORED_IN` one of these cards is shown all the same, so that what the operator came to like
-since is found again. It says so.
+broken, the operator ordered it, or it is the next step after work that ended. In one cycle of `EXPLORED_IN` a card of a
+kind that is not known yet is shown all the same, and says so.
 """
 
 from __future__ import annotations
@@ -12,35 +12,38 @@ from dataclasses import replace
 
 from engine.prediction.confidence import LIKE_APPROVED_FROM, band_of
 from engine.prediction.intake import Draft
-from engine.values import Band, Randomness, Tier
+from engine.prediction.kinds import is_ordered
+from engine.values import Band, Randomness, Source, Tier
 from engine.values.shares import wilson_lower_bound
 
 EXPLORED_IN = 10
 """In one cycle of so many a card is shown to learn something."""
 
 EXPLORED_BELOW = 3
-"""A kind that was decided on so often in this workspace is known: it is not explored any more."""
+"""A kind that people decided on so often, in whatever workspace, is known: it is not explored any more."""
 
 Decided = Mapping[tuple[str, str], tuple[int, int]]
-"""By workspace and kind: how many cards the operator approved, and how many he decided on."""
+"""By workspace and kind: how many cards the operator approved, and how many were decided on."""
 
 
-def shown(drafts: Sequence[Draft], decided: Decided, *, learning: bool, randomness: Randomness) -> list[Draft]:
-    """The drafts that may be shown. `learning`: phase 1 or later."""
+def shown(drafts: Sequence[Draft], known: Mapping[str, int], *, learning: bool, randomness: Randomness) -> list[Draft]:
+    """The drafts that may be shown. `known`: how many cards of a kind were decided on. `learning`: phase 1 or later."""
     if not learning:
         return list(drafts)
-    kept = [one for one in drafts if one.tier is Tier.BROKEN or band_of(one.parts.total) is not Band.DISCARDED]
-    unknown = [
-        one
-        for one in drafts
-        if one not in kept and decided.get((one.proposal.workspace, one.proposal.kind), (0, 0))[1] < EXPLORED_BELOW
-    ]
+    kept = [one for one in drafts if _certain(one) or band_of(one.parts.total) is not Band.DISCARDED]
+    unknown = [one for one in drafts if one not in kept and known.get(one.proposal.kind, 0) < EXPLORED_BELOW]
     if unknown and randomness.uniform() * EXPLORED_IN < 1:
         kind = randomness.pick(dict.fromkeys(sorted({one.proposal.kind for one in unknown}), 1.0))
         drawn = max((one for one in unknown if one.proposal.kind == kind), key=lambda one: one.parts.total)
         words = (*drawn.parts.words, f"shown to learn what you make of it, as in one of {EXPLORED_IN} rounds")
         kept.append(replace(drawn, parts=replace(drawn.parts, words=words)))
     return kept
+
+
+def _certain(draft: Draft) -> bool:
+    """What is shown whatever its confidence."""
+    ordered = is_ordered(draft.proposal.kind) or draft.proposal.source is Source.FOLLOW_UP
+    return ordered or draft.tier is Tier.BROKEN
 
 
 def moved(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:

@@ -115,6 +115,8 @@ class WorkspaceContext:
     """The disk of the home, where it is nearly full."""
     landings: tuple[ChangeSet, ...] = ()
     """Landings of ours that can be undone, newest first."""
+    first: bool = True
+    """The first workspace: tasks that belong to none are offered here."""
     learned: tuple[str, ...] = ()
     """Names of the learned flows that may run here; they take no parameters."""
 

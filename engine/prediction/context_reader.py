@@ -40,6 +40,7 @@ from engine.values import ChangeSet, Refusal, Signal, sanitise
 Value = TypeVar("Value")
 
 RECENT_SESSIONS = 20
+OPEN_TASKS = 1000
 ELSEWHERE = (
     "check_clean_head", "bisect", "rehearse_merge", "rehearse_autosquash", "unfinished_operation", "time_tests",
 )  # fmt: skip
@@ -129,7 +130,7 @@ class ContextReader:
         looks = NO_LOOKS if git is None else self._git.looks(folder, git, now, today)
         projects = every("tools", lambda: self._projects.of(workspace))
         runs = every("runs", lambda: self._runs.latest(workspace))
-        tasks = every("tasks", lambda: self._tasks.list(workspace=workspace))
+        tasks = every("tasks", lambda: self._tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS))
         sessions = every("conversations", lambda: self._sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
         talks = self._talks
         threads = every("transcripts", lambda: talks.latest(workspace)) if talks else ()

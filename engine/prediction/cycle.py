@@ -127,6 +127,7 @@ class Predictions:
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._signals: dict[str, tuple[Signal, ...]] = {}
+        self._situations: dict[str, str] = {}
         self._remarks: dict[str, str] = {}
         self._looked: dict[str, datetime] = {}
         self._told: set[str] = set()
@@ -184,8 +185,16 @@ class Predictions:
 
     def estimate(self, proposal: Proposal, assignment: Assignment) -> tuple[ConfidenceParts, Seen]:
         """How sure something is that no cycle found: what an agent or a program suggests."""
-        now, local = self._clock.now(), self._clock.local()
-        return self._estimator.estimate(proposal, assignment, context="", phase=self.phase(), now=now, local=local)
+        now, local, context = self._clock.now(), self._clock.local(), self.situation(proposal.workspace)
+        return self._estimator.estimate(proposal, assignment, context=context, phase=self.phase(), now=now, local=local)
+
+    def situation(self, workspace: str) -> str:
+        """The situation of a workspace in words, as preference pairs keep it (SPEC 8.2): as the last cycle saw it, else
+        as it is now, which takes a look."""
+        if workspace not in self._situations:
+            for context in self._contexts([workspace]):
+                self._situations[workspace] = context.text
+        return self._situations.get(workspace, "")
 
     def phase(self) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""
@@ -263,6 +272,7 @@ class Predictions:
         every: list[Proposal] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._signals[context.workspace] = context.signals
+            self._situations[context.workspace] = context.text
             self._looked[context.workspace] = self._clock.now()
             self._remarks[context.workspace] = context.remark
             errors.extend(f"{context.workspace}: {error}" for error in context.errors)
@@ -307,6 +317,7 @@ class Predictions:
             for kind, _, workspace, approved, number in self._history.approvals(session):
                 before = decided.get((workspace, kind), (0, 0))
                 decided[workspace, kind] = (before[0] + approved, before[1] + number)
+            known = self._history.decided(session)
             this = _Round(
                 now=now,
                 local=self._clock.local(),
@@ -322,7 +333,7 @@ class Predictions:
                     drafts.append(self._draft(proposal, this, contexts.get(proposal.workspace)))
                 except Refusal as refusal:
                     errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
-            kept = shown(drafts, decided, learning=this.phase.number > 0, randomness=self._randomness)
+            kept = shown(drafts, known, learning=this.phase.number > 0, randomness=self._randomness)
             return self._seatable(session, kept, this, room)
 
     def _seatable(

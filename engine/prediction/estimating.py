@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
 from engine.feedback.query import Query, Seen
 from engine.prediction.confidence import confidence_of, urgency_of
@@ -42,7 +43,7 @@ class Estimator:
             urgency=urgency_of(proposal.evidence_at, now, usual or timedelta(hours=proposal.usual_hours)),
             time=self._twin.time(query),
             phase=phase.number,
-            calibrate=self._calibrator.apply,
+            calibrate=partial(self._calibrator.apply, proposal.kind),
             words=word.words,
         )
         return parts, seen

@@ -17,11 +17,21 @@ from engine.values import Tier
 HEARTBEAT: Final = "heartbeat"
 """How the kinds of cards begin that an agent's heartbeat made due: each of its items is a kind of its own."""
 
+RUN: Final = "run"
+"""The fact of a heartbeat's card that the operator wrote it to run by itself when it is due."""
+
 SUGGESTED: Final = "suggested"
 """The kind of what an agent or a program put there: like each other, and like nothing that the engine predicts."""
 
 HANDED_OVER: Final = "let_agent_fix"
 """What a flow found and an agent or a model may mend."""
+
+BLOCKED_TASK: Final = "blocked_task"
+STALE_TASK: Final = "stale_task"
+OPEN_TASK: Final = "open_task"
+"""The kinds of tasks of the board."""
+
+MEETING: Final = "prepare_meeting"
 
 OWN: Final = "own"
 """The kind of the operator's own prompts: approving one earns no prediction the right to run by itself (SPEC 2.5)."""
@@ -76,7 +86,7 @@ _ROWS: Final = (
     Kind("bisect", Tier.BROKEN, "Test that broke", continues=("run_tests", "check_clean_head")),
     Kind("reclaim_space", Tier.BROKEN, "Disk nearly full"),
     # Blocks the operator or others soon
-    Kind("prepare_meeting", Tier.BLOCKS, "Meeting to prepare", "summarise_day", "chronicle-hub"),
+    Kind(MEETING, Tier.BLOCKS, "Meeting to prepare", "summarise_day", "chronicle-hub"),
     Kind("prepare_environment", Tier.BLOCKS, "Environment to prepare", continues=("run_tests",)),
     Kind("update_lock", Tier.BLOCKS, "Lock file out of step"),
     Kind("still_red", Tier.BLOCKS, "Tests that still fail", "narrow_failures", continues=("run_tests", "bisect")),
@@ -86,6 +96,8 @@ _ROWS: Final = (
     Kind("failing_ci", Tier.BLOCKS, "CI that fails", "run_tests"),
     Kind("forecast_conflicts", Tier.BLOCKS, "Branches that collide", channel="research", continues=("rehearse_merge",)),
     Kind("waiting_work", Tier.BLOCKS, "Work that waits for days", "review_unpushed"),
+    Kind(STALE_TASK, Tier.BLOCKS, "Task that nobody touched for a week"),
+    Kind(BLOCKED_TASK, Tier.BLOCKS, "Task that others wait for"),
     # Cheap checks of what was just done
     Kind("leftovers", Tier.CHECK, "Debugging left in", "look_for_leftovers"),
     Kind("remove_leftovers", Tier.CHECK, "Debugging to remove", continues=("look_for_leftovers",)),
@@ -98,6 +110,7 @@ _ROWS: Final = (
     Kind("lint", Tier.CHECK, "Lint of what changed", continues=("fix_lint",)),
     Kind("check_clean_head", Tier.CHECK, "HEAD without uncommitted files", continues=("run_tests",)),
     Kind("uncovered_lines", Tier.CHECK, "Changed lines that no test runs"),
+    Kind(OPEN_TASK, Tier.CHECK, "Open task"),
     Kind(HANDED_OVER, Tier.CHECK, "Finding for your agent or model"),
     Kind(SUGGESTED, Tier.CHECK, "Suggestion of an agent or a program"),
     Kind(OWN, Tier.CHECK, "Your own prompt"),
@@ -141,6 +154,12 @@ SEEN_BY: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 def is_heartbeat(name: str) -> bool:
     """Whether cards of this kind come from a heartbeat."""
     return name.startswith(f"{HEARTBEAT}-")
+
+
+def is_ordered(name: str) -> bool:
+    """Whether the operator ordered cards of this kind, by a heartbeat or an entry of the calendar. They are no guess:
+    they are shown whatever their confidence, and take no place."""
+    return is_heartbeat(name) or name == MEETING
 
 
 def kind_title(name: str) -> str:

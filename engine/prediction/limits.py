@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from engine.config import Settings
-from engine.prediction.kinds import kind_of
+from engine.prediction.kinds import is_ordered, kind_of
 from engine.values import Outcome, Source, Status, Tier
 
 ActiveTime = Callable[[datetime, timedelta], datetime]
@@ -76,6 +76,9 @@ class Room:
         taken = [one for one in self._awake if counts(one, now)]
         if _other_upkeep(seat, self._awake):
             return None
+        if not counts(seat, now):
+            self._awake.append(seat)
+            return []
         if sum((one.workspace, one.kind) == (seat.workspace, seat.kind) for one in taken) >= MOST_ALIKE:
             return None
         displaced: set[str] = set()
@@ -108,8 +111,8 @@ def is_snoozed(seat: Seat, now: datetime) -> bool:
 
 
 def counts(seat: Seat, now: datetime) -> bool:
-    """True for a card that takes a place: not snoozed, not the operator's own, not a follow-up."""
-    return seat.source not in _EXEMPT and not is_snoozed(seat, now)
+    """True for a card that takes a place: not snoozed, not the operator's own or ordered by him, not a follow-up."""
+    return not (seat.source in _EXEMPT or is_ordered(seat.kind) or is_snoozed(seat, now))
 
 
 FRESH = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))

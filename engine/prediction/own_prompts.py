@@ -39,7 +39,14 @@ def implied(flow: str, local: datetime) -> dict[str, Any]:
 
 
 def own_row(
-    card_id: str, assignment: Assignment, info: RunnerInfo, *, agent: str, now: datetime, expires_at: datetime
+    card_id: str,
+    assignment: Assignment,
+    info: RunnerInfo,
+    *,
+    agent: str,
+    now: datetime,
+    expires_at: datetime,
+    context: str,
 ) -> Prediction:
     """A card of the operator's own. Nothing estimates it, so its confidence is that of a cold start; and its kind is
     its own, so that approving what he typed himself earns no prediction the right to run by itself (SPEC 2.5)."""
@@ -56,6 +63,7 @@ def own_row(
         kind=OWN,
         subject=card_id,
         fingerprint=card_id,
+        context=context,
         evidence_at=now,
     )
 

@@ -1,14 +1,11 @@
 """The Twin: what this operator would say (SPEC 2.3, 2.5), and how far confidence may be believed (2.6, 8.6).
 
 The embedded Twin is a `Learner` that follows the decisions: each is learnt once, in order, when the Twin is next asked.
-A decision that no longer counts is unlearnt by going back to a stored state from before it and learning on from there.
-Where that is far to go a new learner is taught aside and put in place when it has caught up; the old one answers until
-then. Stored states are a convenience: without them the decisions make the same again.
+Where a decision no longer counts a new learner learns the newest ones again.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -16,29 +13,23 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from engine.feedback.decisions import Decisions
-from engine.feedback.learner_states import TwinStates
 from engine.feedback.query import NOTHING, Query, Seen
-from engine.values import CalibrationCheck, PastDecision, Source
+from engine.values import CalibrationCheck, Source
 
 if TYPE_CHECKING:
     from engine.feedback.learner import Learner
 
-log = logging.getLogger(__name__)
-
 HELD_OUT_NEEDED = 100
 """Phase 2 needs a calibration that holds on at least so many held-out decisions (SPEC 2.6)."""
 
-AT_ONCE = 1_000
-"""So many decisions are learnt while somebody waits, about half a second; more are learnt aside."""
-
-STORED_EVERY = 250
-"""A state is stored after so many decisions."""
+LEARNT_FROM = 2_000
+"""The Twin learns from so many of the newest decisions when it begins, in about 0.2 s; later ones are added."""
 
 
 class Calibrator(Protocol):
     """Makes stated confidence agree with what happened (SPEC 8.6)."""
 
-    def apply(self, score: float) -> float: ...
+    def apply(self, kind: str, score: float) -> float: ...
 
     def check(self) -> CalibrationCheck: ...
 
@@ -65,14 +56,12 @@ class EmbeddedTwin:
 
     source = Source.EMBEDDED_TWIN
 
-    def __init__(self, history: Decisions, states: TwinStates, *, meanings: Meanings = no_meanings) -> None:
+    def __init__(self, history: Decisions, *, meanings: Meanings = no_meanings) -> None:
         self._history = history
-        self._states = states
         self._meanings = meanings
         self._lock = threading.Lock()
         self._learner: Learner | None = None
-        self._version = -1
-        self._aside: threading.Thread | None = None
+        self._version = self._unsaid = -1
         self._checked: tuple[int, CalibrationCheck] | None = None
 
     def channel(self, kind: str, registered: Collection[str]) -> str | None:
@@ -112,10 +101,10 @@ class EmbeddedTwin:
 
     # -- the calibrator (SPEC 8.6)
 
-    def apply(self, score: float) -> float:
-        """A weighted sum of confidence as it has come true for this operator, in (0, 1)."""
+    def apply(self, kind: str, score: float) -> float:
+        """A weighted sum of confidence as it has come true for this operator and kind, in (0, 1)."""
         with self._lock:
-            return self._now().sums.apply(score)
+            return self._now().sums.apply(kind, score)
 
     def check(self) -> CalibrationCheck:
         """Whether confidences that were stated before their decision have come true (SPEC 2.6)."""
@@ -127,87 +116,19 @@ class EmbeddedTwin:
 
     # -- inside
 
-    def settle(self) -> None:
-        """Wait until nothing is learnt aside; for tests, and for who measures."""
-        while (aside := self._aside) is not None:
-            aside.join()
-
-    def packed(self) -> bytes:
-        """All that it has learnt now; the same decisions make the same bytes."""
-        with self._lock:
-            return self._now().packed()
-
     def _now(self) -> Learner:
-        """The learner, with all that was decided; taught aside when that is much. The lock is held."""
-        version = self._history.version
-        if self._learner is not None and version == self._version:
+        """The learner, with all that was decided. The lock is held."""
+        version, unsaid = self._history.version, self._history.unsaid
+        if self._learner is None or unsaid != self._unsaid:
+            from engine.feedback.learner import Learner
+
+            self._learner = Learner()
+        elif version == self._version:
             return self._learner
-        if self._learner is None:
-            learner = self._begin()
-        else:
-            learner = self._learner
-            retired = self._history.retired_since(self._version)
-            if retired is not None and retired <= learner.upto:
-                self._states.drop(retired)
-                learner = self._states.newest(retired) or _new()
-        rows = self._history.after(learner.upto, AT_ONCE)
-        if len(rows) == AT_ONCE:
-            self._learn_aside(learner)
-            self._learner = self._learner or _new()
-        else:
-            self._take_in(learner, rows)
-            self._learner = learner
-        self._version = version
+        for decision in self._history.after(self._learner.upto, LEARNT_FROM):
+            self._learner.learn(decision)
+        self._version, self._unsaid = version, unsaid
         return self._learner
-
-    def _begin(self) -> Learner:
-        """What an earlier engine stored, when it is of these very decisions."""
-        below: int | None = None
-        while (learner := self._states.newest(below)) is not None:
-            if self._history.standing_upto(learner.upto) == learner.learnt:
-                return learner
-            below = learner.upto
-            self._states.drop(below)
-        return _new()
-
-    def _take_in(self, learner: Learner, rows: Sequence[PastDecision]) -> None:
-        for row in rows:
-            learner.learn(row)
-            if learner.learnt % STORED_EVERY == 0:
-                self._states.keep(learner)
-
-    def _learn_aside(self, learner: Learner) -> None:
-        if self._aside is not None:
-            return  # it catches up with this as well
-        self._aside = threading.Thread(target=self._teach, args=(learner,), name="clawpy-twin", daemon=True)
-        self._aside.start()
-
-    def _teach(self, learner: Learner) -> None:
-        """Teach a learner what is left, then put it in place."""
-        try:
-            version = self._history.version
-            while True:
-                while rows := self._history.after(learner.upto, AT_ONCE):
-                    self._take_in(learner, rows)
-                with self._lock:
-                    now = self._history.version
-                    retired = self._history.retired_since(version)
-                    if retired is not None and retired <= learner.upto:
-                        self._states.drop(retired)
-                        learner = self._states.newest(retired) or _new()
-                    elif not (rows := self._history.after(learner.upto, AT_ONCE)):
-                        self._learner, self._version, self._aside = learner, now, None
-                        return
-                    version = now
-        except Exception:
-            log.exception("the Twin could not learn; it goes on with what it knew")
-            self._aside = None
-
-
-def _new() -> Learner:
-    from engine.feedback.learner import Learner
-
-    return Learner()
 
 
 def _checked(held: Sequence[tuple[float, bool]]) -> CalibrationCheck:

@@ -57,6 +57,7 @@ class GateFacts:
     approval_bound: float = 1.0
     threshold: float = 0.8
     suggested: bool = False
+    ordered: bool = False
     confined: bool = True
     waived: bool = False
     confirmed: bool = False
@@ -81,17 +82,22 @@ def rows(facts: GateFacts) -> list[Row]:
             found.append(Row(rule, Verdict.ASK, words))
 
     ask(not facts.confined, SANDBOX_WAIVED if facts.waived else NO_SANDBOX, UNCONFINED)
-    ask(facts.confidence < SUGGESTED_FROM, "low-confidence", f"confidence {facts.confidence:.2f} is below 0.60")
+    guess = not facts.ordered  # what the operator wrote to run by itself needs no record of like cards
+    ask(
+        guess and facts.confidence < SUGGESTED_FROM,
+        "low-confidence",
+        f"confidence {facts.confidence:.2f} is below 0.60",
+    )
     ask(facts.estimate > APPROVAL_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00")
     ask(bool(facts.targets), "production", f"touches production: {', '.join(facts.targets[:3])}")
-    ask(facts.novel_pair, "novel-pair", "NEW: this pair of channels never ran before")
+    ask(guess and facts.novel_pair, "novel-pair", "NEW: this pair of channels never ran before")
     ask(facts.rejections >= REJECTIONS, "rejections", f"{facts.rejections} rejections in a row")
     if facts.content is Verdict.BLOCK:
         found.append(Row("content", Verdict.BLOCK, "the content filter hit: kept for review"))
     ask(facts.content is Verdict.ASK, "content", "the content filter asks for a person")
     ask(near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent")
     ask(
-        facts.decisions < ONBOARDING,
+        guess and facts.decisions < ONBOARDING,
         "onboarding",
         f"first days: {facts.decisions} of {ONBOARDING} decisions made, everything is a card",
     )
@@ -100,14 +106,14 @@ def rows(facts: GateFacts) -> list[Row]:
     ask(not facts.autonomous, "autonomy-off", "autonomousModeEnabled is off")
     ask(not facts.workspace_acts, "workspace", "the workspace's autonomy is not `act`")
     ask(facts.quiet, "quiet", "quiet hours: nothing executes by itself")
-    ask(facts.phase < 1, "cold-start", "phase 0 never executes by itself")
+    ask(guess and facts.phase < 1, "cold-start", "phase 0 never executes by itself")
     ask(
-        SUGGESTED_FROM <= facts.confidence < facts.threshold,
+        guess and SUGGESTED_FROM <= facts.confidence < facts.threshold,
         "below-threshold",
         f"confidence {facts.confidence:.2f} is below {facts.threshold:.2f}",
     )
     ask(
-        facts.approval_bound < BOUND,
+        guess and facts.approval_bound < BOUND,
         "track-record",
         f"lower bound of past approvals {facts.approval_bound:.2f} is below {BOUND:.2f}",
     )

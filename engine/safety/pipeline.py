@@ -296,6 +296,7 @@ class Pipeline:
                 approval_bound=trigger.approval_bound,
                 threshold=settings.cross_poll_auto_execute_threshold,
                 suggested=trigger.suggested,
+                ordered=trigger.ordered,
                 confined=self._confined(),
                 waived=workspace.without_sandbox,
                 confirmed=trigger.without_sandbox,

@@ -21,7 +21,6 @@ MADE_UP = (
     "what collectors find in a made-up project, shop",
     "the runner: it takes everything, does nothing, and costs something",
     "the sandbox: it claims to confine",
-    "the calibrator: it claims to hold on 100 held-out decisions, or no session would ever run by itself",
 )
 REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions, quiet hours, costs"
 
@@ -40,6 +39,7 @@ def document(engine: Engine, seen: Seen, *, days: int, seed: int, begin: datetim
         "real": REAL,
         "madeUp": list(MADE_UP),
         "cards": _cards(cards),
+        "kinds": _kinds(cards),
         "rails": [_rail(name, blocked) for name in ORDER],
         "states": {state: round(hours, 2) for state, hours in sorted(seen.hours.items())},
         "asleepHours": round(seen.asleep.total_seconds() / 3600, 2),
@@ -74,6 +74,22 @@ def _cards(cards: Sequence[Card]) -> dict[str, int]:
         "followUps": sum(card.source is Source.FOLLOW_UP for card in cards),
         "pending": statuses[Status.PENDING],
     }
+
+
+def _kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
+    """What the operator decided on each kind of predicted card, and the confidence that its newest card states, None
+    while none does. `cards`: the newest first."""
+    kinds: dict[str, list[Card]] = {}
+    for card in cards:
+        if card.source is not Source.OPERATOR:
+            kinds.setdefault(card.kind, []).append(card)
+    told = []
+    for kind, these in sorted(kinds.items()):
+        mine = Counter(card.status for card in these if card.decided_by is DecidedBy.OPERATOR)
+        stated = next((round(card.confidence, 3) for card in these if card.stated), None)
+        dismissed = mine[Status.REJECTED]
+        told.append({"kind": kind, "approved": mine.total() - dismissed, "dismissed": dismissed, "confidence": stated})
+    return told
 
 
 def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from engine.execution.runners.parameters import edited
 from engine.execution.sandbox import Confinement
 from engine.simulation.world import Project
 from engine.storage.database import Transaction
-from engine.values import MICRO, Assignment, CalibrationCheck, CheckResult, Refusal, RunnerInfo, SessionView
+from engine.values import MICRO, Assignment, CheckResult, Refusal, RunnerInfo, SessionView
 
 PATIENCE = 30.0
 """Real seconds until a simulation that hangs is given up."""
@@ -55,20 +55,6 @@ class MadeSandbox:
 
     def temporary(self, confinement: Confinement) -> str:
         return str(confinement.scratch)
-
-
-@dataclass
-class MadeCalibrator:
-    """Claims to hold, so that phase 2 is reached (SPEC 2.6); is as sure as `stretch` makes it."""
-
-    stretch: float = 1.2
-    holds: bool = True
-
-    def apply(self, score: float) -> float:
-        return min(1.0, score * self.stretch)
-
-    def check(self) -> CalibrationCheck:
-        return CalibrationCheck(held_out=100, holds=self.holds, reason="made up for the simulation")
 
 
 class Bench:

@@ -21,7 +21,7 @@ from engine.home import Home
 from engine.simulation.month import Month, Seen
 from engine.simulation.operator import Operator
 from engine.simulation.report import document
-from engine.simulation.runners import Bench, MadeCalibrator, MadeRunner, MadeSandbox
+from engine.simulation.runners import Bench, MadeRunner, MadeSandbox
 from engine.simulation.world import MadeContexts, Project
 from engine.stand_ins import StandIns
 from engine.values import Randomness, Refusal
@@ -53,7 +53,6 @@ class MadeWorld:
     projects: list[Project]
     runner: MadeRunner
     bench: Bench
-    calibrator: MadeCalibrator
 
 
 def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
@@ -94,7 +93,6 @@ def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
     home.config_file.write_text(config + acting, encoding="utf-8")
     projects = {workspace: Project.begin(workspace, clock.now()) for workspace in workspaces}
     runner = MadeRunner(bench, clock, projects, seed, instant=instant)
-    calibrator = MadeCalibrator()
     contexts = MadeContexts(projects, clock)
     engine = open_engine(
         home,
@@ -103,7 +101,7 @@ def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
         randomness=Randomness(seed),
         start_schedule=False,
         stand_ins=StandIns(
-            runners=(runner,), contexts=contexts, calibrator=calibrator, sandbox=MadeSandbox(), throw_away=True,
+            runners=(runner,), contexts=contexts, sandbox=MadeSandbox(), throw_away=True,
             deaf=True,
         ),
     )  # fmt: skip
@@ -111,7 +109,7 @@ def made_world(folder: Path, seed: int, *, config: str = CONFIG, instant: bool =
     engine.sessions.observe(bench)
     bench.facts = engine.bus.subscribe(lambda: None)
     try:
-        yield MadeWorld(engine, clock, list(projects.values()), runner, bench, calibrator)
+        yield MadeWorld(engine, clock, list(projects.values()), runner, bench)
     finally:
         engine.close()
 

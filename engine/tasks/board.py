@@ -5,8 +5,10 @@ It watches sessions: one that starts makes the card's task run, or adds one; one
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index, String, bindparam, cast
@@ -18,10 +20,15 @@ from engine.storage.quick import found, load, whole
 from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Randomness, Refusal, SessionState, SessionView, Task, sanitise
-from engine.values.secrets import refuse_secret
+from engine.values.secrets import redact, refuse_secret
+
+_BOX = re.compile(r"^ {0,3}[-*+] \[(?P<mark>[ xX])\] +(?P<title>\S.*)$", re.MULTILINE)
 
 STATES = ("open", "running", "done", "failed")
 LONGEST_TITLE = 500
+
+FILE, HEARTBEAT, ORDER = "file", "heartbeat", "order"
+"""Sources of tasks besides the operator and sessions."""
 
 
 class CardTasks(Protocol):
@@ -35,7 +42,8 @@ class CardTasks(Protocol):
 
 
 class TaskRow(Row, table=True):
-    """One task. `source` is "operator", "heartbeat" or "session"."""
+    """One task. `source` is "operator", "file" (of `tasksDir`), "heartbeat", "order" (of a heartbeat, to run by itself)
+    or "session"."""
 
     __tablename__ = "tasks"
     __table_args__ = (
@@ -119,10 +127,44 @@ class TaskBoard:
             lambda tx: self._add(tx, words, channel, workspace, "open", "operator", None, needed)
         )
 
-    def add_due(self, transaction: Transaction, title: str, channel: str, workspace: str = "") -> str:
-        """An open task for an item of a heartbeat that came due (SPEC 4.1); returns its id."""
+    def add_due(
+        self, transaction: Transaction, title: str, channel: str, workspace: str = "", *, run: bool = False
+    ) -> str:
+        """An open task for an item of a heartbeat that came due (SPEC 4.1), one that is to `run` by itself; returns its
+        id."""
         words = sanitise(title).strip()[:LONGEST_TITLE]
-        return self._add(transaction, words, channel, workspace, "open", "heartbeat", None).id
+        return self._add(transaction, words, channel, workspace, "open", ORDER if run else HEARTBEAT, None).id
+
+    def follow(self, folder: Path, workspaces: Sequence[str]) -> None:
+        """Have the board say what the files of `tasksDir` say. `- [ ] words` in a `*.md` there is an open task; it is
+        done when it is checked or gone, and the same words make no second one. A file is about the workspace of its
+        name (`shop.md`), any other about none.
+
+        Raises OSError, UnicodeDecodeError for what cannot be read; then nothing changes.
+        """
+        named = {Path(path).name: path for path in workspaces}
+        wanted = dict[tuple[str, str], bool]()
+        for file in sorted(folder.iterdir()):
+            if file.suffix == ".md":
+                for found in _BOX.finditer(file.read_text(encoding="utf-8")):
+                    title = redact(sanitise(found["title"]).strip())[:LONGEST_TITLE]
+                    wanted[named.get(file.stem, ""), title] = found["mark"] == " "
+        written = select(TaskRow).where(col(TaskRow.source) == FILE)
+        with self._database.read() as session:
+            known = {(row.workspace, row.title): row.state for row in session.exec(written)}
+        new = [key for key, is_open in wanted.items() if is_open and key not in known]
+        over = {key for key, state in known.items() if state == "open" and not wanted.get(key)}
+        if not new and not over:
+            return
+
+        def work(tx: Transaction) -> None:
+            for row in tx.session.exec(written):
+                if (row.workspace, row.title) in over:
+                    self._change(tx, row, "done", "")
+            for workspace, title in new:
+                self._add(tx, title, "", workspace, "open", FILE, None)
+
+        self._database.write(work)
 
     def is_open(self, transaction: Transaction, task_id: str) -> bool:
         """Whether this task still waits or is being worked on; False for one that never was."""

@@ -14,12 +14,13 @@ from engine.values.decisions import CalibrationCheck, Phase
 @dataclass(frozen=True, slots=True)
 class ConfidenceBucket:
     """Cards whose stated confidence lies in a range: how many a person decided, the share approved with its 95 %
-    interval, and the mean confidence. `unstated` of them had that of a cold start, which says nothing."""
+    interval, and the mean confidence; None and the whole range where there is none. `unstated` of
+    them had that of a cold start, which says nothing."""
 
     low: float
     high: float
     predictions: int
-    approval_rate: float
+    approval_rate: float | None
     confidence: float | None = None
     at_least: float = 0.0
     at_most: float = 1.0
@@ -99,34 +100,27 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A kind of card that is decided otherwise than was stated: `approved` of `decided` lately where `expected` were
-    (a sum of confidences), and the share approved `before`, None where there was none. `changed`: it was otherwise
-    before; else it was like that already, and confidence has yet to learn it."""
+    """A kind of card that is decided otherwise than before: `approved` of `decided` lately, and the share approved
+    `before`, in [0, 1]."""
 
     kind: str
     approved: int
     decided: int
-    expected: float
-    before: float | None
-    changed: bool = True
+    before: float
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Whether the newest decisions surprise more than calibrated confidence lets expect.
-
-    `surprise` is their mean log-loss in nats, `expected` what it would be on average if every confidence came true,
-    and 95 of 100 such samples lie from `low` to `high`. All None while `decisions` are too few; `words` says it.
-    """
+    """Whether the newest `decisions` of a person were otherwise than those before, by kind of card; `words` says it."""
 
     decisions: int
-    changed: bool
     words: str
-    surprise: float | None = None
-    expected: float | None = None
-    low: float | None = None
-    high: float | None = None
     shifts: tuple[Shift, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether any kind is decided otherwise."""
+        return bool(self.shifts)
 
 
 @dataclass(frozen=True, slots=True)

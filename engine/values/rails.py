@@ -91,6 +91,7 @@ class Trigger:
 
     `acknowledged_digest`: the digest whose `ask` the operator saw before approving, or "".
     `approval_bound`: Wilson's lower bound of the operator's past approval of like cards (SPEC 2.5), 0 if unknown.
+    `ordered`: the operator wrote that it is to run when it is due; no record of like cards is asked for.
     `suggested`: an agent or a program asked for this very thing; only a person starts it.
     `without_sandbox`: the operator confirmed, for this one decision, that it may run without a sandbox.
     """
@@ -108,6 +109,7 @@ class Trigger:
     acknowledged_digest: str = ""
     force: bool = False
     suggested: bool = False
+    ordered: bool = False
     without_sandbox: bool = False
 
 

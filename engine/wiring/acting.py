@@ -73,7 +73,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrat
                 now=clock.now,
             ),
         ),
-        pulse=core.heartbeat.pulse,
+        pulse=partial(_pulse, core),
         housekeeping=(
             core.cards.expire_due,
             core.cards.look_again,
@@ -101,6 +101,12 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrat
         ),
         last_sign=partial(last_heard, core),
     )
+
+
+def _pulse(core: Engine) -> None:
+    """Make tasks of what is due, and cards of them at once."""
+    if core.heartbeat.pulse():
+        core.predictions.run_cycle()
 
 
 def last_heard(core: Engine) -> datetime | None:

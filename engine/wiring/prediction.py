@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,6 @@ from engine.adapters import Brakes, Landings, Meanings, OurFolders, top_folder
 from engine.config_agents import AUTO
 from engine.execution.launcher import Launcher
 from engine.execution.runners.toolchains.projects import projects
-from engine.feedback.learner_states import TwinStates
 from engine.inspection.github import GitHub
 from engine.memory.threads import Threads
 from engine.prediction.cards import Cards
@@ -40,7 +40,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
     """What is predicted and decided; returns who calibrates confidence."""
     clock, randomness = core.clock, core.randomness
     core.meanings = Meanings(core.memory)
-    core.embedded = EmbeddedTwin(core.feedback, TwinStates(core.database), meanings=core.meanings)
+    core.embedded = EmbeddedTwin(core.feedback, meanings=core.meanings)
     calibrator = stand_ins.calibrator or core.embedded
     core.cards = Cards(
         core.database,
@@ -57,6 +57,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         secrets=core.keys.secrets,
         deleted=lambda workspace: not Path(workspace).is_dir(),
         estimate=lambda proposal, assignment: core.predictions.estimate(proposal, assignment),
+        situation=lambda workspace: core.predictions.situation(workspace),
         history=core.feedback,
         calibrator=calibrator,
         active_time=lambda start, span: core.autonomy.active_until(start, span),
@@ -93,7 +94,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, hook: PredictorHook,
         launcher=launcher,
         history=core.feedback,
         calibrator=calibrator,
-        contexts=partial(_read_contexts, core),
+        contexts=partial(_read_contexts, core, brakes),
         said=lambda context: [
             *core.twin.propose(context),
             *hook.propose(context),
@@ -114,7 +115,20 @@ def _takes_prose(launcher: Launcher, workspace: str) -> str:
     return info.by if info.takes else ""
 
 
-def _read_contexts(core: Engine, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+def _follow_tasks(core: Engine) -> None:
+    """Take in what the files of `tasksDir` say; what cannot be read is told, and the board stays as it is."""
+    if not (folder := core.settings.current.tasks_dir):
+        return
+    try:
+        core.tasks.follow(Path(folder).expanduser(), core.workspaces)
+    except (OSError, UnicodeDecodeError) as error:
+        core.report("tasksDir", f"{folder} cannot be read: {error}; mend it, or: clawpy config set tasksDir ''")
+
+
+def _read_contexts(core: Engine, brakes: Brakes, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+    if not brakes.stopped():
+        core.heartbeat.pulse()  # what is due is a card of this very cycle, also of one that a verb asks for
+    _follow_tasks(core)
     last_input, _ = core.autonomy.presence.last()
     contexts = core.contexts.read_all(
         workspaces, last_input=last_input, ours={path: _ours(core, path) for path in workspaces}
@@ -122,7 +136,7 @@ def _read_contexts(core: Engine, workspaces: Sequence[str]) -> list[WorkspaceCon
     for context in contexts:
         if context.silence is not None:
             core.autonomy.presence.seen(context.now - context.silence, f"something of his moved in {context.workspace}")
-    return contexts
+    return [replace(context, first=context.workspace in core.workspaces[:1]) for context in contexts]
 
 
 def last_sign(core: Engine, workspaces: Sequence[str]) -> datetime | None:

@@ -62,7 +62,7 @@ def test_what_ran_by_itself_and_stands_a_day_later_was_wanted(world: World) -> N
     world.ended(card)
     world.clock.advance(timedelta(hours=24) - timedelta(seconds=1))
     world.engine.predictions.run_cycle()
-    assert "kept" not in [one.signal.value for one in world.engine.feedback.recent(50)]
+    assert "kept" not in [one.signal for one in world.engine.feedback.recent(50)]
     world.clock.advance(timedelta(seconds=1))
     world.engine.predictions.run_cycle()
     assert [(one.prediction_id, one.weight) for one in world.engine.feedback.recent(50) if one.signal == "kept"] == [

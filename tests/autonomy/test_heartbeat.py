@@ -123,6 +123,14 @@ def make(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[st
     return build
 
 
+def test_run_before_the_colon_says_that_it_is_to_run() -> None:
+    items, problems = parse(
+        "- [ ] every day 09:00 run: lint\n- [ ] every 2h: run: not here\n- [ ] 2026-03-01 10:00 run: x\n"
+    )
+    assert [(one.text, one.run) for one in items] == [("lint", True), ("run: not here", False), ("x", True)]
+    assert problems == []
+
+
 def test_missed_occurrences_make_one_task_and_a_restart_none(
     make: Callable[[str], Heartbeat], clock: FakeClock, board: TaskBoard
 ) -> None:

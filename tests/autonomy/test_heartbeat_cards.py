@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.autonomy.autonomy import PULSE
+from engine.autonomy.autonomy import ACT, PULSE
 from engine.clock import FakeClock
 from engine.prediction.kinds import is_heartbeat
 from engine.values import Card, Outcome, Refusal, Status, TriggerType
@@ -87,3 +87,57 @@ def test_it_runs_by_itself_only_when_this_very_item_has_earned_it(world: World) 
         assert (entry.prediction_id, entry.decided_by) == (card.id, "autonomy")
         assert entry.trigger_type == TriggerType.HEARTBEAT
         assert [one.verdict for one in entry.verdicts] == ["allow"] * 6
+
+
+def test_six_due_items_are_six_cards_within_one_cycle_whatever_their_confidence(world: World) -> None:
+    with world.opened() as engine:
+        world.earn(others=30)
+        world.calibrator.sure = 0.01
+        for number in range(4):
+            (world.repository.path / f"new{number}.py").write_text("x = 1\n")
+        page = engine.home.agents / "backend_builder" / "heartbeat.md"
+        page.write_text("".join(f"- [ ] every 20m: look at part {number}\n" for number in range(6)))
+        os.utime(page, (world.clock.now().timestamp(),) * 2)
+        engine.autonomy.schedule.run(PULSE)
+        world.clock.advance(timedelta(minutes=20))
+        engine.autonomy.schedule.run(PULSE)
+        engine.predictions.run_cycle()
+        assert sorted(card.assignment.prompt for card in heartbeats(world)) == [
+            f"look at part {number}" for number in range(6)
+        ]
+
+
+def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: World) -> None:
+    """It needs no decisions of like cards, but everything else that lets things run by themselves."""
+    with world.opened() as engine:
+        page = engine.home.agents / "backend_builder" / "heartbeat.md"
+        page.write_text(f"- [ ] every 20m run: {ITEM}\n")
+        os.utime(page, (world.clock.now().timestamp(),) * 2)
+        engine.autonomy.schedule.run(PULSE)
+        world.clock.advance(timedelta(minutes=20))
+        engine.autonomy.schedule.run(PULSE)
+        engine.predictions.run_cycle()
+        [card] = heartbeats(world)
+        assert "you wrote that it is to run" in card.reasoning
+        world.away()
+        assert world.cycle().acted == card.id
+        world.ended(card.id)
+        entry = engine.safety.log(1)[0]
+        assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)
+
+
+@pytest.mark.parametrize("setting", ["mode", "workspace"])
+def test_an_order_to_run_waits_where_nothing_may_run_by_itself(world: World, setting: str) -> None:
+    if setting == "mode":
+        world.configure(autonomousModeEnabled=False)
+    else:
+        world.configure(autonomy="cards")
+    with world.opened() as engine:
+        page = engine.home.agents / "backend_builder" / "heartbeat.md"
+        page.write_text(f"- [ ] 2026-01-05 09:00 run: {ITEM}\n")
+        engine.autonomy.schedule.run(PULSE)
+        engine.predictions.run_cycle()
+        assert len(heartbeats(world)) == 1
+        world.away(timedelta(minutes=40))
+        engine.autonomy.schedule.run(ACT)
+        assert engine.sessions.list() == []

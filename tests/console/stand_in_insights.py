@@ -6,8 +6,7 @@ import dataclasses
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING
 
-from engine.feedback.drift import Stated, drift
-from engine.feedback.metrics import Decided, bucket, by_person, metrics, over_time
+from engine.feedback.metrics import Decided, bucket, by_person, drift, metrics, over_time
 from engine.values import (
     CalibrationCheck,
     Insights,
@@ -73,7 +72,7 @@ class Figures(Port):
         self.note("insights", days, workspace)
         cards = [one for one in self.cards if days is None or one.at > NOW - timedelta(days=days)]
         since = NOW - timedelta(days=days - 1) if days else cards[0].at if cards else NOW
-        newest = [Stated(one.kind, one.confidence, one.word == "approved") for one in by_person(self.cards)]
+        newest = [(one.kind, one.word == "approved") for one in by_person(self.cards)]
         return Insights(
             days, workspace, metrics(cards, UTC), over_time(cards, since, NOW, UTC), self.phase, self.check, 0.8,
             bucket(0.8, 1.0, by_person(cards)),

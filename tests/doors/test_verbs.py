@@ -52,7 +52,7 @@ def test_cards_of_named_workspaces_and_channels_only(engine: StandIn) -> None:
     assert ask(engine, "cards", channel="garden")["predictions"] == []
 
 
-def test_only_what_a_person_saw_counts_as_shown(engine: StandIn) -> None:
+def test_what_was_listed_counts_as_shown(engine: StandIn) -> None:
     ask(engine, "cards")
     assert engine.cards.shown == []
     ask(engine, "cards", shown=True)

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.feedback.drift import FROM, OF
 from engine.feedback.insights import Figures
+from engine.feedback.metrics import DRIFT_FROM, NEWEST
 from engine.prediction.cards_store import Prediction
 from engine.storage.database import Database
 from engine.values import (
@@ -112,15 +112,13 @@ def test_withdrawn_cards_are_neither_expired_nor_waiting(decide: Decide, figures
     assert (found.total, found.expired, found.undecided, found.approval_rate) == (6, 2, 3, None)
 
 
-def test_drift_is_of_persons_on_stated_confidence_however_old(decide: Decide, figures: Figures) -> None:
+def test_drift_is_of_persons_however_old(decide: Decide, figures: Figures) -> None:
     old = timedelta(days=90)
-    decide(OF, old, confidence=COLD_START, status=Status.REJECTED)
-    decide(OF, old, decided_by=DecidedBy.AUTONOMY, status=Status.REJECTED)
-    decide(OF, old, source=Source.OPERATOR)
-    decide(FROM - 1, old, status=Status.REJECTED)
-    assert figures.read(7).drift.surprise is None
+    decide(NEWEST, old, decided_by=DecidedBy.AUTONOMY, status=Status.REJECTED)
+    decide(NEWEST, old, source=Source.OPERATOR)
+    decide(DRIFT_FROM - 1, old, status=Status.REJECTED)
+    assert figures.read(7).drift.words == "1 more decision, and changes of taste are told"
     decide(status=Status.REJECTED)
     drift = figures.read(7).drift
-    assert (drift.decisions, drift.changed) == (FROM, False)  # nothing is known of before
-    assert [(one.kind, one.approved, one.decided) for one in drift.shifts] == [("run_tests", 0, FROM)]
+    assert (drift.decisions, drift.changed) == (DRIFT_FROM, False)  # nothing is known of before
     assert figures.read(7, BLOG).drift.decisions == 0

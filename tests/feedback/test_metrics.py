@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.feedback.metrics import TREND_FROM, Decided, metrics, over_time
+from engine.feedback.metrics import KIND_FROM, NEWEST, TREND_FROM, Decided, drift, metrics, over_time
+from engine.values import Shift
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
@@ -141,3 +142,23 @@ def test_a_decision_belongs_to_its_local_day_also_when_the_clocks_change() -> No
     found = over_time([late, early], late.at, early.at, berlin)
     assert [(one.start.day, one.approved, one.rejected) for one in found] == [(25, 1, 0), (26, 0, 1)]
     assert (found[0].end.timestamp() - found[0].start.timestamp()) / 3600 == 25
+
+
+@given(st.lists(st.booleans(), min_size=NEWEST, max_size=NEWEST))
+def test_the_same_decisions_again_are_no_change_of_taste(decisions: list[bool]) -> None:
+    assert not drift([("lint", one) for one in [*decisions, *decisions]]).changed
+
+
+def test_a_taste_that_turned_is_named_with_what_was_usual_before() -> None:
+    before = [("garden", number % 5 > 0) for number in range(60)]
+    now = [("garden", number == 7) for number in range(30)] + [("lint", True)] * 20
+    found = drift([*before, *now])
+    assert found.shifts == (Shift("garden", 1, 30, 0.8),)
+    assert "taste changed" in found.words
+
+
+@pytest.mark.parametrize(("lately", "told"), [(KIND_FROM - 1, 0), (KIND_FROM, 1)])
+def test_a_kind_that_was_hardly_decided_on_is_not_looked_at(lately: int, told: int) -> None:
+    before = [("garden", True)] * 60
+    now = [("garden", False)] * lately + [("lint", True)] * (NEWEST - lately)
+    assert len(drift([*before, *now]).shifts) == told

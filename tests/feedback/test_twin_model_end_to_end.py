@@ -182,7 +182,7 @@ def test_metrics_of_real_cards(engine: Engine) -> None:
     assert [one["name"] for one in said["sources"]] == ["template"]
     assert said["nextTraining"] == "50 more pairs until the first training"
     assert sum(one["rejected"] for one in said["approvalOverTime"]) == 1
-    assert (len(said["approvalOverTime"]), said["drift"]["decisions"], said["pairsNeeded"]) == (7, 0, 50)
+    assert (len(said["approvalOverTime"]), said["drift"]["decisions"], said["pairsNeeded"]) == (7, 1, 50)
     assert "not yet" in said["earning"]
     elsewhere = dispatch(engine, "metrics", {"days": 30, "workspace": "/elsewhere"})
     assert (elsewhere["period"], elsewhere["totalPredictions"]) == ("last_30_days", 0)

@@ -12,7 +12,6 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
 from engine.feedback.decisions import Decisions
-from engine.feedback.learner_states import TwinStates
 from engine.inspection.state import GitState
 from engine.memory.ledger import Ledger
 from engine.prediction.cards import Cards
@@ -44,7 +43,7 @@ SHOP = "/shop"
 class IdentityCalibrator:
     """Passes every confidence through as it is, and never claims to hold."""
 
-    def apply(self, score: float) -> float:
+    def apply(self, kind: str, score: float) -> float:
         return score
 
     def check(self) -> CalibrationCheck:
@@ -205,7 +204,7 @@ class World:
         self.bench = Bench(self.database, self.clock)
         self.landed = Landed()
         self.decisions = Decisions(self.database, self.clock)
-        self.twin = EmbeddedTwin(self.decisions, TwinStates(self.database))
+        self.twin = EmbeddedTwin(self.decisions)
         self.workspaces = [SHOP]
         common: dict[str, Any] = {
             "clock": self.clock,
@@ -223,6 +222,7 @@ class World:
             facts=Ledger(self.database),
             flows=["run_tests"],
             estimate=lambda proposal, assignment: self.predictions.estimate(proposal, assignment),
+            situation=lambda workspace: self.predictions.situation(workspace),
             **common,
         )
         self.bench.cards = self.cards
@@ -260,7 +260,7 @@ class World:
 
     def signals(self) -> list[str]:
         """The standing signals, oldest first."""
-        return [view.signal.value for view in reversed(self.decisions.recent())]
+        return [view.signal for view in reversed(self.decisions.recent())]
 
 
 def refusal(call: object, *arguments: object, **named: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,10 +67,18 @@ def test_a_small_share_is_shown_to_learn_and_says_so() -> None:
     assert names(shown(drafts, {}, learning=True, randomness=NEVER)) == ["liked"]
 
 
+def test_what_was_ordered_and_the_next_step_are_no_guess() -> None:
+    drafts = [draft(name, 0.01, kind=name) for name in ("heartbeat-1a2b3c4d", "prepare_meeting", "lint")]
+    follow_up = draft("next", 0.01)
+    follow_up = replace(follow_up, proposal=replace(follow_up.proposal, source=Source.FOLLOW_UP))
+    found = shown([*drafts, follow_up], {}, learning=True, randomness=NEVER)
+    assert names(found) == ["heartbeat-1a2b3c4d", "prepare_meeting", "next"]
+
+
 @pytest.mark.parametrize(("decided", "explored"), [(EXPLORED_BELOW - 1, True), (EXPLORED_BELOW, False)])
 def test_a_kind_that_is_known_is_not_explored(decided: int, explored: bool) -> None:
     drafts = [draft("disliked", 0.1, kind="lint")]
-    found = shown(drafts, {(SHOP, "lint"): (0, decided)}, learning=True, randomness=ALWAYS)
+    found = shown(drafts, {"lint": decided}, learning=True, randomness=ALWAYS)
     assert bool(found) is explored
 
 

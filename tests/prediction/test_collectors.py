@@ -149,7 +149,8 @@ def test_the_stalest_task_counts_and_is_named_first() -> None:
 
 
 def test_tasks_of_sessions_and_done_ones_do_not_count() -> None:
-    tasks = [task("a", timedelta(days=9), state="done"), task("b", timedelta(days=9), session_id="ses_1")]
+    sessions = replace(task("b", timedelta(days=9), session_id="ses_1"), source="session")
+    tasks = [task("a", timedelta(days=9), state="done"), sessions]
     assert tasks_signal(tasks, NOW).relevance == 0.0
     assert tasks_signal(tasks, NOW).evidence == ("no open tasks",)
 

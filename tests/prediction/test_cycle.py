@@ -6,6 +6,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -13,8 +15,9 @@ from engine.clock import FakeClock
 from engine.config import Autonomy, Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.inspection.state import Commit, GitState
+from engine.prediction.cards_store import find
 from engine.prediction.context import WorkspaceContext
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 from engine.values import (
     Band,
     CycleReport,
@@ -23,12 +26,13 @@ from engine.values import (
     DecisionSignal,
     Outcome,
     Proposal,
+    Randomness,
     Refusal,
     Source,
     Status,
     Tier,
 )
-from tests.prediction.deciding import SHOP, World, proposal
+from tests.prediction.deciding import SHOP, IdentityCalibrator, World, proposal
 
 WEEK = timedelta(days=7)
 
@@ -318,3 +322,36 @@ def test_the_context_is_kept_with_the_card(world: World, database: Database) -> 
     with database.read() as session:
         assert find(session, card.id).context.startswith("workspace: shop")
     assert replace(card) == world.cards.get(card.id)
+
+
+def test_what_was_ordered_takes_no_place_and_keeps_none_from_others(world: World) -> None:
+    world.one("full")
+    due = [proposal(str(number), kind=f"heartbeat-{number}", tier=Tier.BLOCKS) for number in range(6)]
+    others = [proposal(str(number), kind=f"kind_{number}") for number in range(9)]
+    made = world.see(*due, *others)
+    assert {card.kind for card in made} >= {one.kind for one in due}
+    assert len(made) == 6 + 5
+
+
+def test_exploration_ends_with_the_third_decision_of_whoever_wherever(world: World, monkeypatch: Any) -> None:
+    """A program's decisions over the API, and those of another workspace, are decisions as well."""
+    monkeypatch.setattr(Randomness, "uniform", lambda self: 0.0)
+    monkeypatch.setattr(IdentityCalibrator, "apply", lambda self, kind, score: 0.01)
+    teach(world, 40)
+    for number, (by, place) in enumerate([(DecidedBy.API, SHOP), (DecidedBy.OPERATOR, "/other")] * 2):
+        card = DecidedCard(f"pred_no_{number}", "lint", "koji-core", place, "lint", "lint it", 0.1, by, raw=0.1)
+        explored = [one for one in world.see(proposal("x", kind="lint", facts={"x": number})) if one.kind == "lint"]
+        assert bool(explored) is (number < 3)
+        world.see()
+        world.database.write(partial(_dismissed, world, card))
+
+
+def _dismissed(world: World, card: DecidedCard, tx: Transaction) -> None:
+    world.decisions.record(tx, DecisionSignal.DISMISSED, card)
+
+
+def test_a_prompt_of_ones_own_and_a_suggestion_keep_the_situation(world: World, database: Database) -> None:
+    own = world.cards.propose("Explain the cart", workspace=SHOP)
+    said = world.cards.propose("Rework the cart", workspace=SHOP, reasoning="an agent thinks so")
+    with database.read() as session:
+        assert all("workspace: shop" in find(session, one.id).context for one in (own, said))

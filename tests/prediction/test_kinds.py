@@ -10,11 +10,21 @@ import pytest
 
 from engine.execution.runners.flows import FLOWS
 from engine.inspection.looks import Looks
-from engine.prediction.kinds import HANDED_OVER, KINDS, OWN, SEEN_BY, SUGGESTED, kind_of
+from engine.prediction.kinds import (
+    BLOCKED_TASK,
+    HANDED_OVER,
+    KINDS,
+    OPEN_TASK,
+    OWN,
+    SEEN_BY,
+    STALE_TASK,
+    SUGGESTED,
+    kind_of,
+)
 from engine.values import Tier
 
 PAGE = (Path(__file__).parents[2] / "docs" / "CARDS.md").read_text(encoding="utf-8")
-PROSE = {HANDED_OVER, SUGGESTED, OWN}
+PROSE = {HANDED_OVER, SUGGESTED, OWN, STALE_TASK, BLOCKED_TASK, OPEN_TASK}
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

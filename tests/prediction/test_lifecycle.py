@@ -134,7 +134,7 @@ class Operator(RuleBasedStateMachine):
 
     @invariant()
     def what_stands_agrees_with_the_status(self) -> None:
-        told = {view.prediction_id: view.signal.value for view in self.world.decisions.recent(1000)}
+        told = {view.prediction_id: view.signal for view in self.world.decisions.recent(1000)}
         for card in self.world.cards.recent(1000):
             signal = told.get(card.id)
             match card.status:

@@ -69,6 +69,8 @@ SEATS = st.lists(
         (seat("a", source=Source.OPERATOR), False),
         (seat("a", source=Source.FOLLOW_UP), False),
         (seat("a", source=Source.PREDICTOR_HOOK), True),
+        (seat("a", kind="heartbeat-1a2b3c4d"), False),
+        (seat("a", kind="prepare_meeting"), False),
     ],
 )
 def test_who_takes_a_place(one: Seat, takes_a_place: bool) -> None:

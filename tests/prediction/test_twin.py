@@ -15,15 +15,25 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.feedback.decisions import Decisions
 from engine.feedback.learner import Learner
-from engine.feedback.learner_states import TwinStates
 from engine.feedback.query import NAMES, NOTHING, unpacked
 from engine.feedback.relevance import look
 from engine.memory.ledger import append
 from engine.prediction import twin as module
+from engine.prediction.confidence import weighted
+from engine.prediction.estimating import Estimator
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
-from engine.values import DecidedBy, DecidedCard, DecisionSignal, PastDecision
+from engine.values import (
+    Assignment,
+    ConfidenceParts,
+    DecidedBy,
+    DecidedCard,
+    DecisionSignal,
+    PastDecision,
+    Phase,
+)
 from tests.feedback.test_habits import ASKED, NO, YES
+from tests.prediction.deciding import SHOP, proposal
 
 
 def taught(past: list[PastDecision]) -> Learner:
@@ -31,6 +41,13 @@ def taught(past: list[PastDecision]) -> Learner:
     for number, decision in enumerate(past):
         learner.learn(replace(decision, id=number + 1))
     return learner
+
+
+def known(twin: Learner | EmbeddedTwin) -> list[float]:
+    """What it makes of a few questions."""
+    if isinstance(twin, EmbeddedTwin):
+        return [twin.predict(ASKED).probability, twin.pattern(ASKED), twin.time(ASKED), twin.apply("run_tests", 0.6)]
+    return [twin.score(ASKED).probability, twin.pattern(ASKED), twin.habits.time(ASKED), twin.sums.apply("lint", 0.6)]
 
 
 def mixed(many: int) -> list[PastDecision]:
@@ -82,20 +99,8 @@ class TestLearner:
         assert learner.score(replace(asked, seen=far)).probability < 0.3
         assert len(learner.words(replace(asked, seen=far))) == 2
 
-    def test_the_same_decisions_make_the_same_bytes(self) -> None:
-        assert taught(mixed(80)).packed() == taught(mixed(80)).packed()
-
-    def test_a_stored_state_goes_on_as_if_nothing_had_been(self) -> None:
-        past = [replace(one, id=number + 1) for number, one in enumerate(mixed(80))]
-        halfway = Learner.unpacked(taught(past[:50]).packed())
-        for one in past[50:]:
-            halfway.learn(one)
-        assert halfway.packed() == taught(past).packed()
-
-    @pytest.mark.parametrize("stored", [b"", b"nonsense"])
-    def test_what_is_no_state_is_refused(self, stored: bytes) -> None:
-        with pytest.raises(ValueError, match="not a state"):
-            Learner.unpacked(stored)
+    def test_the_same_decisions_make_the_same_learner(self) -> None:
+        assert known(taught(mixed(80))) == known(taught(mixed(80)))
 
 
 class TestSeen:
@@ -118,19 +123,6 @@ class TestSeen:
         assert NOTHING.numbers == (0.0,) * len(NAMES)
 
 
-class Forgetful(TwinStates):
-    """Keeps no state."""
-
-    def newest(self, below: int | None = None) -> None:
-        return None
-
-    def keep(self, learner: Learner) -> None:
-        pass
-
-    def drop(self, since: int) -> None:
-        pass
-
-
 class Home:
     """A database with decisions, and a Twin that follows them."""
 
@@ -138,16 +130,11 @@ class Home:
         self.clock = clock
         self.database = Database(path / "clawpy.db", clock=clock, bus=EventBus(), recorder=append)
         self.decisions = Decisions(self.database, clock)
-        self.states = TwinStates(self.database)
-        self.twin = self.another()
+        self.twin = EmbeddedTwin(self.decisions)
 
     def another(self) -> EmbeddedTwin:
-        """A Twin that begins with what is stored."""
-        return EmbeddedTwin(self.decisions, self.states)
-
-    def fresh(self) -> EmbeddedTwin:
         """A Twin that begins with nothing but the decisions."""
-        return EmbeddedTwin(self.decisions, Forgetful(self.database))
+        return EmbeddedTwin(self.decisions)
 
     def decide(self, first: int, last: int, signal: DecisionSignal = DecisionSignal.APPROVED) -> None:
         def work(tx: object) -> None:
@@ -177,53 +164,25 @@ class TestFollowing:
 
     def test_what_is_taken_back_is_unlearnt(self, home: Home) -> None:
         home.decide(0, 6)
-        before = home.twin.packed()
+        before = known(home.twin)
         home.decide(6, 9, DecisionSignal.DISMISSED)
-        assert home.twin.packed() != before
+        assert known(home.twin) != before
         home.database.write(lambda tx: [home.decisions.take_back(tx, f"pred_{n}") for n in (6, 7, 8)] and None)
-        assert home.twin.packed() == before
+        assert known(home.twin) == before
 
     def test_a_later_word_replaces_the_first(self, home: Home) -> None:
         home.decide(0, 6)
-        home.twin.packed()
+        before = known(home.twin)
         home.decide(3, 4, DecisionSignal.UNDONE)
-        assert home.twin.packed() == home.fresh().packed()
+        assert before != known(home.twin) == known(home.another())
 
-    def test_a_rebuild_from_the_decisions_is_the_same_byte_for_byte(
-        self, home: Home, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(module, "STORED_EVERY", 10)
-        home.decide(0, 35)
-        home.twin.packed()
-        home.decide(28, 30, DecisionSignal.UNDONE)  # goes back to the state after 20
-        assert home.twin.packed() == home.fresh().packed() == home.another().packed()
-
-    def test_a_restart_begins_with_what_is_stored(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "STORED_EVERY", 10)
-        home.decide(0, 25)
-        home.twin.packed()
-        home.database.write(lambda tx: None)  # what was submitted before is written
-        stored = home.states.newest()
-        assert stored is not None
-        assert stored.learnt == 20
-        assert home.another().packed() == home.twin.packed()
-
-    def test_a_stored_state_of_other_decisions_is_not_used(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "STORED_EVERY", 10)
-        home.decide(0, 25)
-        home.twin.packed()
-        # Taken back while no Twin looked: its state of 20 decisions is of one too many.
-        home.database.write(lambda tx: home.decisions.take_back(tx, "pred_15"))
-        assert home.another().packed() == home.fresh().packed()
-
-    def test_much_is_learnt_aside_and_put_in_place(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "AT_ONCE", 20)
-        home.decide(0, 70)
-        home.twin.predict(ASKED)
-        home.twin.settle()
-        monkeypatch.setattr(module, "AT_ONCE", 1_000)
-        assert home.twin.packed() == home.fresh().packed()
-        assert home.twin.predict(ASKED).words == ("you approved 70 of 70 like this in the morning",)
+    def test_of_many_decisions_the_newest_are_learnt(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "LEARNT_FROM", 20)
+        home.decide(0, 10, DecisionSignal.DISMISSED)
+        home.decide(10, 30)
+        assert home.twin.predict(ASKED).words == ("you approved 20 of 20 like this in the morning",)
+        home.decide(30, 35)
+        assert home.twin.predict(ASKED).words == ("you approved 25 of 25 like this in the morning",)
 
 
 class TestTrust:
@@ -234,7 +193,7 @@ class TestTrust:
 
     def test_100_that_came_true_hold(self, home: Home) -> None:
         """About half of all are approved, and every sum was a half."""
-        chance = random.Random(2)
+        chance = random.Random(3)
         for number in range(100):
             said = DecisionSignal.APPROVED if chance.random() < 0.5 else DecisionSignal.DISMISSED
             home.decide(number, number + 1, said)
@@ -245,6 +204,34 @@ class TestTrust:
         assert check.bound is not None
         assert check.error <= check.bound
 
-    def test_a_sum_that_is_too_low_is_lifted(self, home: Home) -> None:
-        home.decide(0, 60)
-        assert home.twin.apply(0.5) > 0.75
+    def test_what_was_always_approved_is_sure_whatever_the_age_of_its_evidence(self, home: Home) -> None:
+        """60 approvals of one kind and 60 dismissals of another, on evidence that is hours old."""
+        twin = home.another()
+        estimator = Estimator(twin, twin)
+
+        def stated(kind: str, hours: int) -> ConfidenceParts:
+            at = home.clock.now() - timedelta(hours=hours)
+            one = proposal("a", kind=kind, evidence_at=at, usual_hours=24.0)
+            work = Assignment(one.prompt, "koji-core", SHOP, "flow", kind)
+            phase = Phase(1, 60, "", 30)
+            return estimator.estimate(
+                one, work, context="", phase=phase, now=home.clock.now(), local=home.clock.local()
+            )[0]
+
+        def decide(kind: str, signal: DecisionSignal, hours: int, number: int) -> None:
+            parts = stated(kind, hours)
+            raw = weighted(parts.twin, parts.pattern, parts.urgency, parts.time)
+            card = DecidedCard(
+                f"pred_{kind}_{number}", kind, "koji-core", SHOP, kind, "run it", parts.total, DecidedBy.OPERATOR,
+                raw=raw,
+            )  # fmt: skip
+            home.database.write(lambda tx: home.decisions.record(tx, signal, card))
+
+        chance = random.Random(4)
+        for number in range(60):
+            decide("run_tests", DecisionSignal.APPROVED, chance.randrange(72), number)
+            decide("draft_changelog", DecisionSignal.DISMISSED, chance.randrange(72), number)
+        for age in (0, 1, 12, 24, 1000):
+            assert stated("run_tests", age).total > 0.9
+            assert stated("draft_changelog", age).total < 0.1
+            assert stated("bisect", age).total == pytest.approx(0.5, abs=0.1)

@@ -281,7 +281,7 @@ class MachineWorld(RuleBasedStateMachine):
             old.home, workspaces=[self.workspace], clock=self.clock, randomness=Randomness(1_000 + self.starts),
             start_schedule=False,
             stand_ins=StandIns(
-                runners=(self.world.runner,), contexts=old.contexts, calibrator=self.world.calibrator,
+                runners=(self.world.runner,), contexts=old.contexts,
                 sandbox=MadeSandbox(), throw_away=True, deaf=True,
             ),
         )  # fmt: skip

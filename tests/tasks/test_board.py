@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -149,3 +150,23 @@ def test_a_task_waits_for_those_that_it_needs(board: TaskBoard) -> None:
     assert {one.title: one.waits_for for one in board.list()} == {"Build": (), "Test": (), "Deploy": ()}
     with pytest.raises(Refusal, match="there is no task nobody"):
         board.add("Fly", needs=["nobody"])
+
+
+def test_the_files_of_a_folder_are_tasks_and_done_when_checked_or_gone(board: TaskBoard, tmp_path: Path) -> None:
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "shop.md").write_text("# Shop\n- [ ] cart rounding\n- [x] old\n* [ ] search\nprose [ ] none\n")
+    (folder / "home.md").write_text("- [ ] pay the taxes\n")
+    (folder / "notes.txt").write_text("- [ ] not read\n")
+    for _ in range(2):
+        board.follow(folder, ["/srv/shop"])
+    assert {(one.title, one.workspace, one.source, one.state) for one in board.list()} == {
+        ("cart rounding", "/srv/shop", "file", "open"),
+        ("search", "/srv/shop", "file", "open"),
+        ("pay the taxes", "", "file", "open"),
+    }
+    (folder / "shop.md").write_text("- [X] cart rounding\n")
+    board.follow(folder, ["/srv/shop"])
+    assert {one.title for one in board.list(state="open")} == {"pay the taxes"}
+    with pytest.raises(FileNotFoundError):
+        board.follow(tmp_path / "nowhere", [])

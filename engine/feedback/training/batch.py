@@ -10,8 +10,6 @@ from engine.feedback.exporting import Exporter
 from engine.feedback.records import (
     Preference,
     Shape,
-    check_exchanges,
-    check_preferences,
     exchange_line,
     preference_line,
 )
@@ -58,13 +56,12 @@ class Batch:
 def batch_of(exporter: Exporter, *, first: bool) -> Batch:
     """The examples of the next run; until a `first` one came to an end, on conversations where there are enough.
 
-    Raises `Refusal`: `few_pairs`, `bad_examples`.
+    Raises `Refusal` `few_pairs`.
     """
     every, exchanges = exporter.every_pair(), exporter.exchanges()
     if first and len(exchanges) >= EXAMPLES_FROM:
         method, lines = SFT, [exchange_line(one) for one in exchanges if not held_back(one.situation)]
         kept, pairs_to = len(exchanges) - len(lines), 0
-        faults = check_exchanges(lines)
     else:
         if len(every) < FIRST_FROM:
             words = f"{count(len(every), 'pair')}; training on them begins at {FIRST_FROM}"
@@ -73,9 +70,6 @@ def batch_of(exporter: Exporter, *, first: bool) -> Batch:
         taken, left = split(every)
         method, lines = DPO, [preference_line(one, Shape.OPENAI) for one in _each_once(taken)]
         kept, pairs_to = len(left), max(one.id for one in every)
-        faults = check_preferences(lines)
-    if faults:
-        raise Refusal("bad_examples", "; ".join(faults), "this is a fault of the program; please report it")
     return Batch(method, len(lines), "".join(f"{line}\n" for line in lines).encode(), pairs_to, kept)
 
 

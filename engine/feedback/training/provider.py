@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from engine import child_process
 from engine.values import extras, sanitise
@@ -52,26 +52,9 @@ class Account:
         return f"Account({self.api!r}, {self.base_url!r})"
 
 
-class TrainingApi(Protocol):
-    """What a run needs of a provider. Every method may take minutes and raise `TrainingFault`."""
-
-    def upload(self, path: Path) -> str: ...
-
-    def uploaded(self, name: str) -> str: ...
-
-    def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job: ...
-
-    def started(self, file: str) -> Job | None: ...
-
-    def job(self, job: str) -> Job: ...
-
-    def cancel(self, job: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class Provider:
-    """`TrainingApi` by a child process, started with the first call. Whoever has it closes it. One call at a time."""
+    """What a run needs of a provider, by a child process that starts with the first call. Whoever has it closes it. One
+    call at a time, which may take minutes and raise `TrainingFault`."""
 
     def __init__(self, account: Account, command: Sequence[str] = COMMAND) -> None:
         self._account = account

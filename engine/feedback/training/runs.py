@@ -32,7 +32,7 @@ from engine.feedback.training.examples import (
     no_worse,
     split,
 )
-from engine.feedback.training.provider import Job, TrainingApi, TrainingFault
+from engine.feedback.training.provider import Job, Provider, TrainingFault
 from engine.feedback.training.records import (
     ACTIVE,
     ADOPTED,
@@ -84,7 +84,7 @@ class Training:
         *,
         exporter: Exporter,
         plan: Callable[[], Plan],
-        api: Callable[[], TrainingApi],
+        api: Callable[[], Provider],
         purse: Purse,
         answer: Answer,
         adopt: Callable[[str], None],
@@ -288,7 +288,7 @@ class Training:
 
     # -- the steps
 
-    def _upload(self, run: TrainingRun, api: TrainingApi) -> None:
+    def _upload(self, run: TrainingRun, api: Provider) -> None:
         file = self._file(run.id)
         if not file.exists():
             self._move(run.id, FAILED, note=f"{file} is gone; begin anew")
@@ -296,7 +296,7 @@ class Training:
         file_id = api.uploaded(file.name) or api.upload(file)
         self._move(run.id, UPLOADED, file_id=file_id)
 
-    def _start(self, run: TrainingRun, api: TrainingApi) -> None:
+    def _start(self, run: TrainingRun, api: Provider) -> None:
         if run.cost_entry is None:
             self._database.write(lambda tx: self._reserve(tx, run.id))
         job = api.started(run.file_id) or api.start(
@@ -304,7 +304,7 @@ class Training:
         )
         self._move(run.id, STARTED, job_id=job.id, note=job.status)
 
-    def _follow(self, run: TrainingRun, api: TrainingApi) -> None:
+    def _follow(self, run: TrainingRun, api: Provider) -> None:
         job = api.job(run.job_id)
         if job.state == "running":
             self._move(run.id, STARTED, note=job.status)
@@ -314,7 +314,7 @@ class Training:
             state = CANCELLED if job.state == "cancelled" else FAILED
             self._move(run.id, state, note=f"the provider says {job.status}", settle=_priced(job))
 
-    def _stop(self, run: TrainingRun, api: TrainingApi, why: str) -> None:
+    def _stop(self, run: TrainingRun, api: Provider, why: str) -> None:
         """The kill switch is thrown: the job goes on costing until it is ended at the provider (SPEC 3.7)."""
         try:
             ended = self._cancelled(run, api)
@@ -330,7 +330,7 @@ class Training:
         self._move(run.id, CANCELLED, note=why, settle=ended)
 
     @staticmethod
-    def _cancelled(run: TrainingRun, api: TrainingApi) -> Job | None:
+    def _cancelled(run: TrainingRun, api: Provider) -> Job | None:
         """End the job, also one whose start a crash cut off before it was noted; what it cost, where that is told."""
         job = run.job_id or (found.id if (found := api.started(run.file_id)) else "")
         if not job:
@@ -338,7 +338,7 @@ class Training:
         api.cancel(job)
         return _priced(api.job(job))
 
-    def _measure(self, run: TrainingRun, api: TrainingApi) -> None:
+    def _measure(self, run: TrainingRun, api: Provider) -> None:
         kept = split(self._exporter.every_pair())[1][-MEASURED_MOST:]
         if len(kept) < MEASURED_LEAST:
             words = f"to measure it on: {count(len(kept), 'pair')}, {MEASURED_LEAST} are needed: clawpy train adopt"

@@ -19,7 +19,7 @@ UNRELATED = 0.5
 def open_tasks(tasks: Sequence[Task]) -> list[Task]:
     """The operator's open tasks, longest untouched first; the rows that sessions keep for themselves are left out, and
     what waits for other tasks."""
-    opened = (task for task in tasks if task.state == "open" and task.session_id is None and not task.waits_for)
+    opened = (task for task in tasks if task.state == "open" and task.source != "session" and not task.waits_for)
     return sorted(opened, key=lambda task: task.updated_at)
 
 

@@ -58,6 +58,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     own_changes.update_docs,
     handing_over.let_agent_fix,
     due.heartbeat,
+    due.open_task,
 )
 """What is asked of a workspace as a whole."""
 
@@ -105,10 +106,11 @@ SAYS_MORE: Final = {
 
 
 def propose(context: WorkspaceContext, failed: list[Exception] | None = None) -> list[Proposal]:
-    """Everything that the state of the workspace suggests, unranked; [] when git could not be read. A template that
-    raises costs its own proposals alone: the error goes into `failed`, and is raised where there is none."""
+    """Everything that the state of the workspace suggests, unranked; when git could not be read only what a heartbeat
+    ordered. A template that raises costs its own proposals alone: the error goes into `failed`, and is raised where
+    there is none."""
     if context.git is None:
-        return []
+        return _asked(partial(due.heartbeat, context), failed)
     found: list[Proposal] = []
     for template in TEMPLATES:
         found += _asked(partial(template, context), failed)

@@ -12,7 +12,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.feedback import pairs
 from engine.feedback.exporting import Exporter
-from engine.feedback.records import check_exchanges, check_preferences
+from engine.feedback.records import check_preferences
 from engine.feedback.training.batch import EXAMPLES_FROM, FIRST_FROM, Plan
 from engine.feedback.training.due import AGAIN_AFTER, AGAIN_FROM
 from engine.feedback.training.provider import Account, Job, Provider, TrainingFault
@@ -182,7 +182,8 @@ def test_conversations_come_first(world: World) -> None:
     world.said = [(f"shall I do {n}?", f"yes, {n}") for n in range(EXAMPLES_FROM)]
     first = world.training.begin()
     assert first.method == "sft"
-    assert check_exchanges(lines(world, first.id)) == []
+    roles = [[said["role"] for said in json.loads(line)["messages"]] for line in lines(world, first.id)]
+    assert roles == [["system", "user", "assistant"]] * len(roles) != []
     world.finish("me/twin-1")
     world.to(ADOPTED)
     second = world.training.begin()
