@@ -12,12 +12,13 @@ from datetime import datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from engine.memory.candidates import SPEAKERS_MOST, Candidates, Reader, Row, Scope, instant
+from engine.memory.candidates import SPEAKERS_MOST, Reader, Row, Scope, instant, reading
 from engine.memory.features import FOUND_MOST, MEANING_SHARE, WORDS_SHARE, Pool, first_look
 from engine.memory.question import EMPTY, Question, read
 from engine.memory.ranking import CLOSE_MOST, Ranked, rank
 from engine.memory.token_vectors import match
 from engine.memory.vectors import Hit, Read, Vectors
+from engine.storage.database import Database
 from engine.values import Layer, Recalled, RecallQuery, ScorePart
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ SCOPED_MOST = 1_000
 """Where not everything may be found, the search by meaning, which knows no scope, brings so many."""
 
 CANDIDATES_WITHIN = 2.0
-"""Squared L2 of candidates, where SPEC 4.3 says 1.5: a departure. A vector alone finds nothing beyond 1.5 (`rank`),
-but as a candidate among others a turn may be further: what answers a question often shares neither words nor meaning
-with it, only its session, its speaker or the turn before. Keeping to 1.5 here takes a tenth of recall@10 from chats,
-and most of it from facts that were told in the midst of long messages."""
+"""Squared L2 of candidates: further than the limit of what is found (`ranking.NEAR`), for a turn may belong to one that
+is near. Keeping to 1.5 here takes a tenth of recall@10 from chats."""
+
+SUMMARY = "summary:"
+"""How our id of a session's summary begins; the session's follows."""
 
 POOL_MOST = 160
 """So many of what both searches bring are read, with the two turns before and after each."""
@@ -68,8 +70,8 @@ class StoredMemories:
     layers = frozenset({Layer.VECTORS, Layer.CONTEXT})
     name = "memories (C, E)"
 
-    def __init__(self, candidates: Candidates, vectors: Vectors) -> None:
-        self._candidates = candidates
+    def __init__(self, database: Database, vectors: Vectors) -> None:
+        self._database = database
         self._vectors = vectors
 
     def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
@@ -82,9 +84,9 @@ class StoredMemories:
         import numpy
 
         layers = self.layers if query.layers is None else self.layers & query.layers
-        scope = Scope(query.workspace, query.agent, layers)
+        scope = Scope(query.workspace, query.agent, query.session, layers)
         most = FOUND_MOST if scope.everything else SCOPED_MOST
-        with self._candidates.reading() as reader:
+        with reading(self._database) as reader:
             speakers = reader.speakers()
             question = read(query.text, speakers if len(speakers) <= SPEAKERS_MOST else (), now=now)
             asking = _aside(lambda: self._vectors.read(question.nameless))
@@ -103,7 +105,7 @@ class StoredMemories:
             near = {hit.seq: hit for hit in hits.hits}
             if not hits.served:
                 trouble = f"found by words alone: {hits.words}"
-        with self._candidates.reading() as reader:
+        with reading(self._database) as reader:
             seqs, stored, near, pool = self._pool(
                 reader, scope, words, near, None if asked is None else asked.vector, now
             )
@@ -184,6 +186,7 @@ class StoredMemories:
             tokens=0,
             ref=row.ref,
             trust=row.trust,
+            about=row.session if row.ref.startswith(SUMMARY) else "",
         )
         return faded(recalled, now) if row.layer is Layer.CONTEXT else recalled
 

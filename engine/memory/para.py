@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import Clock
-from engine.memory.capturing import content_words, digest
+from engine.memory.capturing import digest
 from engine.memory.para_file import GROUP, ITEMS, LONGEST_FACT, Group, as_item, read_group, read_item, write_group
 from engine.storage import intents
 from engine.storage.database import Database
@@ -294,20 +294,6 @@ def group_name(text: str) -> str:
     """A name of a group made of any words: small letters, digits, `-`; "general" for none that can be."""
     name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in text.lower())
     return "-".join(part for part in name.split("-") if part)[:60].strip("-") or "general"
-
-
-def overtaken(fact: str, candidates: Iterable[ParaFact], overlap: float) -> str:
-    """The active fact that `fact` most likely corrects: it shares at least `overlap` of the shorter one's words, and is
-    not the same. "" for none. Pure."""
-    words = content_words(fact)
-    best, found = 0.0, ""
-    for one in candidates:
-        other = content_words(one.fact)
-        smaller = min(len(words), len(other))
-        share = len(words & other) / smaller if smaller else 0.0
-        if one.active and overlap <= share and share > best and digest(one.fact) != digest(fact):
-            best, found = share, one.id
-    return found
 
 
 def _checked(new: NewFact) -> NewFact:

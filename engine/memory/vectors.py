@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     Matrix = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
 
-MAX_DISTANCE = 1.5
-"""Squared L2 above which nothing is found (SPEC 4.3): a similarity below 0.25."""
-
 EXACT_MOST = 20_000
 """Up to so many chunks all vectors are held in memory and compared (30 MB)."""
 
@@ -102,7 +99,7 @@ class Vectors:
         made = self._ask(texts)
         return None if made is None else numpy.stack([numpy.frombuffer(one.vector, dtype="<f4") for one in made])
 
-    def search(self, query: Matrix, k: int, *, layers: frozenset[Layer] = BOTH, within: float = MAX_DISTANCE) -> Hits:
+    def search(self, query: Matrix, k: int, *, layers: frozenset[Layer] = BOTH, within: float = 2.0) -> Hits:
         """The `k` nearest memories `within` a squared L2. `query` is one vector."""
         exact = self._all()
         if exact is not None:

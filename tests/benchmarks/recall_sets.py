@@ -125,10 +125,10 @@ def seen(port: MemoryPort, question: Question) -> Seen:
 def plain(port: MemoryPort, text: str, most: int = 50) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What FTS5 alone, vectors alone, and both added (min-max, half and half) put first, without anything of ours:
     all words of the question as they stand, its vector as it stands."""
-    from engine.memory.candidates import Scope
+    from engine.memory.candidates import Scope, reading
 
     said = [word for word in re.findall(r"\w+", text) if word]
-    with port.finding._candidates.reading() as reader:
+    with reading(port.database) as reader:
         words = reader.by_words(said, Scope(), 300)
     vector = port.vectors.embed([text])
     assert vector is not None
