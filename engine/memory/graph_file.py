@@ -167,16 +167,15 @@ class GraphFiles:
         return int(head[2])
 
     def _read_other_layout(self, offer: Callable[[str, str], None], loaded: Loaded) -> int:
-        text = self.snapshot.read_text(encoding="utf-8", errors="replace")
         try:
-            document = json.loads(text)
-            tasks, journal = list(document["tasks"]), int(document.get("journal", 0))
+            document = json.loads(self.snapshot.read_bytes())
+            tasks, journal = [json.dumps(one) for one in document["tasks"]], int(document.get("journal", 0))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             aside = _aside(self.snapshot)
             loaded.faults.append(f"{SNAPSHOT} cannot be read ({error}); it was kept as {aside.name}")
             return 0
         for number, record in enumerate(tasks):
-            offer(json.dumps(record), f"{SNAPSHOT} task {number}")
+            offer(record, f"{SNAPSHOT} task {number}")
         return journal
 
     def _replay(self, path: Path, offer: Callable[[str, str], None], loaded: Loaded) -> None:

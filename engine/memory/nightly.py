@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -119,17 +119,6 @@ class NightReport:
     said: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Night:
-    """The evaluation of a day while it is made: `facts` that can be used; None when the rules' drafts are to wait."""
-
-    facts: list[Proposed] | None = None
-    attempts: int = 0
-    cost: int = 0
-    reason: str = ""
-    runs: list[tuple[int, int, tuple[str, ...]]] = field(default_factory=list)
-
-
 class Nightly:
     """Works through days. All methods may be called from any thread; one day at a time."""
 
@@ -222,75 +211,57 @@ class Nightly:
             row = session.get(NightRow, day.date)
         if row is not None:
             return row
-        night = _Night(reason="nothing happened") if day.empty else self._evaluate(day)
-        facts = [asdict(one) for one in night.facts or ()]
+        row = NightRow(day=day.date, state="evaluated", reason="nothing happened", facts=[], at=self._clock.now())
+        runs = [] if day.empty else self._evaluate(day, row)
 
         def store(tx: Transaction) -> NightRow:
-            new = NightRow(
-                day=day.date,
-                state="evaluated",
-                attempts=night.attempts,
-                cost_microusd=night.cost,
-                reason=night.reason,
-                facts=facts,
-                at=tx.now,
-            )
-            tx.session.add(new)
-            for attempt, (good, cost, faults) in enumerate(night.runs, 1):
-                check = CheckResult("nightly", good, len(faults), failing=faults)
-                self._runs.record(
-                    tx,
-                    session_id=f"nightly:{day.date}",
-                    workspace="",
-                    check=check,
-                    head="",
-                    tree="",
-                    clean=False,
-                    full=True,
-                    attempt=attempt,
-                    cost=cost,
-                )
-            return new
+            tx.session.add(row)
+            for attempt, (good, cost, faults) in enumerate(runs, 1):
+                said = CheckResult("nightly", good, len(faults), failing=faults)
+                run = {"session_id": f"nightly:{day.date}", "workspace": "", "full": True, "attempt": attempt}
+                self._runs.record(tx, check=said, cost=cost, **run)
+            return row
 
         return self._database.write(store)
 
-    def _evaluate(self, day: Day) -> _Night:
-        """The validation loop (SPEC 4.9): ask, look at the answer, ask again with what was wrong, within the caps."""
-        night = _Night()
+    def _evaluate(self, day: Day, night: NightRow) -> list[tuple[int, int, tuple[str, ...]]]:
+        """The validation loop (SPEC 4.9): ask, look at the answer, ask again with what was wrong, within the caps. Says
+        in `night` what came of it; returns the runs: how many facts, what it cost until then, what was wrong."""
+        runs: list[tuple[int, int, tuple[str, ...]]] = []
         text = redact(synthesis(day))
         faults: tuple[str, ...] = ()
-        while night.attempts < TRIES and night.cost < COST_CAP:
+        while night.attempts < TRIES and night.cost_microusd < COST_CAP:
             try:
-                answer = self._model.ask(_question(day.date, text, faults, COST_CAP - night.cost))
+                answer = self._model.ask(_question(day.date, text, faults, COST_CAP - night.cost_microusd))
             except NoAnswer as error:
                 log.warning("no model evaluated %s: %s", day.date, error)
                 night.attempts += 1
-                night.cost += error.cost
+                night.cost_microusd += error.cost
                 night.reason = sanitise(f"no model evaluated it, the rules draft: {error}")[:500]
-                night.runs.append((0, night.cost, (night.reason,)))
-                return night
+                runs.append((0, night.cost_microusd, (night.reason,)))
+                return runs
             if answer is None:
                 night.reason = "no model: the operator decides"
-                return night
+                return runs
             night.attempts += 1
-            night.cost += max(0, answer.cost)
+            night.cost_microusd += max(0, answer.cost)
             facts: list[Proposed] = []
             try:
                 facts = proposed(answer.text)
                 faults = tuple(check(facts, text))
             except ValueError as error:
                 faults = (str(error),)
-            night.runs.append((len(facts), night.cost, faults))
-            if night.cost > COST_CAP:
-                night.reason = f"it cost {night.cost / 1e6:.3f} dollars, more than {COST_CAP / 1e6:.2f}"
-                return night
+            runs.append((len(facts), night.cost_microusd, faults))
+            if night.cost_microusd > COST_CAP:
+                night.reason = f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP / 1e6:.2f}"
+                return runs
             if not faults:
-                night.facts = [replace(one, workspace=workspace_of(day, one.source)) for one in facts]
+                night.facts = [asdict(replace(one, workspace=workspace_of(day, one.source))) for one in facts]
                 night.reason = "" if facts else NOTHING_KEPT
-                return night
+                return runs
         why = faults[0] if faults else "it answered nothing"
         night.reason = f"given up after {night.attempts} tries: {why}"
-        return night
+        return runs
 
     def _read(self, day: date) -> Day:
         start, end = window(day, self._clock)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.memory.embedding import Embedder, Made, NoEmbedder
+from engine.memory.embedding import Embedder, NoEmbedder
 from engine.memory.index import Index
 from engine.memory.store import MemoryStore
 from engine.memory.vectorising import NewVector
@@ -56,13 +56,12 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A question as the embedder reads it: its unit vector, what `token_vectors.pack` keeps of its tokens, those, and
-    the characters where each begins and ends. An endpoint tells no tokens."""
+    """A question as the embedder reads it: its unit vector, what `token_vectors.pack` keeps of its tokens, and those;
+    an endpoint tells none."""
 
     vector: Matrix
     kept: bytes
     tokens: tuple[str, ...]
-    offsets: tuple[tuple[int, int], ...]
 
 
 class Vectors:
@@ -75,7 +74,7 @@ class Vectors:
         self._index = index
         self._embedder = embedder
         self._model = model
-        self._questions: OrderedDict[tuple[str, str], Made] = OrderedDict()
+        self._questions: OrderedDict[tuple[str, str], Read] = OrderedDict()
         self._asking = threading.Lock()
         self._exact: _Exact | None = None
         self._loading = threading.Lock()
@@ -86,18 +85,24 @@ class Vectors:
         """A question as the embedder reads it; None when it cannot work: `trouble` says why. The latest are kept."""
         import numpy
 
-        made = self._ask([text])
-        if made is None:
-            return None
-        one = made[0]
-        return Read(numpy.frombuffer(one.vector, dtype="<f4"), one.kept, one.tokens, one.offsets)
-
-    def embed(self, texts: Sequence[str]) -> Matrix | None:
-        """Unit vectors of questions, one a row; None as `read`."""
-        import numpy
-
-        made = self._ask(texts)
-        return None if made is None else numpy.stack([numpy.frombuffer(one.vector, dtype="<f4") for one in made])
+        embedder = self._embedder()
+        key = (embedder.name, text)
+        with self._asking:
+            found = self._questions.get(key)
+        if found is None:
+            try:
+                (made,) = embedder.embed([text], now=True)
+            except NoEmbedder as error:
+                self.trouble = str(error)
+                return None
+            found = Read(numpy.frombuffer(made.vector, dtype="<f4"), made.kept, made.tokens)
+        self.trouble = ""
+        with self._asking:
+            self._questions[key] = found
+            self._questions.move_to_end(key)
+            while len(self._questions) > QUESTIONS:
+                self._questions.popitem(last=False)
+        return found
 
     def search(self, query: Matrix, k: int, *, layers: frozenset[Layer] = BOTH, within: float = 2.0) -> Hits:
         """The `k` nearest memories `within` a squared L2. `query` is one vector."""
@@ -122,12 +127,6 @@ class Vectors:
         hits = _rescored(query, self._store.vectors_of(seqs=wanted))
         return {hit.seq: hit for hit in _best_of_each(hits, len(hits))}
 
-    def matrix(self) -> tuple[Sequence[int], Sequence[int], Matrix] | None:
-        """Chunk ids, numbers of their memories and their vectors, a row a chunk, where all are held in memory; else
-        None. What is remembered later is not in it; what was forgotten has a row of zeros. Do not change it."""
-        exact = self._all()
-        return None if exact is None else exact.rows()
-
     def added(self, model: str, vectors: Sequence[NewVector]) -> None:
         """These were stored."""
         with self._loading:
@@ -140,28 +139,6 @@ class Vectors:
         with self._loading:
             if self._exact is not None:
                 self._exact.drop(chunk_ids)
-
-    def _ask(self, texts: Sequence[str]) -> list[Made] | None:
-        embedder = self._embedder()
-        wanted = [(embedder.name, text) for text in texts]
-        with self._asking:
-            known = {key: self._questions[key] for key in wanted if key in self._questions}
-        new = [key for key in dict.fromkeys(wanted) if key not in known]
-        if new:
-            try:
-                made = embedder.embed([text for _, text in new], now=True)
-            except NoEmbedder as error:
-                self.trouble = str(error)
-                return None
-            known |= dict(zip(new, made, strict=True))
-        self.trouble = ""
-        with self._asking:
-            for key in wanted:
-                self._questions[key] = known[key]
-                self._questions.move_to_end(key)
-            while len(self._questions) > QUESTIONS:
-                self._questions.popitem(last=False)
-        return [known[key] for key in wanted]
 
     def _all(self) -> _Exact | None:
         """All vectors, read when they are first asked for; None when they are too many."""
@@ -296,12 +273,3 @@ class _Exact:
                 (Hit(self._chunks[rows[place]], self._seqs[rows[place]], values[place]) for place in best), len(rows)
             )
         }
-
-    def rows(self) -> tuple[Sequence[int], Sequence[int], Matrix]:
-        import numpy
-
-        with self._lock:
-            if self._matrix is None:
-                return [], [], numpy.zeros((0, 0), dtype="<f4")
-            size = len(self._chunks)
-            return list(self._chunks), list(self._seqs), self._matrix[:size]

@@ -164,10 +164,10 @@ class TaskBoard:
         row = running[0]
         if view.result is Result.SUCCEEDED:
             self._change(transaction, row, "done", view.summary)
-        elif row.source != "session":
-            self._change(transaction, row, "open", f"{view.outcome}: {view.error or view.summary}")
         else:
-            self._change(transaction, row, "failed", f"{view.outcome}: {view.error or view.summary}")
+            word = "failed" if view.result is Result.FAILED else view.state.value
+            state = "failed" if row.source == "session" else "open"
+            self._change(transaction, row, state, f"{word}: {view.error or view.summary}")
 
     def _add(
         self,

@@ -8,8 +8,7 @@ from engine.adaptation.forgetting import CandidateTexts, OverlayTexts
 from engine.adapters import MemoryModel, OurFolders, Projects, WhenOver, top_folder
 from engine.memory.importing import Importer
 from engine.memory.knowledge import Knowledge
-from engine.memory.summaries import SummarySharing
-from engine.memory.summaries_postgres import PostgresSummaries
+from engine.memory.summaries import PostgresSummaries, SummarySharing
 from engine.memory.work import Work
 from engine.stand_ins import StandIns
 from engine.wiring.organisation import shared_database

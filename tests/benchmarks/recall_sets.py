@@ -130,10 +130,10 @@ def plain(port: MemoryPort, text: str, most: int = 50) -> tuple[tuple[str, ...],
     said = [word for word in re.findall(r"\w+", text) if word]
     with reading(port.database) as reader:
         words = reader.by_words(said, Scope(), 300)
-    vector = port.vectors.embed([text])
+    vector = port.vectors.read(text)
     assert vector is not None
     near: dict[int, float] = {}
-    for hit in port.vectors.search(vector[0], 300).hits:
+    for hit in port.vectors.search(vector.vector, 300).hits:
         near.setdefault(hit.seq, hit.similarity)
 
     def scaled(values: dict[int, float]) -> dict[int, float]:
