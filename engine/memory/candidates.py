@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from engine.memory.features import READ
 from engine.storage.database import Database
@@ -54,9 +54,10 @@ class Scope:
 class Row:
     """A memory as the ranking needs it, but for its text."""
 
+    seq: int
     id: str
     ref: str
-    layer: Layer
+    layer: str
     speaker: str
     session: str
     source: str
@@ -135,26 +136,15 @@ class Reader:
             for row in self._connection.execute(_BESIDE, (json.dumps(list(seqs)),))
         }
 
-    def lines(self, seqs: Iterable[int], scope: Scope) -> list[tuple[int, str, str, str]]:
-        """(number, session, speaker, instant as it is stored) of memories; those out of scope are left out."""
+    def rows(self, seqs: Iterable[int], scope: Scope) -> list[Row]:
+        """Memories by their numbers; those out of scope are left out."""
         condition, values = scope.condition()
         query = (
-            "SELECT m.seq, m.session, m.speaker, m.at FROM memories m "
+            "SELECT m.seq, m.id, m.ref, m.layer, m.speaker, m.session, m.source, m.at, m.trust FROM memories m "
             f"WHERE m.seq IN (SELECT value FROM json_each(?)) AND {condition}"
         )
-        return self._connection.execute(query, (json.dumps(list(seqs)), *values)).fetchall()
-
-    def rows(self, seqs: Iterable[int]) -> dict[int, Row]:
-        """Memories by their number."""
-        query = (
-            "SELECT seq, id, ref, layer, speaker, session, source, at, trust FROM memories "
-            "WHERE seq IN (SELECT value FROM json_each(?))"
-        )
-        found = self._connection.execute(query, (json.dumps(list(seqs)),))
-        return {
-            seq: Row(id, ref, Layer(layer), speaker, session, source, instant(at), Trust(trust))
-            for seq, id, ref, layer, speaker, session, source, at, trust in found
-        }
+        found = self._connection.execute(query, (json.dumps(list(seqs)), *values))
+        return [Row(*one[:7], datetime.fromisoformat(one[7]), Trust(one[8])) for one in found]
 
     def texts(self, seqs: Iterable[int], most: int | None = READ) -> dict[int, str]:
         """The texts of memories by their number, their first `most` characters."""
@@ -192,9 +182,3 @@ def _quoted(words: Sequence[str]) -> str:
 
 def _numbers(joined: str | int | None) -> list[int]:
     return [] if joined is None else [int(one) for one in str(joined).split(",")]
-
-
-def instant(text: str) -> datetime:
-    """An instant as it is stored."""
-    at = datetime.fromisoformat(text)
-    return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -95,11 +95,10 @@ class Drafts:
         known = self._known(tx, drafted)
         for one in drafted:
             key = (one.fact.workspace, one.digest)
-            if key in known:
-                continue
-            known.add(key)
-            new += 1
-            tx.session.add(_row(day, one, tx.now))
+            if key not in known:
+                known.add(key)
+                new += 1
+                tx.session.add(_row(day, one, tx.now))
         return new
 
     def waiting(self, limit: int = 200) -> list[FactDraft]:
@@ -132,21 +131,9 @@ class Drafts:
         if draft.state == "promoted":
             return self.para.get(draft.fact_id)
         supersedes = draft.supersedes if draft.supersedes and self._holds(draft.supersedes) else ""
-        fact = self.para.add(
-            [
-                NewFact(
-                    edit or draft.fact,
-                    draft.category,
-                    draft.bucket,
-                    draft.group,
-                    draft.source,
-                    draft.workspace,
-                    supersedes,
-                    Trust.OPERATOR if edit and edit != draft.fact else draft.trust,
-                    self._clock.now(),
-                )
-            ]
-        )[0]
+        trust = Trust.OPERATOR if edit and edit != draft.fact else draft.trust
+        said = (edit or draft.fact, draft.category, draft.bucket, draft.group, draft.source, draft.workspace)
+        fact = self.para.add([NewFact(*said, supersedes, trust, self._clock.now())])[0]
         self._decide(draft, "promoted", fact.id, edited=edit not in ("", draft.fact))
         return fact
 

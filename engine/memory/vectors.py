@@ -120,11 +120,7 @@ class Vectors:
 
     def nearest(self, query: Matrix, seqs: Iterable[int]) -> dict[int, Hit]:
         """How near memories are, exactly, by number: each by its best chunk. Those without vectors are left out."""
-        wanted = list(seqs)
-        exact = self._all()
-        if exact is not None:
-            return exact.nearest(query, wanted)
-        hits = _rescored(query, self._store.vectors_of(seqs=wanted))
+        hits = _rescored(query, self._store.vectors_of(seqs=seqs))
         return {hit.seq: hit for hit in _best_of_each(hits, len(hits))}
 
     def added(self, model: str, vectors: Sequence[NewVector]) -> None:
@@ -164,6 +160,7 @@ def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[H
     """(id, number of the memory, vector) of chunks as hits, best first."""
     import numpy
 
+    chunks = [one for one in chunks if len(one[2]) == query.nbytes]  # not those of a former embedder
     if not chunks:
         return []
     matrix = numpy.frombuffer(b"".join(vector for _, _, vector in chunks), dtype="<f4").reshape(len(chunks), -1)
@@ -198,7 +195,6 @@ class _Exact:
         self.model = model
         self._lock = threading.Lock()
         self._row: dict[int, int] = {}
-        self._of: dict[int, list[int]] = {}
         self._chunks: list[int] = []
         self._seqs: list[int] = []
         self._layers: list[Layer] = []
@@ -221,20 +217,18 @@ class _Exact:
             if row is None:
                 row = len(self._chunks)
                 self._row[chunk_id] = row
-                self._of.setdefault(seq, []).append(row)
                 self._chunks.append(chunk_id)
                 self._seqs.append(seq)
                 self._layers.append(layer)
             self._matrix[row] = new
 
     def drop(self, chunk_ids: Iterable[int]) -> None:
-        """Their rows become zero, which is near to nothing, and belong to no memory."""
+        """Their rows become zero, which is near to nothing."""
         with self._lock:
             for chunk_id in chunk_ids:
                 row = self._row.pop(chunk_id, None)
                 if row is not None:
                     self._matrix[row] = 0
-                    self._of.pop(self._seqs[row], None)
 
     def search(self, query: Matrix, k: int, layers: frozenset[Layer], within: float) -> list[Hit]:
         import numpy
@@ -255,21 +249,3 @@ class _Exact:
             if self._layers[row] in layers
         )
         return _best_of_each(hits, k)
-
-    def nearest(self, query: Matrix, seqs: Sequence[int]) -> dict[int, Hit]:
-        import numpy
-
-        with self._lock:
-            rows = [row for seq in seqs for row in self._of.get(seq, ())]
-            matrix = self._matrix
-        if not rows:
-            return {}
-        near = products(matrix[numpy.array(rows, numpy.int64)], query)
-        best = numpy.argsort(-near, kind="stable").tolist()
-        values = near.tolist()
-        return {
-            hit.seq: hit
-            for hit in _best_of_each(
-                (Hit(self._chunks[rows[place]], self._seqs[rows[place]], values[place]) for place in best), len(rows)
-            )
-        }
