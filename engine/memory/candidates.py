@@ -144,7 +144,7 @@ class Reader:
             f"WHERE m.seq IN (SELECT value FROM json_each(?)) AND {condition}"
         )
         found = self._connection.execute(query, (json.dumps(list(seqs)), *values))
-        return [Row(*one[:7], at=datetime.fromisoformat(one[7]), trust=Trust(one[8])) for one in found]
+        return [Row(*(*one[:-2], datetime.fromisoformat(one[-2]), Trust(one[-1]))) for one in found]
 
     def texts(self, seqs: Iterable[int], most: int | None = READ) -> dict[int, str]:
         """The texts of memories by their number, their first `most` characters."""
