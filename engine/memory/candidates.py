@@ -33,19 +33,19 @@ class Scope:
     def everything(self) -> bool:
         return self == Scope()
 
-    def condition(self, table: str = "m") -> tuple[str, list[str]]:
+    def condition(self) -> tuple[str, list[str]]:
         """The same as SQL, and its values."""
         values = sorted(one.value for one in self.layers)
         marks = ", ".join("?" * len(values))
-        said = [f"{table}.forgotten = 0", f"{table}.superseded_by = ''", f"{table}.layer IN ({marks})"]
+        said = ["m.forgotten = 0", "m.superseded_by = ''", f"m.layer IN ({marks})"]
         if self.workspace is not None:
-            said.append(f"{table}.workspace IN (?, '')")
+            said.append("m.workspace IN (?, '')")
             values.append(self.workspace)
         if self.agent is not None:
-            said.append(f"({table}.layer = 'E' OR {table}.agent IN (?, ''))")
+            said.append("(m.layer = 'E' OR m.agent IN (?, ''))")
             values.append(self.agent)
         if self.session is not None:
-            said.append(f"{table}.session <> ?")
+            said.append("m.session <> ?")
             values.append(self.session)
         return " AND ".join(said), values
 

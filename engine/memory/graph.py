@@ -213,14 +213,6 @@ class TaskGraph:
         self._grown()
         return True
 
-    def invalidate(self, task_id: str, why: str) -> None:
-        """Mark a task as holding no longer. Raises `Refusal` `unknown_task`, OSError."""
-        self._need()
-        with self._lock:
-            node = self._known(task_id)
-            if node.invalidated_at is None:
-                self.put(replace(node, invalidated_at=self._clock.now(), why=sanitise(why)))
-
     def cut(self, source: str, relation: Relation, target: str) -> None:
         """Mark an arrow as holding no longer. Raises `Refusal` `unknown_edge`, OSError."""
         self._need()

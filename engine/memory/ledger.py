@@ -181,10 +181,6 @@ class Ledger:
         with self._database.read() as session:
             return dict(driver_of(session.connection()).execute(_PER_DAY, values).fetchall())
 
-    def about(self, subject: str, limit: int = 100) -> list[LedgerEntry]:
-        """What happened to `subject`, oldest first."""
-        return self._entries("WHERE subject = ? ORDER BY id LIMIT ?", subject, limit)
-
     def layer(self) -> LayerState:
         """How layer B stands (SPEC 9.5). Its rows are counted by the newest id and by how many were let go."""
         (newest,) = self._entries("ORDER BY id DESC LIMIT 1") or (None,)

@@ -82,14 +82,10 @@ class MemoryPort:
 
     # -- remembering
 
-    def remember(self, items: Sequence[NewMemory], *, wait: bool = True) -> list[str]:
-        """Remember `items`; their ids, in order. Once it returns they are on disk and found by their words; with
-        `wait` False, soon. Vectors follow. Raises `Refusal` as `MemoryStore.remember`."""
-        if wait:
-            return list(self.add(items).ids)
-        future = self.store.submit(items)
-        future.add_done_callback(lambda done: self._wake() if done.exception() is None else None)
-        return self.store.ids(items)
+    def remember(self, items: Sequence[NewMemory]) -> list[str]:
+        """Remember `items`; their ids, in order. Once it returns they are on disk and found by their words; vectors
+        follow. Raises `Refusal` as `MemoryStore.remember`."""
+        return list(self.add(items).ids)
 
     def add(self, items: Sequence[NewMemory]) -> Remembered:
         """The same, and how many are new."""
@@ -196,8 +192,7 @@ class MemoryPort:
                 log.info("%d memories were kept long enough", number)
                 tx.after_commit(lambda: self.gone(chunks))
 
-        if self.store.expired(self.clock.now(), running=running):
-            self.database.write(work)
+        self.database.write(work)
 
     def gone(self, chunk_ids: Sequence[int]) -> None:
         """Chunks were deleted, by `MemoryStore.erase` or `expire`: they are not to be found any more."""

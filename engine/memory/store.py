@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -53,16 +52,8 @@ class MemoryStore:
 
         Raises `Refusal`: `empty_memory`, `memory_too_long`, `bad_memory`; then nothing of `items` is written.
         """
-        return self.submit(items).result()
-
-    def submit(self, items: Sequence[NewMemory]) -> Future[Remembered]:
-        """The same without waiting for the disk. Raises `Refusal` as `remember`."""
         checked = [check(one) for one in items]
-        return self._database.submit(lambda tx: self.add(tx, checked))
-
-    def ids(self, items: Sequence[NewMemory]) -> list[str]:
-        """The ids that `items` have or will have. Raises `Refusal` as `remember`."""
-        return [memory_id(check(one)) for one in items]
+        return self._database.write(lambda tx: self.add(tx, checked))
 
     def add(self, tx: Transaction, items: Sequence[NewMemory]) -> Remembered:
         """The same in the caller's transaction."""
@@ -108,11 +99,6 @@ class MemoryStore:
         driver.execute(f"DELETE FROM memories WHERE seq IN {_MANY}", _many(seqs))
         return len(seqs), gone
 
-    def expired(self, now: datetime, *, running: frozenset[str]) -> bool:
-        """Whether `expire` would delete anything."""
-        with self._reading() as ask:
-            return ask(_OLD, _ages(now, running) | {"most": 1}).fetchone() is not None
-
     # -- reading
 
     def get(self, id: str) -> Memory | None:
@@ -133,12 +119,6 @@ class MemoryStore:
             f"WHERE layer = :layer AND (:before IS NULL OR seq < :before) {matching} ORDER BY seq DESC LIMIT :most",
             {"layer": layer.value, "before": before, "wanted": wanted, "most": limit},
         )
-
-    def around(self, seq: int, *, before: int = 1, after: int = 1) -> tuple[list[Memory], list[Memory]]:
-        """What was said in the same session before a memory (oldest first) and after it."""
-        same = "WHERE session <> '' AND session = (SELECT session FROM memories WHERE seq = ?1) AND seq"
-        earlier = self._memories(f"{same} < ?1 ORDER BY seq DESC LIMIT ?2", (seq, before))
-        return earlier[::-1], self._memories(f"{same} > ?1 ORDER BY seq LIMIT ?2", (seq, after))
 
     def former(self, seqs: Sequence[int]) -> dict[int, int]:
         """For each memory the number of the one before it in its session, where there is one."""

@@ -81,7 +81,7 @@ class TestKeeping:
         graph.put(node("a"))
         graph.put(node("b"))
         graph.relate("a", Relation.RELATED_TO, "b")
-        graph.invalidate("b", "it was a mistake")
+        graph.put(node("b", invalidated_at=NOW, why="it was a mistake"))
         graph.cut("a", Relation.RELATED_TO, "b")
         graph.compact()
         graph.close()
@@ -104,7 +104,6 @@ class TestKeeping:
         for call in (
             lambda: graph.relate("a", Relation.BLOCKS, "nobody"),
             lambda: graph.neighbourhood("nobody"),
-            lambda: graph.invalidate("nobody", ""),
         ):
             with pytest.raises(Refusal) as refusal:
                 call()

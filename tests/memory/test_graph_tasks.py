@@ -189,7 +189,7 @@ class TestSources:
         graph.put(GraphNode("old", "Old", NOW))
         graph.relate("build", Relation.BLOCKS, "deploy")
         graph.relate("old", Relation.RELATED_TO, "deploy")
-        graph.invalidate("old", "wrong")
+        graph.put(GraphNode("old", "Old", NOW, invalidated_at=NOW, why="wrong"))
         source = GraphSource(graph, lambda text, k: [("deploy", 0.4)])
         found = source.find(RecallQuery("why did the deployment fail"), NOW, 1.0).items
         assert [one.id for one in found] == ["deploy", "build"]

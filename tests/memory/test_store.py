@@ -194,9 +194,6 @@ def test_neighbours_are_of_the_same_session(memory: MemoryPort) -> None:
         ]
     )
     by_text = {one.text: one.seq for one in memory.entries(Layer.VECTORS)}
-    before, after = memory.store.around(by_text["two"], before=2, after=2)
-    assert ([one.text for one in before], [one.text for one in after]) == (["one"], ["three"])
-    assert memory.store.around(by_text["alone"]) == ([], [])
     assert memory.store.former(list(by_text.values())) == {
         by_text["two"]: by_text["one"],
         by_text["three"]: by_text["two"],
