@@ -225,6 +225,7 @@ _TASK = {True: ("✓", "good", "done"), False: ("✗", "wrong", "failed"), None:
 def of_node(one: GraphNode) -> Entry:
     """A task of the graph as an entry."""
     mark, style, word = _TASK[one.success]
+    word = one.outcome or word
     if one.invalidated_at is not None:
         mark, style, word = "·", "faint", "invalid"
     title = sanitise(one.title) or "forgotten"

@@ -19,21 +19,18 @@ from engine.config import SettingsSource
 from engine.execution.changesets import ChangeSets
 from engine.execution.routing import ModelChoice, ModelRouter
 from engine.execution.runners.model.completions import Completions
-from engine.execution.sessions import Sessions
 from engine.feedback.records import ARROW
 from engine.feedback.training.batch import Plan
 from engine.feedback.training.provider import Account, Provider, TrainingFault
 from engine.git import Git, repository_root
 from engine.keys import TWIN, Key, Keys
 from engine.memory.embedding import NoEmbedder
-from engine.memory.markdown import Markdown
 from engine.memory.memory import MemoryPort
 from engine.prediction.cycle import Predictions
 from engine.prediction.model_twin import ModelTwin, TwinModelId, Unusable
 from engine.safety.kill_switch import KillSwitch
 from engine.settings_store import SettingsStore
 from engine.storage.database import Transaction
-from engine.tasks.board import TaskBoard
 from engine.values import (
     Answer,
     ChangeState,
@@ -41,11 +38,9 @@ from engine.values import (
     Question,
     Refusal,
     SessionView,
-    TranscriptLine,
     Verdict,
     microusd,
 )
-from engine.values import Task as TaskView
 
 log = logging.getLogger(__name__)
 
@@ -92,49 +87,6 @@ class WhenOver:
 
     def session_ended(self, tx: Transaction, view: SessionView, result: object) -> None:
         tx.after_commit(self.poke)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Sessions and tasks as memory reads them."""
-
-    sessions: Sessions
-    tasks: TaskBoard
-
-    def get(self, session_id: str) -> SessionView:
-        return self.sessions.get(session_id)
-
-    session = get
-
-    def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> Sequence[TranscriptLine]:
-        return self.sessions.transcript(session_id, after=after, limit=limit)
-
-    def task(self, task_id: str) -> TaskView:
-        return self.tasks.get(task_id)
-
-    def continues(self, session_id: str) -> str:
-        return self.sessions.continues(session_id)
-
-    def needing(self, task_id: str) -> Sequence[TaskView]:
-        return self.tasks.needing(task_id)
-
-    def running(self) -> Sequence[str]:
-        return [one.id for one in self.sessions.running()]
-
-
-@dataclass(frozen=True, slots=True)
-class Diaries:
-    """The `memory.md` of agents as the night writes it."""
-
-    files: Markdown
-
-    def text(self, agent: str) -> str | None:
-        if agent not in self.files.agents():
-            return None
-        return self.files.read(agent, "memory.md").text
-
-    def append(self, agent: str, text: str) -> None:
-        self.files.append(agent, "memory.md", text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ the database, services from the bottom up, what a crash left, then the outside.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from engine.keys import Keys
     from engine.learnings.learnings import Learnings
     from engine.learnings.prompt_part import LearntPart
+    from engine.memory.importing import Importer
     from engine.memory.knowledge import Knowledge
     from engine.memory.ledger import Ledger
     from engine.memory.markdown import Markdown
@@ -97,6 +99,10 @@ if TYPE_CHECKING:
     from engine.tasks.board import TaskBoard
 
 log = logging.getLogger(__name__)
+
+
+LEARN_SECONDS = 1.0
+"""A verb's engine begins to take in what a session did for so long."""
 
 
 class Engine:
@@ -168,6 +174,7 @@ class Engine:
 
     # what is known (`engine.wiring.knowledge`)
     knowledge: Knowledge
+    importer: Importer
     summaries: SummarySharing
 
     # learning to act otherwise (`engine.wiring.adaptation`)
@@ -296,6 +303,23 @@ class Engine:
         words += self.knowledge.recover()
         self.exporter.recover()
         return words
+
+    def learn(self) -> None:
+        """Take in what sessions did, for an engine without a schedule: captures, the graph, summaries, learnings, what
+        became of cards and guidance, records. Nothing is begun after `LEARN_SECONDS`; what is left then comes with the
+        next verb. Only the model that the operator named for summaries may take longer."""
+        until = time.monotonic() + LEARN_SECONDS
+        rounds: tuple[Callable[[], object], ...] = (
+            lambda: self.knowledge.catch_up(until),
+            lambda: self.learnings.catch_up(until),
+            self.cards.aftermath.catch_up,
+            self.wisdom.discover,
+            self.trials.catch_up,
+            self.adaptation.reflect,
+        )
+        for take_in in rounds:
+            if time.monotonic() < until:
+                take_in()
 
     def start(self, *, schedule: bool) -> None:
         """Listen for verbs and a stop from outside; with `schedule`, make cards by itself."""

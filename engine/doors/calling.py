@@ -92,6 +92,7 @@ def talk(home: Home, *, workspaces: Sequence[str] = (), opener: Opener) -> Itera
             try:
                 yield lambda verb, arguments: dispatch(engine, verb, dict(arguments))
                 engine.wind_down(finish=True)
+                engine.learn()
             finally:
                 engine.close()
             return
@@ -186,6 +187,7 @@ def _alone(home: Home, verb: str, arguments: Mapping[str, Any], workspaces: Sequ
         document = dispatch(engine, verb, own)
         # Another verb may have reached this engine meanwhile and approved something: that runs to its end.
         engine.wind_down(finish=True)
+        engine.learn()
         return document
     finally:
         engine.close()

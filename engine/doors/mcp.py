@@ -76,7 +76,10 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
     def remember(
         text: Annotated[str, Field(description="one thing, understandable by itself", min_length=1, max_length=8_000)],
         context: Context,
-        kind: Annotated[Literal["fact", "decision", "correction"], Field(description="what it is")] = "fact",
+        kind: Annotated[
+            Literal["fact", "decision", "correction", "note"],
+            Field(description="what it is; a note is for today's work and kept for a day"),
+        ] = "fact",
     ) -> dict[str, Any]:
         """Keep one fact, decision or correction for later, under your name. Anyone who works here may be told of it."""
         return asked("note", text=text, kind=kind, by=_by(context, agent), workspace=workspace)

@@ -17,8 +17,8 @@ from engine.values import NewMemory, Refusal, sanitise
 if TYPE_CHECKING:
     from engine.engine import Engine
 
-KINDS = ("fact", "decision", "correction")
-"""What can be noted; all of it is kept until it is forgotten."""
+KINDS = ("fact", "decision", "correction", "note")
+"""What can be noted. A note is for the work of the day and kept for one; the others until they are forgotten."""
 
 _AUTHORITIES = """
     admin administrator alfred api automation autonomy boss butler ceo chief clawpy clawpyconsole console customer

@@ -22,7 +22,7 @@ DEADLINE = 20.0
 embedder."""
 
 SETTLE = 30.0
-"""Seconds that a batch waits for vectors which are still being made."""
+"""Seconds that a question waits for vectors which are still to be made: verbs that work make none."""
 
 
 def recall(engine: Engine, arguments: Arguments) -> Document:
@@ -30,10 +30,10 @@ def recall(engine: Engine, arguments: Arguments) -> Document:
     workspaces = arguments.texts("workspaces")
     workspace = workspaces[0] if len(workspaces) == 1 else None
     scope = RecallQuery("", workspace=workspace, agent=arguments.maybe("agent"))
+    missing, trouble = engine.memory.missing()
+    if missing and not trouble:
+        engine.memory.settle(SETTLE)
     if arguments.anything("lines") is not None:
-        missing, trouble = engine.memory.missing()
-        if missing and not trouble:
-            engine.memory.settle(SETTLE)
         return {"results": [_line(engine, line, scope) for line in arguments.texts("lines")]}
     k = int(arguments.number("k", K, least=1, most=K_MOST))
     return _told(engine.memory.recall(replace(scope, text=arguments.needed("query"), k=k), deadline=DEADLINE))

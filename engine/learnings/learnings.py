@@ -105,9 +105,9 @@ class Learnings:
         """Stop. Safe to call twice."""
         self._following.close()
 
-    def catch_up(self) -> None:
-        """Take in everything that happened, now, in this thread."""
-        self._following.catch_up()
+    def catch_up(self, until: float | None = None) -> None:
+        """Take in everything that happened, now, in this thread; nothing is begun after `until`, a monotonic time."""
+        self._following.catch_up(until)
 
     def housekeeping(self) -> None:
         """Called every half minute: what failed is tried again, and what others wrote into the files is looked for."""

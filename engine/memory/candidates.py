@@ -8,39 +8,45 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from engine.memory.features import READ
 from engine.storage.database import Database
+from engine.storage.quick import driver_of
 from engine.values import Layer, Trust
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What may be found: rows of this workspace, or of none; of layer C those of this agent, or of none. None: all."""
+    """What may be found: rows of this workspace, or of none; of layer C those of this agent, or of none; nothing of the
+    `session` that asks. None: all."""
 
     workspace: str | None = None
     agent: str | None = None
+    session: str | None = None
     layers: frozenset[Layer] = frozenset({Layer.VECTORS, Layer.CONTEXT})
 
     @property
     def everything(self) -> bool:
-        return self.workspace is None and self.agent is None and self.layers >= {Layer.VECTORS, Layer.CONTEXT}
+        return self == Scope()
 
-    def condition(self, table: str = "m") -> tuple[str, list[str]]:
+    def condition(self) -> tuple[str, list[str]]:
         """The same as SQL, and its values."""
-        layers = sorted(one.value for one in self.layers)
-        said = [f"{table}.forgotten = 0", f"{table}.superseded_by = ''", f"{table}.layer IN ({_marks(layers)})"]
-        values = list(layers)
+        values = sorted(one.value for one in self.layers)
+        marks = ", ".join("?" * len(values))
+        said = ["m.forgotten = 0", "m.superseded_by = ''", f"m.layer IN ({marks})"]
         if self.workspace is not None:
-            said.append(f"{table}.workspace IN (?, '')")
+            said.append("m.workspace IN (?, '')")
             values.append(self.workspace)
         if self.agent is not None:
-            said.append(f"({table}.layer = 'E' OR {table}.agent IN (?, ''))")
+            said.append("(m.layer = 'E' OR m.agent IN (?, ''))")
             values.append(self.agent)
+        if self.session is not None:
+            said.append("m.session <> ?")
+            values.append(self.session)
         return " AND ".join(said), values
 
 
@@ -51,8 +57,7 @@ class Row:
     seq: int
     id: str
     ref: str
-    layer: Layer
-    kind: str
+    layer: str
     speaker: str
     session: str
     source: str
@@ -68,34 +73,26 @@ SPEAKERS_MOST = 2_000
 """A store with more speakers than this is no conversation; their names are not looked for in a question."""
 
 
-class Candidates:
-    """Reads from one home's database. From any thread."""
+@contextmanager
+def reading(database: Database) -> Iterator[Reader]:
+    """A view of one moment. Not to be kept open."""
+    with database.read() as session:
+        yield Reader(driver_of(session.connection()))
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._frequency: dict[str, int] = {}
-        self._counted_at = 0
 
-    @contextmanager
-    def reading(self) -> Iterator[Reader]:
-        """A view of one moment. Not to be kept open."""
-        with self._database.read() as session:
-            driver = session.connection().connection.driver_connection
-            assert isinstance(driver, sqlite3.Connection)
-            yield Reader(driver, self._narrowed)
+class Reader:
+    """Reads from one connection, in one thread."""
 
-    def _narrowed(self, words: Sequence[str], connection: sqlite3.Connection) -> tuple[list[str], int]:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def _narrowed(self, words: Sequence[str]) -> tuple[list[str], int]:
         """Those of `words` by which at most about `SCORED_MOST` memories are found, and the first number to look at."""
-        (newest,) = connection.execute("SELECT ifnull(max(seq), 0) FROM memories").fetchone()
-        if newest <= SCORED_MOST:
+        ask = self._connection.execute
+        if ask("SELECT ifnull(max(seq), 0) FROM memories").fetchone()[0] <= SCORED_MOST:
             return list(words), 0
-        if newest > 1.1 * self._counted_at or len(self._frequency) > 50_000:
-            self._frequency, self._counted_at = {}, newest
-        known = self._frequency
-        for word in words:
-            if word not in known:
-                query = "SELECT count(*) FROM (SELECT 1 FROM memories_fts WHERE memories_fts MATCH ? LIMIT ?)"
-                (known[word],) = connection.execute(query, (_quoted([word]), SCORED_MOST + 1)).fetchone()
+        query = "SELECT count(*) FROM (SELECT 1 FROM memories_fts WHERE memories_fts MATCH ? LIMIT ?)"
+        known = {word: ask(query, (_quoted([word]), SCORED_MOST + 1)).fetchone()[0] for word in words}
         rare: list[str] = []
         total = 0
         for word in sorted(words, key=lambda one: known[one]):
@@ -106,20 +103,8 @@ class Candidates:
         if known[rare[0]] <= SCORED_MOST:
             return rare, 0
         query = "SELECT rowid FROM memories_fts WHERE memories_fts MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?"
-        found = connection.execute(query, (_quoted(rare), SCORED_MOST)).fetchone()
+        found = ask(query, (_quoted(rare), SCORED_MOST)).fetchone()
         return rare, found[0] if found else 0
-
-
-class Reader:
-    """Reads from one connection, in one thread."""
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        narrowed: Callable[[Sequence[str], sqlite3.Connection], tuple[list[str], int]],
-    ) -> None:
-        self._connection = connection
-        self._narrowed = narrowed
 
     def speakers(self) -> list[str]:
         """Everybody who ever said something, at most one more than `SPEAKERS_MOST`."""
@@ -130,7 +115,7 @@ class Reader:
         words = [word for word in words if word.strip('"')]
         if not words:
             return {}
-        words, first = self._narrowed(words, self._connection)
+        words, first = self._narrowed(words)
         if scope.everything:
             # The full-text table alone can keep its best without reading a row; what is out of scope goes later.
             query = (
@@ -151,26 +136,15 @@ class Reader:
             for row in self._connection.execute(_BESIDE, (json.dumps(list(seqs)),))
         }
 
-    def lines(self, seqs: Iterable[int], scope: Scope) -> list[tuple[int, str, str, str]]:
-        """(number, session, speaker, instant as it is stored) of memories; those out of scope are left out."""
+    def rows(self, seqs: Iterable[int], scope: Scope) -> list[Row]:
+        """Memories by their numbers; those out of scope are left out."""
         condition, values = scope.condition()
         query = (
-            "SELECT m.seq, m.session, m.speaker, m.at FROM memories m "
+            "SELECT m.seq, m.id, m.ref, m.layer, m.speaker, m.session, m.source, m.at, m.trust FROM memories m "
             f"WHERE m.seq IN (SELECT value FROM json_each(?)) AND {condition}"
         )
-        return self._connection.execute(query, (json.dumps(list(seqs)), *values)).fetchall()
-
-    def rows(self, seqs: Iterable[int]) -> dict[int, Row]:
-        """Memories by their number."""
-        query = (
-            "SELECT seq, id, ref, layer, kind, speaker, session, source, at, trust FROM memories "
-            "WHERE seq IN (SELECT value FROM json_each(?))"
-        )
-        found = self._connection.execute(query, (json.dumps(list(seqs)),))
-        return {
-            seq: Row(seq, id, ref, Layer(layer), kind, speaker, session, source, instant(at), Trust(trust))
-            for seq, id, ref, layer, kind, speaker, session, source, at, trust in found
-        }
+        found = self._connection.execute(query, (json.dumps(list(seqs)), *values))
+        return [Row(*(*one[:-2], datetime.fromisoformat(one[-2]), Trust(one[-1]))) for one in found]
 
     def texts(self, seqs: Iterable[int], most: int | None = READ) -> dict[int, str]:
         """The texts of memories by their number, their first `most` characters."""
@@ -208,13 +182,3 @@ def _quoted(words: Sequence[str]) -> str:
 
 def _numbers(joined: str | int | None) -> list[int]:
     return [] if joined is None else [int(one) for one in str(joined).split(",")]
-
-
-def _marks(values: Sequence[str]) -> str:
-    return ", ".join("?" * len(values))
-
-
-def instant(text: str) -> datetime:
-    """An instant as it is stored."""
-    at = datetime.fromisoformat(text)
-    return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -11,20 +11,18 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Protocol
 
 from sqlalchemy import JSON, CheckConstraint, Column, Index, func, or_
 from sqlmodel import Field, Session, col, desc, select
 
-from engine.memory.capturing import Captured, CaptureKind, capture, content_words, digest
+from engine.memory.capturing import Captured, CaptureKind, capture, digest, nearest
+from engine.memory.work import Work, session_of
 from engine.storage.database import Database, Transaction
 from engine.storage.facts_read import Fact
 from engine.storage.rows import Row
 from engine.storage.types import utc
 from engine.values import Capture, NewMemory, Refusal, SessionView, TranscriptLine, Trust
 from engine.values import trust as trusts
-
-ENDED = frozenset({"SessionEnded"})
 
 PAGE = 2_000
 LONGEST_MESSAGE = 2_000
@@ -34,8 +32,7 @@ MOST_OF_A_SESSION = 200
 """Captures of one session; who states more is not stating facts."""
 
 CANDIDATES = 200
-OVERLAP = 0.5
-"""A correction is taken to correct what shares at least half of the shorter sentence's words."""
+"""So many of the newest captures may be what a correction corrects."""
 
 _SAYS: dict[str, dict[str, bool]] = {
     "say": {},
@@ -81,32 +78,8 @@ class CaptureRow(Row, table=True):
     @property
     def view(self) -> Capture:
         """The row as others see it."""
-        return Capture(
-            id=self.id,
-            kind=self.kind,
-            text=self.text,
-            tags=tuple(self.tags),
-            at=self.at,
-            session=self.session_id,
-            line=self.line,
-            agent=self.agent,
-            workspace=self.workspace,
-            seen=self.seen,
-            corrects=self.corrects,
-            forgotten=self.forgotten,
-            trust=Trust(self.trust),
-            approved_at=self.approved_at,
-        )
-
-
-class SessionBook(Protocol):
-    """Sessions and what was said in them."""
-
-    def get(self, session_id: str, /) -> SessionView:
-        """One session. Raises `Refusal` `unknown_session`."""
-
-    def transcript(self, session_id: str, /, *, after: int = 0, limit: int = 2_000) -> Sequence[TranscriptLine]:
-        """A page of its transcript."""
+        fields = self.model_dump(exclude={"digest", "last_session", "session_id"})
+        return Capture(**fields | {"session": self.session_id, "tags": tuple(self.tags), "trust": Trust(self.trust)})
 
 
 Remember = Callable[[Sequence[NewMemory]], object]
@@ -119,25 +92,26 @@ class Captures:
     def __init__(
         self,
         database: Database,
-        sessions: SessionBook,
+        work: Work,
         remember: Remember,
         *,
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         """`secrets`: values whose sentences are never taken (SPEC 11.1), besides what looks like one."""
         self._database = database
-        self._sessions = sessions
+        self._work = work
         self._remember = remember
         self._secrets = secrets
 
     def handle(self, fact: Fact) -> None:
-        """A session ended (a fact of `ENDED`): take what it said. Doing it again changes nothing."""
-        self.take(fact.subject)
+        """A session ended, or its changes were thrown away (a fact of `ENDED`): take what it said, and how it went.
+        Doing it again changes nothing."""
+        self.take(session_of(fact))
 
     def take(self, session_id: str) -> list[Capture]:
         """Captures of one session, stored and remembered; [] for one that nobody knows."""
         try:
-            view = self._sessions.get(session_id)
+            view = self._work.get(session_id)
         except Refusal:
             return []
         found = self.said_in(session_id)
@@ -212,22 +186,9 @@ class Captures:
 
     def _lines(self, session_id: str) -> Iterator[TranscriptLine]:
         after = 0
-        while page := self._sessions.transcript(session_id, after=after, limit=PAGE):
+        while page := self._work.transcript(session_id, after=after, limit=PAGE):
             yield from page
             after = page[-1].number
-
-
-def corrected(correction: str, candidates: Iterable[tuple[str, str]]) -> str:
-    """Which of `candidates` (id, text) a correction most likely corrects, "" for none. Pure."""
-    words = content_words(correction)
-    best, found = 0.0, ""
-    for id, text in candidates:
-        other = content_words(text)
-        smaller = min(len(words), len(other))
-        share = len(words & other) / smaller if smaller else 0.0
-        if share >= OVERLAP and share > best:
-            best, found = share, id
-    return found
 
 
 def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:
@@ -249,23 +210,27 @@ def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[Trans
 
 def _store(tx: Transaction, view: SessionView, one: Captured, line: TranscriptLine) -> Capture:
     trust = trusts.of_line(line.kind)
+    tags = [*one.tags, view.outcome]
     known = tx.session.exec(
         select(CaptureRow).where(CaptureRow.workspace == view.workspace, CaptureRow.digest == one.digest)
     ).first()
     if known is not None:
+        if known.session_id == view.id:
+            known.tags = tags  # of what was thrown away later
         if known.last_session != view.id:
             known.seen, known.last_session = known.seen + 1, view.id
             if trust is Trust.OPERATOR and known.trust == Trust.QUOTED and not known.forgotten:
                 # The operator's own words take the place of a quote that says the same.
                 known.text, known.trust, known.approved_at = one.text, trust.value, None
                 known.session_id, known.line, known.agent, known.at = view.id, one.line, view.agent, line.at
-            tx.session.add(known)
+                known.tags = tags
+        tx.session.add(known)
         return known.view
     row = CaptureRow(
         id="cap_" + hashlib.sha256(f"{view.workspace}\n{one.digest}".encode(errors="replace")).hexdigest()[:12],
         kind=one.kind.value,
         text=one.text,
-        tags=list(one.tags),
+        tags=tags,
         digest=one.digest,
         session_id=view.id,
         line=one.line,
@@ -282,13 +247,14 @@ def _store(tx: Transaction, view: SessionView, one: Captured, line: TranscriptLi
 
 
 def _corrects(session: Session, workspace: str, one: Captured) -> str:
+    """The capture that a correction most likely corrects, "" for none."""
     rows = session.exec(
         select(CaptureRow)
         .where(CaptureRow.workspace == workspace, ~col(CaptureRow.forgotten))
         .order_by(desc(col(CaptureRow.at)), desc(col(CaptureRow.id)))
         .limit(CANDIDATES)
     )
-    return corrected(one.text, [(row.id, row.text) for row in rows])
+    return nearest(one.text, ((row.id, row.text) for row in rows))
 
 
 def _as_memory(one: Capture) -> NewMemory:

@@ -20,6 +20,8 @@ SHORTEST, LONGEST = 12, 400
 
 FEWEST_WORDS = 4
 MOST_TAGS = 6
+OVERLAP = 0.5
+"""A correction is taken to correct what shares at least half of the shorter sentence's words."""
 
 
 class CaptureKind(StrEnum):
@@ -196,6 +198,20 @@ def digest(text: str) -> str:
 def content_words(text: str) -> frozenset[str]:
     """The words by which sentences are compared: without little words, in small letters."""
     return frozenset(word for word in _WORD.findall(text.casefold()) if word not in _LITTLE and len(word) > 1)
+
+
+def nearest(sentence: str, candidates: Iterable[tuple[str, str]]) -> str:
+    """The id of the candidate (id, text) that a sentence most likely corrects: it shares at least `OVERLAP` of the
+    shorter one's words, and does not say the same. "" for none."""
+    words, said = content_words(sentence), digest(sentence)
+    best, found = 0.0, ""
+    for id, text in candidates:
+        other = content_words(text)
+        smaller = min(len(words), len(other))
+        share = len(words & other) / smaller if smaller else 0.0
+        if share >= OVERLAP and share > best and digest(text) != said:
+            best, found = share, id
+    return found
 
 
 def _captured(kind: CaptureKind, sentence: Sentence) -> Captured:

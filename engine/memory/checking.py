@@ -6,10 +6,8 @@ import base64
 import hashlib
 import json
 from dataclasses import replace
-from datetime import datetime
-from typing import Any
 
-from engine.values import RETENTION_BY_KIND, Layer, NewMemory, Refusal, Retention
+from engine.values import Layer, NewMemory, Refusal
 from engine.values.secrets import redact
 
 LONGEST = 1024 * 1024
@@ -61,28 +59,3 @@ def check(one: NewMemory) -> NewMemory:
         words[name] = word
     tags = tuple(tag.translate(_UNWRITABLE)[:LONGEST_WORD] for tag in one.tags)
     return replace(one, text=text, tags=tags, **words)
-
-
-def row_of(name: str, one: NewMemory, now: datetime) -> dict[str, Any]:
-    """The row of a new memory, as it was checked."""
-    retention = one.retention or RETENTION_BY_KIND.get(one.kind, Retention.MONTH)
-    return {
-        "id": name,
-        "ref": one.ref,
-        "layer": one.layer.value,
-        "text": one.text,
-        "kind": one.kind,
-        "speaker": one.speaker,
-        "session": one.session,
-        "agent": one.agent,
-        "workspace": one.workspace,
-        "source": one.source,
-        "tags": list(one.tags),
-        "retention": retention.value,
-        "at": one.at or now,
-        "created_at": now,
-        "superseded_by": "",
-        "forgotten": False,
-        "model": "",
-        "trust": one.trust.value,
-    }

@@ -18,7 +18,6 @@ from chromadb.config import Settings
 from chromadb.errors import AuthorizationError, NotFoundError
 
 COLLECTIONS = {"C": "clawpy_memory", "E": "clawpy_agent_memory"}
-PAGE = 10_000
 
 KEEP_IN_LOG = 20_000
 """Chroma writes its graph to disk only after so many changes: killed while it does, it may never open again."""
@@ -39,15 +38,15 @@ class Chroma:
         self._collections: dict[str, Any] = {}
         self._server = ""
 
-    def open(self, folder: str, stamp: str) -> dict[str, list[int]]:
-        """Open or make the index, and say which ids each layer has. Raises ValueError when it was made of other
-        vectors than `stamp` says, and whatever Chroma raises when it is damaged or held by another."""
+    def open(self, folder: str, stamp: str) -> None:
+        """Open or make the index. Raises ValueError when it was made of other vectors than `stamp` says, and whatever
+        Chroma raises when it is damaged or held by another."""
         # It keeps what it once opened by path, and would go on with files that were moved aside since.
         SharedSystemClient.clear_system_cache()
         self._server = ""
-        return self._collect(chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False)), stamp)
+        self._collect(chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False)), stamp)
 
-    def connect(self, url: str, database: str, token: str, stamp: str, *, clear: bool) -> dict[str, list[int]]:
+    def connect(self, url: str, database: str, token: str, stamp: str, *, clear: bool) -> None:
         """The same on a server, in a database that is made when it is not there. With `clear` what is in it goes first.
         Raises `Lost` too; so does everything that asks the server afterwards."""
         SharedSystemClient.clear_system_cache()
@@ -81,7 +80,7 @@ class Chroma:
             for name in COLLECTIONS.values() if clear else ():
                 with suppress(NotFoundError):
                     client.delete_collection(name)
-            return self._collect(client, stamp)
+            self._collect(client, stamp)
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
@@ -99,8 +98,7 @@ class Chroma:
                 raise Lost(f"{self._server} cannot be reached") from None
             raise
 
-    def _collect(self, client: Any, stamp: str) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+    def _collect(self, client: Any, stamp: str) -> None:
         for layer, name in COLLECTIONS.items():
             one = client.get_or_create_collection(
                 name,
@@ -111,15 +109,6 @@ class Chroma:
             if (one.metadata or {}).get("stamp") != stamp:
                 raise ValueError(f"{name} was made of other vectors ({one.metadata})")
             self._collections[layer] = one
-            total = one.count()
-            ids: list[int] = []
-            while len(ids) < total:
-                page = self.ids(layer, len(ids), PAGE)
-                if not page:
-                    raise ValueError(f"{name} counts {total} and holds {len(ids)}")
-                ids += page
-            found[layer] = ids
-        return found
 
     def ids(self, layer: str, offset: int, limit: int) -> list[int]:
         """A page of the ids that a layer has."""

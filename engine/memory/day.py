@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from engine.memory.capture import OVERLAP
-from engine.memory.capturing import digest
+from engine.memory.capturing import digest, nearest
 from engine.memory.drafts import CAPTURED, Drafted
-from engine.memory.para import NewFact, group_name, overtaken
-from engine.values import Bucket, Capture, ParaFact, SessionState, Trust, sanitise
+from engine.memory.para import NewFact, group_name
+from engine.values import Bucket, Capture, ParaFact, SessionView, Trust, sanitise
 from engine.values.text import count
 from engine.values.trust import of_names
 
@@ -33,27 +32,15 @@ LONGEST_DIGEST = 12_000
 
 
 @dataclass(frozen=True, slots=True)
-class DaySession:
-    """A session that ended that day; `files` that landed that day, 0 for none."""
-
-    id: str
-    agent: str
-    workspace: str
-    title: str
-    state: SessionState
-    summary: str = ""
-    files: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Day:
-    """What happened on a local day (`date` as `2026-01-05`). `red`: for each session whose healing failed or went in
-    circles, its workspace and the tests that stayed red."""
+    """What happened on a local day (`date` as `2026-01-05`): sessions that ended, with how many `files` of each landed;
+    `red`: for each session whose healing failed or went in circles, its workspace and the tests that stayed red."""
 
     date: str
-    sessions: tuple[DaySession, ...] = ()
+    sessions: tuple[SessionView, ...] = ()
+    files: Mapping[str, int] = field(default_factory=dict)
     captures: tuple[Capture, ...] = ()
-    red: Mapping[str, tuple[str, tuple[str, ...]]] | None = None
+    red: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     approved: int = 0
     rejected: int = 0
 
@@ -85,8 +72,8 @@ def lines_for(day: Day, agent: str) -> list[str]:
     lines = []
     for one in day.sessions:
         if one.agent == agent:
-            landed = f" ({count(one.files, 'file')} landed)" if one.files else ""
-            lines.append(f"{one.state.value}: {one.title}{landed}")
+            landed = day.files.get(one.id)
+            lines.append(f"{one.outcome}: {one.prompt}" + (f" ({count(landed, 'file')} landed)" if landed else ""))
     lines += [
         f"{one.kind}: {one.text}" if one.trust is Trust.OPERATOR else f"somebody said ({one.kind}): “{one.text}”"
         for one in day.captures
@@ -106,12 +93,12 @@ def synthesis(day: Day) -> str:
     """The day as a model reads it: one line a thing, bounded; every line begins with its source."""
     lines = [f"Day {day.date}: {count(day.approved, 'card')} approved, {day.rejected} rejected."]
     for one in day.sessions:
-        landed = f", {count(one.files, 'file')} landed" if one.files else ""
-        lines.append(
-            f"[{one.id}] {one.agent} in {_name(one.workspace)}: {one.title}: {one.state.value}{landed}. {one.summary}"
-        )
+        files = day.files.get(one.id)
+        landed = f", {count(files, 'file')} landed" if files else ""
+        said = f"{one.prompt}: {one.outcome}{landed}. {one.error or one.summary}"
+        lines.append(f"[{one.id}] {one.agent} in {_name(one.workspace)}: {said}")
     lines += [f"[{one.source}] {one.kind} said {_by(one)}: {one.text}" for one in day.captures]
-    for session, (_, tests) in sorted((day.red or {}).items()):
+    for session, (_, tests) in sorted(day.red.items()):
         lines.append(f"[{session}] stayed red: {', '.join(tests[:5])}")
     text = "\n".join(_short(line, 2 * LONGEST_LINE) for line in lines)
     return text if len(text) <= LONGEST_DIGEST else text[: LONGEST_DIGEST - 1] + "…"
@@ -126,7 +113,7 @@ def trust_of(day: Day, source: str, fact: str) -> Trust:
 
 def workspace_of(day: Day, source: str) -> str:
     """The workspace of what the synthesis calls `source`, "" for none: what was learned there is told there."""
-    red = {session: place for session, (place, _) in (day.red or {}).items()}
+    red = {session: place for session, (place, _) in day.red.items()}
     said = {one.source: one.workspace for one in day.captures}
     return {**red, **said, **{one.id: one.workspace for one in day.sessions}}.get(source, "")
 
@@ -153,13 +140,11 @@ def _by(one: Capture) -> str:
 
 
 def _failures(day: Day) -> list[Drafted]:
-    times = Counter((workspace, test) for workspace, tests in (day.red or {}).values() for test in set(tests))
+    times = Counter((workspace, test) for workspace, tests in day.red.values() for test in set(tests))
     found = []
     for (workspace, test), often in sorted(times.items(), key=lambda pair: (-pair[1], pair[0])):
         if often >= REPEATED:
-            sessions = sorted(
-                one for one, (place, tests) in (day.red or {}).items() if place == workspace and test in tests
-            )
+            sessions = sorted(one for one, (place, tests) in day.red.items() if place == workspace and test in tests)
             fact = NewFact(
                 f"{_short(test, 300)} resists being mended by agents",
                 "failure",
@@ -176,9 +161,9 @@ def _failures(day: Day) -> list[Drafted]:
 def _landed(day: Day) -> list[Drafted]:
     found = []
     for one in day.sessions:
-        if one.files:
+        if files := day.files.get(one.id):
             fact = NewFact(
-                f"Done on {day.date}: {_short(one.title, 300)} ({count(one.files, 'file')})",
+                f"Done on {day.date}: {_short(one.prompt, 300)} ({count(files, 'file')})",
                 "change",
                 Bucket.ARCHIVES,
                 _name(one.workspace),
@@ -193,8 +178,8 @@ def _with_former(one: Drafted, known: Sequence[ParaFact]) -> Drafted:
     """A correction is to take the place of the fact that it corrects, where there is one."""
     if one.fact.category != "correction":
         return one
-    near = [fact for fact in known if fact.workspace in ("", one.fact.workspace)]
-    former = overtaken(one.fact.fact, near, OVERLAP)
+    near = ((fact.id, fact.fact) for fact in known if fact.active and fact.workspace in ("", one.fact.workspace))
+    former = nearest(one.fact.fact, near)
     return replace(one, fact=replace(one.fact, supersedes=former)) if former else one
 
 

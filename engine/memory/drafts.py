@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import CheckConstraint, Index, literal_column
 from sqlmodel import Field, col, select
@@ -56,22 +55,8 @@ class DraftRow(Row, table=True):
     @property
     def view(self) -> FactDraft:
         """The row as others see it."""
-        return FactDraft(
-            id=self.id,
-            day=self.day,
-            fact=self.fact,
-            category=self.category,
-            bucket=Bucket(self.bucket),
-            group=self.group,
-            source=self.source,
-            reason=self.reason,
-            workspace=self.workspace,
-            created_at=self.created_at,
-            state=self.state,
-            supersedes=self.supersedes,
-            fact_id=self.fact_id,
-            trust=Trust(self.trust),
-        )
+        fields = self.model_dump(exclude={"digest", "decided_at"})
+        return FactDraft(**fields | {"bucket": Bucket(self.bucket), "trust": Trust(self.trust)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +85,7 @@ class Drafts:
     ) -> None:
         """`approve` lets a captured text of a workspace guide, in the transaction in which its draft becomes a fact."""
         self._database = database
-        self._para = para
+        self.para = para
         self._clock = clock
         self._approve = approve
 
@@ -110,11 +95,10 @@ class Drafts:
         known = self._known(tx, drafted)
         for one in drafted:
             key = (one.fact.workspace, one.digest)
-            if key in known:
-                continue
-            known.add(key)
-            new += 1
-            tx.session.add(_row(day, one, tx.now))
+            if key not in known:
+                known.add(key)
+                new += 1
+                tx.session.add(_row(day, one, tx.now))
         return new
 
     def waiting(self, limit: int = 200) -> list[FactDraft]:
@@ -145,23 +129,11 @@ class Drafts:
         if draft.state == "rejected":
             raise Refusal("draft_decided", f"{draft.id} was rejected", "add the fact by itself")
         if draft.state == "promoted":
-            return self._para.get(draft.fact_id)
+            return self.para.get(draft.fact_id)
         supersedes = draft.supersedes if draft.supersedes and self._holds(draft.supersedes) else ""
-        fact = self._para.add(
-            [
-                NewFact(
-                    edit or draft.fact,
-                    draft.category,
-                    draft.bucket,
-                    draft.group,
-                    draft.source,
-                    draft.workspace,
-                    supersedes,
-                    Trust.OPERATOR if edit and edit != draft.fact else draft.trust,
-                    self._clock.now(),
-                )
-            ]
-        )[0]
+        trust = Trust.OPERATOR if edit and edit != draft.fact else draft.trust
+        said = (edit or draft.fact, draft.category, draft.bucket, draft.group, draft.source, draft.workspace)
+        fact = self.para.add([NewFact(*said, supersedes, trust, self._clock.now())])[0]
         self._decide(draft, "promoted", fact.id, edited=edit not in ("", draft.fact))
         return fact
 
@@ -177,7 +149,7 @@ class Drafts:
 
     def _holds(self, fact_id: str) -> bool:
         try:
-            return self._para.get(fact_id).active
+            return self.para.get(fact_id).active
         except Refusal:
             return False
 
@@ -204,19 +176,7 @@ class Drafts:
 
 
 def _row(day: str, one: Drafted, now: datetime) -> DraftRow:
-    fact = one.fact
-    name = hashlib.sha256(f"{fact.workspace}\n{one.digest}".encode(errors="replace")).hexdigest()[:12]
-    fields: dict[str, Any] = {"category": fact.category, "source": fact.source, "workspace": fact.workspace}
-    fields["trust"] = fact.trust.value
-    return DraftRow(
-        id=f"draft_{name}",
-        day=day,
-        digest=one.digest,
-        fact=fact.fact,
-        bucket=fact.bucket.value,
-        group=fact.group,
-        reason=one.reason,
-        supersedes=fact.supersedes,
-        created_at=now,
-        **fields,
-    )
+    fields = asdict(one.fact) | {"bucket": one.fact.bucket.value, "trust": one.fact.trust.value}
+    del fields["approved_at"]
+    name = hashlib.sha256(f"{one.fact.workspace}\n{one.digest}".encode(errors="replace")).hexdigest()[:12]
+    return DraftRow(id=f"draft_{name}", day=day, digest=one.digest, reason=one.reason, created_at=now, **fields)

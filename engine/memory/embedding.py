@@ -34,13 +34,11 @@ class NoEmbedder(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A unit vector (float32, little-endian); what the re-ranker keeps of the text's tokens; and of a question the
-    tokens, with the characters where each begins and ends."""
+    """A unit vector (float32, little-endian); what the re-ranker keeps of the tokens; of a question those tokens."""
 
     vector: bytes
     kept: bytes = b""
     tokens: tuple[str, ...] = ()
-    offsets: tuple[tuple[int, int], ...] = ()
 
 
 class Embedder(Protocol):
@@ -82,16 +80,12 @@ class LocalEmbedder:
 def _made(answer: Message) -> list[Made]:
     lengths = answer.head["kept"]
     size = (len(answer.body) - sum(lengths)) // len(lengths)
-    at = size * len(lengths)
-    found = []
+    tokens = answer.head.get("tokens") or [()] * len(lengths)
+    at, found = size * len(lengths), []
     for number, length in enumerate(lengths):
-        vector, kept = answer.body[number * size : (number + 1) * size], answer.body[at : at + length]
+        vector = answer.body[number * size : (number + 1) * size]
+        found.append(Made(vector, answer.body[at : at + length], tuple(tokens[number])))
         at += length
-        if "tokens" not in answer.head:
-            found.append(Made(vector, kept))
-            continue
-        offsets = tuple((start, stop) for start, stop in answer.head["offsets"][number])
-        found.append(Made(vector, kept, tuple(answer.head["tokens"][number]), offsets))
     return found
 
 

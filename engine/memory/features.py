@@ -37,7 +37,6 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+")
-_FIRST = re.compile(r"\b(?:I|my|I['’]m|I['’]ve|me)\b")
 _SECOND = re.compile(r"\b(?:you|your|you['’]re|you['’]ve)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
 READ = 4_000
@@ -146,13 +145,10 @@ def close_look(
     asking = asks[places]
     around = pool.around(places)
     counts = _counted(question, pool.texts, around)
-    lengths = numpy.array([len(text) for text in pool.texts], numpy.float32)
     there = (counts > 0).sum(axis=0)
     worth = numpy.log((len(around) + 1) / (there + 0.5)).clip(0.05).astype(numpy.float32)
     window = counts[places] + _from(counts, before) + _from(counts, after)
-    window_lengths = lengths[places] + _from(lengths, before) + _from(lengths, after)
     total = float(worth.sum())
-    times = numpy.array([bool(_TIME.search(text)) for text in texts], numpy.float32)
     return {
         "words": look.words[places],
         "coverage": ((counts[places] > 0) @ worth) / total,
@@ -161,19 +157,16 @@ def close_look(
         "tokens_relative": _relative(matched[0], float(matched[0].min(initial=1.0))),
         "tokens_worst": matched[1],
         "beside_best": look.beside[places],
-        "window_words": _relative(_bm25(window, window_lengths, worth), 0.0),
         "window_coverage": ((window > 0) @ worth) / total,
         "two_before": _from(look.fused, _from_places(pool.before, before)),
         "two_after": _from(look.fused, _from_places(pool.after, after)),
         "answers": _from(asks, before) * _from(look.fused, before),
         "asked": asked,
-        "asked_of_oneself": asked * _having(_FIRST, texts),
         "other_of_you": other * _having(_SECOND, texts),
         "other_asks": other * asking,
         "asks": asking,
         "date": look.date[places],
-        "when_and_time": times * float(question.asks_when),
-        "time": times,
+        "when_and_time": _having(_TIME, texts) * float(question.asks_when),
         "names": numpy.array([min(4, len(_NAME.findall(text))) / 4 for text in texts], numpy.float32),
         "session": look.session[places],
         "recent": _recent(pool, places) * (1.0 if question.asks_latest else 0.25),
@@ -184,7 +177,7 @@ def not_asked(question: Question) -> frozenset[str]:
     """The features that are 0 for every line, because the question names nobody, no day, or asks for no time."""
     idle: tuple[str, ...] = ()
     if not question.asked:
-        idle += ("asked", "asked_of_oneself", "other_of_you", "other_asks")
+        idle += ("asked", "other_of_you", "other_asks")
     if not question.whens:
         idle += ("date",)
     if not question.asks_when:
@@ -228,14 +221,6 @@ def _counted(question: Question, texts: Sequence[str], places: Places) -> Matrix
             for at in found:
                 counts[place, at] += 1
     return counts
-
-
-def _bm25(counts: Matrix, lengths: Vector, worth: Vector) -> Vector:
-    import numpy
-
-    usual = max(1.0, float(lengths.mean()) if len(lengths) else 1.0)
-    damped = counts * 2.2 / (counts + 1.2 * (0.25 + 0.75 * lengths / usual)[:, None])
-    return numpy.asarray(damped @ worth, numpy.float32)
 
 
 def _relative(values: Vector, floor: float) -> Vector:

@@ -12,12 +12,13 @@ from datetime import datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from engine.memory.candidates import SPEAKERS_MOST, Candidates, Reader, Row, Scope, instant
+from engine.memory.candidates import SPEAKERS_MOST, Reader, Row, Scope, reading
 from engine.memory.features import FOUND_MOST, MEANING_SHARE, WORDS_SHARE, Pool, first_look
 from engine.memory.question import EMPTY, Question, read
 from engine.memory.ranking import CLOSE_MOST, Ranked, rank
 from engine.memory.token_vectors import match
 from engine.memory.vectors import Hit, Read, Vectors
+from engine.storage.database import Database
 from engine.values import Layer, Recalled, RecallQuery, ScorePart
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ SCOPED_MOST = 1_000
 """Where not everything may be found, the search by meaning, which knows no scope, brings so many."""
 
 CANDIDATES_WITHIN = 2.0
-"""Squared L2 of candidates, where SPEC 4.3 says 1.5: a departure. A vector alone finds nothing beyond 1.5 (`rank`),
-but as a candidate among others a turn may be further: what answers a question often shares neither words nor meaning
-with it, only its session, its speaker or the turn before. Keeping to 1.5 here takes a tenth of recall@10 from chats,
-and most of it from facts that were told in the midst of long messages."""
+"""Squared L2 of candidates: further than the limit of what is found (`ranking.NEAR`), for a turn may belong to one that
+is near. Keeping to 1.5 here takes a tenth of recall@10 from chats."""
+
+SUMMARY = "summary:"
+"""How our id of a session's summary begins; the session's follows."""
 
 POOL_MOST = 160
 """So many of what both searches bring are read, with the two turns before and after each."""
@@ -50,11 +52,11 @@ class Found:
 @dataclass(frozen=True, slots=True)
 class Looked:
     """All that the ranking knows about one question: for benchmarks and for fitting the weights. `rows` are those of
-    `places`, by place."""
+    the pool, by place; `places` those that were looked at closely."""
 
     question: Question
     pool: Pool
-    rows: Mapping[int, Row]
+    rows: Sequence[Row]
     texts: Mapping[int, str]
     places: Places
     matched: tuple[Vector, Vector]
@@ -68,8 +70,8 @@ class StoredMemories:
     layers = frozenset({Layer.VECTORS, Layer.CONTEXT})
     name = "memories (C, E)"
 
-    def __init__(self, candidates: Candidates, vectors: Vectors) -> None:
-        self._candidates = candidates
+    def __init__(self, database: Database, vectors: Vectors) -> None:
+        self._database = database
         self._vectors = vectors
 
     def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
@@ -79,12 +81,11 @@ class StoredMemories:
 
     def look(self, query: RecallQuery, now: datetime, patience: float) -> Looked:
         """Search, read and rank."""
-        import numpy
 
         layers = self.layers if query.layers is None else self.layers & query.layers
-        scope = Scope(query.workspace, query.agent, layers)
+        scope = Scope(query.workspace, query.agent, query.session, layers)
         most = FOUND_MOST if scope.everything else SCOPED_MOST
-        with self._candidates.reading() as reader:
+        with reading(self._database) as reader:
             speakers = reader.speakers()
             question = read(query.text, speakers if len(speakers) <= SPEAKERS_MOST else (), now=now)
             asking = _aside(lambda: self._vectors.read(question.nameless))
@@ -103,32 +104,21 @@ class StoredMemories:
             near = {hit.seq: hit for hit in hits.hits}
             if not hits.served:
                 trouble = f"found by words alone: {hits.words}"
-        with self._candidates.reading() as reader:
-            seqs, stored, near, pool = self._pool(
-                reader, scope, words, near, None if asked is None else asked.vector, now
-            )
-            if not seqs:
-                empty = numpy.zeros(0, numpy.float32)
-                return Looked(question, pool, {}, {}, numpy.zeros(0, numpy.int64), (empty, empty), (), trouble)
-            for place in range(len(seqs)) if question.whens else ():
-                pool.times[place] = instant(stored[place])
+        with reading(self._database) as reader:
+            rows, near, pool = self._pool(reader, scope, words, near, None if asked is None else asked.vector, now)
             look = first_look(question, pool)
             places = look.order()[:CLOSE_MOST]
-            for place in places.tolist():
-                pool.times[place] = instant(stored[place])
             around = pool.around(places).tolist()
-            texts = reader.texts(seqs[place] for place in around)
+            texts = reader.texts(rows[place].seq for place in around)
             for place in around:
-                pool.texts[place] = texts.get(seqs[place], "")
-            chosen = [seqs[place] for place in places]
-            chunks = [near[seq].chunk_id if seq in near else 0 for seq in chosen]
+                pool.texts[place] = texts.get(rows[place].seq, "")
+            chosen = [near.get(rows[place].seq) for place in places]
+            chunks = [0 if hit is None else hit.chunk_id for hit in chosen]
             matched = _matched(question, asked, chunks, reader.tokens(chunks))
             ranked = rank(question, pool, look, places, matched, most=query.k)
-            rows = reader.rows(chosen)
-            whole = reader.texts((seqs[one.place] for one in ranked), most=None)
-        by_place = {int(place): rows[seqs[place]] for place in places}
-        said = {one.place: whole[seqs[one.place]] for one in ranked}
-        return Looked(question, pool, by_place, said, places, matched, tuple(ranked), trouble)
+            whole = reader.texts((rows[one.place].seq for one in ranked), most=None)
+        said = {one.place: whole[rows[one.place].seq] for one in ranked}
+        return Looked(question, pool, rows, said, places, matched, tuple(ranked), trouble)
 
     def _pool(
         self,
@@ -138,9 +128,9 @@ class StoredMemories:
         near: Mapping[int, Hit],
         vector: Any,
         now: datetime,
-    ) -> tuple[list[int], list[str], Mapping[int, Hit], Pool]:
-        """The best of both searches and their neighbours: numbers, instants as they are stored, how near each is, and a
-        pool of what is known of them without texts and times."""
+    ) -> tuple[list[Row], Mapping[int, Hit], Pool]:
+        """The best of both searches and their neighbours: rows, how near each is, and a pool of what is known of them
+        without texts."""
         import numpy
 
         chosen = _chosen(words, near)
@@ -150,30 +140,31 @@ class StoredMemories:
             chain = [*reversed(before), seq, *after]
             for one, other in itertools.pairwise(chain):
                 later[one], former[other] = other, one
-        lines = reader.lines(dict.fromkeys(chosen) | later | former, scope)
-        seqs = [line[0] for line in lines]
+        rows = reader.rows(dict.fromkeys(chosen) | later | former, scope)
+        seqs = [row.seq for row in rows]
         unknown = [seq for seq in seqs if seq not in near]
         if vector is not None and unknown:
             near = {**near, **self._vectors.nearest(vector, unknown)}
         place = {seq: number for number, seq in enumerate(seqs)}
         pool = Pool(
-            texts=[""] * len(lines),
-            speakers=[line[2] for line in lines],
-            sessions=[line[1] for line in lines],
-            times=[None] * len(lines),
+            texts=[""] * len(rows),
+            speakers=[row.speaker for row in rows],
+            sessions=[row.session for row in rows],
+            times=[row.at for row in rows],
             before=numpy.array([place.get(former.get(seq, 0), -1) for seq in seqs], numpy.int64),
             after=numpy.array([place.get(later.get(seq, 0), -1) for seq in seqs], numpy.int64),
             words=numpy.array([words.get(seq, 0.0) for seq in seqs], numpy.float32),
             meaning=numpy.array([near[seq].similarity if seq in near else math.nan for seq in seqs], numpy.float32),
             now=now,
         )
-        return seqs, [line[3] for line in lines], near, pool
+        return rows, near, pool
 
     def _recalled(self, looked: Looked, one: Ranked, now: datetime) -> Recalled:
         row = looked.rows[one.place]
+        layer = Layer(row.layer)
         recalled = Recalled(
             id=row.id,
-            layer=row.layer,
+            layer=layer,
             text=looked.texts[one.place],
             score=one.score,
             parts=one.parts,
@@ -184,8 +175,9 @@ class StoredMemories:
             tokens=0,
             ref=row.ref,
             trust=row.trust,
+            about=row.session if row.ref.startswith(SUMMARY) else "",
         )
-        return faded(recalled, now) if row.layer is Layer.CONTEXT else recalled
+        return faded(recalled, now) if layer is Layer.CONTEXT else recalled
 
 
 def faded(one: Recalled, now: datetime) -> Recalled:

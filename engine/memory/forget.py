@@ -9,11 +9,10 @@ they are in no file of the home.
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import sqlalchemy as sa
 from sqlmodel import Session, col, select
@@ -21,7 +20,6 @@ from sqlmodel import Session, col, select
 from engine.events import MemoryForgotten
 from engine.memory.capture import CaptureRow
 from engine.memory.drafts import DraftRow
-from engine.memory.forget_files import HomeFiles
 from engine.memory.forgetting import Wanted, pieces
 from engine.memory.graph import TaskGraph
 from engine.memory.para import Para
@@ -30,6 +28,7 @@ from engine.memory.tables import MemoryRow
 from engine.storage import erasing, intents
 from engine.storage.database import Database, Transaction
 from engine.storage.intents import Intent
+from engine.storage.quick import driver_of
 from engine.values import Affected, ForgetPreview, ForgetReport, Refusal, sanitise
 
 log = logging.getLogger(__name__)
@@ -272,21 +271,6 @@ class GraphTasks:
         return number
 
 
-class Files:
-    """Transcripts, pages and logs of the home."""
-
-    name = "files"
-
-    def __init__(self, files: HomeFiles) -> None:
-        self._files = files
-
-    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
-        yield from ((str(path), line) for path, line in self._files.find(wanted))
-
-    def erase(self, wanted: Wanted) -> int:
-        return self._files.erase(wanted)
-
-
 class Rows:
     """Everything else in the database, prompts and the ledger with it; and the copies that migrations made of it."""
 
@@ -297,7 +281,7 @@ class Rows:
 
     def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
-            for one in erasing.find(_driver(session), wanted, _ROWS_ELSEWHERE):
+            for one in erasing.find(driver_of(session.connection()), wanted, _ROWS_ELSEWHERE):
                 yield f"{one.table}.{one.column}:{one.rowid}", erasing.words_in(one.value)
         for copy in self._copies():
             number = erasing.find_in_copy(copy, wanted)
@@ -305,15 +289,8 @@ class Rows:
                 yield copy.name, f"{number} values in a copy of an older version"
 
     def erase(self, wanted: Wanted) -> int:
-        number = self._database.write(lambda tx: erasing.erase(_driver(tx.session), wanted, _ROWS_ELSEWHERE))
+        number = self._database.write(lambda tx: erasing.erase(tx.driver, wanted, _ROWS_ELSEWHERE))
         return number + sum(erasing.erase_copy(copy, wanted) for copy in self._copies())
 
     def _copies(self) -> list[Path]:
         return sorted((self._database.path.parent / "backups").glob("*.db"))
-
-
-def _driver(session: Session) -> sqlite3.Connection:
-    session.flush()
-    driver: Any = session.connection().connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    return driver

@@ -16,24 +16,26 @@ PAGES = frozenset({".md", ".txt"})
 _HEAD = 8_192
 
 
-class HomeFiles:
+class Files:
     """The files below some folders."""
+
+    name = "files"
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(folders)
 
-    def find(self, wanted: Wanted) -> Iterator[tuple[Path, str]]:
+    def find(self, wanted: Wanted) -> Iterator[tuple[str, str]]:
         """Each file that holds it, with the first line that does."""
         for path in self._files():
             line = next((line for line in _lines(path) if _line_holds(path, line, wanted)), None)
             if line is None and path.suffix == ".json" and _document_holds(path, wanted):
                 line = path.name
             if line is not None:
-                yield path, line
+                yield str(path), line
 
     def erase(self, wanted: Wanted) -> int:
         """Take it out of every file; returns of how many. Again finds nothing. Raises OSError."""
-        found = [path for path, _ in self.find(wanted)]
+        found = [Path(path) for path, _ in self.find(wanted)]
         for path in found:
             self._erase(path, wanted)
         return len(found)

@@ -16,15 +16,27 @@ from datetime import datetime
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.memory.graph_arrows import circles, reaches
-from engine.memory.graph_file import GraphFiles, Record
-from engine.memory.graph_records import LONGEST_DESCRIPTION, LONGEST_TITLE, node_of, short, snapshot, task_record
+from engine.memory.graph_file import (
+    LONGEST_DESCRIPTION,
+    LONGEST_TITLE,
+    GraphFiles,
+    Record,
+    node_of,
+    short,
+    snapshot,
+    task_record,
+)
+from engine.memory.graph_rules import circles, reaches
 from engine.values import ACYCLIC, GraphEdge, GraphNode, Neighbourhood, Refusal, Relation, sanitise
 
 log = logging.getLogger(__name__)
 
 MOST_NEIGHBOURS = 200
 """Neighbours of one task that are shown."""
+
+WHOLE = 2_000
+"""A graph of so many tasks is written whole at the end of each session, some milliseconds; a larger one by its journal,
+so that one more task does not rewrite it."""
 
 COMPACT_LINES = 2_000
 """A journal of so many lines, and of half as many as there are tasks, becomes part of the snapshot."""
@@ -201,14 +213,6 @@ class TaskGraph:
         self._grown()
         return True
 
-    def invalidate(self, task_id: str, why: str) -> None:
-        """Mark a task as holding no longer. Raises `Refusal` `unknown_task`, OSError."""
-        self._need()
-        with self._lock:
-            node = self._known(task_id)
-            if node.invalidated_at is None:
-                self.put(replace(node, invalidated_at=self._clock.now(), why=sanitise(why)))
-
     def cut(self, source: str, relation: Relation, target: str) -> None:
         """Mark an arrow as holding no longer. Raises `Refusal` `unknown_edge`, OSError."""
         self._need()
@@ -219,8 +223,12 @@ class TaskGraph:
             if not former.invalidated:
                 self._write({"cut": [source, relation.value, target]})
 
-    def sync(self) -> None:
-        """Wait until everything is on the disk for good. Raises OSError."""
+    def keep(self, *, whole: bool = False) -> None:
+        """Wait until everything is on the disk for good; with `whole`, and at most `WHOLE` tasks, in the one file
+        `task_graph.json`. Raises OSError."""
+        if whole and len(self) <= WHOLE:
+            self.compact()
+            return
         with self._lock:
             if not self._closed:
                 self._files.sync()
@@ -230,12 +238,13 @@ class TaskGraph:
         self._need()
         with self._compacting:
             with self._lock:
-                if self._closed:
+                if self._closed or not self._lines:
                     return
                 journal = self._files.begin_journal()
-                nodes, out = list(self._nodes.values()), self._out.copy()
-                self._lines = 0
+                nodes, out, lines = list(self._nodes.values()), self._out.copy(), self._lines
             self._files.replace(journal, snapshot(nodes, out))
+            with self._lock:
+                self._lines -= lines
 
     def blank(self, wanted: Callable[[str], bool]) -> list[str]:
         """Empty and invalidate tasks whose words are `wanted`; their ids. What they said is gone from the files too

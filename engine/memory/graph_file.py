@@ -16,12 +16,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from engine.storage.files import AT_ONCE, sync_folder, write_atomic
+from engine.values import GraphEdge, GraphNode, sanitise
 
 VERSION = 1
 SNAPSHOT = "task_graph.json"
@@ -164,16 +167,15 @@ class GraphFiles:
         return int(head[2])
 
     def _read_other_layout(self, offer: Callable[[str, str], None], loaded: Loaded) -> int:
-        text = self.snapshot.read_text(encoding="utf-8", errors="replace")
         try:
-            document = json.loads(text)
-            tasks, journal = list(document["tasks"]), int(document.get("journal", 0))
+            document = json.loads(self.snapshot.read_bytes())
+            tasks, journal = [json.dumps(one) for one in document["tasks"]], int(document.get("journal", 0))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             aside = _aside(self.snapshot)
             loaded.faults.append(f"{SNAPSHOT} cannot be read ({error}); it was kept as {aside.name}")
             return 0
         for number, record in enumerate(tasks):
-            offer(json.dumps(record), f"{SNAPSHOT} task {number}")
+            offer(record, f"{SNAPSHOT} task {number}")
         return journal
 
     def _replay(self, path: Path, offer: Callable[[str, str], None], loaded: Loaded) -> None:
@@ -220,3 +222,68 @@ def _lines(journal: int, records: Iterable[Record]) -> Iterator[bytes]:
 
 def _dump(record: Record) -> str:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+
+
+LONGEST_TITLE = 200
+LONGEST_DESCRIPTION = 600
+"""Characters of a task that the graph holds in memory; the session's own record has it whole."""
+
+
+def snapshot(nodes: Sequence[GraphNode], out: Mapping[str, Sequence[GraphEdge]]) -> Iterator[Record]:
+    """A record for each task, with its arrows."""
+    for node in nodes:
+        edges = [
+            [edge.relation.value, edge.target, edge.weight, *(["invalidated"] if edge.invalidated else [])]
+            for edge in out.get(node.task_id, ())
+        ]
+        yield {"task": task_record(node), "edges": edges}
+
+
+def task_record(node: GraphNode) -> Record:
+    """A task as JSON."""
+    return {
+        "task_id": node.task_id,
+        "title": node.title,
+        "timestamp": node.timestamp.timestamp(),
+        "success": node.success,
+        "description": node.description,
+        "workspace": node.workspace,
+        "agent": node.agent,
+        "invalidated_at": node.invalidated_at.timestamp() if node.invalidated_at else None,
+        "why": node.why,
+        "outcome": node.outcome,
+    }
+
+
+def node_of(record: Record) -> GraphNode:
+    """The inverse. Raises ValueError, KeyError and TypeError for what is no task."""
+    success, ended = record.get("success"), record.get("invalidated_at")
+    if not isinstance(record["task_id"], str) or not record["task_id"]:
+        raise ValueError("a task without an id")
+    if success not in (True, False, None):
+        raise ValueError(f"success is {success!r}, not true, false or null")
+    return GraphNode(
+        task_id=record["task_id"],
+        title=short(str(record.get("title", "")), LONGEST_TITLE),
+        timestamp=_instant(record["timestamp"]),
+        success=success,
+        description=short(str(record.get("description", "")), LONGEST_DESCRIPTION),
+        workspace=sys.intern(str(record.get("workspace", ""))),
+        agent=sys.intern(str(record.get("agent", ""))),
+        invalidated_at=None if ended is None else _instant(ended),
+        why=str(record.get("why", "")),
+        outcome=str(record.get("outcome", "" if success is None else "succeeded" if success else "failed")),
+    )
+
+
+def _instant(stamp: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(stamp, UTC)
+    except (OverflowError, OSError) as error:
+        raise ValueError(f"{stamp} is no time") from error
+
+
+def short(text: str, longest: int) -> str:
+    """Harmless, and at most `longest` characters."""
+    clean = sanitise(text).strip()
+    return clean if len(clean) <= longest else clean[: longest - 1].rstrip() + "…"

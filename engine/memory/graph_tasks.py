@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from engine.memory.graph import TaskGraph
-from engine.memory.graph_score import similar
+from engine.memory.graph_rules import similar
+from engine.memory.work import ENDED, Work, session_of
 from engine.storage.facts_read import Fact
 from engine.storage.following import NotYet
-from engine.values import GraphEdge, GraphNode, Refusal, Relation, Result, SessionView, Task
+from engine.values import GraphEdge, GraphNode, Refusal, Relation, Task
 
 log = logging.getLogger(__name__)
 
-KINDS = frozenset({"SessionStarted", "SessionEnded", "TaskAdded", "TaskChanged", "WorkOverlapped"})
-LINKED = frozenset({"SessionEnded"})
-
-
-class Work(Protocol):
-    """Sessions, tasks, and how they hang together."""
-
-    def session(self, session_id: str, /) -> SessionView:
-        """Raises `Refusal` `unknown_session`."""
-
-    def task(self, task_id: str, /) -> Task:
-        """Raises `Refusal` `unknown_task`."""
-
-    def continues(self, session_id: str, /) -> str:
-        """The session that this one goes on with, "" for none."""
-
-    def needing(self, task_id: str, /) -> Sequence[Task]:
-        """Tasks of the board that need this one done first."""
-
-
-class Likeness(Protocol):
-    """The summaries of sessions, by meaning (layer E)."""
-
-    def near(self, session_id: str, k: int, /) -> Sequence[tuple[str, float]] | None:
-        """Sessions whose summaries are close to this one's, with their squared distances; () when it has none, None
-        while its vector is still to be made."""
+KINDS = ENDED | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
+SUCCESS = {"succeeded": True, "failed": False}
+"""What of the outcomes of SPEC 2.12 says that a task succeeded or failed; the others say neither."""
 
 
 class TaskProducer:
@@ -55,8 +31,8 @@ class TaskProducer:
         if not self._graph.ready:
             raise NotYet
         try:
-            if fact.kind in ("SessionStarted", "SessionEnded"):
-                self._session(fact.subject)
+            if fact.kind in ENDED or fact.kind == "SessionStarted":
+                self._session(session_of(fact))
             elif fact.kind == "WorkOverlapped":
                 self._relate(fact.payload["session_id"], Relation.RELATED_TO, fact.payload["other_session_id"])
             else:
@@ -64,11 +40,11 @@ class TaskProducer:
         except Refusal as refusal:
             if refusal.code not in ("unknown_session", "unknown_task"):
                 raise
-        self._graph.sync()
+        self._graph.keep(whole=fact.kind in ENDED)
 
     def _session(self, session_id: str) -> None:
-        view = self._work.session(session_id)
-        if view.started_at is None or view.result is Result.CANNOT_RUN:
+        view = self._work.get(session_id)
+        if view.started_at is None or view.not_begun:
             return  # it was taken back before it began
         former = self._graph.latest_named(view.workspace, view.prompt)
         self._graph.put(
@@ -76,10 +52,11 @@ class TaskProducer:
                 task_id=view.id,
                 title=view.prompt,
                 timestamp=view.ended_at or view.started_at,
-                success={Result.SUCCEEDED: True, Result.FAILED: False}.get(view.result) if view.result else None,
+                success=SUCCESS.get(view.outcome),
                 description=view.error or view.summary,
                 workspace=view.workspace,
                 agent=view.agent,
+                outcome=view.outcome,
             )
         )
         continued = self._work.continues(view.id)
@@ -99,15 +76,18 @@ class TaskProducer:
 
     def _board_task(self, task: Task) -> None:
         before = self._graph.get(task.id)
-        node = GraphNode(
-            task_id=task.id,
-            title=task.title,
-            timestamp=task.updated_at,
-            success={"done": True, "failed": False}.get(task.state),
-            description=task.note,
-            workspace=task.workspace,
+        outcome = {"done": "succeeded", "failed": "failed"}.get(task.state, "")
+        self._graph.put(
+            GraphNode(
+                task_id=task.id,
+                title=task.title,
+                timestamp=max(before.timestamp, task.updated_at) if before else task.updated_at,
+                success=SUCCESS.get(outcome),
+                description=task.note,
+                workspace=task.workspace,
+                outcome=outcome,
+            )
         )
-        self._graph.put(node if before is None else replace(node, timestamp=max(before.timestamp, node.timestamp)))
         if task.session_id and self._graph.get(task.session_id) is not None:
             self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
 
@@ -117,13 +97,11 @@ class TaskProducer:
             for edge in self._edges(waiting.id):
                 if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked(edge.source, needed):
                     self._graph.cut(edge.source, Relation.BLOCKS, waiting.id)
-        elif needed.session_id and self._work.session(needed.session_id).result is Result.FAILED:
+        elif needed.session_id and self._work.get(needed.session_id).outcome == "failed":
             self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
 
     def _worked(self, session_id: str, task: Task) -> bool:
-        if session_id == task.session_id:
-            return True
-        return any(
+        return session_id == task.session_id or any(
             (edge.source, edge.relation, edge.target) == (session_id, Relation.DERIVED_FROM, task.id)
             for edge in self._edges(session_id)
         )
@@ -143,9 +121,11 @@ class TaskProducer:
 class Linker:
     """Links tasks whose summaries resemble each other, cosine 0.8 and more."""
 
-    def __init__(self, graph: TaskGraph, likeness: Likeness) -> None:
+    def __init__(self, graph: TaskGraph, near: Callable[[str, int], Sequence[tuple[str, float]] | None]) -> None:
+        """`near(session, k)`: sessions whose summaries are close to this one's, with their squared distances; () when
+        it has none, None while its vector is still to be made."""
         self._graph = graph
-        self._likeness = likeness
+        self._near = near
 
     def handle(self, fact: Fact) -> None:
         """Link one session that ended to those before it. Raises `NotYet` while vectors are still to be made."""
@@ -153,15 +133,15 @@ class Linker:
             raise NotYet
         if self._graph.get(fact.subject) is None:
             return
-        found = self._likeness.near(fact.subject, 20)
+        found = self._near(fact.subject, 20)
         if found is None:
             raise NotYet
         for other, cosine in similar(found, fact.subject):
             node = self._graph.get(other)
-            both_ways = node is not None and any(
+            both_ways = any(
                 edge.relation is Relation.SIMILAR_TO and edge.source == other
                 for edge in self._graph.neighbourhood(fact.subject).edges
             )
             if node is not None and node.invalidated_at is None and not both_ways:
                 self._graph.relate(fact.subject, Relation.SIMILAR_TO, other, cosine)
-        self._graph.sync()
+        self._graph.keep()

@@ -23,7 +23,7 @@ from engine.memory.capture import Remember
 from engine.memory.tables import MemoryRow
 from engine.storage import state
 from engine.storage.database import Database
-from engine.values import NewMemory, Refusal, Retention, sanitise
+from engine.values import NewMemory, Refusal, sanitise
 from engine.values.secrets import redact
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,9 @@ LONGEST_LINE = 4 * 1024 * 1024
 
 LONGEST_TURN = 100_000
 """Characters of one turn that are remembered."""
+
+TOLD = 3
+"""So many faults of an import are reported; the others are counted."""
 
 MOST_NAMED = 20
 """Malformed lines that are named; the others are counted."""
@@ -78,9 +81,13 @@ class Importer:
         workspace_of: Callable[[str], str] = lambda folder: folder,
         ours: Callable[[str], bool] = lambda folder: False,
         secrets: Callable[[], Iterable[str]] = tuple,
+        report: Callable[[str, str], None] = lambda where, words: None,
     ) -> None:
         """`workspace_of(folder)`: the workspace that a folder belongs to; `ours(folder)`: whether a session of ours
-        worked there, whose words are kept elsewhere and are not the operator's."""
+        worked there, whose words are kept elsewhere and are not the operator's; `report(where, words)` tells of what
+        could not be read."""
+        self._report = report
+        self._said: tuple[str, ...] = ()
         self._database = database
         self._remember = remember
         self._folders = folders
@@ -89,7 +96,8 @@ class Importer:
         self._secrets = secrets
 
     def run(self) -> ImportReport:
-        """Read what is new. Raises nothing that a file can cause: it is named."""
+        """Read what is new. Raises nothing that a file can cause: it is named, and reported when it is not the same as
+        before."""
         files = turns = bad = 0
         said: list[str] = []
         for name in self._folders():
@@ -107,7 +115,12 @@ class Importer:
                 turns += read
                 bad += len(faults)
                 said += faults[: max(0, MOST_NAMED - len(said))]
-        return ImportReport(files, turns, bad, tuple(sanitise(one) for one in said))
+        found = tuple(sanitise(one) for one in said)
+        if found and found != self._said:
+            more = len(found) - TOLD
+            self._report("transcripts", "; ".join(found[:TOLD]) + (f"; and {more} more" if more > 0 else ""))
+        self._said = found
+        return ImportReport(files, turns, bad, found)
 
     def _file(self, path: Path) -> tuple[int, list[str]]:
         key = "memory.import." + hashlib.sha256(str(path).encode(errors="replace")).hexdigest()[:24]
@@ -268,7 +281,6 @@ def _memory(turn: Turn, workspace: str, source: str, secrets: tuple[str, ...]) -
         at=turn.at,
         source=source[-1_000:],
         tags=(IMPORTED, turn.agent),
-        retention=Retention.FOREVER,
         ref=turn.id,
         **details,
     )

@@ -220,7 +220,8 @@ class Index:
             self._open()
         elif self._compare:
             self._compare = False
-            self._reconcile()
+            if mended := self._reconcile(self._model()):
+                log.warning("the index differed from the database in %d places; it is mended", mended)
         self._take_out()
         self._take_in()
         if self._churn > max(500, CHURN * self._count):
@@ -246,31 +247,29 @@ class Index:
         model = self._model()
         with self._dropping:
             self._dropped = []
-        answer = self._opened_at(self._server(), model)
-        wanted = self._store.indexed(model)
-        for name, ids in answer.head["ids"].items():
-            self._mend(Layer(name), set(ids), wanted[Layer(name)], model)
-        every = [number for ids in wanted.values() for number in ids]
+        self._connect(self._server(), model)
+        every = [number for ids in self._store.indexed(model).values() for number in ids]
         self._mark = max(every, default=0)
+        self._reconcile(model)
         self._count, self._churn = len(every), 0
         self._opened = (self._helper.life, self._where(), model)
 
-    def _opened_at(self, server: ChromaServer | None, model: str) -> Any:
+    def _connect(self, server: ChromaServer | None, model: str) -> None:
         if server is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            return self._ask(OPEN_SECONDS, do="open", folder=str(self.folder), stamp=model)
-        answer = self._ask(
+            self._ask(OPEN_SECONDS, do="open", folder=str(self.folder), stamp=model)
+            return
+        self._ask(
             OPEN_SECONDS, do="connect", url=server.url, database=server.database, token=server.token(), stamp=model,
             clear=self._clear,
         )  # fmt: skip
         if self._away:
             log.info("the Chroma server at %s is back", server.host)
         self._clear = self._away = False
-        return answer
 
-    def _reconcile(self) -> None:
-        """`_open` without opening it, a page of ids at a time: questions are answered in between."""
-        model = self._model()
+    def _reconcile(self, model: str) -> int:
+        """Have it hold what the database does, a page of ids at a time: questions are answered in between. How much
+        differed. Raises `Unsound`."""
         mended = 0
         for layer in (Layer.VECTORS, Layer.CONTEXT):
             found: set[int] = set()
@@ -284,8 +283,7 @@ class Index:
             # What came since the last page was taken in is none of its faults.
             wanted = [number for number in self._store.indexed(model)[layer] if number <= self._mark]
             mended += self._mend(layer, found, wanted, model)
-        if mended:
-            log.warning("the index differed from the database in %d places; it is mended", mended)
+        return mended
 
     def _mend(self, layer: Layer, found: set[int], wanted: Sequence[int], model: str) -> int:
         """Have a layer hold what it should; how many it lacked or had too much. Raises `Unsound`."""

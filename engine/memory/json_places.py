@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from json.decoder import scanstring  # type: ignore[attr-defined]
+from json import JSONDecoder
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_SCALAR = re.compile(r"[^,\]}\s]+")
+_VALUE = JSONDecoder().raw_decode
 
 
 def place(text: str, keys: Sequence[str | int]) -> tuple[int, int]:
@@ -40,34 +40,15 @@ def _member(text: str, at: int, key: str | int) -> int | None:
     while text[at] not in "]}":
         name: str | int = number
         if opened == "{":
-            name, at = scanstring(text, at + 1, True)
+            name, at = _VALUE(text, at)
             at = _after(text, _after(text, at) + 1)
         if name == key:
             return at
-        at = _after(text, _end(text, at))
+        at = _after(text, _VALUE(text, at)[1])
         if text[at] == ",":
             at = _after(text, at + 1)
         number += 1
     return None
-
-
-def _end(text: str, at: int) -> int:
-    """Where the value that begins at `at` ends."""
-    depth = 0
-    while True:
-        if text[at] == '"':
-            at = scanstring(text, at + 1, True)[1]
-        elif text[at] in "{[":
-            depth, at = depth + 1, at + 1
-        elif text[at] in "]}":
-            depth, at = depth - 1, at + 1
-        elif text[at] in ",:":
-            at += 1
-        else:
-            at = _SCALAR.match(text, at).end()  # type: ignore[union-attr]
-        if depth == 0:
-            return at
-        at = _after(text, at)
 
 
 def _after(text: str, at: int) -> int:

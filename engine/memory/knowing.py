@@ -6,16 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Protocol
+from datetime import datetime
 
 from engine import tokenizer
-from engine.memory import graph_score
-from engine.memory.capturing import content_words
 from engine.memory.finding import Found
 from engine.memory.graph import TaskGraph
+from engine.memory.graph_rules import SEMANTIC_WEIGHT, recency, semantic
+from engine.memory.ledger import Ledger, LedgerEntry
 from engine.memory.para import Para
-from engine.storage.facts_read import Fact
+from engine.memory.question import EMPTY, stem, stems
 from engine.values import GraphNode, Layer, Recalled, RecallQuery, Relation, ScorePart
 from engine.values.text import count
 
@@ -27,14 +26,14 @@ LEDGER_KINDS = (
     "ValidationFailed",
     "ValidationHealed",
     "RetryRepeated",
-    "TaskAdded",
 )
-LEDGER_LOOKED_AT = 300
-LEDGER_LEAST = 0.25
-"""Share of the question's words that a fact of the ledger must have."""
+LOOKED_AT = 300
+"""So many of the newest facts of the ledger, and of the newest tasks, are compared by their words."""
 
-FACT_LEAST = 0.2
-HALF_LIFE = timedelta(days=14)
+LEAST = 0.5
+"""Share of a question's telling words that a fact or a line of the ledger must have: they have no vectors, and this is
+what words alone need in layers C and E (`ranking.NEAR`)."""
+
 NEIGHBOUR = 0.8
 """A neighbour's score, as a part of that of the task it was reached from."""
 
@@ -49,13 +48,6 @@ _ARROWS = {
     (Relation.SIMILAR_TO, False): "it resembles {}",
 }
 
-
-class Entries(Protocol):
-    """The event ledger, from its end."""
-
-    def latest(self, limit: int, *, kinds: tuple[str, ...]) -> Sequence[Fact]: ...
-
-
 Near = Callable[[str, int], Sequence[tuple[str, float]]]
 """Sessions whose summaries are close to words, with their squared distances; () where nothing can say."""
 
@@ -63,36 +55,33 @@ Near = Callable[[str, int], Sequence[tuple[str, float]]]
 class LedgerSource:
     """Layer B: the newest facts that share words with the question."""
 
-    name = "ledger"
+    name = "ledger (B)"
     layers = frozenset({Layer.LEDGER})
 
-    def __init__(self, ledger: Entries) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
         """At most `k` lines, best first."""
-        words = content_words(query.text)
+        words = telling(query.text)
         found = []
-        for entry in self._ledger.latest(LEDGER_LOOKED_AT, kinds=LEDGER_KINDS):
-            if query.workspace is not None and entry.workspace not in ("", query.workspace):
-                continue
+        for entry in self._ledger.latest(LOOKED_AT, kinds=LEDGER_KINDS):
             text = told(entry)
-            share = _share(words, text)
-            if share >= LEDGER_LEAST:
-                parts = (
-                    ScorePart("words", share, graph_score.SEMANTIC_WEIGHT),
-                    ScorePart("recency", graph_score.recency(entry.at, now), 1 - graph_score.SEMANTIC_WEIGHT),
+            share = shared(words, text)
+            if share >= LEAST and (not query.workspace or entry.workspace in ("", query.workspace)):
+                about, parts = (
+                    entry.payload.get("session_id") or entry.subject,
+                    _aged(ScorePart("words", share, SEMANTIC_WEIGHT), entry.at, now),
                 )
-                found.append(
-                    _line(f"event_{entry.id}", Layer.LEDGER, text, parts, "it happened", entry.subject, entry.at)
-                )
+                line = _line(f"event_{entry.id}", Layer.LEDGER, text, parts, "it happened", about)
+                found.append(replace(line, at=entry.at))
         return Found(_best(found, query.k))
 
 
 class GraphSource:
-    """Layer F: tasks whose summaries are close to the question, or share its words; and what is one step away."""
+    """Layer F: tasks whose summaries are close to the question, or which share its words; and what is one step away."""
 
-    name = "task graph"
+    name = "task graph (F)"
     layers = frozenset({Layer.GRAPH})
 
     def __init__(self, graph: TaskGraph, near: Near = lambda text, k: ()) -> None:
@@ -100,29 +89,27 @@ class GraphSource:
         self._near = near
 
     def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
-        """At most `k` lines, best first. Raises `Refusal` `not_ready` while the graph is read."""
-        likeness = {name: graph_score.semantic(distance) for name, distance in self._near(query.text, 4 * query.k)}
-        hits: dict[str, tuple[GraphNode, float]] = {}
-        for name, semantic in likeness.items():
-            node = self._graph.get(name)
-            if node is not None and self._wanted(node, query):
-                hits[name] = (node, semantic)
-        found = {
-            name: _line(
-                name,
-                Layer.GRAPH,
-                words_of(node),
-                (
-                    ScorePart("semantic", semantic, graph_score.SEMANTIC_WEIGHT),
-                    ScorePart("recency", graph_score.recency(node.timestamp, now), 1 - graph_score.SEMANTIC_WEIGHT),
-                ),
-                "a task like this",
-                name,
-                node.timestamp,
-            )
-            for name, (node, semantic) in hits.items()
-        }
-        best = _best(found.values(), query.k)
+        """At most `k` lines, best first; not the task that the question itself is. Raises `Refusal` `not_ready` while
+        the graph is read."""
+        near = [
+            (node, ScorePart("semantic", semantic(distance), SEMANTIC_WEIGHT))
+            for name, distance in self._near(query.text, 4 * query.k)
+            if (node := self._graph.get(name)) is not None
+        ]
+        words, known = telling(query.text), {node.task_id for node, _ in near}
+        near += [
+            (node, ScorePart("words", share, SEMANTIC_WEIGHT))
+            for node in self._graph.newest(limit=LOOKED_AT)
+            if node.task_id not in known and (share := shared(words, node.title)) >= LEAST
+        ]
+        best = _best(
+            (
+                _task(node, _aged(part, node.timestamp, now), "a task like this")
+                for node, part in near
+                if _wanted(node, query)
+            ),
+            query.k,
+        )
         return Found(_best([*best, *self._beside(best, query)], query.k))
 
     def _beside(self, found: Sequence[Recalled], query: RecallQuery) -> list[Recalled]:
@@ -131,30 +118,18 @@ class GraphSource:
         lines = []
         for edge, node in self._graph.neighbours(list(origins)):
             forward = edge.source == node.task_id
-            origin = edge.target if forward else edge.source
-            title = self._graph.get(origin)
-            if title is not None and self._wanted(node, query):
-                parts = (ScorePart("neighbour", min(1.0, origins[origin].score * edge.weight), NEIGHBOUR),)
-                reason = _ARROWS[edge.relation, forward].format(f"“{title.title[:60]}”")
-                lines.append(
-                    _line(node.task_id, Layer.GRAPH, words_of(node), parts, reason, node.task_id, node.timestamp)
-                )
+            origin = self._graph.get(edge.target if forward else edge.source)
+            if origin is not None and _wanted(node, query):
+                near = min(1.0, origins[origin.task_id].score * edge.weight)
+                reason = _ARROWS[edge.relation, forward].format(f"“{origin.title[:60]}”")
+                lines.append(_task(node, (ScorePart("neighbour", near, NEIGHBOUR),), reason))
         return lines
-
-    @staticmethod
-    def _wanted(node: GraphNode, query: RecallQuery) -> bool:
-        return (
-            node.invalidated_at is None
-            and bool(node.title)
-            and query.workspace in (None, "", node.workspace)
-            and node.task_id != query.session
-        )
 
 
 class FactSource:
     """Layer G: canonical facts that hold, by their words."""
 
-    name = "facts"
+    name = "facts (G)"
     layers = frozenset({Layer.PARA})
 
     def __init__(self, para: Para) -> None:
@@ -162,29 +137,31 @@ class FactSource:
 
     def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
         """At most `k` lines, best first; those are counted as asked for."""
-        words = content_words(query.text)
+        words = telling(query.text)
         found = []
         for fact in self._para.facts(active=True, workspace=query.workspace):
-            share = max(_share(words, fact.fact), _share(content_words(fact.fact), query.text))
-            if share >= FACT_LEAST:
-                parts = (ScorePart("words", share, graph_score.SEMANTIC_WEIGHT), ScorePart("ground truth", 1.0, 0.3))
+            share = shared(words, fact.fact)
+            if share >= LEAST:
+                parts = (
+                    ScorePart("words", share, SEMANTIC_WEIGHT),
+                    ScorePart("ground truth", 1.0, 1 - SEMANTIC_WEIGHT),
+                )
                 reason = f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}"
-                line = _line(fact.id, Layer.PARA, fact.fact, parts, reason, fact.source, fact.created_at)
-                found.append(replace(line, trust=fact.trust, approved=fact.approved_at is not None))
+                line = _line(fact.id, Layer.PARA, fact.fact, parts, reason, "")
+                approved = fact.approved_at is not None
+                found.append(replace(line, source=fact.source, at=fact.created_at, trust=fact.trust, approved=approved))
         best = _best(found, query.k)
         self._para.asked_for(one.id for one in best)
         return Found(best)
 
 
-def told(entry: Fact) -> str:
+def told(entry: LedgerEntry) -> str:
     """A fact of the ledger in words."""
     payload = entry.payload
     if entry.kind == "SessionEnded":
-        return f"session {entry.subject} {payload['state']}: {payload['summary']}"
+        return f"session {entry.subject} {payload.get('result') or payload['state']}: {payload['summary']}"
     if entry.kind == "ChangeSetLanded":
         return f"landed of session {payload['session_id']}: {count(payload['files'], 'file')}"
-    if entry.kind == "TaskAdded":
-        return f"task {entry.subject}: {payload['title']}"
     failing = ", ".join(payload.get("failing", ())[:5])
     return {
         "LandingUndone": f"the landing of session {payload.get('session_id')} was undone",
@@ -197,25 +174,48 @@ def told(entry: Fact) -> str:
 
 def words_of(node: GraphNode) -> str:
     """A task in words: its title, how it ended, what came of it."""
-    ended = {True: "succeeded", False: "failed", None: "open"}[node.success]
-    return f"{node.title} ({ended})" + (f": {node.description}" if node.description else "")
+    return f"{node.title} ({node.outcome or 'open'})" + (f": {node.description}" if node.description else "")
 
 
-def _share(words: frozenset[str], text: str) -> float:
-    return len(words & content_words(text)) / len(words) if words else 0.0
+def telling(text: str) -> frozenset[str]:
+    """The words of a text that say something, by their stems; all of them where none does."""
+    words = stems(text)
+    return frozenset(words) - _NOTHING or frozenset(words)
 
 
-def _line(
-    id: str,
-    layer: Layer,
-    text: str,
-    parts: tuple[ScorePart, ...],
-    reason: str,
-    source: str,
-    at: datetime | None,
-) -> Recalled:
+def shared(words: frozenset[str], text: str) -> float:
+    """The share of `words` that a text has, in [0, 1]."""
+    return len(words.intersection(stems(text))) / len(words) if words else 0.0
+
+
+_NOTHING = frozenset(map(stem, EMPTY))
+
+
+def _asked(query: RecallQuery, title: str) -> bool:
+    """Whether a task of this title is what the question says, word for word."""
+    return " ".join(title.casefold().split()) == " ".join(query.text.casefold().split())
+
+
+def _wanted(node: GraphNode, query: RecallQuery) -> bool:
+    return (
+        node.invalidated_at is None
+        and bool(node.title)
+        and query.workspace in (None, "", node.workspace)
+        and (bool(node.outcome) or not _asked(query, node.title))
+    )
+
+
+def _task(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> Recalled:
+    return replace(_line(node.task_id, Layer.GRAPH, words_of(node), parts, reason, node.task_id), at=node.timestamp)
+
+
+def _aged(part: ScorePart, at: datetime, now: datetime) -> tuple[ScorePart, ...]:
+    return part, ScorePart("recency", recency(at, now), 1 - SEMANTIC_WEIGHT)
+
+
+def _line(id: object, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, about: str) -> Recalled:
     score = sum(part.value * part.weight for part in parts)
-    return Recalled(id, layer, text, score, parts, reason, source, "", at, tokenizer.count(text))
+    return Recalled(str(id), layer, text, score, parts, reason, about, "", None, tokenizer.count(text), about=about)
 
 
 def _best(found: Iterable[Recalled], k: int) -> tuple[Recalled, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -10,15 +11,14 @@ from itertools import takewhile
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, Column, Connection, Index, bindparam
-from sqlmodel import Field, col, desc, select
+from sqlalchemy import JSON, Column, Connection, Index
+from sqlmodel import Field
 
 from engine.events import Event
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask
-from engine.storage.retention import TableDay
+from engine.storage.quick import driver_of
 from engine.storage.rows import Row
-from engine.storage.types import utc
+from engine.storage.types import as_stored, utc
 from engine.values import Layer, LayerState
 
 
@@ -99,29 +99,14 @@ def append(transaction: Transaction, event: Event) -> None:
     )
 
 
-_ENTRIES = sqlalchemy.select(
-    col(MemoryEvent.id),
-    col(MemoryEvent.at),
-    col(MemoryEvent.kind),
-    col(MemoryEvent.subject),
-    col(MemoryEvent.workspace),
-    col(MemoryEvent.payload),
-)
-_SINCE = (
-    _ENTRIES.where(col(MemoryEvent.id) > bindparam("cursor")).order_by(col(MemoryEvent.id)).limit(bindparam("most"))
-)
-_NEWEST = sqlalchemy.select(sqlalchemy.func.coalesce(sqlalchemy.func.max(col(MemoryEvent.id)), 0))
-_GONE = sqlalchemy.select(sqlalchemy.func.coalesce(sqlalchemy.func.sum(col(TableDay.number)), 0)).where(
-    col(TableDay.table) == MemoryEvent.__tablename__
-)
-_PER_DAY = (
-    sqlalchemy.select(col(EventDay.day), sqlalchemy.func.sum(col(EventDay.number)))
-    .where(col(EventDay.kind) == bindparam("kind"))
-    .where(col(EventDay.day) >= bindparam("first"), col(EventDay.day) <= bindparam("last"))
-    .group_by(col(EventDay.day))
-)
-_PER_DAY_THERE = _PER_DAY.where(col(EventDay.workspace) == bindparam("workspace"))
+_ENTRIES = "SELECT id, at, kind, subject, workspace, payload FROM memory_events"
 
+
+_PER_DAY = (
+    "SELECT day, sum(number) FROM memory_event_days WHERE kind = :kind AND day >= :first AND day <= :last "
+    "AND workspace = ifnull(:workspace, workspace) GROUP BY day"
+)
+LAST = 2**63 - 1
 
 READ_ON = 500
 """So many entries are read at once."""
@@ -142,14 +127,12 @@ class Ledger:
 
     def latest(self, limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[LedgerEntry]:
         """The newest entries first, at most `limit`; page on with `before` = the last id seen."""
-        query = _ENTRIES.limit(limit)
-        if before is not None:
-            query = query.where(col(MemoryEvent.id) < before)
+        before = before or LAST
         if not kinds:
-            return self._entries(query.order_by(desc(col(MemoryEvent.id))))
+            return self._entries("WHERE id < ? ORDER BY id DESC LIMIT ?", before, limit)
         # Kind by kind in the order of the index: all kinds at once would be sorted first, however many there are.
-        query = query.order_by(desc(col(MemoryEvent.at)), desc(col(MemoryEvent.id)))
-        found = [one for kind in set(kinds) for one in self._entries(query.where(col(MemoryEvent.kind) == kind))]
+        which = "WHERE kind = ? AND id < ? ORDER BY at DESC, id DESC LIMIT ?"
+        found = [one for kind in set(kinds) for one in self._entries(which, kind, before, limit)]
         return sorted(found, key=lambda one: one.id, reverse=True)[:limit]
 
     def since(self, cursor: int, limit: int = 500) -> list[LedgerEntry]:
@@ -169,8 +152,8 @@ class Ledger:
         """Bring the newest entries up to date."""
         recorded = self._database.recorded  # before the look: what is written during it is looked for again
         if self._before < 0:
-            with self._database.read() as session:
-                self._before = max(0, int(ask(session, _NEWEST).scalar()) - KEPT)
+            (newest,) = self._entries("ORDER BY id DESC LIMIT 1") or (None,)
+            self._before = max(0, newest.id - KEPT) if newest else 0
         while recorded != self._recorded:
             found = self._after(self._tail[-1].id if self._tail else self._before, READ_ON)
             self._tail.extend(found)
@@ -180,44 +163,38 @@ class Ledger:
                 self._recorded = recorded
 
     def _after(self, cursor: int, limit: int) -> list[LedgerEntry]:
-        with self._database.read() as session:
-            return [LedgerEntry(*row) for row in ask(session, _SINCE, {"cursor": cursor, "most": limit})]
+        return self._entries("WHERE id > ? ORDER BY id LIMIT ?", cursor, limit)
 
     def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> list[LedgerEntry]:
         """Entries of some kinds from `start` until before `end`, oldest first."""
-        query = (
-            _ENTRIES.where(col(MemoryEvent.kind).in_(kinds), col(MemoryEvent.at) >= start, col(MemoryEvent.at) < end)
-            .order_by(col(MemoryEvent.id))
-            .limit(limit)
+        return self._entries(
+            "WHERE kind IN (SELECT value FROM json_each(?)) AND at >= ? AND at < ? ORDER BY id LIMIT ?",
+            *(json.dumps(kinds), as_stored(start), as_stored(end), limit),
         )
-        return self._entries(query)
 
     def per_day(self, kind: str, start: datetime, end: datetime, *, workspace: str | None = None) -> dict[str, int]:
         """How many events of a kind each day had, by date in UTC, from the day of `start` to the one of `end`, both
         whole; days without are left out. In one `workspace`, or in all. Read from sums that are kept: as quick for a
         year as for a week, and right for days whose rows were given up."""
         days = {name: at.astimezone(UTC).date().isoformat() for name, at in (("first", start), ("last", end))}
-        if workspace is None:
-            query, values = _PER_DAY, {"kind": kind, **days}
-        else:
-            query, values = _PER_DAY_THERE, {"kind": kind, "workspace": workspace, **days}
+        values = {"kind": kind, "workspace": workspace, **days}
         with self._database.read() as session:
-            return {str(day): int(number) for day, number in ask(session, query, values)}
-
-    def about(self, subject: str, limit: int = 100) -> list[LedgerEntry]:
-        """What happened to `subject`, oldest first."""
-        query = _ENTRIES.where(col(MemoryEvent.subject) == subject)
-        return self._entries(query.order_by(col(MemoryEvent.id)).limit(limit))
+            return dict(driver_of(session.connection()).execute(_PER_DAY, values).fetchall())
 
     def layer(self) -> LayerState:
         """How layer B stands (SPEC 9.5). Its rows are counted by the newest id and by how many were let go."""
-        last = select(MemoryEvent.id, MemoryEvent.at).order_by(desc(col(MemoryEvent.id))).limit(1)
-        with self._database.read() as session:
-            newest, gone = session.exec(last).first(), int(ask(session, _GONE).scalar())
+        (newest,) = self._entries("ORDER BY id DESC LIMIT 1") or (None,)
         if newest is None:
             return LayerState(Layer.LEDGER, 0, None, "ready")
-        return LayerState(Layer.LEDGER, (newest[0] or 0) - gone, newest[1], "ready")
-
-    def _entries(self, query: Any) -> list[LedgerEntry]:
+        gone = "SELECT coalesce(sum(number), 0) FROM table_days WHERE \"table\" = 'memory_events'"
         with self._database.read() as session:
-            return [LedgerEntry(*row) for row in session.connection().execute(query)]
+            (number,) = driver_of(session.connection()).execute(gone).fetchone()
+        return LayerState(Layer.LEDGER, newest.id - number, newest.at, "ready")
+
+    def _entries(self, which: str, *values: object) -> list[LedgerEntry]:
+        with self._database.read() as session:
+            found = driver_of(session.connection()).execute(f"{_ENTRIES} {which}", values).fetchall()
+        return [
+            LedgerEntry(id, datetime.fromisoformat(at), kind, subject, workspace, json.loads(payload))
+            for id, at, kind, subject, workspace, payload in found
+        ]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.memory.candidates import Candidates
 from engine.memory.chroma_server import ChromaServer
 from engine.memory.embedding import Embedder, Endpoint, EndpointEmbedder, LocalEmbedder
 from engine.memory.finding import StoredMemories
@@ -51,13 +50,14 @@ class MemoryPort:
     ) -> None:
         """`folder` is the index's, unless a `server` holds it; `endpoint` where a provider's embeddings are asked for;
         `running` are the sessions that are not over. Without `meaning` no vectors are made, and words alone find."""
-        self._database = database
+        self.database = database
         self._settings = settings
-        self._clock = clock
+        self.clock = clock
         self._running = running
         self._used: Embedder | None = None
         self._knowledge: Knowledge | None = None
         self._unindexed = 0
+        self._stays = False
         self._helper = Helper()
         self._local = LocalEmbedder(self._helper)
         self._endpoint = endpoint
@@ -67,7 +67,7 @@ class MemoryPort:
         )
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
-        self.finding = StoredMemories(Candidates(database), self.vectors)
+        self.finding = StoredMemories(database, self.vectors)
         self.recaller = Recaller([self.finding], clock=clock)
         if not meaning:
             self.close()
@@ -77,27 +77,27 @@ class MemoryPort:
         self._knowledge = knowledge
         self.captures, self.graph = knowledge.captures, knowledge.graph
         self.para, self.drafts = knowledge.para, knowledge.drafts
-        self.forget_preview, self.forget = knowledge.forget_preview, knowledge.forget
-        self.import_transcripts = knowledge.import_transcripts
+        self.forget_preview, self.forget = knowledge.forgetting.preview, knowledge.forgetting.forget
         self.join(*knowledge.sources)
 
     # -- remembering
 
-    def remember(self, items: Sequence[NewMemory], *, wait: bool = True) -> list[str]:
-        """Remember `items`; their ids, in order. Once it returns they are on disk and found by their words; with
-        `wait` False, soon. Vectors follow. Raises `Refusal` as `MemoryStore.remember`."""
-        if wait:
-            return list(self.add(items).ids)
-        future = self.store.submit(items)
-        future.add_done_callback(lambda done: self.vectoriser.wake() if done.exception() is None else None)
-        return self.store.ids(items)
+    def remember(self, items: Sequence[NewMemory]) -> list[str]:
+        """Remember `items`; their ids, in order. Once it returns they are on disk and found by their words; vectors
+        follow. Raises `Refusal` as `MemoryStore.remember`."""
+        return list(self.add(items).ids)
 
     def add(self, items: Sequence[NewMemory]) -> Remembered:
         """The same, and how many are new."""
         done = self.store.remember(items)
         if done.new:
-            self.vectoriser.wake()
+            self._wake()
         return done
+
+    def _wake(self) -> None:
+        """Make vectors, where the engine stays: one that closes with its verb leaves them to who asks for them."""
+        if self._stays:
+            self.vectoriser.wake()
 
     def settle(self, timeout: float | None = None, *, indexed: bool = False) -> bool:
         """Wait until every vector is made, and with `indexed`, or where exact search has too many, until the index has
@@ -175,6 +175,7 @@ class MemoryPort:
     def start(self) -> None:
         """Go on with what an earlier engine left undone. Returns at once; where nothing was remembered, nothing
         starts."""
+        self._stays = True
         if self.store.count():
             self.vectoriser.wake()
             self.index.check()
@@ -191,8 +192,7 @@ class MemoryPort:
                 log.info("%d memories were kept long enough", number)
                 tx.after_commit(lambda: self.gone(chunks))
 
-        if self.store.expired(self._clock.now(), running=running):
-            self._database.write(work)
+        self.database.write(work)
 
     def gone(self, chunk_ids: Sequence[int]) -> None:
         """Chunks were deleted, by `MemoryStore.erase` or `expire`: they are not to be found any more."""

@@ -33,7 +33,6 @@ class Read:
     vector: bytes
     kept: bytes
     tokens: list[str]
-    offsets: list[tuple[int, int]]
 
 
 class MiniLM:
@@ -61,7 +60,7 @@ class MiniLM:
         last = len(encoded.ids) - 1  # the marks at both ends are nobody's
         first = next((place for place in range(1, last) if encoded.offsets[place][0] >= own), last)
         kept = pack(hidden, first=first, last=last)
-        return Read(vector.tobytes(), kept, encoded.tokens[first:last], encoded.offsets[first:last])
+        return Read(vector.tobytes(), kept, encoded.tokens[first:last])
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Where the tokens of a text of any length begin and end, in characters."""

@@ -8,6 +8,7 @@ applied twice it is as applied once.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -17,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import Clock
-from engine.memory.capturing import content_words, digest
+from engine.memory.capturing import digest
 from engine.memory.para_file import GROUP, ITEMS, LONGEST_FACT, Group, as_item, read_group, read_item, write_group
 from engine.storage import intents
 from engine.storage.database import Database
+from engine.storage.types import flat
 from engine.values import Bucket, ParaFact, Refusal, Trust, sanitise
 
 log = logging.getLogger(__name__)
@@ -64,8 +66,7 @@ class Para:
         wanted = words.casefold().split()
         found = [
             fact
-            for group in self._groups()
-            for fact in group.facts.values()
+            for fact in self._everything().values()
             if (not active or (fact.active and not fact.forgotten))
             and (workspace is None or fact.workspace in ("", workspace))
             and all(word in fact.fact.casefold() for word in wanted)
@@ -74,7 +75,7 @@ class Para:
 
     def get(self, fact_id: str) -> ParaFact:
         """One fact. Raises `Refusal` `unknown_fact`."""
-        found = next((group.facts[fact_id] for group in self._groups() if fact_id in group.facts), None)
+        found = self._everything().get(fact_id)
         if found is None:
             raise Refusal("unknown_fact", f"there is no fact {sanitise(fact_id)}", "see layer G of the memory")
         return found
@@ -85,28 +86,25 @@ class Para:
         Oldest first; where two were superseded by one, both. Raises `Refusal` `unknown_fact`.
         """
         middle = self.get(fact_id)
-        everything = {fact.id: fact for group in self._groups() for fact in group.facts.values()}
-        before: dict[str, list[ParaFact]] = {}
-        for fact in everything.values():
-            if fact.superseded_by:
-                before.setdefault(fact.superseded_by, []).append(fact)
-        earlier: dict[str, ParaFact] = {}
+        everything = self._everything()
+        chain = {middle.id: middle}
         reach = [middle]
-        while reach and len(earlier) < LONGEST_CHAIN:
-            found = [one for fact in reach for one in before.get(fact.id, ()) if one.id not in {*earlier, fact_id}]
+        while reach and len(chain) < LONGEST_CHAIN:
+            names = {fact.id for fact in reach}
+            found = [one for one in everything.values() if one.superseded_by in names and one.id not in chain]
             reach = sorted(found, key=lambda fact: (fact.created_at, fact.id), reverse=True)
-            earlier |= {one.id: one for one in reach}
-        later: dict[str, ParaFact] = {}
+            chain |= {one.id: one for one in reach}
+        earlier = list(chain.values())[::-1]
         after = everything.get(middle.superseded_by or "")
-        while after is not None and after.id not in later and after.id != fact_id:
-            later[after.id] = after
+        while after is not None and after.id not in chain:
+            chain[after.id] = after
             after = everything.get(after.superseded_by or "")
-        return [*reversed(earlier.values()), middle, *later.values()]
+        return [*earlier, *list(chain.values())[len(earlier) :]]
 
     def problems(self) -> list[str]:
         """What in the files makes no sense, in words; nothing of it is lost."""
         found = []
-        known = {fact.id for group in self._groups() for fact in group.facts.values()}
+        known = self._everything()
         for group in self._groups():
             found += [group.broken] if group.broken else []
             found += group.faults
@@ -197,26 +195,20 @@ class Para:
 
     def _plan(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
         same = digest(new.fact)
-        everything = {fact.id: fact for group in self._groups() for fact in group.facts.values()} | changes
+        everything = self._everything() | changes
         for fact in everything.values():
             place = (fact.bucket, fact.group)
             if fact.active and not fact.forgotten and place == (new.bucket, new.group) and digest(fact.fact) == same:
                 if new.approved_at is not None and fact.approved_at is None and new.fact == fact.fact:
                     fact = changes[fact.id] = replace(fact, approved_at=new.approved_at)
                 return fact
-        fact = ParaFact(
-            id=_free_id(new, everything.keys()),
-            fact=new.fact,
-            category=new.category,
-            source=new.source,
-            status="active",
-            bucket=new.bucket,
-            group=new.group,
-            created_at=self._clock.now(),
-            workspace=new.workspace,
-            trust=new.trust,
-            approved_at=new.approved_at,
-        )
+        fields = flat(new) | {
+            "id": _free_id(new, everything.keys()),
+            "status": "active",
+            "created_at": self._clock.now(),
+        }
+        del fields["supersedes"]
+        fact = ParaFact(**fields)
         if new.supersedes:
             old = everything.get(new.supersedes)
             if old is None:
@@ -261,6 +253,9 @@ class Para:
             for (bucket, name), changed in places.items():
                 write_group(self._path(bucket, name), self._group(bucket, name), changed)
 
+    def _everything(self) -> dict[str, ParaFact]:
+        return {fact.id: fact for group in self._groups() for fact in group.facts.values()}
+
     def _groups(self) -> list[Group]:
         found = []
         for bucket in Bucket:
@@ -296,20 +291,6 @@ def group_name(text: str) -> str:
     return "-".join(part for part in name.split("-") if part)[:60].strip("-") or "general"
 
 
-def overtaken(fact: str, candidates: Iterable[ParaFact], overlap: float) -> str:
-    """The active fact that `fact` most likely corrects: it shares at least `overlap` of the shorter one's words, and is
-    not the same. "" for none. Pure."""
-    words = content_words(fact)
-    best, found = 0.0, ""
-    for one in candidates:
-        other = content_words(one.fact)
-        smaller = min(len(words), len(other))
-        share = len(words & other) / smaller if smaller else 0.0
-        if one.active and overlap <= share and share > best and digest(one.fact) != digest(fact):
-            best, found = share, one.id
-    return found
-
-
 def _checked(new: NewFact) -> NewFact:
     text = " ".join(sanitise(new.fact).split())
     if not text or len(text) > LONGEST_FACT:
@@ -323,12 +304,9 @@ def _free_id(new: NewFact, taken: Iterable[str]) -> str:
     """An id that follows from what the fact says, so that the same run twice makes the same; another where that is
     taken by an older fact of the same words."""
     known = set(taken)
-    for salt in range(len(known) + 1):
-        words = f"{new.bucket}/{new.group}/{digest(new.fact)}/{salt}"
-        name = "fact_" + hashlib.sha256(words.encode()).hexdigest()[:8]
-        if name not in known:
-            return name
-    raise AssertionError("among so many names one is free")
+    said = f"{new.bucket}/{new.group}/{digest(new.fact)}"
+    names = ("fact_" + hashlib.sha256(f"{said}/{salt}".encode()).hexdigest()[:8] for salt in itertools.count())
+    return next(name for name in names if name not in known)
 
 
 def _fact(item: dict[str, Any]) -> ParaFact:

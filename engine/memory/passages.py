@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from engine.memory.question import MONTHS
 from engine.values import Memory
 
 VERSION = 2
@@ -56,20 +57,4 @@ def head(one: Memory, former: Memory | None) -> str:
     """What stands before a chunk of `one`, `former` being the turn before it in its session."""
     before = f"{former.text[-FORMER:]} " if former is not None and former.text else ""
     who = f"{one.speaker}: " if one.speaker else ""
-    return f"{before}[{one.at.day:02d} {_MONTHS[one.at.month - 1]} {one.at.year}] {who}"
-
-
-_MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
+    return f"{before}[{one.at.day:02d} {list(MONTHS)[one.at.month - 1].capitalize()} {one.at.year}] {who}"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Protocol
 from xml.sax.saxutils import escape, quoteattr
 
 from engine import tokenizer
 from engine.config import SettingsSource
+from engine.memory.memory import MemoryPort
 from engine.values import (
     Contribution,
     Injection,
@@ -49,19 +49,13 @@ OURS = PromptSource(SourceKind.RUNNER, label="clawpy")
 _NO_XML = re.compile("[\ufffe\uffff]")
 
 
-class Recalling(Protocol):
-    """Recall over all layers."""
-
-    def recall(self, query: RecallQuery, /) -> Recall: ...
-
-
 class RecalledPart:
     """The part "recall" of every prompt. Thread-safe."""
 
     name = "recall"
 
     def __init__(
-        self, memory: Recalling, settings: SettingsSource, *, count: Callable[[str], int] = tokenizer.count
+        self, memory: MemoryPort, settings: SettingsSource, *, count: Callable[[str], int] = tokenizer.count
     ) -> None:
         self._memory = memory
         self._settings = settings

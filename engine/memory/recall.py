@@ -10,8 +10,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from threading import Lock, Thread
 from typing import Protocol
 
@@ -38,6 +39,9 @@ COMPARED = 4_000
 FACTS_MOST = 5
 """So many facts stand before everything else; more of them take their place by score."""
 
+FORMS = (Layer.CONTEXT, Layer.GRAPH, Layer.LEDGER)
+"""The layers that tell of the same session or task, the one that tells most first."""
+
 
 class LayerSource(Protocol):
     """A layer, or several that are stored together, as recall asks it. Called from any thread."""
@@ -54,42 +58,6 @@ class LayerSource(Protocol):
         """The best for a query, best first, at most `query.k`, scores in [0, 1]; `tokens` may be 0. `patience`: seconds
         for what it can do without."""
         ...
-
-
-class OneLayer(Protocol):
-    """A source that has one layer and nothing to do without."""
-
-    @property
-    def layer(self) -> Layer: ...
-
-    def recall(self, query: RecallQuery, /) -> Sequence[Recalled]: ...
-
-
-NAMES = {Layer.LEDGER: "ledger (B)", Layer.GRAPH: "task graph (F)", Layer.PARA: "facts (G)"}
-
-
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """A source of one layer as recall asks it."""
-
-    source: OneLayer
-
-    @property
-    def name(self) -> str:
-        return NAMES.get(self.source.layer, f"layer {self.source.layer.value}")
-
-    @property
-    def layers(self) -> frozenset[Layer]:
-        return frozenset({self.source.layer})
-
-    def find(self, query: RecallQuery, now: datetime, patience: float) -> Found:
-        return Found(tuple(self.source.recall(replace(query, now=now))))
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    name: str
-    future: Future[Found]
 
 
 class Recaller:
@@ -117,7 +85,8 @@ class Recaller:
     def recall(self, query: RecallQuery, *, deadline: float | None = None) -> Recall:
         """What all layers know about a question; at most `query.k`, within `query.token_budget` by whole items.
 
-        `deadline`: seconds, `DEADLINE` unless said; it takes no longer, whatever the layers do.
+        Nothing of the session that asks; another session or task once, in the form that tells most. `deadline`:
+        seconds, `DEADLINE` unless said; it takes no longer, whatever the layers do.
         """
         began = time.perf_counter()
         query = replace(query, k=max(0, min(query.k, MOST)))
@@ -125,20 +94,27 @@ class Recaller:
             return Recall(())
         seconds = self._deadline if deadline is None else deadline
         now = query.now or self._clock.now()
-        wanted = [one for one in self._sources if query.layers is None or one.layers & query.layers]
-        patience = seconds * PATIENCE_SHARE
-        asked = [self._ask(one.name, _finding(one, query, now, patience)) for one in wanted]
-        found, left_out = self._gather(asked, seconds)
-        chosen = _once(_ordered(found))[: query.k]
+        asked: dict[str, Future[Found]] = {}
+        left_out: list[str] = []
+        for one in self._sources:
+            if query.layers is None or one.layers & query.layers:
+                future = self._ask(one.name, partial(one.find, query, now, seconds * PATIENCE_SHARE))
+                if future is None:
+                    left_out.append(f"{one.name}: still busy with an earlier question")
+                else:
+                    asked[one.name] = future
+        found = self._gather(asked, seconds, left_out)
+        others = [one for one in found if not one.about or one.about != query.session]
+        chosen = _once(_ordered(_told_best(others)))[: query.k]
         items, dropped = self._within(chosen, query.token_budget)
         return Recall(tuple(items), tuple(left_out), tuple(dropped), time.perf_counter() - began)
 
-    def _ask(self, name: str, work: Callable[[], Found]) -> _Asked | str:
-        """Start asking, on a thread that nobody has to wait for; a layer that still hangs is not asked again."""
+    def _ask(self, name: str, work: Callable[[], Found]) -> Future[Found] | None:
+        """Start asking, on a thread that nobody has to wait for; None for a layer that still hangs."""
         with self._lock:
             former = self._late.get(name)
             if former is not None and not former.done():
-                return f"{name}: still busy with an earlier question"
+                return None
         future: Future[Found] = Future()
 
         def run() -> None:
@@ -149,29 +125,25 @@ class Recaller:
                 future.set_exception(error)
 
         Thread(target=run, name="clawpy-recall", daemon=True).start()
-        return _Asked(name, future)
+        return future
 
-    def _gather(self, asked: Iterable[_Asked | str], seconds: float) -> tuple[list[Recalled], list[str]]:
-        """What was found until the deadline, in the order of asking, and who is left out."""
-        all_asked = list(asked)
-        wait([one.future for one in all_asked if isinstance(one, _Asked)], seconds)
+    def _gather(self, asked: dict[str, Future[Found]], seconds: float, left_out: list[str]) -> list[Recalled]:
+        """What was found until the deadline, in the order of asking; says in `left_out` who has not answered."""
+        wait(asked.values(), seconds)
         found: list[Recalled] = []
-        left_out: list[str] = []
-        for one in all_asked:
-            if isinstance(one, str):
-                left_out.append(one)
-            elif not one.future.done():
+        for name, future in asked.items():
+            if not future.done():
                 with self._lock:
-                    self._late[one.name] = one.future
-                left_out.append(f"{one.name}: no answer within {seconds:g} s")
-            elif (error := one.future.exception()) is not None:
-                left_out.append(f"{one.name}: {type(error).__name__}: {error}"[:300])
+                    self._late[name] = future
+                left_out.append(f"{name}: no answer within {seconds:g} s")
+            elif (error := future.exception()) is not None:
+                left_out.append(f"{name}: {type(error).__name__}: {error}"[:300])
             else:
-                answer = one.future.result()
+                answer = future.result()
                 found += answer.items
                 if answer.words:
-                    left_out.append(f"{one.name}: {answer.words}")
-        return found, left_out
+                    left_out.append(f"{name}: {answer.words}")
+        return found
 
     def _within(self, items: Sequence[Recalled], budget: int | None) -> tuple[list[Recalled], list[Recalled]]:
         """Whole items, as many as the budget takes, better ones first; and what fell under it."""
@@ -195,8 +167,21 @@ class Recaller:
         return kept, dropped
 
 
-def _finding(source: LayerSource, query: RecallQuery, now: datetime, patience: float) -> Callable[[], Found]:
-    return lambda: source.find(query, now, patience)
+def _told_best(found: Iterable[Recalled]) -> list[Recalled]:
+    """Each session and task once, by the layer that tells most of it; what stands for itself as it is."""
+    best: dict[str, Recalled] = {}
+    alone = []
+    for one in found:
+        former = best.get(one.about)
+        if not one.about:
+            alone.append(one)
+        elif former is None or _form(one) < _form(former):
+            best[one.about] = one
+    return [*alone, *best.values()]
+
+
+def _form(one: Recalled) -> tuple[int, float]:
+    return FORMS.index(one.layer), -one.score
 
 
 def _ordered(found: Sequence[Recalled]) -> list[Recalled]:
@@ -212,14 +197,17 @@ def _once(ordered: Sequence[Recalled]) -> list[Recalled]:
     found: list[Recalled] = []
     layers: dict[str, Layer] = {}
     said: set[tuple[str, str, str]] = set()
-    ids: set[tuple[Layer, str]] = set()
     for one in ordered:
-        text = f"{' '.join(one.text[:COMPARED].casefold().split())} {hash(one.text[COMPARED:])}"
+        text = _plain(one.text)
         key = (text, one.speaker.casefold(), one.at.date().isoformat() if one.at else "")
-        if (one.layer, one.id) in ids or key in said or layers.get(text, one.layer) is not one.layer:
+        if key in said or layers.get(text, one.layer) is not one.layer:
             continue
         layers.setdefault(text, one.layer)
         said.add(key)
-        ids.add((one.layer, one.id))
         found.append(one)
     return found
+
+
+def _plain(text: str) -> str:
+    """The same for texts that say the same, whatever their case and spaces."""
+    return f"{' '.join(text[:COMPARED].casefold().split())} {hash(text[COMPARED:])}"

@@ -2,34 +2,30 @@
 
 What `remember` acknowledged is on disk and found by its words; its vectors follow. A row whose vectors are missing
 says so itself (`model`), so that a crash in between loses nothing: whoever makes vectors asks for such rows.
+
+Statements are plain text for SQLite's driver: these are asked on every recall, for hundreds of rows.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
-import sqlalchemy as sa
-import sqlalchemy.orm
-from sqlmodel import Session, col
-
-from engine.memory.checking import LONGEST, check, memory_id, quoted, row_of
-from engine.memory.tables import ChunkRow, MemoryRow, VectorRow
+from engine.memory.checking import LONGEST, check, memory_id, quoted
 from engine.storage.database import Database, Transaction
-from engine.storage.quick import ask
-from engine.values import Layer, Memory, NewMemory, Remembered, Retention, Trust
-
-T = TypeVar("T")
+from engine.storage.quick import driver_of
+from engine.storage.types import as_stored, flat
+from engine.values import RETENTION_BY_KIND, Layer, Memory, NewMemory, Remembered, Retention, Trust
 
 MONTH = timedelta(days=30)
 AFTER_SESSION = timedelta(days=1)
-BATCH = 200
-"""So many values go into one statement: SQLite takes a limited number, and the writer is never held for long."""
+AT_ONCE = 1_000
+"""So many memories are let go in one transaction: the writer is never held for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,132 +48,86 @@ class MemoryStore:
     # -- remembering
 
     def remember(self, items: Sequence[NewMemory]) -> Remembered:
-        """Write `items` in one transaction. What is known already (see `memory_id`) keeps its row.
+        """Write `items` in one transaction. What is known already (see `memory_id`) keeps its row, with new tags.
 
         Raises `Refusal`: `empty_memory`, `memory_too_long`, `bad_memory`; then nothing of `items` is written.
         """
-        return self.submit(items).result()
-
-    def submit(self, items: Sequence[NewMemory]) -> Future[Remembered]:
-        """The same without waiting for the disk. Raises `Refusal` as `remember`."""
         checked = [check(one) for one in items]
-        return self._database.submit(lambda tx: self.add(tx, checked))
-
-    def ids(self, items: Sequence[NewMemory]) -> list[str]:
-        """The ids that `items` have or will have. Raises `Refusal` as `remember`."""
-        return [memory_id(check(one)) for one in items]
+        return self._database.write(lambda tx: self.add(tx, checked))
 
     def add(self, tx: Transaction, items: Sequence[NewMemory]) -> Remembered:
         """The same in the caller's transaction."""
         items = [check(one) for one in items]
         ids = [memory_id(one) for one in items]
-        known: set[str] = set()
-        for some in _batches(list(dict.fromkeys(ids))):
-            known |= {row[0] for row in ask(tx.session, _KNOWN, {"ids": some})}
+        driver = tx.driver
+        known = {row[0] for row in driver.execute(f"SELECT id FROM memories WHERE id IN {_MANY}", _many(ids))}
         rows: dict[str, dict[str, Any]] = {}
         for name, one in zip(ids, items, strict=True):
-            if name not in known and name not in rows:
-                rows[name] = row_of(name, one, tx.now)
-        if rows:
-            tx.session.connection().execute(_INSERT, list(rows.values()))
+            if name not in known:
+                rows.setdefault(name, _row(name, one, tx.now))
+        driver.executemany(_INSERT, rows.values())
+        tags = [(_json(one.tags), name) for name, one in zip(ids, items, strict=True) if name in known and one.tags]
+        driver.executemany("UPDATE memories SET tags = ?1 WHERE id = ?2 AND tags <> ?1 AND NOT forgotten", tags)
         return Remembered(tuple(ids), len(rows))
 
-    def supersede(self, tx: Transaction, id: str, by: str) -> None:
+    def supersede(self, id: str, by: str) -> None:
         """Mark a memory as corrected by another; it stays as history and is no longer found."""
-        tx.session.connection().execute(sa.update(MemoryRow).where(col(MemoryRow.id) == id).values(superseded_by=by))
+        query = "UPDATE memories SET superseded_by = ? WHERE id = ?"
+        self._database.write(lambda tx: tx.driver.execute(query, (by, id)) and None)
 
     def erase(self, tx: Transaction, ids: Iterable[str]) -> list[int]:
         """Forget: the text, its words, chunks and vectors go, an empty stub stays (SPEC 4.10).
 
         Returns the ids of the chunks that are gone.
         """
-        gone: list[int] = []
-        for some in _batches(list(ids)):
-            seqs = [row[0] for row in ask(tx.session, _SEQS, {"ids": some})]
-            gone += self._drop_chunks(tx.session, seqs)
-            tx.session.connection().execute(
-                sa.update(MemoryRow)
-                .where(col(MemoryRow.seq).in_(seqs))
-                .values(text="", speaker="", source="", ref="", tags=[], forgotten=True)
-            )
-        return gone
+        driver = tx.driver
+        seqs = [row[0] for row in driver.execute(f"SELECT seq FROM memories WHERE id IN {_MANY}", _many(ids))]
+        driver.execute(
+            "UPDATE memories SET text = '', speaker = '', source = '', ref = '', tags = '[]', forgotten = 1 "
+            f"WHERE seq IN {_MANY}",
+            _many(seqs),
+        )
+        return _drop_chunks(driver, seqs)
 
     def expire(self, tx: Transaction, *, running: frozenset[str]) -> tuple[int, list[int]]:
         """Delete what its tier keeps no longer (SPEC 4.3): `month` after 30 days, `session` one day after its session
         is over, `running` being those that are not. A thousand at a time. Returns how many rows, and the ids of their
         chunks."""
-        found = tx.session.connection().execute(_old(tx.now, running).limit(1000))
-        seqs = [int(row[0]) for row in found]
-        gone: list[int] = []
-        for some in _batches(seqs):
-            gone += self._drop_chunks(tx.session, some)
-            tx.session.connection().execute(sa.delete(MemoryRow).where(col(MemoryRow.seq).in_(some)))
+        driver = tx.driver
+        seqs = [row[0] for row in driver.execute(_OLD, _ages(tx.now, running) | {"most": AT_ONCE})]
+        gone = _drop_chunks(driver, seqs)
+        driver.execute(f"DELETE FROM memories WHERE seq IN {_MANY}", _many(seqs))
         return len(seqs), gone
-
-    def expired(self, now: datetime, *, running: frozenset[str]) -> bool:
-        """Whether `expire` would delete anything."""
-        with self._database.read() as session:
-            return session.connection().execute(_old(now, running).limit(1)).first() is not None
 
     # -- reading
 
     def get(self, id: str) -> Memory | None:
         """One memory, by its id or by the caller's own id of it (the newest that has it)."""
-        query = (
-            sa.select(*_COLUMNS)
-            .where(sa.or_(col(MemoryRow.id) == id, col(MemoryRow.ref) == id))
-            .order_by(col(MemoryRow.seq).desc())
-            .limit(1)
-        )
-        with self._database.read() as session:
-            row = session.connection().execute(query).first()
-        return None if row is None else _memory(row)
+        return next(iter(self._memories("WHERE id = ?1 OR ref = ?1 ORDER BY seq DESC LIMIT 1", (id,))), None)
 
     def by_seq(self, seqs: Iterable[int]) -> dict[int, Memory]:
         """Memories by their number; those that are not there any more are left out."""
-        found: dict[int, Memory] = {}
-        with self._database.read() as session:
-            for some in _batches(list(seqs)):
-                for row in ask(session, _BY_SEQ, {"seqs": some}):
-                    one = _memory(row)
-                    found[one.seq] = one
-        return found
+        return {one.seq: one for one in self._memories(f"WHERE seq IN {_MANY}", _many(seqs))}
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """The newest first, those with all the `words` when there are any; page on with `before` = the last `seq`."""
-        query = sa.select(*_COLUMNS).where(col(MemoryRow.layer) == layer.value)
-        if before is not None:
-            query = query.where(col(MemoryRow.seq) < before)
         wanted = " ".join(quoted(words))
         if words.strip() and not wanted:
             return []
-        if wanted:
-            query = query.where(
-                col(MemoryRow.seq).in_(sa.text("SELECT rowid FROM memories_fts WHERE memories_fts MATCH :wanted"))
-            ).params(wanted=wanted)
-        query = query.order_by(col(MemoryRow.seq).desc()).limit(limit)
-        with self._database.read() as session:
-            return [_memory(row) for row in session.connection().execute(query)]
-
-    def around(self, seq: int, *, before: int = 1, after: int = 1) -> tuple[list[Memory], list[Memory]]:
-        """What was said in the same session before a memory (oldest first) and after it."""
-        with self._database.read() as session:
-            one = session.connection().execute(sa.select(col(MemoryRow.session)).where(col(MemoryRow.seq) == seq))
-            name = one.scalar()
-            if not name:
-                return [], []
-            former = ask(session, _FORMER, {"session": name, "seq": seq, "most": before})
-            earlier = [_memory(row) for row in former][::-1]
-            later = [_memory(row) for row in ask(session, _LATER, {"session": name, "seq": seq, "most": after})]
-        return earlier, later
+        matching = "AND seq IN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH :wanted)" if wanted else ""
+        return self._memories(
+            f"WHERE layer = :layer AND (:before IS NULL OR seq < :before) {matching} ORDER BY seq DESC LIMIT :most",
+            {"layer": layer.value, "before": before, "wanted": wanted, "most": limit},
+        )
 
     def former(self, seqs: Sequence[int]) -> dict[int, int]:
         """For each memory the number of the one before it in its session, where there is one."""
-        found: dict[int, int] = {}
-        with self._database.read() as session:
-            for some in _batches(seqs):
-                found |= {row[0]: row[1] for row in ask(session, _FORMER_SEQ, {"seqs": some}) if row[1] is not None}
-        return found
+        query = (
+            "SELECT seq, (SELECT max(b.seq) FROM memories b WHERE b.session = m.session AND b.seq < m.seq) "
+            f"FROM memories m WHERE seq IN {_MANY} AND session <> ''"
+        )
+        with self._reading() as ask:
+            return {seq: before for seq, before in ask(query, _many(seqs)) if before is not None}
 
     def count(self, layer: Layer | None = None) -> int:
         """How many memories there are that are not forgotten."""
@@ -185,12 +135,10 @@ class MemoryStore:
 
     def standing(self, layer: Layer | None = None) -> tuple[int, datetime | None]:
         """How many memories a layer has (both, when None), and when the newest was remembered."""
-        query = sa.select(sa.func.count(), sa.func.max(col(MemoryRow.created_at))).where(~col(MemoryRow.forgotten))
-        if layer is not None:
-            query = query.where(col(MemoryRow.layer) == layer.value)
-        with self._database.read() as session:
-            number, newest = session.connection().execute(query).one()
-        return int(number), newest
+        query = "SELECT count(*), max(created_at) FROM memories WHERE NOT forgotten AND layer = ifnull(?, layer)"
+        with self._reading() as ask:
+            number, newest = ask(query, (layer and layer.value,)).fetchone()
+        return number, newest and datetime.fromisoformat(newest)
 
     # -- chunks and vectors
 
@@ -198,204 +146,143 @@ class MemoryStore:
         """Memories whose vectors are missing or were made by another model, oldest first, with the first `characters`
         of their text."""
         values = {"model": model, "most": limit, "characters": characters}
-        with self._database.read() as session:
-            return [_memory(row) for row in ask(session, _PENDING, values)]
+        return self._memories(f"WHERE {_PENDING} ORDER BY seq LIMIT :most", values, text="substr(text, 1, :characters)")
 
     def pending_count(self, model: str) -> int:
         """How many those are."""
-        with self._database.read() as session:
-            return int(ask(session, _PENDING_COUNT, {"model": model}).scalar())
+        with self._reading() as ask:
+            return int(ask(f"SELECT count(*) FROM memories WHERE {_PENDING}", {"model": model}).fetchone()[0])
 
     def put_chunks(self, tx: Transaction, model: str, made: Mapping[int, Sequence[NewChunk]]) -> list[tuple[int, int]]:
         """Store the chunks of memories with their vectors, in place of former ones; a memory that was deleted or
         forgotten meanwhile is passed over. Returns (chunk id, seq) of what is new."""
+        driver = tx.driver
+        _drop_chunks(driver, made)
+        alive = f"SELECT seq FROM memories WHERE seq IN {_MANY} AND NOT forgotten"
         stored: list[tuple[int, int]] = []
-        for some in _batches(list(made)):
-            self._drop_chunks(tx.session, some)
-            alive = {row[0] for row in ask(tx.session, _ALIVE, {"seqs": some})}
-            for seq in some:
-                if seq not in alive:
-                    continue
-                for ordinal, chunk in enumerate(made[seq]):
-                    row = {"seq": seq, "ordinal": ordinal, "start": chunk.start, "stop": chunk.stop}
-                    key = tx.session.connection().execute(_INSERT_CHUNK, row | {"tokens": chunk.tokens})
-                    assert key.inserted_primary_key is not None
-                    number = int(key.inserted_primary_key[0])
-                    stored.append((number, seq))
-                    tx.session.connection().execute(_INSERT_VECTOR, {"chunk_id": number, "vector": chunk.vector})
-            tx.session.connection().execute(
-                sa.update(MemoryRow).where(col(MemoryRow.seq).in_(some)).values(model=model)
-            )
+        for (seq,) in driver.execute(alive, _many(made)).fetchall():
+            for ordinal, one in enumerate(made[seq]):
+                chunk = driver.execute(_INSERT_CHUNK, (seq, ordinal, one.start, one.stop, one.tokens)).lastrowid or 0
+                driver.execute("INSERT INTO memory_vectors (chunk_id, vector) VALUES (?, ?)", (chunk, one.vector))
+                stored.append((chunk, seq))
+        driver.execute(f"UPDATE memories SET model = ? WHERE seq IN {_MANY}", (model, *_many(made)))
         return stored
-
-    def chunks_of(self, seqs: Iterable[int]) -> dict[int, list[int]]:
-        """The chunk ids of memories, in the order of the text."""
-        found: dict[int, list[int]] = {}
-        with self._database.read() as session:
-            for some in _batches(list(seqs)):
-                for seq, number in ask(session, _CHUNKS_OF, {"seqs": some}):
-                    found.setdefault(seq, []).append(number)
-        return found
 
     def vectors(self, chunk_ids: Iterable[int]) -> dict[int, bytes]:
         """Vectors by chunk id."""
-        found: dict[int, bytes] = {}
-        with self._database.read() as session:
-            for some in _batches(list(chunk_ids)):
-                found |= {row[0]: row[1] for row in ask(session, _VECTORS, {"ids": some})}
-        return found
+        return {chunk: vector for chunk, _, vector in self.vectors_of(chunks=chunk_ids)}
 
-    def vectors_of(self, *, seqs: Sequence[int] = (), chunks: Sequence[int] = ()) -> list[tuple[int, int, bytes]]:
-        """(chunk id, seq, vector) of memories, or of chunks: a plain read, as recall asks for hundreds."""
-        name, wanted = ("c.seq", seqs) if seqs else ("c.id", chunks)
+    def vectors_of(self, *, seqs: Iterable[int] = (), chunks: Iterable[int] = ()) -> list[tuple[int, int, bytes]]:
+        """(chunk id, seq, vector) of memories, in the order of their texts, or of chunks."""
         query = (
             "SELECT c.id, c.seq, v.vector FROM memory_chunks c JOIN memory_vectors v ON v.chunk_id = c.id "
-            f"WHERE {name} IN (SELECT value FROM json_each(?))"
+            f"WHERE {{}} IN {_MANY} ORDER BY c.seq, c.ordinal"
         )
-        with self._database.read() as session:
-            driver = session.connection().connection.driver_connection
-            assert isinstance(driver, sqlite3.Connection)
-            return driver.execute(query, (json.dumps(list(wanted)),)).fetchall()
+        wanted = list(seqs)
+        with self._reading() as ask:
+            return list(ask(query.format("c.seq" if wanted else "c.id"), _many(wanted or chunks)))
 
     def vector_page(self, model: str, after: int, limit: int) -> list[tuple[int, int, Layer, bytes]]:
         """(chunk id, seq, layer, vector) of what `model` made, by growing chunk id: how an index reads all of it."""
-        with self._database.read() as session:
-            values = {"model": model, "after": after, "most": limit}
-            return [(row[0], row[1], Layer(row[2]), row[3]) for row in ask(session, _VECTOR_PAGE, values)]
+        query = f"SELECT c.id, c.seq, m.layer, v.vector {_MADE} AND v.chunk_id > ? ORDER BY v.chunk_id LIMIT ?"
+        with self._reading() as ask:
+            return [(row[0], row[1], Layer(row[2]), row[3]) for row in ask(query, (model, after, limit))]
 
     def indexed(self, model: str) -> dict[Layer, list[int]]:
         """The ids of all chunks that have a vector of this model, by layer: what the index should hold."""
         found: dict[Layer, list[int]] = {Layer.VECTORS: [], Layer.CONTEXT: []}
-        with self._database.read() as session:
-            for number, layer in ask(session, _INDEXED, {"model": model}):
+        with self._reading() as ask:
+            for number, layer in ask(f"SELECT c.id, m.layer {_MADE} ORDER BY c.id", (model,)):
                 found[Layer(layer)].append(number)
         return found
 
     def chunk_count(self) -> int:
         """How many chunks there are."""
-        with self._database.read() as session:
-            return int(session.connection().execute(sa.select(sa.func.count()).select_from(ChunkRow)).scalar_one())
+        with self._reading() as ask:
+            return int(ask("SELECT count(*) FROM memory_chunks").fetchone()[0])
 
     def more_chunks_than(self, number: int) -> bool:
         """Whether there are; counted again only after something was written."""
         commits = self._database.commits  # before the look: what is written during it is looked for again
         if self._more[:2] != (commits, number):
-            query = sa.select(sa.literal(1)).select_from(ChunkRow).limit(1).offset(number)
-            with self._database.read() as session:
-                self._more = (commits, number, session.connection().execute(query).first() is not None)
+            with self._reading() as ask:
+                found = ask("SELECT 1 FROM memory_chunks LIMIT 1 OFFSET ?", (number,)).fetchone()
+            self._more = (commits, number, found is not None)
         return self._more[2]
 
-    def _drop_chunks(self, session: Session, seqs: Sequence[int]) -> list[int]:
-        gone = [row[1] for row in ask(session, _CHUNKS_OF, {"seqs": list(seqs)})]
-        if gone:
-            session.connection().execute(sa.delete(ChunkRow).where(col(ChunkRow.seq).in_(seqs)))
-        return gone
+    def _memories(self, which: str, values: Any, *, text: str = "text") -> list[Memory]:
+        names = ", ".join(text if name == "text" else name for name in _NAMES)
+        with self._reading() as ask:
+            return [_memory(row) for row in ask(f"SELECT {names} FROM memories {which}", values)]
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """How to ask in a view of one moment."""
+        with self._database.read() as session:
+            yield driver_of(session.connection()).execute
 
 
-def _old(now: datetime, running: frozenset[str]) -> Any:
-    return sa.select(col(MemoryRow.seq)).where(
-        sa.or_(
-            sa.and_(col(MemoryRow.retention) == Retention.MONTH.value, col(MemoryRow.created_at) <= now - MONTH),
-            sa.and_(
-                col(MemoryRow.retention) == Retention.SESSION.value,
-                col(MemoryRow.created_at) <= now - AFTER_SESSION,
-                col(MemoryRow.session).not_in(sorted(running)),
-            ),
-        )
+def _drop_chunks(driver: sqlite3.Connection, seqs: Iterable[int]) -> list[int]:
+    some = _many(seqs)
+    gone = [row[0] for row in driver.execute(f"SELECT id FROM memory_chunks WHERE seq IN {_MANY}", some)]
+    driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {_MANY}", some)
+    return gone
+
+
+def _ages(now: datetime, running: frozenset[str]) -> dict[str, Any]:
+    """Values of `_OLD`."""
+    return {
+        "month": as_stored(now - MONTH),
+        "session": as_stored(now - AFTER_SESSION),
+        "running": _json(sorted(running)),
+    }
+
+
+def _row(name: str, one: NewMemory, now: datetime) -> dict[str, Any]:
+    """The row of a new memory, as it was checked."""
+    made = {"id": name, "created_at": as_stored(now), "superseded_by": "", "forgotten": 0, "model": ""}
+    retention = one.retention or RETENTION_BY_KIND.get(one.kind, Retention.MONTH)
+    at = as_stored(one.at or now)
+    return (
+        flat(one) | made | {"retention": retention.value, "at": at, "tags": _json(one.tags), "layer": one.layer.value}
     )
-
-
-_COLUMNS = [
-    col(MemoryRow.id),
-    col(MemoryRow.layer),
-    col(MemoryRow.text),
-    col(MemoryRow.kind),
-    col(MemoryRow.at),
-    col(MemoryRow.retention),
-    col(MemoryRow.created_at),
-    col(MemoryRow.speaker),
-    col(MemoryRow.session),
-    col(MemoryRow.agent),
-    col(MemoryRow.workspace),
-    col(MemoryRow.source),
-    col(MemoryRow.tags),
-    col(MemoryRow.superseded_by),
-    col(MemoryRow.forgotten),
-    col(MemoryRow.ref),
-    col(MemoryRow.seq),
-    col(MemoryRow.trust),
-]
-_NAMES = [column.key for column in sa.select(*_COLUMNS).selected_columns]
 
 
 def _memory(row: Sequence[Any]) -> Memory:
     found = dict(zip(_NAMES, row, strict=True))
-    layer, retention, tags = Layer(found["layer"]), Retention(found["retention"]), tuple(found["tags"])
-    trust = Trust(found["trust"])
-    return Memory(**(found | {"layer": layer, "retention": retention, "tags": tags, "trust": trust}))
+    read = {
+        "layer": Layer(found["layer"]),
+        "retention": Retention(found["retention"]),
+        "trust": Trust(found["trust"]),
+        "tags": tuple(json.loads(found["tags"])),
+        "at": datetime.fromisoformat(found["at"]),
+        "created_at": datetime.fromisoformat(found["created_at"]),
+        "forgotten": bool(found["forgotten"]),
+    }
+    return Memory(**found | read)
 
 
-def _batches(items: Sequence[T]) -> Iterable[Sequence[T]]:
-    return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
+def _json(values: Iterable[Any]) -> str:
+    return json.dumps(list(values))
 
 
-def _many(name: str) -> Any:
-    return sa.bindparam(name, expanding=True)
+def _many(values: Iterable[Any]) -> tuple[str]:
+    """One value for `_MANY`."""
+    return (_json(values),)
 
 
-_INSERT = sa.insert(MemoryRow)
-_INSERT_CHUNK = sa.insert(ChunkRow)
-_INSERT_VECTOR = sa.insert(VectorRow)
-_KNOWN = sa.select(col(MemoryRow.id)).where(col(MemoryRow.id).in_(_many("ids")))
-_SEQS = sa.select(col(MemoryRow.seq)).where(col(MemoryRow.id).in_(_many("ids")))
-_ALIVE = sa.select(col(MemoryRow.seq)).where(col(MemoryRow.seq).in_(_many("seqs")), ~col(MemoryRow.forgotten))
-_BY_SEQ = sa.select(*_COLUMNS).where(col(MemoryRow.seq).in_(_many("seqs")))
-_FORMER = (
-    sa.select(*_COLUMNS)
-    .where(col(MemoryRow.session) == sa.bindparam("session"), col(MemoryRow.seq) < sa.bindparam("seq"))
-    .order_by(col(MemoryRow.seq).desc())
-    .limit(sa.bindparam("most"))
+_MANY = "(SELECT value FROM json_each(?))"
+"""Any number of values in one: SQLite takes a limited number of them."""
+
+_NAMES = tuple(Memory.__dataclass_fields__)
+_FIELDS = ("model", *(name for name in _NAMES if name != "seq"))
+_INSERT = f"INSERT INTO memories ({', '.join(_FIELDS)}) VALUES ({', '.join(f':{name}' for name in _FIELDS)})"
+_INSERT_CHUNK = "INSERT INTO memory_chunks (seq, ordinal, start, stop, tokens) VALUES (?, ?, ?, ?, ?)"
+_OLD = (
+    "SELECT seq FROM memories WHERE (retention = 'month' AND created_at <= :month) OR (retention = 'session' "
+    "AND created_at <= :session AND session NOT IN (SELECT value FROM json_each(:running))) LIMIT :most"
 )
-_BEFORE = sa.orm.aliased(MemoryRow)
-_FORMER_SEQ = sa.select(
-    col(MemoryRow.seq),
-    sa.select(sa.func.max(col(_BEFORE.seq)))
-    .where(col(_BEFORE.session) == col(MemoryRow.session), col(_BEFORE.seq) < col(MemoryRow.seq))
-    .scalar_subquery(),
-).where(col(MemoryRow.seq).in_(_many("seqs")), col(MemoryRow.session) != "")
-_LATER = (
-    sa.select(*_COLUMNS)
-    .where(col(MemoryRow.session) == sa.bindparam("session"), col(MemoryRow.seq) > sa.bindparam("seq"))
-    .order_by(col(MemoryRow.seq))
-    .limit(sa.bindparam("most"))
-)
-_OTHER_MODEL = sa.or_(col(MemoryRow.model) < sa.bindparam("model"), col(MemoryRow.model) > sa.bindparam("model"))
-_BEGINNING = sa.func.substr(col(MemoryRow.text), 1, sa.bindparam("characters")).label("text")
-_PENDING = (
-    sa.select(*(_BEGINNING if one is _COLUMNS[2] else one for one in _COLUMNS))
-    .where(_OTHER_MODEL, ~col(MemoryRow.forgotten))
-    .order_by(col(MemoryRow.seq))
-    .limit(sa.bindparam("most"))
-)
-_PENDING_COUNT = sa.select(sa.func.count()).where(_OTHER_MODEL, ~col(MemoryRow.forgotten))
-_CHUNKS_OF = (
-    sa.select(col(ChunkRow.seq), col(ChunkRow.id))
-    .where(col(ChunkRow.seq).in_(_many("seqs")))
-    .order_by(col(ChunkRow.seq), col(ChunkRow.ordinal))
-)
-_VECTORS = sa.select(col(VectorRow.chunk_id), col(VectorRow.vector)).where(col(VectorRow.chunk_id).in_(_many("ids")))
-_VECTOR_PAGE = (
-    sa.select(col(VectorRow.chunk_id), col(ChunkRow.seq), col(MemoryRow.layer), col(VectorRow.vector))
-    .join(ChunkRow, col(ChunkRow.id) == col(VectorRow.chunk_id))
-    .join(MemoryRow, col(MemoryRow.seq) == col(ChunkRow.seq))
-    .where(col(MemoryRow.model) == sa.bindparam("model"), col(VectorRow.chunk_id) > sa.bindparam("after"))
-    .order_by(col(VectorRow.chunk_id))
-    .limit(sa.bindparam("most"))
-)
-_INDEXED = (
-    sa.select(col(VectorRow.chunk_id), col(MemoryRow.layer))
-    .join(ChunkRow, col(ChunkRow.id) == col(VectorRow.chunk_id))
-    .join(MemoryRow, col(MemoryRow.seq) == col(ChunkRow.seq))
-    .where(col(MemoryRow.model) == sa.bindparam("model"))
-    .order_by(col(VectorRow.chunk_id))
+_PENDING = "(model < :model OR model > :model) AND NOT forgotten"
+_MADE = (
+    "FROM memory_vectors v JOIN memory_chunks c ON c.id = v.chunk_id JOIN memories m ON m.seq = c.seq WHERE m.model = ?"
 )

@@ -1,4 +1,5 @@
-"""Layer E shared between machines (SPEC 4.5): summaries of sessions go to, and come from, a store that they share.
+"""Layer E shared between machines (SPEC 4.5): summaries of sessions go to, and come from, a PostgreSQL that they share,
+a table beside that of the leadership.
 
 Local first: what is remembered here is sent with the next exchange, and what others did in the same project is
 remembered here too, told apart by its source. A failure blocks nothing and is told of once. Rows may be sent and
@@ -7,22 +8,20 @@ fetched any number of times. What is forgotten on one machine is forgotten on al
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Protocol
-
-import sqlalchemy as sa
-from sqlmodel import col
+from datetime import UTC, datetime
+from typing import Any
 
 from engine.memory.checking import check, memory_id
 from engine.memory.store import MemoryStore
-from engine.memory.tables import MemoryRow
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.shared import Outage
-from engine.values import Layer, NewMemory, Refusal, Remembered
+from engine.storage.quick import driver_of
+from engine.storage.shared import Outage, SharedDatabase, lock
+from engine.values import Layer, Memory, NewMemory, Refusal, Remembered
 
 log = logging.getLogger(__name__)
 
@@ -51,17 +50,64 @@ class SharedSummary:
     gone: bool = False
 
 
-class SummaryStore(Protocol):
-    """Where machines share summaries. Methods raise whatever their connection raises."""
+FETCHED_AT_ONCE = 500
 
-    name: str
-    """Tells one from another, without secrets."""
+SCHEMA = (
+    "CREATE SEQUENCE IF NOT EXISTS clawpy_summaries_seq",
+    "CREATE TABLE IF NOT EXISTS clawpy_summaries ("
+    "seq bigint NOT NULL UNIQUE DEFAULT nextval('clawpy_summaries_seq'), id text PRIMARY KEY, project text NOT NULL, "
+    "text text NOT NULL, agent text NOT NULL, session text NOT NULL, ref text NOT NULL, tags jsonb NOT NULL, "
+    "at timestamptz NOT NULL, origin text NOT NULL, gone boolean NOT NULL DEFAULT false)",
+    "CREATE INDEX IF NOT EXISTS clawpy_summaries_project ON clawpy_summaries (project, seq)",
+)
 
-    def push(self, summaries: Sequence[SharedSummary], gone: Sequence[str], /) -> None:
-        """Add summaries; those that are there change nothing. The texts of those in `gone` go."""
+_ADD = (
+    "INSERT INTO clawpy_summaries (id, project, text, agent, session, ref, tags, at, origin) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+)
+_GONE = (
+    "UPDATE clawpy_summaries SET text = '', agent = '', session = '', ref = '', tags = '[]', gone = true, "
+    "seq = nextval('clawpy_summaries_seq') WHERE id = ANY(%s) AND NOT gone"
+)
+_SINCE = (
+    "SELECT seq, id, project, text, agent, session, ref, tags, at, origin, gone FROM clawpy_summaries "
+    "WHERE project = %s AND seq > %s ORDER BY seq LIMIT %s"
+)
 
-    def fetch(self, project: str, cursor: int, /) -> tuple[Sequence[SharedSummary], int]:
-        """A project's rows that became visible after `cursor` (0 for all), and the cursor for the next time."""
+
+class PostgresSummaries:
+    """The shared table behind one database URL. Methods raise what `SharedDatabase.connect` raises."""
+
+    def __init__(self, url: str) -> None:
+        self._shared = SharedDatabase(url, SCHEMA)
+        self.name = self._shared.name
+
+    def push(self, summaries: Sequence[SharedSummary], gone: Sequence[str]) -> None:
+        """Add summaries and empty those that are gone, all or none."""
+        with self._shared.connect() as connection:
+            lock(connection)
+            connection.cursor().executemany(
+                _ADD,
+                [
+                    (
+                        one.id, one.project, one.text, one.agent, one.session, one.ref, json.dumps(list(one.tags)),
+                        one.at, one.origin,
+                    )
+                    for one in summaries
+                ],
+            )  # fmt: skip
+            if gone:
+                connection.execute(_GONE, (list(gone),))
+
+    def fetch(self, project: str, cursor: int) -> tuple[Sequence[SharedSummary], int]:
+        """The next rows of a project, at most `FETCHED_AT_ONCE`."""
+        with self._shared.connect() as connection:
+            rows = connection.execute(_SINCE, (project, cursor, FETCHED_AT_ONCE)).fetchall()
+        found = [
+            SharedSummary(id, of, text, agent, session, ref, tuple(tags), at.astimezone(UTC), origin, gone)
+            for _, id, of, text, agent, session, ref, tags, at, origin, gone in rows
+        ]
+        return found, int(rows[-1][0]) if rows else cursor
 
 
 class SummarySharing:
@@ -71,7 +117,7 @@ class SummarySharing:
         self,
         database: Database,
         memories: MemoryStore,
-        store: Callable[[], SummaryStore | None],
+        store: Callable[[], PostgresSummaries | None],
         *,
         origin: Callable[[], str],
         projects: Callable[[], Mapping[str, str]],
@@ -110,7 +156,7 @@ class SummarySharing:
         for project, workspace in workspaces.items():
             self._fetch(store, project, workspace)
 
-    def _send(self, store: SummaryStore, projects: Mapping[str, str]) -> None:
+    def _send(self, store: PostgresSummaries, projects: Mapping[str, str]) -> None:
         """What was remembered since, of workspaces whose project is known. A workspace that comes to have one later
         begins from then on."""
         key = f"{SENT}.{store.name}"
@@ -120,17 +166,17 @@ class SummarySharing:
         for _ in range(MOST_ROUNDS):
             with self._database.read() as session:
                 cursor = int(state.get(session, key, 0))
-                rows = session.connection().execute(_NEW, {"cursor": cursor, "most": PAGE}).all()
-            if not rows:
+                driver = driver_of(session.connection())
+                seqs = [row[0] for row in driver.execute(f"SELECT seq {_OURS} ORDER BY seq LIMIT ?", (cursor, PAGE))]
+            if not seqs:
                 return
-            placed = [(row, projects.get(row.workspace, "")) for row in rows]
-            new = [_summary(row, project, self._origin()) for row, project in placed if project]
+            rows = self._memories.by_seq(seqs).values()
+            new = [_shared(row, projects[row.workspace], self._origin()) for row in rows if projects.get(row.workspace)]
             if new:
                 store.push(new, ())
-            last = rows[-1].seq
-            self._database.write(lambda tx, last=last: state.put(tx, key, last))  # type: ignore[misc]
+            self._database.write(lambda tx, last=seqs[-1]: state.put(tx, key, last))  # type: ignore[misc]
 
-    def _fetch(self, store: SummaryStore, project: str, workspace: str) -> None:
+    def _fetch(self, store: PostgresSummaries, project: str, workspace: str) -> None:
         key = f"{FETCHED}.{store.name}.{project}"
         for _ in range(MOST_ROUNDS):
             with self._database.read() as session:
@@ -168,42 +214,25 @@ class SummarySharing:
 
     def _forgotten(self) -> list[str]:
         """Summaries whose text was erased here. They are few, and to say it again does no harm."""
+        query = "SELECT id FROM memories WHERE layer = 'E' AND kind = 'summary' AND forgotten"
         with self._database.read() as session:
-            return [row[0] for row in session.connection().execute(_FORGOTTEN)]
+            return [row[0] for row in driver_of(session.connection()).execute(query)]
 
     def _waiting(self) -> int:
         store = self._store()
         with self._database.read() as session:
             cursor = int(state.get(session, f"{SENT}.{store.name}", 0)) if store is not None else 0
-            return int(session.connection().execute(_NEW_COUNT, {"cursor": cursor}).scalar_one())
+            return int(driver_of(session.connection()).execute(f"SELECT count(*) {_OURS}", (cursor,)).fetchone()[0])
 
 
 _OURS = (
-    col(MemoryRow.layer) == Layer.CONTEXT.value,
-    col(MemoryRow.kind) == "summary",
-    ~col(MemoryRow.forgotten),
-    ~col(MemoryRow.source).startswith(SHARED),
-    col(MemoryRow.seq) > sa.bindparam("cursor"),
-)
-_NEW = (
-    sa.select(
-        col(MemoryRow.seq), col(MemoryRow.id), col(MemoryRow.text), col(MemoryRow.agent), col(MemoryRow.session),
-        col(MemoryRow.ref), col(MemoryRow.tags), col(MemoryRow.at), col(MemoryRow.workspace),
-    )
-    .where(*_OURS)
-    .order_by(col(MemoryRow.seq))
-    .limit(sa.bindparam("most"))
-)  # fmt: skip
-_NEW_COUNT = sa.select(sa.func.count()).select_from(MemoryRow).where(*_OURS)
-_FORGOTTEN = sa.select(col(MemoryRow.id)).where(
-    col(MemoryRow.layer) == Layer.CONTEXT.value, col(MemoryRow.kind) == "summary", col(MemoryRow.forgotten)
+    "FROM memories WHERE layer = 'E' AND kind = 'summary' AND NOT forgotten "
+    f"AND substr(source, 1, {len(SHARED)}) <> '{SHARED}' AND seq > ?"
 )
 
 
-def _summary(row: Any, project: str, origin: str) -> SharedSummary:
-    return SharedSummary(
-        row.id, project, row.text, row.agent, row.session, row.ref, tuple(row.tags), row.at, origin
-    )  # fmt: skip
+def _shared(row: Memory, project: str, origin: str) -> SharedSummary:
+    return SharedSummary(row.id, project, row.text, row.agent, row.session, row.ref, row.tags, row.at, origin)
 
 
 def _memory(one: SharedSummary, workspace: str) -> NewMemory:

@@ -70,46 +70,13 @@ class ValidationRuns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record(
-        self,
-        transaction: Transaction,
-        *,
-        session_id: str,
-        workspace: str,
-        check: CheckResult,
-        head: str,
-        tree: str,
-        clean: bool,
-        full: bool,
-        project: str = "",
-        changed: bool = False,
-        attempt: int = 0,
-        cost: int = 0,
-    ) -> None:
-        """Store one run in `transaction`; `changed`, `attempt` and `cost` as in `ValidationRun`."""
-        transaction.session.add(
-            ValidationRun(
-                session_id=session_id,
-                workspace=workspace,
-                project=project,
-                tool=check.tool,
-                head=head,
-                tree=tree,
-                clean=clean,
-                full=full,
-                ran_at=transaction.now,
-                seconds=check.seconds,
-                passed=check.passed,
-                failed=check.failed,
-                skipped=check.skipped,
-                errors=check.errors,
-                changed=changed,
-                attempt=attempt,
-                cost_microusd=cost,
-                failing=list(check.failing),
-                durations=[list(pair) for pair in check.durations],
-            )
-        )
+    def record(self, transaction: Transaction, *, check: CheckResult, cost: int = 0, **run: Any) -> None:
+        """Store one run in `transaction`, which had cost so many micro-dollars until then; `run` are the other columns
+        of `ValidationRun`."""
+        names = ("tool", "seconds", "passed", "failed", "skipped", "errors")
+        run |= {name: getattr(check, name) for name in names}
+        run |= {"failing": list(check.failing), "durations": [list(pair) for pair in check.durations]}
+        transaction.session.add(ValidationRun(ran_at=transaction.now, cost_microusd=cost, **run))
 
     def latest(self, workspace: str, limit: int = 20) -> list[PastRun]:
         """The newest runs on the operator's own files or commits first. What an agent's work was judged by ran on files
@@ -126,13 +93,7 @@ class ValidationRuns:
 
 def _past(row: ValidationRun) -> PastRun:
     check = CheckResult(
-        tool=row.tool,
-        passed=row.passed,
-        failed=row.failed,
-        skipped=row.skipped,
-        errors=row.errors,
-        seconds=row.seconds,
-        failing=tuple(row.failing),
+        *(row.tool, row.passed, row.failed, row.skipped, row.errors, row.seconds, tuple(row.failing)),
         durations=tuple((str(name), float(seconds)) for name, seconds in row.durations),
     )
     return PastRun(row.session_id, row.head, row.tree, row.clean, row.full, row.ran_at, check, row.project)

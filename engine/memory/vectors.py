@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.memory.embedding import Embedder, Made, NoEmbedder
+from engine.memory.embedding import Embedder, NoEmbedder
 from engine.memory.index import Index
 from engine.memory.store import MemoryStore
 from engine.memory.vectorising import NewVector
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     import numpy
 
     Matrix = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
-
-MAX_DISTANCE = 1.5
-"""Squared L2 above which nothing is found (SPEC 4.3): a similarity below 0.25."""
 
 EXACT_MOST = 20_000
 """Up to so many chunks all vectors are held in memory and compared (30 MB)."""
@@ -59,13 +56,12 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A question as the embedder reads it: its unit vector, what `token_vectors.pack` keeps of its tokens, those, and
-    the characters where each begins and ends. An endpoint tells no tokens."""
+    """A question as the embedder reads it: its unit vector, what `token_vectors.pack` keeps of its tokens, and those;
+    an endpoint tells none."""
 
     vector: Matrix
     kept: bytes
     tokens: tuple[str, ...]
-    offsets: tuple[tuple[int, int], ...]
 
 
 class Vectors:
@@ -78,7 +74,7 @@ class Vectors:
         self._index = index
         self._embedder = embedder
         self._model = model
-        self._questions: OrderedDict[tuple[str, str], Made] = OrderedDict()
+        self._questions: OrderedDict[tuple[str, str], Read] = OrderedDict()
         self._asking = threading.Lock()
         self._exact: _Exact | None = None
         self._loading = threading.Lock()
@@ -89,20 +85,26 @@ class Vectors:
         """A question as the embedder reads it; None when it cannot work: `trouble` says why. The latest are kept."""
         import numpy
 
-        made = self._ask([text])
-        if made is None:
-            return None
-        one = made[0]
-        return Read(numpy.frombuffer(one.vector, dtype="<f4"), one.kept, one.tokens, one.offsets)
+        embedder = self._embedder()
+        key = (embedder.name, text)
+        with self._asking:
+            found = self._questions.get(key)
+        if found is None:
+            try:
+                (made,) = embedder.embed([text], now=True)
+            except NoEmbedder as error:
+                self.trouble = str(error)
+                return None
+            found = Read(numpy.frombuffer(made.vector, dtype="<f4"), made.kept, made.tokens)
+        self.trouble = ""
+        with self._asking:
+            self._questions[key] = found
+            self._questions.move_to_end(key)
+            while len(self._questions) > QUESTIONS:
+                self._questions.popitem(last=False)
+        return found
 
-    def embed(self, texts: Sequence[str]) -> Matrix | None:
-        """Unit vectors of questions, one a row; None as `read`."""
-        import numpy
-
-        made = self._ask(texts)
-        return None if made is None else numpy.stack([numpy.frombuffer(one.vector, dtype="<f4") for one in made])
-
-    def search(self, query: Matrix, k: int, *, layers: frozenset[Layer] = BOTH, within: float = MAX_DISTANCE) -> Hits:
+    def search(self, query: Matrix, k: int, *, layers: frozenset[Layer] = BOTH, within: float = 2.0) -> Hits:
         """The `k` nearest memories `within` a squared L2. `query` is one vector."""
         exact = self._all()
         if exact is not None:
@@ -118,18 +120,8 @@ class Vectors:
 
     def nearest(self, query: Matrix, seqs: Iterable[int]) -> dict[int, Hit]:
         """How near memories are, exactly, by number: each by its best chunk. Those without vectors are left out."""
-        wanted = list(seqs)
-        exact = self._all()
-        if exact is not None:
-            return exact.nearest(query, wanted)
-        hits = _rescored(query, self._store.vectors_of(seqs=wanted))
+        hits = _rescored(query, self._store.vectors_of(seqs=seqs))
         return {hit.seq: hit for hit in _best_of_each(hits, len(hits))}
-
-    def matrix(self) -> tuple[Sequence[int], Sequence[int], Matrix] | None:
-        """Chunk ids, numbers of their memories and their vectors, a row a chunk, where all are held in memory; else
-        None. What is remembered later is not in it; what was forgotten has a row of zeros. Do not change it."""
-        exact = self._all()
-        return None if exact is None else exact.rows()
 
     def added(self, model: str, vectors: Sequence[NewVector]) -> None:
         """These were stored."""
@@ -143,28 +135,6 @@ class Vectors:
         with self._loading:
             if self._exact is not None:
                 self._exact.drop(chunk_ids)
-
-    def _ask(self, texts: Sequence[str]) -> list[Made] | None:
-        embedder = self._embedder()
-        wanted = [(embedder.name, text) for text in texts]
-        with self._asking:
-            known = {key: self._questions[key] for key in wanted if key in self._questions}
-        new = [key for key in dict.fromkeys(wanted) if key not in known]
-        if new:
-            try:
-                made = embedder.embed([text for _, text in new], now=True)
-            except NoEmbedder as error:
-                self.trouble = str(error)
-                return None
-            known |= dict(zip(new, made, strict=True))
-        self.trouble = ""
-        with self._asking:
-            for key in wanted:
-                self._questions[key] = known[key]
-                self._questions.move_to_end(key)
-            while len(self._questions) > QUESTIONS:
-                self._questions.popitem(last=False)
-        return [known[key] for key in wanted]
 
     def _all(self) -> _Exact | None:
         """All vectors, read when they are first asked for; None when they are too many."""
@@ -190,6 +160,7 @@ def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[H
     """(id, number of the memory, vector) of chunks as hits, best first."""
     import numpy
 
+    chunks = [one for one in chunks if len(one[2]) == query.nbytes]  # not those of a former embedder
     if not chunks:
         return []
     matrix = numpy.frombuffer(b"".join(vector for _, _, vector in chunks), dtype="<f4").reshape(len(chunks), -1)
@@ -224,7 +195,6 @@ class _Exact:
         self.model = model
         self._lock = threading.Lock()
         self._row: dict[int, int] = {}
-        self._of: dict[int, list[int]] = {}
         self._chunks: list[int] = []
         self._seqs: list[int] = []
         self._layers: list[Layer] = []
@@ -247,20 +217,18 @@ class _Exact:
             if row is None:
                 row = len(self._chunks)
                 self._row[chunk_id] = row
-                self._of.setdefault(seq, []).append(row)
                 self._chunks.append(chunk_id)
                 self._seqs.append(seq)
                 self._layers.append(layer)
             self._matrix[row] = new
 
     def drop(self, chunk_ids: Iterable[int]) -> None:
-        """Their rows become zero, which is near to nothing, and belong to no memory."""
+        """Their rows become zero, which is near to nothing."""
         with self._lock:
             for chunk_id in chunk_ids:
                 row = self._row.pop(chunk_id, None)
                 if row is not None:
                     self._matrix[row] = 0
-                    self._of.pop(self._seqs[row], None)
 
     def search(self, query: Matrix, k: int, layers: frozenset[Layer], within: float) -> list[Hit]:
         import numpy
@@ -281,30 +249,3 @@ class _Exact:
             if self._layers[row] in layers
         )
         return _best_of_each(hits, k)
-
-    def nearest(self, query: Matrix, seqs: Sequence[int]) -> dict[int, Hit]:
-        import numpy
-
-        with self._lock:
-            rows = [row for seq in seqs for row in self._of.get(seq, ())]
-            matrix = self._matrix
-        if not rows:
-            return {}
-        near = products(matrix[numpy.array(rows, numpy.int64)], query)
-        best = numpy.argsort(-near, kind="stable").tolist()
-        values = near.tolist()
-        return {
-            hit.seq: hit
-            for hit in _best_of_each(
-                (Hit(self._chunks[rows[place]], self._seqs[rows[place]], values[place]) for place in best), len(rows)
-            )
-        }
-
-    def rows(self) -> tuple[Sequence[int], Sequence[int], Matrix]:
-        import numpy
-
-        with self._lock:
-            if self._matrix is None:
-                return [], [], numpy.zeros((0, 0), dtype="<f4")
-            size = len(self._chunks)
-            return list(self._chunks), list(self._seqs), self._matrix[:size]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -92,6 +93,13 @@ class Transaction:
                 info={DRIVER: self._driver},
             )
         return self._session
+
+    @property
+    def driver(self) -> sqlite3.Connection:
+        """SQLite's own connection, for plain statements; what the session has not written yet is written first."""
+        if self._session is not None:
+            self._session.flush()
+        return self._driver
 
     def ask(self, statement: Executable, values: Mapping[str, Any] | None = None) -> Rows:
         """`quick.ask` in this transaction."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from engine.storage.database import Database
@@ -114,10 +115,15 @@ class Following:
         """There may be something new. Quick, from any thread."""
         self._wake.set()
 
-    def catch_up(self) -> None:
-        """Have all catch up now, in this thread."""
+    def catch_up(self, until: float | None = None) -> None:
+        """Have all catch up now, in this thread. No fact is begun after `until`, a monotonic time: what is left comes
+        with the next call."""
+
+        def going_on() -> bool:
+            return not self._closing.is_set() and (until is None or time.monotonic() < until)
+
         for follower in self._followers:
-            for words in follower.catch_up(lambda: not self._closing.is_set()):
+            for words in follower.catch_up(going_on):
                 self._report(f"{self._service} ({follower.name})", words)
         if not self._closing.is_set():
             self._then()

@@ -19,7 +19,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.quick import found, load, whole
 from engine.storage.rows import Row
 from engine.storage.types import utc
-from engine.values import Randomness, Refusal, SessionState, SessionView, Task, sanitise
+from engine.values import Randomness, Refusal, Result, SessionView, Task, sanitise
 from engine.values.secrets import redact, refuse_secret
 
 _BOX = re.compile(r"^ {0,3}[-*+] \[(?P<mark>[ xX])\] +(?P<title>\S.*)$", re.MULTILINE)
@@ -204,12 +204,12 @@ class TaskBoard:
         if not running:
             return  # it ended before it started
         row = running[0]
-        if view.state is SessionState.SUCCEEDED:
+        if view.result is Result.SUCCEEDED:
             self._change(transaction, row, "done", view.summary)
-        elif row.source != "session":
-            self._change(transaction, row, "open", f"{view.state.value}: {view.error or view.summary}")
         else:
-            self._change(transaction, row, "failed", f"{view.state.value}: {view.error or view.summary}")
+            word = "failed" if view.result is Result.FAILED else view.state.value
+            state = "failed" if row.source == "session" else "open"
+            self._change(transaction, row, state, f"{word}: {view.error or view.summary}")
 
     def _add(
         self,

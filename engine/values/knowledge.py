@@ -52,7 +52,9 @@ ACYCLIC = frozenset({Relation.BLOCKS, Relation.DERIVED_FROM})
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A task in the graph. `success` None is pending; `invalidated_at` says that it holds no longer, `why` the reason.
+    """A task in the graph. `success` None is neither; `outcome` says how it ended (`SessionView.outcome`, of a task of
+    the board "succeeded" or "failed"), "" while it is open. `invalidated_at` says that it holds no longer, `why` the
+    reason.
 
     `timestamp` is when it began or ended, whichever is known last.
     """
@@ -66,6 +68,7 @@ class GraphNode:
     agent: str = ""
     invalidated_at: datetime | None = None
     why: str = ""
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)

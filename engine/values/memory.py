@@ -109,7 +109,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
-    """A question to all layers. None leaves a limit away; `now` drives decay (None: the engine's clock)."""
+    """A question to all layers. None leaves a limit away; `session` is the one that asks, of which nothing is found;
+    `now` drives decay (None: the engine's clock)."""
 
     text: str
     k: int = 10
@@ -132,7 +133,8 @@ class ScorePart:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One line that was found, with where it came from and why (SPEC 4.4). `ref` as in `Memory`."""
+    """One line that was found, with where it came from and why (SPEC 4.4). `ref` as in `Memory`; `about` is the session
+    or task whose course it tells, "" where it stands for itself."""
 
     id: str
     layer: Layer
@@ -147,6 +149,7 @@ class Recalled:
     ref: str = ""
     trust: Trust = Trust.QUOTED
     approved: bool = False
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)

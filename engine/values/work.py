@@ -117,6 +117,11 @@ class SessionView:
                 return Result(self.state.value)
         return Result.CANCELLED
 
+    @property
+    def outcome(self) -> str:
+        """How it ended, in one word: "discarded" where what it changed was thrown away, else its result; "" before."""
+        return "discarded" if self.discarded_at else self.result or ""
+
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLine:

@@ -89,7 +89,9 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrat
         jobs=(
             Job("wisdom", lambda: core.wisdom.interval, core.wisdom.round, lambda: brakes.stopped() is None),
             Job("summaries", lambda: SHARE_EVERY, core.summaries.exchange, core.summaries.wanted, kept=False),
-            Job("nightly", lambda: NIGHT_LOOK, core.knowledge.night, core.knowledge.nightly.wanted, kept=False),
+            Job(
+                "nightly", lambda: NIGHT_LOOK, core.knowledge.nightly.run_due, core.knowledge.nightly.wanted, kept=False
+            ),
             Job("retention", lambda: KEPT_LOOK, core.memory.housekeeping, kept=False),
             Job("days", lambda: DAYS_LOOK, core.retention.round, kept=False),
             Job("secrets", lambda: CLEAN_EVERY, core.old_transcripts.round, core.old_transcripts.wanted, kept=False),
@@ -97,7 +99,7 @@ def build(core: Engine, brakes: Brakes, launcher: Launcher, calibrator: Calibrat
             Job("adaptation", lambda: DIGEST_EVERY, core.adaptation.digest, core.adaptation.wanted, kept=False),
             Job("training", lambda: TRAINING_LOOK, training.step, training.due, kept=False),
             Job("export", lambda: EXPORT_LOOK, partial(_export, core), partial(_export_due, core), kept=False),
-            Job("transcripts", lambda: IMPORT_EVERY, core.memory.import_transcripts, partial(_imports, core)),
+            Job("transcripts", lambda: IMPORT_EVERY, core.importer.run, partial(_imports, core)),
         ),
         last_sign=partial(last_heard, core),
     )

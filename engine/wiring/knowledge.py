@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.adaptation.forgetting import CandidateTexts, OverlayTexts
-from engine.adapters import Diaries, MemoryModel, OurFolders, Projects, WhenOver, Work, top_folder
+from engine.adapters import MemoryModel, OurFolders, Projects, WhenOver, top_folder
+from engine.memory.importing import Importer
 from engine.memory.knowledge import Knowledge
-from engine.memory.summaries import SummarySharing
-from engine.memory.summaries_postgres import PostgresSummaries
+from engine.memory.summaries import PostgresSummaries, SummarySharing
+from engine.memory.work import Work
 from engine.stand_ins import StandIns
 from engine.wiring.organisation import shared_database
 
@@ -18,33 +19,37 @@ if TYPE_CHECKING:
 
 def build(core: Engine, stand_ins: StandIns) -> None:
     """Memory's knowledge, and the observers of sessions."""
-    home, clock = core.home, core.clock
     core.knowledge = Knowledge(
-        home,
-        core.database,
-        clock,
-        memory=core.memory,
-        ledger=core.ledger,
-        work=Work(core.sessions, core.tasks),
-        changes=core.changes,
-        runs=core.runs,
-        diaries=Diaries(core.files),
+        core.home,
+        core.memory,
+        core.ledger,
+        work=Work(
+            get=core.sessions.get,
+            transcript=core.sessions.transcript,
+            continues=core.sessions.continues,
+            running=core.sessions.running,
+            task=core.tasks.get,
+            needing=core.tasks.needing,
+            change=core.changes.for_session,
+        ),
+        files=core.files,
+        model=MemoryModel(core.settings, core.completions),
         report=core.report,
         secrets=core.keys.secrets,
-        transcripts=lambda: core.settings.current.memory.transcripts,
-        workspace_of=top_folder,
-        ours=OurFolders(home.worktrees),
-        model=MemoryModel(core.settings, core.completions),
-        others=(
-            core.wisdom.texts,
-            core.learnings.texts,
-            OverlayTexts(core.database, core.overlays),
-            CandidateTexts(core.database),
-        ),
-        made=(core.learnings.texts,),
-        named={"lrn": core.learnings.texts.text_of},
     )
+    learnt = core.learnings.texts
+    others = (core.wisdom.texts, learnt, OverlayTexts(core.database, core.overlays), CandidateTexts(core.database))
+    core.knowledge.forget_in(others, {"lrn": learnt.text_of})
     core.memory.know(core.knowledge)
+    core.importer = Importer(
+        core.database,
+        core.memory.remember,
+        lambda: core.settings.current.memory.transcripts,
+        workspace_of=top_folder,
+        ours=OurFolders(core.home.worktrees),
+        secrets=core.keys.secrets,
+        report=core.report,
+    )
     url = shared_database(stand_ins)
     shared_summaries = PostgresSummaries(url) if url else None
     projects = Projects()

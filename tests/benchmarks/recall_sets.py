@@ -125,15 +125,15 @@ def seen(port: MemoryPort, question: Question) -> Seen:
 def plain(port: MemoryPort, text: str, most: int = 50) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What FTS5 alone, vectors alone, and both added (min-max, half and half) put first, without anything of ours:
     all words of the question as they stand, its vector as it stands."""
-    from engine.memory.candidates import Scope
+    from engine.memory.candidates import Scope, reading
 
     said = [word for word in re.findall(r"\w+", text) if word]
-    with port.finding._candidates.reading() as reader:
+    with reading(port.database) as reader:
         words = reader.by_words(said, Scope(), 300)
-    vector = port.vectors.embed([text])
+    vector = port.vectors.read(text)
     assert vector is not None
     near: dict[int, float] = {}
-    for hit in port.vectors.search(vector[0], 300).hits:
+    for hit in port.vectors.search(vector.vector, 300).hits:
         near.setdefault(hit.seq, hit.similarity)
 
     def scaled(values: dict[int, float]) -> dict[int, float]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +151,7 @@ def test_a_prompt_in_plain_words_runs_and_one_that_lacks_something_says_what(cla
 
 
 def test_a_script_hears_by_the_exit_code_that_tests_are_red_and_that_nothing_is_forgotten_yet(
-    clawpy: Clawpy, project: Path, tmp_path: Path
+    clawpy: Clawpy, home: Home, project: Path, tmp_path: Path
 ) -> None:
     [card] = document(clawpy("propose", "run the tests", "--json"))["predictions"]
     ran = clawpy("approve", card["id"], "--wait", "--json")
@@ -157,6 +160,17 @@ def test_a_script_hears_by_the_exit_code_that_tests_are_red_and_that_nothing_is_
         "succeeded",
         1,
     )
+    # Who uses only verbs has it known and learnt from before the verb returns.
+    [task] = json.loads((home.data / "task_graph.json").read_text())["tasks"]
+    assert (task["task"]["outcome"], task["task"]["success"]) == ("failed", False)
+    with closing(sqlite3.connect(home.database)) as database:
+        [(summary, tags)] = database.execute("SELECT text, tags FROM memories WHERE layer = 'E'").fetchall()
+        assert ("Outcome: failed" in summary, json.loads(tags)) == (True, ["summary", "failed"])
+        assert ("human_approval",) in database.execute("SELECT kind FROM learning_records").fetchall()
+    [red] = [one for one in document(clawpy("tasks", "list", "--json"))["tasks"] if one["state"] == "failed"]
+    assert clawpy("tasks", "add", "Release", "--needs", red["id"]).code == 0
+    journals = "".join(path.read_text() for path in home.data.glob("task_graph.journal.*"))
+    assert f'{{"edge":["{ran.document["session"]["id"]}","blocks","task_' in journals
     turns = tmp_path / "turns.jsonl"
     turns.write_text('{"id": "t1", "text": "my number is 555 0101"}\n')
     assert clawpy("remember", str(turns)).code == 0

@@ -303,6 +303,9 @@ class StandIn:
     def wind_down(self, *, finish: bool) -> list[Any]:
         return []
 
+    def learn(self) -> None:
+        """Nothing to take in."""
+
     def close(self) -> None:
         self.closed = True
         self.database.close()

@@ -119,6 +119,6 @@ def right(memory: MemoryPort, asked: list[int]) -> float:
 
 
 def served(memory: MemoryPort) -> str:
-    query = memory.vectors.embed(["word1 thing1"])
+    query = memory.vectors.read("word1 thing1")
     assert query is not None
-    return memory.vectors.search(query[0], 3).served
+    return memory.vectors.search(query.vector, 3).served

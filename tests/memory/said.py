@@ -50,7 +50,7 @@ def view(name: str = "session_1", **more: Any) -> SessionView:
 
 @dataclass
 class Book:
-    """Sessions, their transcripts and changes; everything that is remembered."""
+    """Sessions, their transcripts and changes, as `engine.memory.work.Work` has them; everything that is remembered."""
 
     views: dict[str, SessionView] = field(default_factory=dict)
     lines: dict[str, list[TranscriptLine]] = field(default_factory=dict)
@@ -71,8 +71,6 @@ class Book:
         except KeyError:
             raise Refusal("unknown_session", f"there is no session {session_id}") from None
 
-    session = get
-
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> Sequence[TranscriptLine]:
         return [line for line in self.lines[session_id] if line.number > after][:limit]
 
@@ -85,7 +83,7 @@ class Book:
     def needing(self, task_id: str) -> Sequence[Task]:
         return [one for one in self.tasks.values() if task_id in one.needs]
 
-    def for_session(self, session_id: str) -> ChangeSet | None:
+    def change(self, session_id: str) -> ChangeSet | None:
         files = self.files.get(session_id)
         if files is None:
             return None
@@ -98,8 +96,8 @@ class Book:
             self.remembered[one.ref] = one
         return None
 
-    def known(self, ref: str) -> bool:
-        return ref in self.remembered
+    def running(self) -> Sequence[SessionView]:
+        return [one for one in self.views.values() if not one.state.over]
 
 
 def ended(database: Database, one: SessionView) -> None:
@@ -109,6 +107,7 @@ def ended(database: Database, one: SessionView) -> None:
         workspace=one.workspace,
         prediction_id=one.prediction_id,
         state=one.state.value,
+        result=one.result or "",
         summary=one.summary,
         cost=one.cost,
     )

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import TaskAdded
-from engine.memory.capture import ENDED, Captures, corrected
-from engine.memory.capturing import LONGEST, SHORTEST, capture, classify, digest
+from engine.memory.capture import Captures
+from engine.memory.capturing import LONGEST, SHORTEST, capture, classify, digest, nearest
 from engine.memory.ledger import Ledger
+from engine.memory.work import ENDED
 from engine.storage.database import Database
 from engine.storage.facts_read import Fact
 from engine.storage.following import TRIES, Follower, Following, NotYet
@@ -150,8 +151,9 @@ def test_lines_of_sentences_are_lines_of_the_text(lines: list[str]) -> None:
 
 def test_a_correction_finds_what_it_corrects() -> None:
     earlier = [("a", "The service listens on port 8000"), ("b", "Always run the linter")]
-    assert corrected("Actually, the service listens on port 8001", earlier) == "a"
-    assert corrected("Actually, nothing of the kind happened", earlier) == ""
+    assert nearest("Actually, the service listens on port 8001", earlier) == "a"
+    assert nearest("Actually, nothing of the kind happened", earlier) == ""
+    assert nearest("The service listens on port 8000!", earlier) == ""  # it says the same
 
 
 class TestStoring:

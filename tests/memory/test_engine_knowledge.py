@@ -98,7 +98,7 @@ def test_facts_wait_in_the_operators_queue_and_join_recall(engine: Engine, repos
 
 def test_the_night_comes_round_by_itself(engine: Engine) -> None:
     assert engine.knowledge.nightly.wanted()
-    engine.knowledge.night()
+    engine.knowledge.nightly.run_due()
     assert not engine.knowledge.nightly.wanted()
     clock = engine.clock
     assert isinstance(clock, FakeClock)
@@ -111,7 +111,7 @@ def test_the_night_comes_round_by_itself(engine: Engine) -> None:
 def test_transcripts_that_cannot_be_read_are_told_once(engine: Engine, tmp_path: Path) -> None:
     engine.settings.set("memory.transcripts", [str(tmp_path / "none")])
     for _ in range(2):
-        engine.memory.import_transcripts()
+        engine.importer.run()
     told = [one.payload["message"] for one in engine.ledger.latest(50, kinds=("FaultReported",))]
     assert told == [f"{tmp_path / 'none'} is no folder"]
 

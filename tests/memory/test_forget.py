@@ -184,7 +184,7 @@ def test_too_little_is_refused(engine: Engine) -> None:
 def test_a_crash_at_any_step_is_finished_at_the_next_start(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    forget = engine.knowledge._forget
+    forget = engine.knowledge.forgetting
     stores = forget._stores
     with monkeypatch.context() as patch:
         if step < len(stores):
@@ -199,7 +199,7 @@ def test_a_crash_at_any_step_is_finished_at_the_next_start(
     again = opened(tmp_path / "home")
     try:
         assert holders(tmp_path / "home") == []
-        assert not again.knowledge._forget.unfinished()
+        assert not again.knowledge.forgetting.unfinished()
         assert len(again.memory.graph.neighbourhood("session_1").edges) == 1
     finally:
         again.close()
@@ -216,7 +216,7 @@ def crash(*_: object, **__: object) -> None:
 
 
 def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.knowledge._forget, "_running", lambda: ["session_1"])
+    monkeypatch.setattr(engine.knowledge.forgetting, "_running", lambda: ["session_1"])
     with pytest.raises(Refusal) as refusal:
         engine.memory.forget(SECRET)
     assert refusal.value.code == "session_running"
@@ -307,4 +307,4 @@ def test_what_was_made_of_the_rest_meanwhile_is_erased_once_more(database: Datab
 
 
 def test_learnings_are_what_is_erased_once_more(engine: Engine) -> None:
-    assert engine.knowledge._forget._again == (engine.learnings.texts,)
+    assert engine.learnings.texts in engine.knowledge.forgetting._again

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.memory import graph_file
 from engine.memory.graph import TaskGraph
-from engine.memory.graph_arrows import circles
-from engine.memory.graph_records import LONGEST_DESCRIPTION
-from engine.memory.graph_score import recency, score, semantic, similar
-from engine.values import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
+from engine.memory.graph_file import LONGEST_DESCRIPTION
+from engine.memory.graph_rules import SEMANTIC_WEIGHT, circles, recency, semantic, similar
+from engine.memory.knowing import _aged
+from engine.values import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation, ScorePart
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
@@ -81,7 +81,7 @@ class TestKeeping:
         graph.put(node("a"))
         graph.put(node("b"))
         graph.relate("a", Relation.RELATED_TO, "b")
-        graph.invalidate("b", "it was a mistake")
+        graph.put(node("b", invalidated_at=NOW, why="it was a mistake"))
         graph.cut("a", Relation.RELATED_TO, "b")
         graph.compact()
         graph.close()
@@ -104,7 +104,6 @@ class TestKeeping:
         for call in (
             lambda: graph.relate("a", Relation.BLOCKS, "nobody"),
             lambda: graph.neighbourhood("nobody"),
-            lambda: graph.invalidate("nobody", ""),
         ):
             with pytest.raises(Refusal) as refusal:
                 call()
@@ -209,14 +208,16 @@ class TestScore:
         assert recency(NOW - timedelta(days=28), NOW) == pytest.approx(math.exp(-2))
         assert recency(NOW + timedelta(days=3), NOW) == 1.0
 
-    def test_the_score_is_seven_parts_meaning_three_parts_recency(self) -> None:
-        assert score(1.0, 0.0) == pytest.approx(0.7)
-        assert score(0.0, 1.0) == pytest.approx(0.3)
-        assert score(1.0, 1.0) == pytest.approx(1.0)
+    def test_likeness_and_age_make_seven_and_three_parts(self) -> None:
+        part = ScorePart("semantic", semantic(0.0), SEMANTIC_WEIGHT)
+        parts = _aged(part, NOW - timedelta(days=14), NOW)
+        assert [one.weight for one in parts] == pytest.approx([0.7, 0.3])
+        assert parts[1].value == pytest.approx(0.3679, abs=1e-4)
 
     @given(st.floats(-10, 10), st.floats(-1000, 100_000))
-    def test_it_is_always_between_0_and_1(self, distance: float, days: float) -> None:
-        assert 0 <= score(semantic(distance), recency(NOW - timedelta(days=days), NOW)) <= 1
+    def test_they_are_always_between_0_and_1(self, distance: float, days: float) -> None:
+        assert 0 <= semantic(distance) <= 1
+        assert 0 <= recency(NOW - timedelta(days=days), NOW) <= 1
 
     def test_similar_begins_at_a_cosine_of_exactly_0_8(self) -> None:
         found = similar([("just", 0.4), ("not", 0.4001), ("close", 0.1), ("itself", 0.0)], "itself")

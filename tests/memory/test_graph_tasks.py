@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,12 +16,12 @@ from engine.events import TaskAdded, WorkOverlapped
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_tasks import Linker, TaskProducer
 from engine.memory.importing import LONGEST_LINE, Importer, read_turn
-from engine.memory.knowing import FactSource, GraphSource, LedgerSource
+from engine.memory.knowing import FactSource, GraphSource, LedgerSource, words_of
 from engine.memory.ledger import Ledger, LedgerEntry
 from engine.memory.para import NewFact, Para
 from engine.storage.database import Database
 from engine.storage.following import NotYet
-from engine.values import GraphNode, RecallQuery, Relation, SessionState, Task
+from engine.values import CheckResult, GraphNode, RecallQuery, Relation, SessionState, Task
 from tests.memory.said import NOW, Book, ended, view
 
 
@@ -71,8 +71,33 @@ class TestProducer:
         for _ in range(2):
             producer.handle(fact("SessionEnded", "session_1"))
             producer.handle(fact("SessionEnded", "session_2"))
-            journal = (tmp_path / "graph/task_graph.journal.0.jsonl").read_bytes()
-        assert journal.count(b"\n") == 3  # two tasks, one arrow
+            tasks = json.loads((tmp_path / "graph/task_graph.json").read_text())["tasks"]
+        assert [(one["task"]["task_id"], len(one["edges"])) for one in tasks] == [("session_1", 0), ("session_2", 1)]
+        assert (tmp_path / "graph/task_graph.journal.2.jsonl").read_bytes() == b""  # all of it is in the one file
+
+    @pytest.mark.parametrize(
+        ("how", "outcome", "success"),
+        [
+            ({"check": CheckResult("pytest", 3, 1)}, "failed", False),
+            ({"state": SessionState.CANNOT_RUN}, "cannot_run", None),
+            ({"discarded_at": NOW}, "discarded", None),
+        ],
+    )
+    def test_a_task_ends_as_its_session_says(
+        self,
+        producer: TaskProducer,
+        graph: TaskGraph,
+        book: Book,
+        how: dict[str, Any],
+        outcome: str,
+        success: bool | None,
+    ) -> None:
+        book.add(view(**how))
+        producer.handle(fact("ChangeSetDiscarded", "change_1", session_id="session_1"))
+        node = graph.get("session_1")
+        assert node is not None
+        assert (node.outcome, node.success) == (outcome, success)
+        assert words_of(node) == f"Mend the parser ({outcome}): The parser reads dates again."
 
     def test_a_retry_and_a_continuation_come_from_what_was_before(
         self, producer: TaskProducer, graph: TaskGraph, book: Book
@@ -99,7 +124,7 @@ class TestProducer:
         build = Task("task_1", "Build", "open", "", "/home/me/shop", "operator", NOW, NOW, "session_1")
         deploy = Task("task_2", "Deploy", "open", "", "/home/me/shop", "operator", NOW, NOW, needs=("task_1",))
         book.tasks = {"task_1": build, "task_2": deploy}
-        book.add(view("session_1", prompt="Build", state=SessionState.FAILED))
+        book.add(view("session_1", prompt="Build", check=CheckResult("pytest", 3, 1)))  # red
         for kind, subject in (("TaskAdded", "task_1"), ("SessionEnded", "session_1"), ("TaskAdded", "task_2")):
             producer.handle(fact(kind, subject, title="x"))
         producer.handle(fact("TaskChanged", "task_1", state="open"))
@@ -137,20 +162,16 @@ class TestProducer:
         assert len(graph) == 0
 
 
-class Likeness:
-    def __init__(self, found: Sequence[tuple[str, float]] | None) -> None:
-        self.found = found
-
-    def near(self, session_id: str, k: int, /) -> Sequence[tuple[str, float]] | None:
-        return self.found
+def near(*found: tuple[str, float]) -> Callable[[str, int], Sequence[tuple[str, float]]]:
+    return lambda session_id, k: found
 
 
 class TestLinker:
     def test_tasks_alike_are_linked_once(self, graph: TaskGraph) -> None:
         for name in "abc":
             graph.put(GraphNode(name, name, NOW))
-        Linker(graph, Likeness([("b", 0.4), ("c", 0.41), ("gone", 0.0)])).handle(fact("SessionEnded", "a"))
-        Linker(graph, Likeness([("a", 0.4)])).handle(fact("SessionEnded", "b"))
+        Linker(graph, near(("b", 0.4), ("c", 0.41), ("gone", 0.0))).handle(fact("SessionEnded", "a"))
+        Linker(graph, near(("a", 0.4))).handle(fact("SessionEnded", "b"))
         (edge,) = graph.neighbourhood("a").edges
         assert (edge.target, edge.relation, edge.weight) == ("b", Relation.SIMILAR_TO, 0.8)
         assert graph.neighbourhood("c").edges == ()
@@ -158,7 +179,7 @@ class TestLinker:
     def test_it_waits_for_vectors(self, graph: TaskGraph) -> None:
         graph.put(GraphNode("a", "a", NOW))
         with pytest.raises(NotYet):
-            Linker(graph, Likeness(None)).handle(fact("SessionEnded", "a"))
+            Linker(graph, lambda session_id, k: None).handle(fact("SessionEnded", "a"))
 
 
 class TestSources:
@@ -168,7 +189,7 @@ class TestSources:
         graph.put(GraphNode("old", "Old", NOW))
         graph.relate("build", Relation.BLOCKS, "deploy")
         graph.relate("old", Relation.RELATED_TO, "deploy")
-        graph.invalidate("old", "wrong")
+        graph.put(GraphNode("old", "Old", NOW, invalidated_at=NOW, why="wrong"))
         source = GraphSource(graph, lambda text, k: [("deploy", 0.4)])
         found = source.find(RecallQuery("why did the deployment fail"), NOW, 1.0).items
         assert [one.id for one in found] == ["deploy", "build"]
@@ -176,6 +197,21 @@ class TestSources:
         assert "its failure blocked “Deploy it”" in found[1].reason
         elsewhere = RecallQuery("why", workspace="/home/me/other")
         assert source.find(elsewhere, NOW, 1.0).items == ()
+
+    def test_an_open_task_is_found_by_its_words_but_not_by_itself(self, graph: TaskGraph) -> None:
+        graph.put(GraphNode("task_1", "Move the queue to Redis", NOW))
+        source = GraphSource(graph)
+        (one,) = source.find(RecallQuery("what of the Redis queue"), NOW, 1.0).items
+        assert one.text == "Move the queue to Redis (open)"
+        assert source.find(RecallQuery("move the queue to redis"), NOW, 1.0).items == ()
+
+    def test_half_of_the_telling_words_are_enough(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
+        para = Para(tmp_path / "para", database, clock)
+        para.add([NewFact("The service listens on port 8000")])
+        source = FactSource(para)
+        assert len(source.find(RecallQuery("which port has the gateway"), NOW, 1.0).items) == 1  # of port, gateway
+        assert source.find(RecallQuery("which port has the new gateway"), NOW, 1.0).items == ()
+        assert source.find(RecallQuery("which kind of fruit is yellow"), NOW, 1.0).items == ()
 
     def test_facts_that_hold_are_told_and_counted(self, tmp_path: Path, database: Database, clock: FakeClock) -> None:
         para = Para(tmp_path / "para", database, clock)

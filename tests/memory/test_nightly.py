@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -16,10 +18,10 @@ from engine.memory.context import MOST_WORDS, ContextEngine, SessionRecord, clip
 from engine.memory.day import MOST_FACTS, Day, draft, lines_for
 from engine.memory.drafts import Drafts
 from engine.memory.ledger import Ledger
+from engine.memory.markdown import Markdown
 from engine.memory.nightly import (
     COST_CAP,
     TRIES,
-    Evaluation,
     Nightly,
     Proposed,
     check,
@@ -28,9 +30,10 @@ from engine.memory.nightly import (
     window,
 )
 from engine.memory.para import NewFact, Para
+from engine.memory.store import MemoryStore
 from engine.memory.validation_runs import ValidationRuns
 from engine.storage.database import Database
-from engine.values import Bucket, Capture, NoAnswer, Refusal, Trust
+from engine.values import Answer, Bucket, Capture, CheckResult, Layer, NoAnswer, NobodyAsks, Question, Refusal, Trust
 from tests.memory.said import NOW, Book, ended, view
 
 TODAY = date(2026, 1, 5)
@@ -42,36 +45,27 @@ CLAIM = Proposed("The service listens on port 8000", "configuration", "projects"
 """What a model made of the day."""
 
 
-class Pages:
-    def __init__(self) -> None:
-        self.pages = {"backend_builder": "# Memory\n"}
-
-    def text(self, agent: str) -> str | None:
-        return self.pages.get(agent)
-
-    def append(self, agent: str, text: str) -> None:
-        self.pages[agent] += text
-
-
 class Model:
     """Says what it is told to, at a price."""
 
     def __init__(self, *answers: Sequence[Proposed], cost: int = 30_000) -> None:
         self.answers = list(answers)
         self.cost = cost
-        self.asked: list[tuple[tuple[str, ...], int]] = []
+        self.asked: list[Question] = []
 
-    def evaluate(self, day: str, synthesis: str, faults: Sequence[str], *, most: int, budget: int) -> Evaluation | None:
-        assert (day, most) == (TODAY.isoformat(), MOST_FACTS)
+    def ask(self, question: Question) -> Answer:
+        assert (question.purpose, question.subject) == ("nightly", f"nightly:{TODAY}")
         if not self.answers:
             raise NoAnswer("it is silent", self.cost)
-        self.asked.append((tuple(faults), budget))
-        return Evaluation(tuple(self.answers.pop(0)), self.cost)
+        self.asked.append(question)
+        return Answer(json.dumps({"facts": [asdict(one) for one in self.answers.pop(0)]}), self.cost)
 
 
 class World:
     def __init__(self, folder: Path, database: Database, clock: FakeClock, model: Model | None = None) -> None:
-        self.book, self.pages = Book(), Pages()
+        self.book = Book()
+        (folder / "agents" / "backend_builder").mkdir(parents=True)
+        self.files = Markdown(folder / "agents")
         self.database = database
         self.para = Para(folder / "para", database, clock)
         self.captures = Captures(database, self.book, self.book.remember)
@@ -82,12 +76,15 @@ class World:
             ledger=Ledger(database),
             captures=self.captures,
             session=self.book.get,
-            para=self.para,
             drafts=self.drafts,
-            diaries=self.pages,
-            runs=ValidationRuns(database),
-            evaluator=model,
+            files=self.files,
+            model=model or NobodyAsks(),
         )
+
+    @property
+    def page(self) -> str:
+        """The `memory.md` of the agent that worked."""
+        return self.files.read("backend_builder", "memory.md").text
 
     def happen(self) -> None:
         one = self.book.add(view(), ("say", "We decided to keep the old parser."), ("reply", SAID))
@@ -112,15 +109,15 @@ class TestWithoutAModel:
         assert world.para.facts() == []
         waiting = [(one.category, one.trust.value) for one in world.drafts.waiting()]
         assert waiting == [("decision", "quoted"), ("decision", "operator"), ("change", "quoted")]
-        assert "(2 files landed)" in world.pages.pages["backend_builder"]
+        assert "(2 files landed)" in world.page
 
     def test_a_second_time_changes_no_byte(self, world: World, tmp_path: Path) -> None:
         world.nightly.run(TODAY)
-        page, waiting = dict(world.pages.pages), world.drafts.waiting()
+        page, waiting = world.page, world.drafts.waiting()
         ledger = Ledger(world.database).latest(1_000)
         report = world.nightly.run(TODAY)
         assert (report.promoted, report.drafted) == (0, 0)
-        assert (world.pages.pages, world.drafts.waiting()) == (page, waiting)
+        assert (world.page, world.drafts.waiting()) == (page, waiting)
         assert Ledger(world.database).latest(1_000) == ledger
 
     def test_the_operator_decides_once(self, world: World) -> None:
@@ -152,7 +149,7 @@ class TestWithoutAModel:
             with pytest.raises(InterruptedError):
                 world.nightly.run(TODAY)
         assert world.nightly.run(TODAY).drafted == 3
-        assert world.pages.pages["backend_builder"].count("## 2026-01-05") == 1
+        assert world.page.count("## 2026-01-05") == 1
 
 
 class TestWithAModel:
@@ -194,8 +191,8 @@ class TestWithAModel:
         world = World(tmp_path, database, clock, model)
         world.happen()
         assert world.nightly.run(TODAY).promoted == 1
-        assert "nowhere" in model.asked[1][0][0]
-        assert [budget for _, budget in model.asked] == [COST_CAP, COST_CAP - 30_000]
+        assert "nowhere" in model.asked[1].text
+        assert [one.budget for one in model.asked] == [COST_CAP, COST_CAP - 30_000]
         assert [(run.check.tool, run.check.failed) for run in ValidationRuns(database).latest("")] == [
             ("nightly", 0),
             ("nightly", 1),
@@ -322,37 +319,40 @@ class TestContext:
         assert len(clipped(words, 120).split()) == 120
         assert clipped(" ".join(["w"] * 120), 120).endswith("w")
 
-    def test_it_is_remembered_once(self, database: Database) -> None:
-        book = Book()
-        book.add(view())
+    def test_it_is_remembered_once_for_each_outcome(self, context: ContextEngine, database: Database) -> None:
+        book = context._work
+        one = book.add(view(check=CheckResult("pytest", 3, 1)))
         book.files["session_1"] = ("parser.py",)
-        context = ContextEngine(book, Silent(), book, book.remember, known=book.known)
-        ended(database, view())
+        ended(database, one)
         (fact,) = Ledger(database).latest(1)
         context.handle(fact)
         context.handle(fact)
-        assert book.times == 1
-        one = book.remembered["summary:session_1"]
-        assert (one.layer, one.session, one.kind) == ("E", "session_1", "summary")
-        assert "parser.py" in one.text
+        store = MemoryStore(database)
+        (red,) = store.entries(Layer.CONTEXT)
+        assert (red.layer, red.session, red.kind, red.tags) == ("E", "session_1", "summary", ("summary", "failed"))
+        assert "parser.py" in red.text
+        assert "Outcome: failed. 3 tests passed, 1 failed." in red.text
+        book.add(replace(one, discarded_at=NOW))
+        gone = replace(fact, kind="ChangeSetDiscarded", subject="change_1", payload={"session_id": "session_1"})
+        context.handle(gone)
+        now, before = store.entries(Layer.CONTEXT)
+        assert (now.tags[1], before.superseded_by) == ("discarded", now.id)
 
-    def test_a_models_words_are_taken_and_clipped_without_any_the_record_is(self) -> None:
-        book = Book()
-
+    def test_a_models_words_are_taken_and_clipped_without_any_the_record_is(self, context: ContextEngine) -> None:
         class Summing:
-            def summarise(self, record: SessionRecord, most: int, /) -> str:
-                if record.view.id == "session_2":
-                    return ""
-                return " ".join(["told"] * 300)
+            def ask(self, question: Question) -> Answer | None:
+                return Answer(" ".join(["told"] * 300), 1) if question.subject == "session_1" else None
 
-        context = ContextEngine(book, Silent(), book, book.remember, known=book.known, summariser=Summing())
+        context._model = Summing()
         assert len(context.summary(SessionRecord(view())).split()) == MOST_WORDS
         assert context.summary(SessionRecord(view("session_2"))).startswith("Task: Mend the parser.")
 
-
-class Silent:
-    def of_session(self, session_id: str) -> Sequence[Capture]:
-        return ()
+    @pytest.fixture
+    def context(self, database: Database, clock: FakeClock) -> ContextEngine:
+        book, store = Book(), MemoryStore(database)
+        captures = Captures(database, book, store.remember)
+        said = lambda where, words: None  # noqa: E731
+        return ContextEngine(book, captures, store, store.remember, model=NobodyAsks(), clock=clock, report=said)
 
 
 def crash(*_: object, **__: object) -> None:

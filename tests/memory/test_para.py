@@ -11,7 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory import para as para_module
 from engine.memory import para_file
-from engine.memory.para import NewFact, Para, group_name, overtaken
+from engine.memory.para import NewFact, Para, group_name
 from engine.storage import intents
 from engine.storage.database import Database
 from engine.values import Bucket, Refusal
@@ -241,14 +241,6 @@ class TestCrash:
             assert "wait to be written" in para.recover()[0]
         assert para.recover() == []
         assert len(para.facts()) == 1
-
-
-def test_what_a_fact_overtakes_shares_its_words(para: Para) -> None:
-    old = para.add([PORT, NewFact("Always run the linter")])[0]
-    facts = para.facts()
-    assert overtaken("The service listens on port 8001", facts, 0.5) == old.id
-    assert overtaken("The service listens on port 8000!", facts, 0.5) == ""
-    assert overtaken("Nobody knows anything of it", facts, 0.5) == ""
 
 
 def full_disk(*_: object, **__: object) -> None:

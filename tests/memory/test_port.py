@@ -18,7 +18,7 @@ def test_without_meaning_nothing_is_started_and_words_find(
     memory = MemoryPort(database, settings=FixedSettings(), clock=clock, folder=tmp_path / "chroma", meaning=False)
     memory.remember(turns("found by words"))
     memory.start()
-    assert memory.vectors.embed(["words"]) is None
+    assert memory.vectors.read("words") is None
     assert len(memory.entries(Layer.VECTORS, words="words")) == 1
     assert not (tmp_path / "chroma").exists()
     memory.close()

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory import graph_score, token_vectors
+from engine.memory import graph_rules, token_vectors
 from engine.memory.features import Pool, first_look
-from engine.memory.finding import CANDIDATES_WITHIN
 from engine.memory.question import When, read, stem
-from engine.memory.ranking import Ranked, rank
-from engine.memory.vectors import MAX_DISTANCE
+from engine.memory.ranking import NEAR, Ranked, rank
 from engine.memory.weights import WEIGHTS
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
@@ -135,7 +133,7 @@ def test_what_answers_a_question_that_fits_is_above_a_stray_line() -> None:
     assert order.index(3) < order.index(0)
 
 
-NEW_TASK_HARDLY_ALIKE = graph_score.score(graph_score.semantic(2 - 2 * 0.27), graph_score.recency(NOW, NOW))
+NEW_TASK_HARDLY_ALIKE = 0.7 * graph_rules.semantic(2 - 2 * 0.27) + 0.3 * graph_rules.recency(NOW, NOW)
 
 
 def test_a_line_that_has_all_there_is_to_have_stands_above_a_new_task_that_is_hardly_alike() -> None:
@@ -152,24 +150,27 @@ def test_a_line_that_has_all_there_is_to_have_stands_above_a_new_task_that_is_ha
 def test_what_no_line_has_lowers_them_all_where_one_could_have_it() -> None:
     """The best of lines that hardly fit is no good one: it has one of three words, and is far in meaning."""
     turns = [("", "the shop window needs cleaning"), ("", "fonts of invoices")]
-    stray, _ = ask("how is the shop deployed to production?", turns, session="", meaning=[0.3, 0.1], words=[2.0, 0.0])
+    stray, _ = ask("how is the shop deployed to production?", turns, session="", meaning=[0.3, 0.15], words=[2.0, 0.0])
     assert stray.place == 0
     assert stray.score < NEW_TASK_HARDLY_ALIKE
 
 
 def test_what_is_far_and_shares_no_word_is_not_found() -> None:
-    assert ask("beans", [("", "quite another matter")], session="", meaning=[0.24]) == []
-    assert len(ask("beans", [("", "quite another matter")], session="", meaning=[0.25])) == 1
-    assert len(ask("beans", [("", "two beans")], session="", meaning=[0.0])) == 1
+    assert ask("beans", [("", "quite another matter")], session="", meaning=[NEAR - 0.01]) == []
+    assert len(ask("beans", [("", "quite another matter")], session="", meaning=[NEAR])) == 1
 
 
-def test_what_is_further_counts_only_beside_something_that_speaks() -> None:
-    """The departure from SPEC 4.3 that `finding.CANDIDATES_WITHIN` states: by itself it stays unfound."""
-    assert CANDIDATES_WITHIN == 2.0 > MAX_DISTANCE == 1.5
-    asked = [("Bob", "What beans do you grow?"), ("Ada", "Runners, tall ones")]
-    ranked = ask("beans grown", asked, meaning=[0.8, 0.0], words=[5.0, 0])
-    assert [one.place for one in ranked] == [0, 1]
-    assert ask("beans grown", asked[1:], session="", meaning=[0.0]) == []
+def test_half_of_the_telling_words_are_near_enough_without_vectors() -> None:
+    assert len(ask("beans peas", [("", "two beans"), ("", "peas")], session="", meaning=[0.0, 0.0])) == 2
+    assert ask("beans peas leeks", [("", "beans"), ("", "peas"), ("", "leeks")], session="", meaning=[0.0] * 3) == []
+
+
+def test_what_is_further_goes_along_from_half_of_the_limit_or_with_its_session() -> None:
+    turns = [("Bob", "What beans do you grow?"), ("Ada", "Runners, tall ones")]
+    assert [one.place for one in ask("beans grown", turns, meaning=[0.8, 0.0], words=[5.0, 0])] == [0, 1]
+    assert len(ask("beans grown", turns, session="", meaning=[0.8, NEAR / 2])) == 2
+    assert len(ask("beans grown", turns, session="", meaning=[0.8, NEAR / 2 - 0.01])) == 1
+    assert ask("beans grown", turns[1:], session="", meaning=[0.0]) == []
 
 
 @given(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.memory.finding import Found, faded
 from engine.memory.memory import MemoryPort
-from engine.memory.recall import FACTS_MOST, Alone, Recaller
+from engine.memory.recall import FACTS_MOST, Recaller
 from engine.values import Layer, NewMemory, Recalled, RecallQuery, ScorePart
 from tests.memory.conftest import Making, WordVectors, turns
 
@@ -117,17 +117,18 @@ def test_nothing_asked_is_nothing_found() -> None:
     assert recaller(Source(line("a"))).recall(RecallQuery("x", k=0)).items == ()
 
 
-def test_a_source_of_one_layer_joins() -> None:
-    class Facts:
-        layer = Layer.PARA
+def test_a_session_is_there_once_in_the_form_that_tells_most() -> None:
+    from dataclasses import replace
 
-        def recall(self, query: RecallQuery) -> Sequence[Recalled]:
-            assert query.now == NOW
-            return [line("f", Layer.PARA)]
+    def told(layer: Layer, about: str, score: float) -> Source:
+        return Source(replace(line(f"{layer}-{about}", layer, score), about=about), layer=layer)
 
-    port = recaller(Source(line("a")))
-    port.join(Alone(Facts()))
-    assert [one.id for one in port.recall(RecallQuery("x")).items] == ["f", "a"]
+    port = recaller(
+        told(Layer.LEDGER, "session_1", 0.9), told(Layer.CONTEXT, "session_1", 0.4), told(Layer.GRAPH, "session_1", 0.8)
+    )
+    port.join(Source(line("a", score=0.5)))
+    assert [one.id for one in port.recall(RecallQuery("x")).items] == ["a", "E-session_1"]
+    assert [one.id for one in port.recall(RecallQuery("x", session="session_1")).items] == ["a"]
 
 
 @settings(max_examples=60, deadline=None)

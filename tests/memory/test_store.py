@@ -194,9 +194,6 @@ def test_neighbours_are_of_the_same_session(memory: MemoryPort) -> None:
         ]
     )
     by_text = {one.text: one.seq for one in memory.entries(Layer.VECTORS)}
-    before, after = memory.store.around(by_text["two"], before=2, after=2)
-    assert ([one.text for one in before], [one.text for one in after]) == (["one"], ["three"])
-    assert memory.store.around(by_text["alone"]) == ([], [])
     assert memory.store.former(list(by_text.values())) == {
         by_text["two"]: by_text["one"],
         by_text["three"]: by_text["two"],
@@ -210,7 +207,7 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
     monkeypatch.setattr(candidates, "SCORED_MOST", 10)
     memory.remember(turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))
     newest = memory.entries(Layer.VECTORS, limit=1)[0].seq
-    with candidates.Candidates(database).reading() as reader:
+    with candidates.reading(database) as reader:
         assert len(reader.by_words(["common", "rare"], candidates.Scope(), 300)) == 3
         everywhere = reader.by_words(["common"], candidates.Scope(), 300)
         assert sorted(everywhere) == list(range(newest - 10, newest + 1))

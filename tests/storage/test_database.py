@@ -205,7 +205,6 @@ def test_the_ledger_reads_by_cursor_kind_and_subject(database: Database) -> None
     ledger = Ledger(database)
     assert [entry.id for entry in ledger.since(3)] == [4, 5, 6]
     assert len(ledger.latest(kinds=("TaskAdded",))) == 5
-    assert [entry.payload["title"] for entry in ledger.about("task_1")] == ["1", "3"]
     assert [entry.id for entry in ledger.latest(2, before=4)] == [3, 2]
 
 

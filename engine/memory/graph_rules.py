@@ -1,11 +1,47 @@
-"""Where the arrows of the task graph lead, and whether they go in circles (SPEC 4.6). Pure."""
+"""Numbers and arrows of the task graph (SPEC 4.6): likeness, age, where arrows lead, and circles of them. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from engine.values import GraphEdge, Relation
+
+SEMANTIC_WEIGHT = 0.7
+DECAY_DAYS = 14.0
+SIMILAR = 0.8
+"""Cosine from which two tasks are linked by themselves."""
+
+SIMILAR_WITHIN = 2 - 2 * SIMILAR
+"""The same as a squared L2 of unit vectors."""
+
+MOST_SIMILAR = 5
+"""Links that one new task gets by itself, the closest."""
+
+_DAY = timedelta(days=1)
+
+
+def semantic(squared_distance: float) -> float:
+    """Likeness in [0, 1] from the squared L2 distance of two unit vectors: 1 - distance / 2, their cosine."""
+    return min(1.0, max(0.0, 1.0 - squared_distance / 2.0))
+
+
+def recency(at: datetime, now: datetime) -> float:
+    """exp(-age in days / 14); 1 for what is new, or from the future."""
+    return math.exp(-max(0.0, (now - at) / _DAY) / DECAY_DAYS)
+
+
+def similar(found: Iterable[tuple[str, float]], itself: str) -> list[tuple[str, float]]:
+    """Of tasks with their squared distances, those to link to: cosine >= 0.8, the closest first, each once."""
+    best: dict[str, float] = {}
+    for task_id, distance in found:
+        cosine = semantic(distance)
+        if task_id != itself and cosine >= SIMILAR:
+            best[task_id] = max(cosine, best.get(task_id, 0.0))
+    return sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST_SIMILAR]
+
 
 Out = Mapping[str, Sequence[GraphEdge]]
 """The arrows of each task, by the task that they come from."""

@@ -1,0 +1,35 @@
+"""Sessions and tasks, as who stands above memory hands them to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.storage.facts_read import Fact
+from engine.values import ChangeSet, SessionView, Task, TranscriptLine
+
+ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
+"""The facts after which a session says how it went: at its end, and when its changes were thrown away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What memory asks of sessions (`get` raises `Refusal` `unknown_session`), of tasks (`task` raises `Refusal`
+    `unknown_task`), and of what sessions changed."""
+
+    get: Callable[[str], SessionView]
+    transcript: Callable[..., Sequence[TranscriptLine]]
+    """A page of a session's transcript: `(session_id, after=number, limit=lines)`."""
+    continues: Callable[[str], str]
+    """The session that one goes on with, "" for none."""
+    running: Callable[[], Sequence[SessionView]]
+    task: Callable[[str], Task]
+    needing: Callable[[str], Sequence[Task]]
+    """Tasks of the board that need this one done first."""
+    change: Callable[[str], ChangeSet | None]
+    """What a session changed."""
+
+
+def session_of(fact: Fact) -> str:
+    """The session that a fact of `ENDED` tells of."""
+    return str(fact.payload.get("session_id") or fact.subject)

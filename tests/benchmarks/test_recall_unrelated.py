@@ -1,0 +1,98 @@
+"""How often recall finds nothing where the answer is in no memory, and what its limit costs where it is.
+
+CLAWPY_DATA=DIR pytest tests/benchmarks/test_recall_unrelated.py -m benchmark -s
+
+Everyday questions (`unrelated_questions.txt`) and questions about another memory are asked of work on a project
+(`work_set`), of documentation, and, where DIR holds `locomo.json`, of a conversation; then each memory's own questions.
+The baseline in the same run is the limit of before: a squared L2 of 1.5, or one shared word, of any line. The limit
+(`ranking.NEAR`) and its docstring come from this table; one that finds nothing more often takes recall from `work_set`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.memory.features import close_look, first_look
+from engine.memory.memory import MemoryPort
+from engine.memory.ranking import NEAR
+from engine.memory.weights import WEIGHTS
+from engine.values import RecallQuery
+from tests.benchmarks.other_sets import documents
+from tests.benchmarks.recall_sets import NOW, Conversation, locomo, remembered, share
+from tests.benchmarks.work_set import work
+
+pytestmark = pytest.mark.benchmark
+
+UNRELATED = Path(__file__).with_name("unrelated_questions.txt").read_text(encoding="utf-8").splitlines()
+ASKED = 40
+"""So many of a memory's own questions are asked, and of those about the others."""
+
+NOTHING = 0.9
+"""The share of unrelated questions for which nothing is found, at least."""
+
+LOST = 0.01
+"""Recall@10 that the limit may take from the sets that the ranking was made with."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one question found: the refs with the limit, best first, those without it, and whether the limit of before
+    would have let anything through."""
+
+    found: tuple[str, ...]
+    every: tuple[str, ...]
+    before: bool
+
+
+def ask(port: MemoryPort, text: str) -> Answer:
+    looked = port.finding.look(RecallQuery(text, k=10), NOW, 60.0)
+    if not len(looked.places):
+        return Answer((), (), False)
+    look = first_look(looked.question, looked.pool)
+    found = close_look(looked.question, looked.pool, look, looked.places, looked.matched)
+    refs = [looked.rows[place].ref for place in looked.places.tolist()]
+    scores = sum(
+        abs(one.weight) * (found[one.feature] if one.weight >= 0 else 1.0 - found[one.feature]) for one in WEIGHTS
+    )
+    every = tuple(refs[at] for at in np.argsort(-np.asarray(scores), kind="stable")[:10])
+    before = (found["meaning"] >= 0.25) | (found["coverage"] > 0) | (found["window_coverage"] > 0)
+    return Answer(tuple(looked.rows[one.place].ref for one in looked.ranked), every, bool(before.any()))
+
+
+def nothing(answers: Sequence[Answer]) -> tuple[float, float]:
+    """The share that found nothing, with the limit and with the one of before."""
+    return float(np.mean([not one.found for one in answers])), float(np.mean([not one.before for one in answers]))
+
+
+def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
+    memories: list[Conversation] = [work(), documents(most=50)]
+    if folder := os.environ.get("CLAWPY_DATA"):
+        memories += locomo(Path(folder) / "locomo.json")[1:2]
+    chance = random.Random(3)
+    own = {one.name: chance.sample(one.questions, min(ASKED, len(one.questions))) for one in memories}
+    print(
+        f"\nlimit {NEAR}; in brackets: the limit of before\n{'memory':<20}{'nothing for':>14}{'of others':>16}", end=""
+    )
+    print(f"{'recall@10 of its own':>24}")
+    silent, lost = [], []
+    for one in memories:
+        with remembered(one.turns, tmp_path / one.name) as port:
+            everyday = [ask(port, text) for text in UNRELATED]
+            others = [ask(port, asked.text) for name, some in own.items() if name != one.name for asked in some]
+            answers = [(ask(port, asked.text), asked.evidence) for asked in own[one.name]]
+        with_limit = float(np.mean([share(answer.found, evidence, 10) for answer, evidence in answers]))
+        without = float(np.mean([share(answer.every, evidence, 10) for answer, evidence in answers]))
+        silent.append(nothing(everyday)[0])
+        lost += [without - with_limit] if one.name != "work on a project" else []
+        cells = [f"{now:.2f} ({then:.2f})" for now, then in (nothing(everyday), nothing(others))]
+        print(f"{one.name:<20}{cells[0]:>14}{cells[1]:>16}{with_limit:>14.3f} ({without:.3f})")
+    print(f"nothing for unrelated questions: {np.mean(silent):.3f}; recall@10 lost: {np.mean(lost):.3f}")
+    assert np.mean(silent) >= NOTHING
+    assert np.mean(lost) <= LOST
