@@ -34,10 +34,10 @@ from engine.prediction.cards_store import (
 )
 from engine.prediction.dismissals import Dismissals
 from engine.prediction.intake import Intake
-from engine.prediction.kinds import SUGGESTED, kind_title
+from engine.prediction.kinds import SUGGESTED, kind_of, kind_title
 from engine.prediction.limits import ActiveTime
 from engine.prediction.own_prompts import checked, implied, own_row, suggest, suggestion
-from engine.prediction.routing import route
+from engine.prediction.routing import Router
 from engine.prediction.transitions import Deciding, Transitions
 from engine.prediction.twin import Calibrator
 from engine.safety.pipeline import Pipeline
@@ -61,11 +61,7 @@ from engine.values import (
     SessionView,
     Source,
     Status,
-    part_of_day,
 )
-
-CODE = "koji-core"
-"""The channel that flows of the operator's own go to when it is registered."""
 
 LONGEST_SNOOZE = timedelta(days=30)
 
@@ -92,6 +88,7 @@ class Cards:
         calibrator: Calibrator,
         active_time: ActiveTime,
         facts: Facts,
+        router: Router,
         flows: Collection[str] = (),
         on_decision: Callable[[Transaction], object] = lambda tx: None,
         session: Callable[[str], SessionView] = unknown_session,
@@ -109,6 +106,7 @@ class Cards:
         self._settings = settings
         self._randomness = randomness
         self._launcher = launcher
+        self._router = router
         self._reverse_landing = reverse
         self._history = history
         self._active_time = active_time
@@ -305,18 +303,18 @@ class Cards:
         named = None if former else named_flow(prompt, self._flows)
         with self._database.read() as session:
             triggered = last_triggered(session)
-        to = route(
-            twin=channel,
-            affinity=CODE if named and CODE in channels else "",
-            registered=list(channels),
+        home = kind_of(named[0]).channel if named else ""
+        route = self._router.route(
+            "" if named else prompt,
+            named=channel,
+            affinity=home if home in channels else "",
             triggered=triggered,
             routed={},
-            part=part_of_day(self._clock.local()),
-            now=now,
-            randomness=self._randomness,
-        ).channel
+        )
+        to = route.channel
         assignment = Assignment(prompt, to, workspace, channels[to].runner)
         if former is not None:
+            route = replace(route, agent=former.agent or route.agent)
             # The one who did the work goes on with it; after a flow it is the channel's.
             runner = channels[to].runner if former.flow else former.runner
             assignment = replace(assignment, runner=runner, parameters={"continues": former.id})
@@ -327,7 +325,7 @@ class Cards:
         assignment, otherwise = self._launcher.choose(assignment)
         info = self._launcher.check(assignment)
         card_id, expires_at = self._randomness.new_id("pred"), self._active_time(now, limits.LIFE)
-        row = own_row(card_id, assignment, info, agent=channels[to].agent, now=now, expires_at=expires_at)
+        row = own_row(card_id, assignment, info, route=route, now=now, expires_at=expires_at)
         if reasoning:
             proposal = suggestion(assignment, reasoning, now)
             suggest(row, proposal, *self._estimate(proposal, assignment))

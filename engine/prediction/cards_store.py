@@ -130,6 +130,8 @@ class Prediction(Row, table=True):
     """Who does it and what that reaches (`RunnerInfo.served`): part of what an approval agrees to."""
     seen: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
     """The card beside its evidence as the Twin saw it (`query.Seen.packed`)."""
+    meaning: bytes = Field(default=b"", sa_column_kwargs={"server_default": text("x''")})
+    """What the prompt means (`placing.Place.meaning`), for the prompts that come after it."""
 
     @property
     def assignment(self) -> Assignment:
@@ -169,6 +171,8 @@ class Prediction(Row, table=True):
     def take(self, assignment: Assignment) -> None:
         """Become what an edit made of it; the prompt it had at first is kept."""
         self.original_prompt = self.original_prompt or self.prompt
+        if self.prompt != assignment.prompt:
+            self.meaning = b""
         self.prompt = assignment.prompt
         self.flow = assignment.flow
         self.runner = assignment.runner

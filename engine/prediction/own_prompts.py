@@ -11,6 +11,7 @@ from typing import Any
 from engine.feedback.query import Seen
 from engine.prediction.cards_store import Prediction, new_row
 from engine.prediction.kinds import OWN, SUGGESTED
+from engine.prediction.routing import Route
 from engine.prediction.templates.history import day_begin
 from engine.values import COLD_START, Assignment, ConfidenceParts, Proposal, Refusal, RunnerInfo, Source, sanitise
 from engine.values.secrets import refuse_secret
@@ -39,7 +40,7 @@ def implied(flow: str, local: datetime) -> dict[str, Any]:
 
 
 def own_row(
-    card_id: str, assignment: Assignment, info: RunnerInfo, *, agent: str, now: datetime, expires_at: datetime
+    card_id: str, assignment: Assignment, info: RunnerInfo, *, route: Route, now: datetime, expires_at: datetime
 ) -> Prediction:
     """A card of the operator's own. Nothing estimates it, so its confidence is that of a cold start; and its kind is
     its own, so that approving what he typed himself earns no prediction the right to run by itself (SPEC 2.5)."""
@@ -47,11 +48,12 @@ def own_row(
         card_id,
         assignment,
         info,
-        agent=agent,
+        agent=route.agent,
         now=now,
         expires_at=expires_at,
         confidence=COLD_START,
-        reasoning=TOLD,
+        reasoning=f"{TOLD}; {route.channel}: {route.why}" if route.why else TOLD,
+        meaning=route.meaning,
         source=Source.OPERATOR.value,
         kind=OWN,
         subject=card_id,
