@@ -8,6 +8,7 @@ from dataclasses import replace
 from engine.config import SettingsSource
 from engine.config_agents import AUTO, FLOW, MODEL
 from engine.execution.routing import set_up
+from engine.execution.runners.parameters import PROSE
 from engine.execution.sessions import Sessions
 from engine.values import Assignment, Permit, Refusal, RunnerInfo, SessionView, microusd
 
@@ -58,8 +59,17 @@ class Launcher:
         return replace(info, undo_note=note, sandbox=described, estimate=usual)
 
     def reparameterise(self, assignment: Assignment, edit: str) -> Assignment:
-        """The assignment as the operator edited it. Raises `Refusal` `no_runner` or `bad_parameters`."""
-        return self._sessions.admission.runner_of(assignment).reparameterise(assignment, edit)
+        """The assignment as the operator edited it; a sentence makes of a flow work for an agent or a model, where one
+        takes it. Raises `Refusal` `no_runner` or `bad_parameters`."""
+        try:
+            return self._sessions.admission.runner_of(assignment).reparameterise(assignment, edit)
+        except Refusal as refusal:
+            if refusal.code != PROSE:
+                raise
+            prose, _ = self.choose(replace(assignment, prompt=edit, runner=AUTO, flow=None, parameters={}))
+            if self._ask(prose).takes:
+                return prose
+            raise Refusal("bad_parameters", refusal.message, refusal.fix) from None
 
     def start(
         self, permit: Permit, assignment: Assignment, *, agent: str, mode: str, estimate: int, without_sandbox: bool

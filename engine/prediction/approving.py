@@ -123,6 +123,8 @@ class Approving:
         without_sandbox: bool = False,
     ) -> Card:
         """Approve and start. `edit` is a new prompt, or a flow's new parameters; `parameters` are the latter as data.
+        A sentence in the place of a flow's parameters makes the card one for an agent or a model; as somebody else does
+        it then, that is shown first, and approved by a second call.
         `asked`: no operator approves this, a program asks for it. `without_sandbox`: the operator confirms that it runs
         unconfined where no sandbox works.
 
@@ -240,7 +242,8 @@ class Approving:
             return assignment
         if assignment.flow is not None:
             text = edit if parameters is None else json.dumps(dict(parameters))
-            return self._launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
+            changed = self._launcher.reparameterise(assignment, refuse_secret(text or "", self._secrets()))
+            return changed if changed.flow else replace(changed, prompt=checked(changed.prompt, self._secrets()))
         if edit is None:
             raise Refusal("bad_parameters", "this card is prose, it has no parameters", "edit its prompt instead")
         return replace(assignment, prompt=checked(edit, self._secrets()))

@@ -10,6 +10,7 @@ import pytest
 
 from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.execution.launcher import Launcher
+from engine.execution.runners.parameters import PROSE as SENTENCE
 from engine.values import Assignment, Refusal, RunnerInfo
 
 PROSE = Assignment("explain the cart", "koji-core", "/w", "auto")
@@ -36,7 +37,12 @@ class Bench:
                 raise said
             return said
 
-        return SimpleNamespace(check=check)
+        def reparameterise(given: Assignment, edit: str) -> Assignment:
+            raise Refusal(
+                SENTENCE if " " in edit else "bad_parameters", "run_tests takes parameters", "`run_tests paths=…`"
+            )
+
+        return SimpleNamespace(check=check, reparameterise=reparameterise)
 
     def usual_cost(self, runner: str, channel: str) -> int | None:
         return self.usual.get(runner)
@@ -113,6 +119,16 @@ def test_a_flow_is_never_given_to_an_agent():
     made = launcher(Bench(flow=RunnerInfo(False, "`paths` must be a list"), model=YES), fallback=("model",))
     assert made.choose(FLOW) == (FLOW, "")
     assert made.check(FLOW).reason == "`paths` must be a list"
+
+
+def test_a_flow_edited_in_prose_is_work_for_who_takes_prose_else_refused_with_its_parameters():
+    edit, flow = "only the part about the cart", replace(FLOW, runner="flow", parameters={"paths": ["a"]})
+    made = launcher(Bench(flow=FREE, model=YES)).reparameterise(flow, edit)
+    assert made == replace(PROSE, prompt=edit, runner="model")
+    for bench, words in ((Bench(flow=FREE, model=NO), edit), (Bench(flow=FREE, model=YES), "cart")):
+        with pytest.raises(Refusal) as refused:
+            launcher(bench).reparameterise(flow, words)
+        assert (refused.value.code, refused.value.fix) == ("bad_parameters", "`run_tests paths=…`")
 
 
 def test_check_of_auto_is_that_of_who_would_do_it():
