@@ -55,9 +55,11 @@ KILL = "kill"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request of a program's to run a card; `force` skips the rate (SPEC 3.2)."""
+    """A request of a program's to run a card; `force` skips the rate (SPEC 3.2), `by` is the program, or the channel
+    that it says it works for (SPEC 3.3)."""
 
-    force: bool = False
+    force: bool
+    by: str
 
 
 def link_session(tx: Transaction, view: SessionView) -> None:
@@ -277,7 +279,7 @@ class Approving:
         if asked is not None:
             # A follow-up goes on with its chain, whoever asks for it: else that could be made as long as one likes.
             kind = trigger.type if trigger.type is TriggerType.FOLLOW_UP else TriggerType.CRON
-            trigger = replace(trigger, type=kind, force=asked.force)
+            trigger = replace(trigger, type=kind, force=asked.force, asked_by=asked.by)
         ruling = self._rails.rule(tx, trigger)
         changed = assignment.digest != row.assignment.digest
         if (

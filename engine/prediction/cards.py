@@ -184,10 +184,11 @@ class Cards:
 
     # -- deciding
 
-    def trigger(self, card_id: str, *, force: bool = False) -> Card:
+    def trigger(self, card_id: str, *, force: bool = False, by: str) -> Card:
         """A program asks for this card to be run (SPEC 3.1): every rail is asked as for what runs by itself, and
-        `force` skips the rate alone (SPEC 3.2). Raises `Refusal` as `approve` does; the card is then pending."""
-        return self.approve(card_id, by=DecidedBy.AUTONOMY, asked=Asked(force))
+        `force` skips the rate alone (SPEC 3.2). `by` is where the link of the chain begins (SPEC 3.3): the program, or
+        the channel that it works for. Raises `Refusal` as `approve` does; the card is then pending."""
+        return self.approve(card_id, by=DecidedBy.AUTONOMY, asked=Asked(force, by))
 
     def dismiss(self, card_id: str, *, reason: DismissReason | None = None, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
         """Turn down. What it is about stays away for 7 days, twice as long after each further time (SPEC 2.9). The card

@@ -91,6 +91,7 @@ class Trigger:
 
     `acknowledged_digest`: the digest whose `ask` the operator saw before approving, or "".
     `approval_bound`: Wilson's lower bound of the operator's past approval of like cards (SPEC 2.5), 0 if unknown.
+    `asked_by`: the program that asks for it, or the channel that it says it works for; "" for the engine and people.
     `suggested`: an agent or a program asked for this very thing; only a person starts it.
     `without_sandbox`: the operator confirmed, for this one decision, that it may run without a sandbox.
     """
@@ -107,6 +108,7 @@ class Trigger:
     approval_bound: float = 0.0
     acknowledged_digest: str = ""
     force: bool = False
+    asked_by: str = ""
     suggested: bool = False
     without_sandbox: bool = False
 
